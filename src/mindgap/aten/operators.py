@@ -1,0 +1,75 @@
+"""Operator names to callables, and what their schemas say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from mindgap.graph import MindgapError
+
+
+class UnknownOperator(MindgapError):
+    """This PyTorch has no operator of that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the schema of an overload says.
+
+    `mutates`: positions and names of arguments written to; `views`: positions of arguments that a
+    result may alias without being written to; `returns`: number of declared results;
+    `takes_device`: it has a `device` argument.
+    """
+
+    mutates: frozenset[int | str]
+    views: frozenset[int | str]
+    returns: int
+    takes_device: bool
+    arguments: tuple[str, ...]
+
+
+@lru_cache(maxsize=None)
+def overload(name: str) -> Any:
+    """`aten.add.Tensor` -> torch.ops.aten.add.Tensor. Raises `UnknownOperator`."""
+    try:
+        namespace, packet, variant = name.split(".")
+        return getattr(getattr(getattr(torch.ops, namespace), packet), variant)
+    except (ValueError, AttributeError, RuntimeError):
+        raise UnknownOperator(f"operator {name!r} is not in torch {torch.__version__}: is it a graph of a newer one?") from None
+
+
+def overload_name(function: Any) -> str:
+    """The inverse of `overload`."""
+    return str(function)
+
+
+@lru_cache(maxsize=None)
+def facts(name: str) -> Facts:
+    """The schema of an overload as `Facts`. Raises `UnknownOperator`."""
+    schema = overload(name)._schema
+    mutates: set[int | str] = set()
+    views: set[int | str] = set()
+    for position, argument in enumerate(schema.arguments):
+        if argument.alias_info is None:
+            continue
+        (mutates if argument.alias_info.is_write else views).update((position, argument.name))
+    return Facts(
+        frozenset(mutates),
+        frozenset(views),
+        len(schema.returns),
+        any(a.name == "device" for a in schema.arguments),
+        tuple(a.name for a in schema.arguments),
+    )
+
+
+def is_view(name: str) -> bool:
+    """A result aliases an operand that is not written to."""
+    return bool(facts(name).views)
+
+
+def is_inplace(name: str) -> bool:
+    """It writes to an operand."""
+    return bool(facts(name).mutates)

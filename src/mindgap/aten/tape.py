@@ -1,0 +1,142 @@
+"""A graph bound to PyTorch callables, ready to run many times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from mindgap.aten.operators import facts, overload
+from mindgap.aten.tensors import TORCH_DTYPES
+from mindgap.graph import Arg, Device, DType, Graph, Layout, MemoryFormat, Node, Ref, operands, refs
+
+#: Called after each node: (node index, its flattened results). May return replacements for the results.
+OnNode = Callable[[int, list[torch.Tensor | None]], "list[torch.Tensor | None] | None"]
+#: Runs a node instead of its operator: (node index, callable, args, kwargs) -> the operator's result.
+Call = Callable[[int, Any, list[Any], dict[str, Any]], Any]
+
+
+class Tape:
+    """The graph's calls, resolved once. Values die after their last use.
+
+    Raises `UnknownOperator` when it is built.
+    """
+
+    def __init__(self, graph: Graph, device: str = "cpu") -> None:
+        self.graph = graph
+        self._device = torch.device(device)
+        self._steps = [self._bind(node) for node in graph.nodes]
+        self._dying = _last_uses(graph)
+        self.written_inputs = written_inputs(graph)
+
+    def run(
+        self,
+        inputs: Sequence[torch.Tensor],
+        on_node: OnNode | None = None,
+        call: Call | None = None,
+    ) -> list[torch.Tensor]:
+        """Outputs for `inputs` (all of them, in order). Inputs that the graph writes to are cloned first."""
+        values: list[Any] = list(inputs)
+        for index in self.written_inputs:
+            values[index] = clone_strided(values[index])
+        for index, (function, args, kwargs) in enumerate(self._steps):
+            bound = [_fill(arg, values) for arg in args]
+            named = {key: _fill(arg, values) for key, arg in kwargs.items()}
+            result = function(*bound, **named) if call is None else call(index, function, bound, named)
+            flat = flatten_result(result)
+            if on_node is not None:
+                flat = on_node(index, flat) or flat
+            values.extend(flat)
+            for dead in self._dying[index]:
+                values[dead] = None
+        return [values[i] for i in self.graph.outputs]
+
+    def _bind(self, node: Node) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+        args = tuple(self._constant(arg) for arg in node.args)
+        kwargs = {name: self._constant(arg) for name, arg in node.kwargs}
+        known = facts(node.op)
+        if known.takes_device and "device" not in kwargs and len(args) <= known.arguments.index("device"):
+            kwargs["device"] = self._device
+        return overload(node.op), args, kwargs
+
+    def _constant(self, arg: Arg) -> Any:
+        if isinstance(arg, DType):
+            return TORCH_DTYPES[arg.name]
+        if isinstance(arg, (MemoryFormat, Layout)):
+            return getattr(torch, arg.name)
+        if isinstance(arg, Device):
+            return self._device
+        if isinstance(arg, tuple):
+            items = [self._constant(item) for item in arg]
+            return _Items(items) if any(isinstance(i, (Ref, _Items)) for i in items) else items
+        return arg
+
+
+class _Items(list[Any]):
+    """A list argument that holds references somewhere inside."""
+
+
+def _fill(arg: Any, values: list[Any]) -> Any:
+    if isinstance(arg, Ref):
+        return values[arg.index]
+    if isinstance(arg, _Items):
+        return [_fill(item, values) for item in arg]
+    return arg
+
+
+def flatten_result(result: Any) -> list[torch.Tensor | None]:
+    """An operator's result as slots: tuples and lists flattened, None kept, nothing for no result."""
+    if isinstance(result, torch.Tensor):
+        return [result]
+    if isinstance(result, (tuple, list)):
+        return [slot for member in result for slot in (flatten_result(member) if member is not None else [None])]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] # operators are untyped
+    return [] if result is None else [None]
+
+
+def written_inputs(graph: Graph) -> tuple[int, ...]:
+    """Numbers of the inputs whose memory some node may write to, directly or through a view."""
+    owners: dict[int, set[int]] = {i: {i} for i in range(len(graph.inputs))}
+    written: set[int] = set()
+    number = len(graph.inputs)
+    for node in graph.nodes:
+        known = facts(node.op)
+        aliased: set[int] = set()
+        for position, arg in [*enumerate(node.args), *node.kwargs]:
+            if position in known.mutates or position in known.views:
+                roots = {r for i in refs(arg) for r in owners.get(i, ())}
+                aliased |= roots
+                if position in known.mutates:
+                    written |= roots
+        for _ in node.outputs:
+            if aliased:
+                owners[number] = aliased
+            number += 1
+    return tuple(sorted(written))
+
+
+def clone_strided(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy with the very same strides, overlapping ones included."""
+    copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+    if tensor.numel():
+        cells = tuple(slice(0, 1) if step == 0 else slice(None) for step in tensor.stride())
+        copy[cells].copy_(tensor[cells])
+    return copy
+
+
+def _last_uses(graph: Graph) -> list[list[int]]:
+    """For each node, the values that no later node and no output needs."""
+    kept = set(graph.outputs)
+    last: dict[int, int] = {}
+    number = len(graph.inputs)
+    for index, node in enumerate(graph.nodes):
+        for value in operands(node):
+            last[value] = index
+        for _ in node.outputs:
+            last[number] = index
+            number += 1
+    dying: list[list[int]] = [[] for _ in graph.nodes]
+    for value, index in last.items():
+        if value not in kept and value >= len(graph.inputs):
+            dying[index].append(value)
+    return dying

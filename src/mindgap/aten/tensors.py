@@ -1,0 +1,78 @@
+"""numpy arrays to torch tensors and back, bit for bit, bfloat16 and float8 included."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from mindgap.graph import DTYPES, TensorSpec, dtype_name, numpy_dtype
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+TORCH_DTYPES: Final[dict[str, torch.dtype]] = {name: getattr(torch, name) for name in DTYPES}
+_NAMES: Final = {dtype: name for name, dtype in TORCH_DTYPES.items()}
+#: dtypes that numpy holds through ml_dtypes only: moved as unsigned integers of the same width.
+_CARRIER: Final = {1: (np.dtype(np.uint8), torch.uint8), 2: (np.dtype(np.uint16), torch.uint16)}
+
+
+def torch_dtype_name(dtype: torch.dtype) -> str:
+    """PyTorch's name of a dtype, without the `torch.`. KeyError for one that graphs do not hold."""
+    return _NAMES[dtype]
+
+
+def spec_of(tensor: torch.Tensor) -> TensorSpec:
+    """dtype, shape and strides of a strided tensor."""
+    return TensorSpec(torch_dtype_name(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride()))
+
+
+def _needs_carrier(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind == "V" or dtype_name(dtype).startswith(("bfloat", "float8"))
+
+
+def to_torch(array: Array, spec: TensorSpec | None = None, device: str = "cpu") -> torch.Tensor:
+    """The array as a tensor with the strides of `spec` (row-major without one).
+
+    Shares the array's memory where the strides allow and the device is the CPU: clone before writing.
+    """
+    if not array.flags.c_contiguous:
+        array = np.ascontiguousarray(array).reshape(array.shape)
+    if not array.flags.writeable:
+        array = array.copy()
+    if _needs_carrier(array.dtype):
+        carrier, _ = _CARRIER[array.dtype.itemsize]
+        tensor = torch.from_numpy(array.view(carrier)).view(TORCH_DTYPES[dtype_name(array.dtype)])
+    else:
+        tensor = torch.from_numpy(array)
+    if spec is not None and tuple(tensor.stride()) != spec.stride and tensor.numel() > 0:
+        laid_out = torch.empty_strided(spec.shape, spec.stride, dtype=tensor.dtype)
+        tensor = laid_out.copy_(tensor) if not _overlaps(spec) else _fill_overlapping(laid_out, tensor)
+    return tensor if device == "cpu" else tensor.to(device)
+
+
+def _overlaps(spec: TensorSpec) -> bool:
+    return any(step == 0 and size > 1 for step, size in zip(spec.stride, spec.shape, strict=True))
+
+
+def _fill_overlapping(laid_out: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    """An expanded input: one memory cell per distinct element, taken from the first of each."""
+    index = tuple(slice(0, 1) if step == 0 else slice(None) for step in laid_out.stride())
+    laid_out[index].copy_(tensor[index])
+    return laid_out
+
+
+def to_numpy(tensor: torch.Tensor) -> Array:
+    """The tensor's values as a C-contiguous array of its own dtype; shares memory where it can."""
+    tensor = tensor.detach()
+    if tensor.is_conj():
+        tensor = tensor.resolve_conj()
+    if tensor.is_neg():
+        tensor = tensor.resolve_neg()
+    tensor = tensor.to("cpu").contiguous()
+    name = torch_dtype_name(tensor.dtype)
+    wanted = numpy_dtype(name)
+    if _needs_carrier(wanted):
+        _, carrier = _CARRIER[wanted.itemsize]
+        return tensor.view(carrier).numpy().view(wanted)
+    return tensor.numpy()

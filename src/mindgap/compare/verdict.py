@@ -1,0 +1,31 @@
+"""The words for two outcomes compared."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+Verdict = Literal[
+    "identical",
+    "rounding",
+    "ill_conditioned",
+    "undefined",
+    "discrepant",
+    "exceptional",
+    "reduced_precision",
+    "structural",
+    "failed",
+    "reference_failed",
+]
+Blame = Literal["platform", "reference", "undecided"]
+
+#: Nothing for a person to look at.
+CALM: Final[frozenset[str]] = frozenset({"identical", "rounding", "ill_conditioned", "undefined"})
+#: Worth a person's time, worst first: the order in which a table sorts them.
+FINDINGS: Final[tuple[Verdict, ...]] = (
+    "failed",
+    "structural",
+    "exceptional",
+    "discrepant",
+    "reduced_precision",
+    "reference_failed",
+)

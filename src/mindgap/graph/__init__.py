@@ -1,0 +1,43 @@
+"""The ATen graph as data: what a program calls, in order, with every operand.
+
+Comes in: nothing; the other rooms build graphs. Goes out: `Graph` and its parts, canonical bytes,
+digests, recipes, and inputs materialised as numpy arrays. Knows no machine-learning framework and
+no other room.
+"""
+
+from mindgap.graph.errors import GraphError, MindgapError
+from mindgap.graph.graph import (
+    Arg,
+    Device,
+    DType,
+    Graph,
+    Input,
+    Labels,
+    Layout,
+    MemoryFormat,
+    Node,
+    Ref,
+    Role,
+    map_refs,
+    operands,
+    refs,
+)
+from mindgap.graph.recipe import (
+    Constant,
+    Exceptional,
+    Integers,
+    Literal,
+    Normal,
+    Permutation,
+    Recipe,
+    Stored,
+    Uniform,
+)
+from mindgap.graph.spec import DTYPES, TensorSpec, contiguous_stride, dtype_name, kind_of, numpy_dtype
+
+__all__ = [
+    "DTYPES", "Arg", "Constant", "DType", "Device", "Exceptional", "Graph", "GraphError", "Input", "Integers",
+    "Labels", "Layout", "Literal", "MemoryFormat", "MindgapError", "Node", "Normal", "Permutation", "Recipe", "Ref",
+    "Role", "Stored", "TensorSpec", "Uniform", "contiguous_stride", "dtype_name", "kind_of", "map_refs",
+    "numpy_dtype", "operands", "refs",
+]

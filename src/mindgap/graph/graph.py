@@ -1,0 +1,159 @@
+"""The immutable ATen operator graph.
+
+Values are numbered: first the inputs, in order, then every output slot of every node, in execution
+order. A `Ref` names a value by that number. A node that returns a tuple or a list of tensors owns
+one slot for each member, so there is no `getitem`. In-place operators and views are kept as they
+ran: the result of `aten.add_.Tensor` is a new value that aliases its operand, and an *input* named
+among `Graph.outputs` means that input's contents after the run (how mutated buffers are compared).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from mindgap.graph.recipe import Recipe
+from mindgap.graph.spec import TensorSpec
+
+Role = Literal["input", "parameter", "buffer", "constant", "random"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """An operand: the value with this number."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """A dtype as an argument, by PyTorch's name (`float32`)."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFormat:
+    """`contiguous_format`, `channels_last`, `channels_last_3d` or `preserve_format`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A tensor layout as an argument; portable graphs hold `strided` only."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device argument. It names none: the platform that runs the graph puts its own."""
+
+
+#: What an argument may be. Lists and tuples are both tuples here.
+Arg = (
+    None | bool | int | float | complex | str | Ref | DType | MemoryFormat | Layout | Device | tuple["Arg", ...]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A graph input. A platform may fold every role except `input` and `random` into its program."""
+
+    spec: TensorSpec
+    recipe: Recipe
+    role: Role = "input"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operator call. `op` is an overload (`aten.add.Tensor`); `kwargs` is sorted by name.
+
+    `outputs` has a slot per tensor returned, None where the operator returned no tensor there.
+    """
+
+    op: str
+    args: tuple[Arg, ...]
+    kwargs: tuple[tuple[str, Arg], ...]
+    outputs: tuple[TensorSpec | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What helps a person and is no part of a graph's identity.
+
+    `inputs`: a name per input (`layer1.0.conv1.weight`); `nodes`: where each node came from
+    (`layer1.0.conv1 (model.py:42)`); `outputs`: a name per output. Each is full length or empty.
+    """
+
+    inputs: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Inputs, nodes in execution order, and the numbers of the values that are its outputs.
+
+    `grad`: numbers of inputs with respect to which a torch platform also runs the backward pass.
+    """
+
+    inputs: tuple[Input, ...]
+    nodes: tuple[Node, ...]
+    outputs: tuple[int, ...]
+    grad: tuple[int, ...] = ()
+    labels: Labels = field(default=Labels(), compare=False)
+
+    @cached_property
+    def values(self) -> tuple[TensorSpec | None, ...]:
+        """The spec of every value, by number."""
+        found: list[TensorSpec | None] = [i.spec for i in self.inputs]
+        for node in self.nodes:
+            found.extend(node.outputs)
+        return tuple(found)
+
+    @cached_property
+    def first_value(self) -> tuple[int, ...]:
+        """For each node, the number of its first output slot."""
+        starts: list[int] = []
+        number = len(self.inputs)
+        for node in self.nodes:
+            starts.append(number)
+            number += len(node.outputs)
+        return tuple(starts)
+
+    @cached_property
+    def producer(self) -> tuple[int, ...]:
+        """For each value, the index of the node that made it, -1 for an input."""
+        made = [-1] * len(self.inputs)
+        for index, node in enumerate(self.nodes):
+            made.extend([index] * len(node.outputs))
+        return tuple(made)
+
+
+def refs(arg: Arg) -> Iterator[int]:
+    """The value numbers that an argument names, left to right, repeats included."""
+    if isinstance(arg, Ref):
+        yield arg.index
+    elif isinstance(arg, tuple):
+        for item in arg:
+            yield from refs(item)
+
+
+def operands(node: Node) -> tuple[int, ...]:
+    """The value numbers that a node reads, in argument order, repeats included."""
+    found = [i for arg in node.args for i in refs(arg)]
+    found += [i for _, arg in node.kwargs for i in refs(arg)]
+    return tuple(found)
+
+
+def map_refs(arg: Arg, renumber: dict[int, int]) -> Arg:
+    """The same argument with every value number replaced through `renumber`."""
+    if isinstance(arg, Ref):
+        return Ref(renumber[arg.index])
+    if isinstance(arg, tuple):
+        return tuple(map_refs(item, renumber) for item in arg)
+    return arg

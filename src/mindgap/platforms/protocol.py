@@ -1,0 +1,101 @@
+"""What a platform is to the rest of the program.
+
+A third party adds one with a module and an entry point in the group `mindgap.platforms`, whose name
+is the platform's (`cpu/eager`) and whose object is a `Backend`. `probe`, `options` and `environment`
+are called in the parent process, which imports no framework it does not need: a backend module
+imports its framework inside `probe` and `open` only. `open` is called in a worker process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from mindgap.graph import Graph, MindgapError
+
+Options = Mapping[str, str]
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class PlatformError(MindgapError):
+    """Wrong use of a platform: an unknown name, option or value."""
+
+
+class Unsupported(Exception):
+    """A typed refusal: this platform does not implement this operator or dtype."""
+
+    def __init__(self, op: str, why: str) -> None:
+        super().__init__(f"{op}: {why}")
+        self.op = op
+        self.why = why
+
+
+class CompileFailure(Exception):
+    """The platform should be able to run the graph, and failed to translate or compile it."""
+
+
+class Fallback(Exception):
+    """Part of the graph ran elsewhere than the platform says (device, precision, delegate)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """What a probe found. `reason` says in one line why a platform is not available."""
+
+    available: bool
+    reason: str = ""
+    hardware: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@runtime_checkable
+class Executable(Protocol):
+    """A graph, loaded. Calling it twice with the same inputs must be possible; inputs are left unchanged."""
+
+    def __call__(self, inputs: Sequence[Array]) -> list[Array]:
+        """All graph inputs in order (numpy; ml_dtypes for bfloat16 and float8) -> all graph outputs, C-contiguous."""
+        ...
+
+
+@runtime_checkable
+class Traceable(Protocol):
+    """An executable that can also give every node's outputs."""
+
+    def trace(self, inputs: Sequence[Array]) -> list[Array | None]:
+        """The value of every output slot of every node, in value order after the inputs, as of its creation."""
+        ...
+
+
+class Platform(Protocol):
+    """An opened platform, in a worker."""
+
+    def describe(self) -> Mapping[str, Any]:
+        """Hardware, library versions, CPU flags, settings in force. JSON only; kept with every outcome."""
+        ...
+
+    def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
+        """May fold the inputs whose role is neither `input` nor `random`.
+
+        Raises `Unsupported` or `CompileFailure`.
+        """
+        ...
+
+
+class Backend(Protocol):
+    """One entry in the registry: makes platforms of one DEVICE/MODE."""
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """Option name -> what it takes, in words (`sse41|avx2|avx512`)."""
+        ...
+
+    def probe(self) -> Availability: ...
+
+    def environment(self, options: Options) -> Mapping[str, str]:
+        """Environment variables the worker must start with. Raises `PlatformError` for a bad option or value."""
+        ...
+
+    def open(self, options: Options) -> Platform: ...

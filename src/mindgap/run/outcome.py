@@ -1,0 +1,60 @@
+"""What one platform did with one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from mindgap.compare.digest import Digested
+from mindgap.graph import Graph
+
+Status = Literal["ok", "unsupported", "compile_error", "runtime_error", "crash", "timeout", "oom", "nondeterministic"]
+Array = np.ndarray[Any, np.dtype[Any]]
+Want = Literal["digests", "outputs", "trace"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One graph to run on one platform.
+
+    `inputs` replaces materialised inputs by number. `want`: `outputs` also brings whole outputs (of
+    every repetition when they differ), `trace` every node's values.
+    """
+
+    platform: str
+    graph: Graph
+    want: Want = "digests"
+    repeat: int = 2
+    deadline_s: float = 120.0
+    inputs: Mapping[int, Array] = field(default_factory=dict[int, Array])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`outputs`: digest and sketch of each graph output (first run). `arrays`: whole outputs if asked for.
+
+    `values`: with want="trace", the value of every node output slot. `message` is the platform's own;
+    `signature` is that message with addresses, numbers and paths taken out, so that alike failures are equal.
+    `timings`: seconds by stage (`load`, `run`, `second_run`, `total`).
+    """
+
+    platform: str
+    graph: str
+    status: Status
+    outputs: tuple[Digested, ...] = ()
+    arrays: tuple[Array, ...] | None = None
+    repeats: tuple[tuple[Array, ...], ...] = ()
+    values: tuple[Array | None, ...] | None = None
+    message: str = ""
+    signature: str = ""
+    op: str | None = None
+    timings: Mapping[str, float] = field(default_factory=dict[str, float])
+    fingerprint: str = ""
+
+    @property
+    def ran(self) -> bool:
+        """It gave outputs."""
+        return self.status in ("ok", "nondeterministic")
