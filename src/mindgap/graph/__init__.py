@@ -34,10 +34,11 @@ from mindgap.graph.recipe import (
     Uniform,
 )
 from mindgap.graph.spec import DTYPES, TensorSpec, contiguous_stride, dtype_name, kind_of, numpy_dtype
+from mindgap.graph.subgraph import concatenate, extract, prune
 
 __all__ = [
     "DTYPES", "Arg", "Constant", "DType", "Device", "Exceptional", "Graph", "GraphError", "Input", "Integers",
     "Labels", "Layout", "Literal", "MemoryFormat", "MindgapError", "Node", "Normal", "Permutation", "Recipe", "Ref",
-    "Role", "Stored", "TensorSpec", "Uniform", "contiguous_stride", "dtype_name", "kind_of", "map_refs",
-    "numpy_dtype", "operands", "refs",
+    "Role", "Stored", "TensorSpec", "Uniform", "concatenate", "contiguous_stride", "dtype_name", "extract", "kind_of",
+    "map_refs", "numpy_dtype", "operands", "prune", "refs",
 ]
