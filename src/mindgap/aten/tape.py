@@ -27,7 +27,7 @@ class Tape:
         self.graph = graph
         self._device = torch.device(device)
         self._steps = [self._bind(node) for node in graph.nodes]
-        self._dying = _last_uses(graph)
+        self._dying = last_uses(graph)
         self.written_inputs = written_inputs(graph)
 
     def run(
@@ -124,7 +124,7 @@ def clone_strided(tensor: torch.Tensor) -> torch.Tensor:
     return copy
 
 
-def _last_uses(graph: Graph) -> list[list[int]]:
+def last_uses(graph: Graph) -> list[list[int]]:
     """For each node, the values that no later node and no output needs."""
     kept = set(graph.outputs)
     last: dict[int, int] = {}

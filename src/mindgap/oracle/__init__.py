@@ -1,1 +1,9 @@
+"""What the outputs of a graph may be: float64 shadows, error bounds, Monte Carlo replays.
 
+Comes in: a functional graph, its materialised inputs, and outputs that somebody's platform gave. Goes out:
+which elements no rounding explains. Knows nothing of platforms, workers or the store.
+
+Two shadows are computed. *Wide* (W) keeps everything in float64 from the rounded inputs on; *stepwise* (S)
+computes each operator in float64 and rounds its result once to the dtype it declares. Replays are stepwise
+runs with random errors of each operator's own size injected, after Monte Carlo arithmetic (Parker, 1997).
+"""

@@ -1,0 +1,200 @@
+"""A functional graph bound to float64 arithmetic."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+
+from mindgap.aten.operators import facts, overload
+from mindgap.aten.tape import flatten_result, last_uses
+from mindgap.aten.tensors import TORCH_DTYPES
+from mindgap.graph import Arg, Device, DType, Graph, Layout, MemoryFormat, MindgapError, Node, Ref, operands
+from mindgap.oracle.precision import FORMATS, is_real, widen
+
+#: Their meaning depends on the bits of the declared dtype: float64 has nothing to say of them.
+OPAQUE: Final = frozenset({"aten.view.dtype", "aten.nextafter.default", "aten.frexp.Tensor"})
+#: Comparisons of narrow floats: the scalar may be rounded to the tensor's dtype first.
+COMPARISONS: Final = frozenset({"gt", "ge", "lt", "le", "eq", "ne", "greater", "greater_equal", "less", "less_equal"})
+
+#: (node index, results) -> results to keep
+After = Callable[[int, list[Any]], list[Any]]
+
+
+class OracleError(MindgapError):
+    """The graph cannot be evaluated in float64, nor by its own kernels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One node bound: its callable, its arguments with float dtypes widened, and what it declares."""
+
+    node: Node
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    packet: str
+    dtypes: tuple[str, ...]
+    native: bool
+
+    def bind(self, values: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Arguments with the values put in for references."""
+        return [fill(a, values) for a in self.args], {k: fill(a, values) for k, a in self.kwargs.items()}
+
+
+def packet_of(op: str) -> str:
+    """`aten.add.Tensor` -> `add`."""
+    return op.split(".")[1]
+
+
+class Float64Graph:
+    """The calls of a functional graph, ready to be evaluated in float64 any number of times.
+
+    `narrow_scalars`: round the scalars of comparisons to the narrow dtype they are compared with.
+    """
+
+    def __init__(self, graph: Graph, narrow_scalars: bool = False) -> None:
+        self.graph = graph
+        self.calls = [_bind(graph, node, narrow_scalars) for node in graph.nodes]
+        self._dying = last_uses(graph)
+
+    def run(
+        self,
+        inputs: Sequence[torch.Tensor],
+        after: After,
+        keep: frozenset[int] = frozenset(),
+        before: Callable[[int, Call, list[Any], dict[str, Any], list[Any]], None] | None = None,
+    ) -> dict[int, Any]:
+        """Evaluates every node; returns the values of `keep` and of the graph's outputs, by number.
+
+        `before` sees a node's bound arguments together with its raw results, `after` decides what is kept of them.
+        """
+        wanted = keep | set(self.graph.outputs)
+        values: list[Any] = [widen(t) for t in inputs]
+        with neutral_float64():
+            for index, call in enumerate(self.calls):
+                args, kwargs = call.bind(values)
+                results = evaluate(call, args, kwargs)
+                if before is not None:
+                    before(index, call, args, kwargs, results)
+                values.extend(after(index, results))
+                for dead in self._dying[index]:
+                    if dead not in wanted:
+                        values[dead] = None
+        return {number: values[number] for number in wanted}
+
+
+@contextlib.contextmanager
+def neutral_float64() -> Iterator[None]:
+    """No autograd; tensors created without a dtype are float64."""
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        torch.set_default_dtype(default)
+
+
+def evaluate(call: Call, args: list[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """A node's results in float64; by its own dtypes where the operator has no float64 form.
+
+    Raises `OracleError` where neither works.
+    """
+    if not call.native:
+        try:
+            return [widen(t) if t is not None else None for t in flatten_result(call.function(*args, **kwargs))]
+        except (RuntimeError, TypeError, NotImplementedError):
+            pass
+    return _by_its_own_dtypes(call, args, kwargs)
+
+
+def _by_its_own_dtypes(call: Call, args: list[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """Runs the operator on operands narrowed to the dtypes that the graph declares."""
+    declared = iter(call.dtypes)
+
+    def narrow(arg: Any) -> Any:
+        if isinstance(arg, torch.Tensor):
+            return arg.to(TORCH_DTYPES[next(declared)])
+        if isinstance(arg, list):
+            return [narrow(item) for item in arg]  # pyright: ignore[reportUnknownVariableType] # lists of anything
+        return _narrow_dtype(arg, call)
+
+    try:
+        narrowed = [narrow(arg) for arg in args]
+        named = {key: narrow(arg) for key, arg in kwargs.items()}
+        return [widen(t) if t is not None else None for t in flatten_result(call.function(*narrowed, **named))]
+    except Exception as error:
+        line = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise OracleError(f"{call.node.op} runs neither in float64 nor in its own dtypes: {line}") from error
+
+
+def _narrow_dtype(arg: Any, call: Call) -> Any:
+    if arg in (torch.float64, torch.complex128):
+        real = [spec for spec in call.node.outputs if spec is not None and is_real(spec.dtype)]
+        return TORCH_DTYPES[real[0].dtype] if real else arg
+    return arg
+
+
+def _bind(graph: Graph, node: Node, narrow_scalars: bool) -> Call:
+    dtypes = tuple(spec.dtype for i in operands(node) if (spec := graph.values[i]) is not None)
+    native = node.op in OPAQUE
+    packet = packet_of(node.op)
+    scalar_dtype = _scalar_dtype(node, dtypes, narrow_scalars and packet in COMPARISONS)
+
+    def constant(arg: Arg) -> Any:
+        if isinstance(arg, float):
+            return _round_scalar(arg, scalar_dtype)
+        if isinstance(arg, DType):
+            return TORCH_DTYPES[arg.name] if native else _wide_dtype(arg.name)
+        if isinstance(arg, (MemoryFormat, Layout)):
+            return getattr(torch, arg.name)
+        if isinstance(arg, Device):
+            return torch.device("cpu")
+        if isinstance(arg, tuple):
+            return [constant(item) for item in arg]
+        return arg
+
+    kwargs = {name: constant(arg) for name, arg in node.kwargs}
+    known = facts(node.op)
+    if known.takes_device and "device" not in kwargs and len(node.args) <= known.arguments.index("device"):
+        kwargs["device"] = torch.device("cpu")
+    return Call(node, overload(node.op), tuple(constant(a) for a in node.args), kwargs, packet, dtypes, native)
+
+
+def _wide_dtype(name: str) -> torch.dtype:
+    if not is_real(name):
+        return TORCH_DTYPES[name]
+    return torch.complex128 if name.startswith("complex") else torch.float64
+
+
+def _scalar_dtype(node: Node, dtypes: Sequence[str], to_operand: bool) -> str:
+    """The dtype that a float scalar has by the time the kernel uses it: float32 for narrow formats."""
+    real = [s.dtype for s in node.outputs if s is not None and is_real(s.dtype)] or [d for d in dtypes if is_real(d)]
+    if not real or any(d in ("float64", "complex128") for d in real):
+        return "float64"
+    return real[0] if to_operand and FORMATS[real[0]].narrow else "float32"
+
+
+def _round_scalar(value: float, dtype: str) -> float:
+    if dtype == "float64" or value != value or value in (float("inf"), float("-inf")):
+        return value
+    if dtype == "float32":
+        try:
+            return struct.unpack("f", struct.pack("f", value))[0]
+        except OverflowError:
+            return float("inf") if value > 0 else float("-inf")
+    return float(torch.tensor(value, dtype=torch.float64).to(TORCH_DTYPES[dtype]))
+
+
+def fill(arg: Any, values: Sequence[Any]) -> Any:
+    """References replaced by values, inside lists as well."""
+    if isinstance(arg, Ref):
+        return values[arg.index]
+    if isinstance(arg, list):
+        return [fill(item, values) for item in arg]  # pyright: ignore[reportUnknownVariableType] # lists of anything
+    return arg
