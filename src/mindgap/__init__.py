@@ -1,0 +1,63 @@
+"""Finds where a model's behaviour changes when the hardware or the runtime under it does.
+
+The rooms, in the order the data goes: `graph`, `capture` and `corpus`, `platforms`, `run`, `compare`
+and `oracle`, `trace`, `report`, with `cli` over everything. Importing this package imports no
+machine-learning framework: what it exports is loaded at its first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from mindgap.baseline import Baseline
+    from mindgap.capture import capture
+    from mindgap.diff import Report, Row, diff, diff_many
+    from mindgap.graph import Graph, MindgapError
+
+__version__ = "0.1.0"
+
+_HOMES: Final = {
+    "Baseline": "mindgap.baseline",
+    "Graph": "mindgap.graph",
+    "MindgapError": "mindgap.graph",
+    "Report": "mindgap.diff",
+    "Row": "mindgap.diff",
+    "capture": "mindgap.capture",
+    "diff": "mindgap.diff",
+    "diff_many": "mindgap.diff",
+}
+
+__all__ = ["Baseline", "Graph", "MindgapError", "Report", "Row", "__version__", "capture", "diff", "diff_many"]
+
+
+class _Package(ModuleType):
+    """`mindgap.diff` and `mindgap.capture` are functions, and so are named the modules that hold them.
+
+    The import system binds a submodule to its package; here the function is bound in its place, so that
+    the order of imports never decides which of the two a user gets.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, ModuleType) and name in ("capture", "diff"):
+            value = getattr(value, name, value)
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'mindgap' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -1,0 +1,43 @@
+# make demo: see it work.   make test: the tests.   make check: format, lint, types, rooms.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+# Worker processes are tests' own subjects: more test processes than cores only makes deadlines lie.
+JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
+
+.PHONY: demo test check bench clean install
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/.installed
+	$(BIN)/mindgap demo
+
+test: $(VENV)/.installed-dev
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist worksteal
+
+check: $(VENV)/.installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/pyright
+
+bench: $(VENV)/.installed-dev
+	for each in benchmarks/bench_*.py; do echo "== $$each"; $(BIN)/python "$$each" || exit 1; done
+
+install: $(VENV)/.installed
+
+clean:
+	rm -rf out build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(BIN)/pip:
+	@command -v $(PYTHON) >/dev/null || { echo "mindgap needs Python 3.11 or newer; no '$(PYTHON)' was found (set PYTHON=...)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "mindgap needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version) (set PYTHON=...)" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# A stamp per kind of environment: pip runs again only when what it reads has changed.
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/pip
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all]'
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/pip
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
+	@touch $@ $(VENV)/.installed
