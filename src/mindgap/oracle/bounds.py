@@ -1,0 +1,188 @@
+"""How far from the exact result of one operator a correct implementation may land.
+
+A rule takes a node's operands and its exact results, both in float64, and gives for each result the *typical*
+error (for random signs of the rounding errors) and the *hard* one (for the worst signs), absolute and elementwise:
+
+    typical = u·√K·(|y| + ‖x‖₂) + u·|y|        hard = u·√K·Σ|x| + u·|y|
+
+where K is the reduction length, x the terms that are summed, u the unit roundoff of the format the sum is kept in
+(Higham, *Accuracy and Stability of Numerical Algorithms*, §3-4). Operators that only move or choose data have no
+bound: they are exact. Rules live in the `bounds_*` modules, one per family, and are found by operator packet;
+an operator without a rule is bounded by its own answer to operands perturbed in their last bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+
+from mindgap.oracle.float64 import Call, OracleError, evaluate
+from mindgap.oracle.precision import FORMATS, is_real
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Typical and hard error of one result, same shape, float64, before rounding to a narrow dtype.
+
+    `hazard`: elements whose intermediate sums may overflow the accumulator: any class is legal there.
+    """
+
+    typical: torch.Tensor
+    hard: torch.Tensor
+    hazard: torch.Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One operator application: what a rule may look at."""
+
+    call: Call
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    results: Sequence[Any]
+    u: float
+    u_out: float
+    largest: float
+
+    def arg(self, position: int, name: str, default: Any = None) -> Any:
+        """An argument by position or name."""
+        if position < len(self.args):
+            return self.args[position]
+        return self.kwargs.get(name, default)
+
+    def again(self, *args: Any) -> torch.Tensor:
+        """The first result of the same operator on other leading arguments."""
+        return evaluate(self.call, [*args, *self.args[len(args) :]], self.kwargs)[0]
+
+
+Rule = Callable[[Site], "list[Bound | None]"]
+_RULES: Final[dict[str, Rule]] = {}
+
+
+def rule(*packets: str) -> Callable[[Rule], Rule]:
+    """Registers a rule for operator packets."""
+
+    def register(function: Rule) -> Rule:
+        for packet in packets:
+            if packet in _RULES:
+                raise ValueError(f"two bounds for {packet}")
+            _RULES[packet] = function
+        return function
+
+    return register
+
+
+def has_rule(packet: str) -> bool:
+    """Whether a family claims this operator packet."""
+    return packet in _RULES
+
+
+def bounds_of(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], results: Sequence[Any]) -> list[Bound | None]:
+    """A bound per result slot; None where the result must be exact (or is no float)."""
+    real = [s.dtype for s in call.node.outputs if s is not None and is_real(s.dtype)]
+    if not real:
+        return [None] * len(results)
+    formats = [FORMATS[d] for d in [*real, *(d for d in call.dtypes if is_real(d))]]
+    # A result narrower than its operands was computed in the operands' format, and the reverse.
+    site = Site(
+        call, args, kwargs, results,
+        u=min(f.u_acc for f in formats) if _widens(call) else max(f.u_acc for f in formats),
+        u_out=max(f.u for f in formats[: len(real)]),
+        largest=min(f.largest_acc for f in formats),
+    )  # fmt: skip
+    found = _apply(_RULES.get(call.packet, perturbed), site)
+    return [_narrow(site, b, y) for b, y in zip(found, results, strict=True)]
+
+
+def _apply(found: Rule, site: Site) -> list[Bound | None]:
+    """A rule meets overloads that its family did not foresee: those are measured instead."""
+    try:
+        bounds = found(site)
+    except (IndexError, TypeError, ValueError, RuntimeError, AttributeError, OracleError):
+        bounds = perturbed(site)
+    return [*bounds, *[None] * (len(site.results) - len(bounds))]
+
+
+def _widens(call: Call) -> bool:
+    return call.packet in ("to", "_to_copy", "type_as", "copy", "copy_")
+
+
+def _narrow(site: Site, bound: Bound | None, result: Any) -> Bound | None:
+    """Narrow results are rounded once more: a computed value may fall on the other side of a tie."""
+    if bound is None or not isinstance(result, torch.Tensor) or not (result.is_floating_point() or result.is_complex()):
+        return None
+    extra = site.u_out * result.abs() if site.u_out > site.u else 0.0
+    typical = torch.nan_to_num(bound.typical + extra, nan=0.0, posinf=0.0)
+    hard = torch.maximum(torch.nan_to_num(bound.hard + extra, nan=0.0, posinf=0.0), typical)
+    return Bound(typical.expand(result.shape), hard.expand(result.shape), bound.hazard)
+
+
+def relative(site: Site, factor: float, extra: torch.Tensor | float = 0.0) -> list[Bound | None]:
+    """`factor`·u·|y| + u·extra, typical and hard alike, for every result."""
+    found: list[Bound | None] = []
+    for y in site.results:
+        if isinstance(y, torch.Tensor) and (y.is_floating_point() or y.is_complex()):
+            size = site.u * (factor * y.abs() + extra)
+            found.append(Bound(size, size))
+        else:
+            found.append(None)
+    return found
+
+
+def exact(site: Site) -> list[Bound | None]:
+    """The results are operands moved or chosen."""
+    return [None] * len(site.results)
+
+
+def perturbed(site: Site) -> list[Bound | None]:
+    """No rule: what backward stability allows, measured on operands perturbed by √K·u, K the terms per result.
+
+    Eight random perturbations; the hard bound is four times the largest response.
+    """
+    generator = torch.Generator().manual_seed(0x5EED)
+    sizes = [t.numel() for t in _tensors([*site.args, *site.kwargs.values()])]
+    outputs = max((t.numel() for t in _tensors(list(site.results))), default=1)
+    terms = max(1.0, max(sizes, default=1) / max(outputs, 1))
+    scale = 2 * site.u * terms**0.5
+    squares: list[Any] = [0.0] * len(site.results)
+    largest: list[Any] = [0.0] * len(site.results)
+    for _ in range(8):
+        args = [_shake(a, scale, generator) for a in site.args]
+        kwargs = {k: _shake(a, scale, generator) for k, a in site.kwargs.items()}
+        for slot, (shaken, y) in enumerate(zip(evaluate(site.call, args, kwargs), site.results, strict=True)):
+            if isinstance(y, torch.Tensor) and (y.is_floating_point() or y.is_complex()):
+                if shaken.shape != y.shape:
+                    continue
+                response = torch.nan_to_num((shaken - y).abs(), nan=0.0, posinf=0.0)
+                squares[slot] = squares[slot] + response**2
+                largest[slot] = torch.maximum(response, torch.as_tensor(largest[slot], dtype=response.dtype))
+    found: list[Bound | None] = []
+    for y, square, worst in zip(site.results, squares, largest, strict=True):
+        if isinstance(y, torch.Tensor) and (y.is_floating_point() or y.is_complex()):
+            own = 4 * site.u * y.abs()
+            found.append(Bound((torch.as_tensor(square) / 8).sqrt() + own, 4 * torch.as_tensor(worst) + own))
+        else:
+            found.append(None)
+    return found
+
+
+def _shake(arg: Any, scale: float, generator: torch.Generator) -> Any:
+    if isinstance(arg, torch.Tensor) and (arg.is_floating_point() or arg.is_complex()):
+        signs = torch.empty(arg.shape, dtype=torch.float64).bernoulli_(0.5, generator=generator) * 2 - 1
+        return arg * (1 + scale * signs)
+    if isinstance(arg, list):
+        return [_shake(item, scale, generator) for item in arg]  # pyright: ignore[reportUnknownVariableType] # lists of anything
+    return arg
+
+
+def _tensors(args: Sequence[Any]) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+    for arg in args:
+        if isinstance(arg, torch.Tensor):
+            found.append(arg)
+        elif isinstance(arg, (list, tuple)):
+            found.extend(_tensors(list(arg)))  # pyright: ignore[reportUnknownArgumentType] # lists of anything
+    return found

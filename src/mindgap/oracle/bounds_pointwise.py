@@ -1,0 +1,148 @@
+"""Elementwise operators, and the ones that only move or choose data."""
+
+from __future__ import annotations
+
+import torch
+
+from mindgap.oracle.bounds import Bound, Site, exact, relative, rule
+
+rule(
+    # views and copies
+    "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "numpy_T", "expand", "expand_as", "slice", "select",
+    "split", "split_with_sizes", "tensor_split", "chunk", "unbind", "cat", "concat", "concatenate", "stack", "hstack",
+    "vstack", "dstack", "squeeze", "unsqueeze", "flatten", "unflatten", "alias", "clone", "contiguous", "detach",
+    "lift_fresh", "lift_fresh_copy", "flip", "fliplr", "flipud", "roll", "rot90", "movedim", "moveaxis", "swapaxes",
+    "swapdims", "narrow", "view_as", "reshape_as", "as_strided", "diagonal", "diag", "diag_embed", "repeat",
+    "repeat_interleave", "tile", "unfold", "im2col", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "meshgrid",
+    "broadcast_tensors", "broadcast_to", "view_as_real", "view_as_complex", "real", "imag", "conj", "_conj",
+    "resolve_conj", "resolve_neg", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "adjoint", "mT", "mH", "H",
+    "to", "_to_copy", "type_as", "copy", "view_copy", "permute_copy", "expand_copy", "slice_copy", "select_copy",
+    "transpose_copy", "t_copy", "squeeze_copy", "unsqueeze_copy", "split_copy", "unbind_copy", "as_strided_copy",
+    "to_dense", "combinations", "cartesian_prod", "unsafe_split", "unsafe_chunk", "split_with_sizes_copy",
+    # choosing and placing
+    "index", "index_select", "gather", "take", "take_along_dim", "masked_select", "masked_fill", "where", "embedding",
+    "masked_scatter", "scatter", "index_copy", "index_fill", "slice_scatter", "select_scatter", "diagonal_scatter",
+    "as_strided_scatter", "fill", "zero", "tril", "triu", "constant_pad_nd", "pad", "reflection_pad1d",
+    "reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d", "replication_pad3d", "_pad_circular",
+    "max_pool1d", "max_pool2d", "max_pool3d", "max_pool1d_with_indices", "max_pool2d_with_indices",
+    "max_pool3d_with_indices", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "max_unpool2d",
+    "max_unpool3d", "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d",
+    "_upsample_nearest_exact2d", "_upsample_nearest_exact3d", "unique_consecutive", "nonzero",
+    "one_hot", "fractional_max_pool2d",
+    # order, sign, steps
+    "relu", "relu6", "abs", "neg", "negative", "maximum", "minimum", "fmax", "fmin", "max", "min", "amax", "amin",
+    "aminmax", "clamp", "clip", "clamp_min", "clamp_max", "hardtanh", "sign", "sgn", "floor", "ceil", "trunc", "fix",
+    "round", "sort", "topk", "argsort", "kthvalue", "mode", "median", "nanmedian", "cummax", "cummin", "threshold",
+    "nan_to_num", "copysign", "heaviside", "positive", "hardshrink", "signbit", "msort", "absolute", "frac",
+    # constants
+    "zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones",
+    "new_full", "new_empty", "empty_strided", "new_empty_strided", "eye", "scalar_tensor", "ldexp", "empty_permuted",
+    "dropout", "feature_dropout", "alpha_dropout", "native_dropout", "isnan", "isinf", "isfinite",
+)(exact)  # fmt: skip
+
+_ONE = ("add", "sub", "subtract", "rsub", "mul", "multiply", "square", "dot_scalar", "leaky_relu", "prelu", "rrelu",
+        "_prelu_kernel", "softshrink", "deg2rad", "rad2deg", "sqrt", "__mul__", "__add__", "__rsub__", "hypot_exact")  # fmt: skip
+
+
+@rule(*_ONE)
+def one_rounding(site: Site) -> list[Bound | None]:
+    """u·|y|, and the rounding of a scaled operand (`alpha`) where one is added."""
+    alpha = site.kwargs.get("alpha", 1)
+    other = site.arg(1, "other", 0.0)
+    scaled = abs(alpha) * _magnitude(other) if alpha not in (1, -1) else 0.0
+    return relative(site, 1.0, scaled)
+
+
+@rule("div", "divide", "true_divide", "reciprocal", "rsqrt", "arange", "linspace", "range")
+def two_roundings(site: Site) -> list[Bound | None]:
+    """2u·|y|: a reciprocal rounded, then multiplied. Ranges: start + i·step."""
+    start = site.arg(0, "start", 0.0) if site.call.packet in ("arange", "linspace", "range") else 0.0
+    extra = _magnitude(start) * 2
+    if site.call.packet in ("linspace", "range"):
+        extra = extra + 2 * _magnitude(site.arg(1, "end", 0.0))
+    return relative(site, 2.0, extra)
+
+
+@rule("addcmul", "addcdiv", "lerp")
+def products_added(site: Site) -> list[Bound | None]:
+    """The product is rounded before it is added, twice at most: u·(|y| + 3·|product|)."""
+    base = site.args[0]
+    product = site.results[0] - base
+    return relative(site, 1.0, 3 * product.abs() + (2 * base.abs() if site.call.packet == "lerp" else 0.0))
+
+
+@rule("fmod", "remainder", "floor_divide", "__mod__")
+def remainders(site: Site) -> list[Bound | None]:
+    """x - y·⌊x/y⌋ written out: the error follows |x|."""
+    return relative(site, 1.0, 2 * _magnitude(site.args[0]))
+
+
+_TRANSCENDENTAL = ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "asin", "acos", "atan", "sinh", "cosh",
+                   "asinh", "acosh", "atanh", "atan2", "arctan2", "hypot", "cosine", "arcsin", "arccos", "arctan",
+                   "angle", "sinc", "logaddexp", "logaddexp2", "xlogy", "special_xlog1py", "logit", "cbrt")  # fmt: skip
+
+
+@rule(*_TRANSCENDENTAL)
+def transcendental(site: Site) -> list[Bound | None]:
+    """4u·|y|; sums of two logarithms also carry the larger operand."""
+    if site.call.packet in ("logaddexp", "logaddexp2"):
+        return relative(site, 4.0, torch.maximum(site.args[0].abs(), site.args[1].abs()))
+    return relative(site, 4.0, 1.0 if site.call.packet == "logit" else 0.0)
+
+
+@rule("sin", "cos", "tan")
+def periodic(site: Site) -> list[Bound | None]:
+    """4u·|y| + u·|x·y'|: the last bit of a large argument moves the result."""
+    x, y = site.args[0], site.results[0]
+    slope = {"sin": torch.cos, "cos": torch.sin, "tan": lambda t: 1 + torch.tan(t) ** 2}[site.call.packet](x)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType] # torch functions are untyped
+    return relative(site, 4.0, (x * slope).abs() if y.shape == x.shape else 0.0)
+
+
+@rule("pow", "float_power")
+def power(site: Site) -> list[Bound | None]:
+    """exp(e·ln x): 4u·|y| + u·|e·ln x·y|."""
+    base, exponent = site.args[0], site.args[1]
+    y = site.results[0]
+    logarithm = torch.log(torch.as_tensor(base, dtype=torch.float64).abs()) if not _complex(base) else torch.log(base).abs()
+    swing = torch.nan_to_num((torch.as_tensor(exponent) * logarithm).abs(), nan=0.0, posinf=0.0)
+    return relative(site, 4.0, swing * y.abs())
+
+
+@rule("erf", "erfc", "erfinv", "tanh", "sigmoid", "silu", "swish", "hardswish", "hardsigmoid", "special_expit",
+      "softsign", "tanhshrink", "lgamma", "digamma", "special_erf", "special_ndtr", "i0", "special_erfcx", "glu")  # fmt: skip
+def smooth(site: Site) -> list[Bound | None]:
+    """16u·|y|, and one rounding of an intermediate of size 1 for those that subtract from it."""
+    extra = {"erfc": 2.0, "lgamma": 4.0, "digamma": 4.0, "special_ndtr": 2.0, "hardswish": 0.0, "hardsigmoid": 1.0}
+    more = extra.get(site.call.packet, 0.0)
+    if site.call.packet == "tanhshrink":
+        return relative(site, 16.0, 4 * site.args[0].abs())
+    return relative(site, 16.0, more)
+
+
+@rule("gelu", "mish")
+def gated(site: Site) -> list[Bound | None]:
+    """x·Φ(x): the gate is a sum that cancels for negative x, so its error is u, and u·|x| after the product."""
+    return relative(site, 16.0, 2 * site.args[0].abs())
+
+
+@rule("softplus", "log_sigmoid", "logsigmoid", "log_sigmoid_forward")
+def soft(site: Site) -> list[Bound | None]:
+    """log(1 + eˣ) written out rounds the 1 + eˣ: u absolute, once more."""
+    return relative(site, 16.0, 2.0)
+
+
+@rule("elu", "selu", "celu")
+def exponential_linear(site: Site) -> list[Bound | None]:
+    """α·(eˣ - 1) written out cancels near 0: 2u·α absolute."""
+    alpha = site.arg(1, "alpha", 1.0) if site.call.packet != "selu" else 1.76
+    return relative(site, 16.0, 2 * abs(float(alpha)))
+
+
+def _magnitude(operand: object) -> torch.Tensor | float:
+    if isinstance(operand, torch.Tensor):
+        return operand.abs() if operand.dtype != torch.bool else operand.to(torch.float64)
+    return abs(operand) if isinstance(operand, (int, float, complex)) else 0.0
+
+
+def _complex(operand: object) -> bool:
+    return isinstance(operand, complex) or (isinstance(operand, torch.Tensor) and operand.is_complex())

@@ -1,0 +1,153 @@
+"""Which elements of a platform's output no rounding explains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+
+from mindgap.oracle.classes import FINITE, class_bits
+from mindgap.oracle.precision import FORMATS, is_real, widen
+
+#: A benign error never passed 11.6 σ in the prototype's lockstep; 8 would have raised false alarms (LAB).
+SIGMAS: Final = 16.0
+#: Median error over σ from which an output is wrong in bulk, and how many elements make a bulk.
+BULK_RATIO: Final = 8.0
+BULK_SIZE: Final = 16
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What one output may be: both shadows, σ, the classes seen, values seen (discrete), tainted elements.
+
+    `sigma` is zero where nothing upstream rounds. `slack`: extra absolute tolerance, elementwise or scalar.
+    """
+
+    dtype: str
+    step: torch.Tensor
+    wide: torch.Tensor
+    sigma: torch.Tensor
+    classes: torch.Tensor
+    seen: tuple[torch.Tensor, ...]
+    tainted: torch.Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Examined:
+    """One output examined.
+
+    `kind`: `calm`, `discrepant` (beyond 16 σ, or a discrete value that none of the replays gave), `exceptional`,
+    `structural`. `bad`: mask of offending elements. `worst`: largest error in σ. `median`: median error in typical σ
+    (None under 16 elements). `ill`: σ is as large as the values. `tainted`: mismatches that lie in undefined elements.
+    """
+
+    kind: str
+    bad: torch.Tensor | None = None
+    worst: float = 0.0
+    median: float | None = None
+    ill: bool = False
+    tainted: int = 0
+    relative: float = 0.0
+
+    @property
+    def count(self) -> int:
+        """How many elements offend."""
+        return 0 if self.bad is None else int(self.bad.sum())
+
+
+def expect_floor(sigma: torch.Tensor) -> torch.Tensor:
+    """σ floored by half its channel's median and a tenth of the tensor's: replays are a small sample.
+
+    Channels are dimension 1 of images (4 and 5 dimensions), the last one otherwise.
+    """
+    if sigma.numel() < 2:
+        return sigma
+    floor = torch.full((), 0.1, dtype=sigma.dtype) * sigma.median()
+    if sigma.dim() >= 2:
+        channel = 1 if sigma.dim() >= 4 else sigma.dim() - 1
+        by_channel = sigma.movedim(channel, 0).flatten(1)
+        if by_channel.shape[1] >= 4:
+            medians = by_channel.median(1).values
+            shape = [1] * sigma.dim()
+            shape[channel] = -1
+            floor = torch.maximum(floor, 0.5 * medians.reshape(shape))
+    return torch.maximum(sigma, floor)
+
+
+def examine(expected: Expectation, got: torch.Tensor) -> Examined:
+    """Compares one output with what it may be. dtype and shape decide first."""
+    name = str(got.dtype).removeprefix("torch.")
+    if name != expected.dtype or got.shape != expected.step.shape:
+        return Examined("structural")
+    if got.numel() == 0:
+        return Examined("calm")
+    return _examine_float(expected, widen(got)) if is_real(expected.dtype) else _examine_discrete(expected, got)
+
+
+def _examine_discrete(expected: Expectation, got: torch.Tensor) -> Examined:
+    fits = torch.zeros(got.shape, dtype=torch.bool)
+    candidates = [expected.step, expected.wide, *expected.seen]
+    for value in candidates:
+        if value.shape == got.shape:
+            fits |= value == got
+    bad, tainted = _spare_tainted(~fits, expected.tainted)
+    return Examined("discrepant" if bool(bad.any()) else "calm", bad, worst=float("inf") if bool(bad.any()) else 0.0, tainted=tainted)
+
+
+def _examine_float(expected: Expectation, got: torch.Tensor) -> Examined:
+    fmt = FORMATS[expected.dtype]
+    bits = class_bits(got)
+    allowed = expected.classes | class_bits(expected.step) | class_bits(expected.wide)
+    wrong_class, tainted_class = _spare_tainted((bits & allowed) == 0, expected.tainted)
+    error, measurable = nearest_error(expected, got, bits)
+    sigma = expect_floor(expected.sigma)
+    size = torch.nan_to_num(torch.maximum(expected.step.abs(), torch.nan_to_num(expected.wide.abs(), posinf=0.0)), posinf=0.0)
+    limit = SIGMAS * sigma + 2 * fmt.u * size + fmt.tiny
+    beyond, tainted_value = _spare_tainted(measurable & (error > limit), expected.tainted)
+    kind = "exceptional" if bool(wrong_class.any()) else "discrepant" if bool(beyond.any()) else "calm"
+    scaled = error / (sigma + fmt.u * size / 4 + fmt.tiny)
+    worst = float(scaled[measurable].max()) if bool(measurable.any()) else 0.0
+    return Examined(
+        kind,
+        wrong_class | beyond,
+        worst=float("inf") if kind == "exceptional" else worst,
+        median=float(scaled[measurable].median()) if int(measurable.sum()) >= BULK_SIZE else None,
+        ill=_ill_conditioned(expected, size, sigma),
+        tainted=tainted_class + tainted_value,
+        relative=_relative(error, size, measurable),
+    )
+
+
+def nearest_error(expected: Expectation, got: torch.Tensor, bits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Distance to the nearer finite shadow, and where it can be measured at all."""
+    to_step = torch.where(torch.isfinite(expected.step), (got - expected.step).abs(), torch.inf)
+    to_wide = torch.where(torch.isfinite(expected.wide), (got - expected.wide).abs(), torch.inf)
+    error = torch.minimum(to_step, to_wide)
+    measurable = (bits == FINITE) & torch.isfinite(error)
+    return torch.where(measurable, error, 0.0), measurable
+
+
+def _ill_conditioned(expected: Expectation, size: torch.Tensor, sigma: torch.Tensor) -> bool:
+    """For most elements 16 σ covers the value itself and the tensor's own scale."""
+    finite = torch.isfinite(expected.step)
+    if not bool(finite.any()) or not bool((sigma > 0).any()):
+        return False
+    scale = size[finite].square().mean().sqrt()
+    return float((SIGMAS * sigma[finite] > torch.maximum(size[finite], scale)).double().mean()) > 0.5
+
+
+def _relative(error: torch.Tensor, size: torch.Tensor, measurable: torch.Tensor) -> float:
+    """Root mean square error over root mean square value."""
+    if not bool(measurable.any()):
+        return 0.0
+    scale = float(size[measurable].square().mean().sqrt())
+    return float(error[measurable].square().mean().sqrt()) / scale if scale > 0 else 0.0
+
+
+def _spare_tainted(bad: torch.Tensor, tainted: torch.Tensor | None) -> tuple[torch.Tensor, int]:
+    if tainted is None:
+        return bad, 0
+    return bad & ~tainted, int((bad & tainted).sum())
+
+

@@ -1,0 +1,142 @@
+"""Everything the oracle knows of one graph on one set of inputs, computed once and asked many times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, Final
+
+import torch
+
+from mindgap.aten.tensors import to_torch
+from mindgap.graph import Graph, operands
+from mindgap.oracle.classes import ANY, class_bits
+from mindgap.oracle.decisions import decision_slots, implausible
+from mindgap.oracle.examine import Examined, Expectation, examine
+from mindgap.oracle.float64 import Float64Graph, OracleError
+from mindgap.oracle.precision import is_real, rounded, widen
+from mindgap.oracle.replay import Replays
+from mindgap.oracle.shadow import Decisions, Stepwise, stepwise, wide
+
+FEW: Final = 8
+MANY: Final = 64
+
+
+class Oracle:
+    """Shadows, replays and expectations of one functional graph.
+
+    `inputs`: every graph input (numpy, declared dtype). `hard`: inject hard bounds instead of typical ones, as cuts
+    are judged. `decisions`: discrete results that a platform took, imposed on shadows and replays alike.
+    Raises `OracleError` where no shadow can be computed.
+    """
+
+    def __init__(self, graph: Graph, inputs: Sequence[Any], hard: bool = False, decisions: Decisions | None = None) -> None:
+        self.graph = graph
+        self._inputs = [to_torch(array, spec.spec) for array, spec in zip(inputs, graph.inputs, strict=True)]
+        self._hard = hard
+        self._decisions = decisions or {}
+        self._float64 = Float64Graph(graph)
+        self._decided = frozenset(graph.outputs) & frozenset(decision_slots(graph))
+        beside = {i for n in self._decided for i in operands(graph.nodes[graph.producer[n]])[:2]}
+        self.watched = frozenset(graph.outputs) | beside
+
+    @cached_property
+    def step(self) -> Stepwise:
+        """S."""
+        return stepwise(self._float64, self._inputs, self._decisions, hard=True)
+
+    @cached_property
+    def wide(self) -> dict[int, Any]:
+        """W, of the watched values."""
+        return wide(Float64Graph(self.graph, narrow_scalars=True), self._inputs, self._decisions, keep=self.watched)
+
+    @cached_property
+    def replays(self) -> Replays:
+        """The replays; `ensure` a number of them first."""
+        noise = self.step.hard if self._hard else self.step.typical
+        return Replays(self._float64, self._inputs, self.step, noise, self.watched, self._decisions)
+
+    @cached_property
+    def tainted(self) -> dict[int, torch.Tensor]:
+        """Per output: the elements that change when undefined ones are filled with something else."""
+        if not self.step.undefined:
+            return {}
+        found: dict[int, torch.Tensor] = {}
+        for junk in (1.0, -1e3):
+            try:
+                filled = self._filled(junk)
+            except (OracleError, RuntimeError, IndexError):
+                # The junk led to an error downstream: nothing there is defined.
+                return {n: torch.ones(self.step.values[n].shape, dtype=torch.bool) for n in self.graph.outputs}
+            for number in self.graph.outputs:
+                clean = self.step.wide(number)
+                changed = ~((filled[number] == clean) | (torch.isnan(_f(filled[number])) & torch.isnan(_f(clean))))
+                found[number] = changed | found.get(number, torch.zeros(clean.shape, dtype=torch.bool))
+        for number, mask in self.step.undefined.items():
+            if number in found:
+                found[number] = found[number] | mask
+        return found
+
+    def _filled(self, junk: float) -> Mapping[int, Any]:
+        starts, undefined = self.graph.first_value, self.step.undefined
+
+        def after(index: int, results: list[Any]) -> list[Any]:
+            mask = undefined.get(starts[index])
+            settled = [
+                rounded(y, s.dtype) if isinstance(y, torch.Tensor) and s is not None and is_real(s.dtype) else y
+                for y, s in zip(results, self._float64.calls[index].node.outputs, strict=True)
+            ]
+            if mask is not None:
+                fill = torch.full((), junk, dtype=torch.float64).to(settled[0].dtype)
+                settled[0] = torch.where(mask, fill, settled[0])
+            return settled
+
+        return self._float64.run(self._inputs, after)
+
+    def expectation(self, number: int, count: int = FEW) -> Expectation:
+        """What the value with this number may be, from at least `count` replays."""
+        self.replays.ensure(count)
+        step = self.step.wide(number)
+        spec = self.graph.values[number]
+        dtype = spec.dtype if spec is not None else "float32"
+        if not is_real(dtype):
+            seen = tuple(self.replays.seen.get(number, ()))
+            return Expectation(dtype, step, self.wide[number], torch.zeros(()), torch.zeros(()), seen, self.tainted.get(number))
+        shadow = widen(self.wide[number])
+        classes = self.replays.classes[number] | class_bits(rounded(shadow, dtype)) | class_bits(step)
+        hazard = self.step.hazards.get(number)
+        if hazard is not None:
+            classes = torch.where(hazard, torch.full_like(classes, ANY), classes)
+        return Expectation(dtype, step, shadow, self.replays.sigma(number), classes, (), self.tainted.get(number))
+
+    def examine(self, outputs: Sequence[Any], count: int = FEW) -> list[Examined]:
+        """A platform's outputs (numpy, in graph order) against what they may be; 64 replays for each candidate."""
+        got = [to_torch(array) for array in outputs]
+        found: list[Examined] = []
+        for number, tensor in zip(self.graph.outputs, got, strict=True):
+            verdict = examine(self.expectation(number, count), tensor)
+            if verdict.kind in ("discrepant", "exceptional") and self.replays.count < MANY:
+                verdict = examine(self.expectation(number, MANY), tensor)
+            found.append(self._plausible(number, tensor, verdict))
+        return found
+
+    def _plausible(self, number: int, got: torch.Tensor, verdict: Examined) -> Examined:
+        """A discrete output that no replay gave may still be what rounding allows: ties, near ties, steps."""
+        if verdict.kind != "discrepant" or number not in self._decided or verdict.bad is None:
+            return verdict
+        implausible_here = implausible(self.graph, number, widen(got), self.lookup)
+        if implausible_here is None:
+            return verdict
+        bad = verdict.bad & implausible_here
+        return replace(verdict, bad=bad) if bool(bad.any()) else Examined("calm", bad, tainted=verdict.tainted)
+
+    def lookup(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """A value in S with its σ (zero where it was not watched or is no float)."""
+        value = self.step.wide(number)
+        watched = number in self.replays.squares
+        return value, self.replays.sigma(number) if watched else torch.zeros(())
+
+
+def _f(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor if tensor.is_floating_point() or tensor.is_complex() else tensor.to(torch.float64)

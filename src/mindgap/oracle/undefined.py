@@ -1,0 +1,76 @@
+"""Where a graph asks for what no standard defines: element masks of a node's results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import torch
+
+from mindgap.aten.tensors import TORCH_DTYPES
+from mindgap.graph import kind_of
+from mindgap.oracle.float64 import Call
+
+UNINITIALISED: Final = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"})
+_CASTS: Final = frozenset({"to", "_to_copy", "type_as", "copy", "copy_"})
+_DIVISIONS: Final = frozenset({"div", "divide", "floor_divide", "remainder", "fmod", "true_divide"})
+_SHIFTS: Final = frozenset({"bitwise_left_shift", "bitwise_right_shift", "__lshift__", "__rshift__"})
+_WRITES: Final = frozenset({"scatter", "index_put", "_unsafe_index_put", "index_copy", "put"})
+
+
+def undefined_mask(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], results: Sequence[Any]) -> torch.Tensor | None:
+    """A boolean mask over the first result, None where everything is defined.
+
+    Integer division by zero, float → integer out of range (ISO C 6.3.1.4), shifts past the width, duplicate
+    indices of a write that does not accumulate, memory never written.
+    """
+    if not results or not isinstance(results[0], torch.Tensor):
+        return None
+    spec = call.node.outputs[0]
+    y = results[0]
+    if call.packet in UNINITIALISED:
+        return torch.ones(y.shape, dtype=torch.bool)
+    mask: torch.Tensor | None = None
+    if call.packet in _CASTS and spec is not None and kind_of(spec.dtype) == "int":
+        mask = _out_of_range(args, spec.dtype)
+    elif call.packet in _DIVISIONS and not y.is_floating_point() and not y.is_complex():
+        mask = torch.as_tensor(args[1]) == 0
+    elif call.packet in _SHIFTS and spec is not None:
+        count, width = torch.as_tensor(args[1]), TORCH_DTYPES[spec.dtype].itemsize * 8
+        mask = (count < 0) | (count >= width)
+    elif call.packet in _WRITES:
+        mask = _written_twice(call, args, kwargs)
+    if mask is None or not bool(mask.any()):
+        return None
+    return mask.expand(y.shape)
+
+
+def _out_of_range(args: Sequence[Any], dtype: str) -> torch.Tensor | None:
+    x = args[1] if args and isinstance(args[0], torch.Tensor) and len(args) > 1 and _is_float(args[1]) else args[0]
+    if not _is_float(x):
+        return None
+    info = torch.iinfo(TORCH_DTYPES[dtype])
+    cut = torch.trunc(x.real if x.is_complex() else x)
+    # 2**63 is a float64, 2**63 - 1 is not: compare with the open end.
+    return ~((cut >= float(info.min)) & (cut < float(info.max) + 1)) if info.bits == 64 else ~(
+        (cut >= info.min) & (cut <= info.max)
+    )
+
+
+def _is_float(x: Any) -> bool:
+    return isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex())
+
+
+def _written_twice(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.Tensor | None:
+    base = torch.zeros(args[0].shape, dtype=torch.float64)
+    if call.packet in ("index_put", "_unsafe_index_put"):
+        accumulates = args[3] if len(args) > 3 else kwargs.get("accumulate", False)
+        if accumulates:
+            return None
+        return torch.ops.aten.index_put(base, args[1], torch.ones((), dtype=torch.float64), True) > 1
+    if call.packet == "scatter" and "reduce" not in kwargs and len(args) < 5:
+        return base.scatter_add(args[1], args[2], torch.ones(args[2].shape, dtype=torch.float64)) > 1
+    if call.packet == "index_copy":
+        ones = torch.ones(args[3].shape, dtype=torch.float64)
+        return base.index_add(args[1], args[2], ones) > 1
+    return None
