@@ -1,0 +1,197 @@
+"""A graph as an ONNX model, the way `torch.onnx.export(dynamo=True)` would write it.
+
+Same operator translations, same decompositions, same explicit casts and same optimiser as the
+exporter that users call; only the tracing in front of them is left out (see `onnx_fx`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import onnx_ir as ir
+import torch
+from onnx_ir.passes import common as onnx_passes
+from torch.onnx._internal.exporter import _core, _errors, _flags, _ir_passes
+
+from mindgap.aten.tensors import to_torch
+from mindgap.graph import Graph
+from mindgap.platforms.onnx_fx import FxProgram, registry, to_fx
+from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
+
+#: A protobuf message ends at 2 GiB; names, nodes and shapes need some of it.
+MODEL_BYTES_LIMIT: Final = 2_000_000_000
+_FED: Final = ("input", "random")
+
+
+@dataclass(frozen=True)
+class Exported:
+    """`model`: a serialised ONNX `ModelProto`.
+
+    `fed`: number of the graph input behind each ONNX input, in their order; the rest are initializers.
+    `outputs`: an ONNX output name per graph output, in order, no two alike.
+    `origin`: ONNX node name -> the ATen operator it came from, where the optimiser left that known.
+    `facts`: what the translation did to the graph that can change its meaning. JSON only.
+    """
+
+    model: bytes
+    inputs: tuple[str, ...]
+    fed: tuple[int, ...]
+    outputs: tuple[str, ...]
+    origin: Mapping[str, str]
+    facts: Mapping[str, Any]
+
+
+def export(graph: Graph, inputs: Sequence[Array], optimize: bool = True) -> Exported:
+    """Translate a functional graph; `inputs` gives the values of the inputs that become initializers.
+
+    `optimize` runs onnxscript's optimiser, which is on for everybody who calls `torch.onnx.export`: it
+    folds constants, folds batch-norm and padding into convolutions, and removes what is not used.
+
+    Raises `Unsupported` where an operator or dtype has no translation or the weights are too big for
+    one ONNX file, `CompileFailure` for every other failure.
+    """
+    held = sum(i.spec.nbytes for i in graph.inputs if i.role not in _FED)
+    if held > MODEL_BYTES_LIMIT:
+        raise Unsupported("model", f"{held / 1e9:.1f} GB of weights do not fit an ONNX file (2 GB)")
+    program = to_fx(graph)
+    model, values = _translate(program)
+    fed = _bind_inputs(graph, inputs, model, program, values)
+    names = _bind_outputs(graph, model, program, values)
+    _ir_passes.add_opset_imports(model)
+    written = Counter(node.op_type for node in model.graph)
+    if optimize:
+        _optimize(model)
+        names = tuple(str(value.name) for value in model.graph.outputs)
+    facts: dict[str, Any] = {
+        "exporter": f"torch {torch.__version__}, optimizer {'on' if optimize else 'off'}",
+        "decomposed": {op: list(parts) for op, parts in sorted(program.decomposed.items())},
+        "promoted": sorted(program.promoted),
+        "folded": _fewer(written, Counter(node.op_type for node in model.graph)),
+    }
+    given = tuple(str(value.name) for value in model.graph.inputs)
+    data = _serialize(model)
+    return Exported(data, given, fed, names, _origins(model, program), facts)
+
+
+def _translate(program: FxProgram) -> tuple[ir.Model, Mapping[str, Any]]:
+    model = ir.Model(
+        ir.Graph([], [], nodes=[], name="main_graph"), ir_version=10, producer_name="pytorch", producer_version=""
+    )
+    try:
+        values = _onnx_values(program.graph, model)
+    except _errors.ConversionError as error:
+        raise _typed(error, program) from error
+    return model, values
+
+
+@_flags.set_onnx_exporting_flag
+def _onnx_values(graph: torch.fx.Graph, model: ir.Model) -> Mapping[str, Any]:
+    with _quiet(), torch.no_grad():
+        return _core._translate_fx_graph(  # pyright: ignore[reportPrivateUsage] # the public way in traces again
+            graph, model, graph_like=model.graph, owned_graphs={}, lower="at_conversion", registry=registry()
+        )
+
+
+class _quiet:
+    """The exporter logs what mindgap reports as data."""
+
+    def __enter__(self) -> None:
+        self._logger = logging.getLogger("torch.onnx")
+        self._level = self._logger.level
+        self._logger.setLevel(logging.ERROR)
+
+    def __exit__(self, *_: object) -> None:
+        self._logger.setLevel(self._level)
+
+
+def _typed(error: BaseException, program: FxProgram) -> Exception:
+    """A missing translation, or one that says it does not do this, is a refusal; the rest are failures."""
+    op = next((op for name, op in program.origin.items() if f"%{name} " in str(error)), "")
+    cause = error.__cause__
+    if isinstance(cause, _errors.DispatchError):
+        return Unsupported(op, "the exporter has no ONNX translation for these operands")
+    inner = cause.__cause__ if isinstance(cause, _errors.GraphConstructionError) else cause
+    if isinstance(inner, NotImplementedError):
+        return Unsupported(op, f"its ONNX translation is incomplete: {inner}")
+    return CompileFailure(f"{op}: translating it to ONNX failed: {type(inner).__name__}: {inner}")
+
+
+def _bind_inputs(
+    graph: Graph, inputs: Sequence[Array], model: ir.Model, program: FxProgram, values: Mapping[str, Any]
+) -> tuple[int, ...]:
+    """Leave what is fed among the model's inputs and give the others their values."""
+    model.graph.inputs.clear()
+    fed: list[int] = []
+    for number, item in enumerate(graph.inputs):
+        value = values[_fx(program, number).name]
+        if item.role in _FED:
+            model.graph.inputs.append(value)
+            fed.append(number)
+            continue
+        tensor = to_torch(inputs[number])
+        value.const_value = _core.TorchTensor(torch.view_as_real(tensor) if tensor.is_complex() else tensor, value.name)
+        model.graph.initializers[value.name] = value
+    return tuple(fed)
+
+
+def _bind_outputs(
+    graph: Graph, model: ir.Model, program: FxProgram, values: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """One ONNX output per graph output; a value that is an input or named twice goes through Identity."""
+    model.graph.outputs.clear()
+    taken: set[int] = set()
+    names: list[str] = []
+    for position, number in enumerate(graph.outputs):
+        value = values[_fx(program, number).name]
+        if number < len(graph.inputs) or id(value) in taken or not isinstance(value.producer(), ir.Node):
+            copy = ir.Value(name=f"out{position}", shape=value.shape, type=value.type)
+            model.graph.append(ir.Node("", "Identity", [value], outputs=[copy], name=f"node_out{position}"))
+            value = copy
+        taken.add(id(value))
+        model.graph.outputs.append(value)
+        names.append(str(value.name))
+    return tuple(names)
+
+
+def _fx(program: FxProgram, number: int) -> torch.fx.Node:
+    node = program.values[number]
+    if node is None:
+        raise CompileFailure(f"value {number} of the graph holds no tensor")
+    return node
+
+
+def _optimize(model: ir.Model) -> None:
+    from onnxscript import optimizer
+
+    try:
+        with _quiet():
+            optimizer.optimize_ir(model)
+    except Exception as error:
+        raise CompileFailure(f"onnxscript's optimizer failed: {type(error).__name__}: {error}") from error
+
+
+def _origins(model: ir.Model, program: FxProgram) -> dict[str, str]:
+    known: dict[str, str] = {}
+    for node in model.graph:
+        source = node.meta.get("node")
+        if source is not None and node.name and source.name in program.origin:
+            known[node.name] = program.origin[source.name]
+    return known
+
+
+def _fewer(before: Counter[str], after: Counter[str]) -> dict[str, int]:
+    """ONNX operators that the optimiser removed or folded, with how many of each."""
+    return {name: before[name] - after[name] for name in sorted(before) if before[name] > after[name]}
+
+
+def _serialize(model: ir.Model) -> bytes:
+    if model.functions:
+        onnx_passes.InlinePass()(model)
+    try:
+        return ir.to_proto(model).SerializeToString()
+    except Exception as error:
+        raise CompileFailure(f"writing the ONNX model failed: {type(error).__name__}: {error}") from error

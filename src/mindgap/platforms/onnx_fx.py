@@ -1,0 +1,244 @@
+"""A functional graph as the FX graph that PyTorch's ONNX exporter translates.
+
+The exporter's usual way there is `torch.export` followed by `run_decompositions`, which trace the
+program twice and take ten times as long as the translation itself. A `Graph` is a trace already and
+knows every value's dtype and shape, so its nodes are written down directly; only an operator that
+the exporter has no translation for is traced, alone, through the exporter's own decompositions.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from typing import Any
+
+import torch
+import torch.fx
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.onnx._internal.exporter import _decomp, _registration
+from torch.onnx._internal.fx.passes import type_promotion
+
+from mindgap.aten.operators import facts, overload
+from mindgap.aten.tape import flatten_result
+from mindgap.aten.tensors import TORCH_DTYPES
+from mindgap.graph import Arg, Device, DType, Graph, Layout, MemoryFormat, Node, Ref, TensorSpec, map_refs, operands
+from mindgap.platforms.protocol import CompileFailure, Unsupported
+
+#: The operator set that `torch.onnx.export` writes by default.
+OPSET = 20
+
+
+@dataclass
+class FxProgram:
+    """`graph` holds one placeholder per graph input, in order, and no output node.
+
+    `values`: the FX node of every value of the source graph, None for a slot that holds no tensor.
+    `decomposed`: operators that the exporter does not know, with what they became.
+    `promoted`: operators whose operands the exporter cast explicitly. `origin`: FX node name -> operator.
+    """
+
+    graph: torch.fx.Graph
+    values: list[torch.fx.Node | None]
+    decomposed: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    promoted: set[str] = field(default_factory=set[str])
+    origin: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@cache
+def registry() -> Any:
+    """The exporter's translations (`ONNXRegistry`) for `OPSET`: a third of a second to build, so built once."""
+    return _registration.ONNXRegistry.from_torchlib(opset_version=OPSET)
+
+
+@cache
+def _decompositions() -> Any:
+    return _decomp.create_onnx_friendly_decomposition_table(set(_decomp.get_onnx_implemented_overloads(registry())))
+
+
+@cache
+def _promotion_rules() -> Any:
+    return type_promotion.TypePromotionTable()
+
+
+def to_fx(graph: Graph) -> FxProgram:
+    """The FX form of a functional graph. Raises `Unsupported` or `CompileFailure`, both naming the operator."""
+    built = torch.fx.Graph()
+    program = FxProgram(built, [])
+    writer = _Writer(graph, program)
+    for number, item in enumerate(graph.inputs):
+        placeholder = built.placeholder(f"in{number}")
+        placeholder.meta["val"] = _fake_value(item.spec)
+        program.values.append(placeholder)
+    for node in graph.nodes:
+        writer.add(node)
+    _promote(program)
+    return program
+
+
+@cache
+def _fake_mode() -> FakeTensorMode:
+    """One for the process: fake tensors and traces made under it can be kept."""
+    return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+@lru_cache(maxsize=4096)
+def _fake_value(spec: TensorSpec) -> torch.Tensor:
+    """A fake tensor of this spec; values of equal spec share one, as nothing writes to it."""
+    with _fake_mode():
+        return torch.empty_strided(spec.shape, spec.stride, dtype=TORCH_DTYPES[spec.dtype])
+
+
+class _Writer:
+    """Appends the calls of one graph to an `FxProgram`."""
+
+    def __init__(self, graph: Graph, program: FxProgram) -> None:
+        self._source = graph
+        self._program = program
+
+    def add(self, node: Node) -> None:
+        """Append one call, decomposed if the exporter has no translation for it."""
+        if facts(node.op).mutates:
+            raise CompileFailure(f"{node.op}: the ONNX translation takes functional graphs only, and this writes")
+        known = registry().is_registered(overload(node.op))
+        self._program.values.extend(self._call(node) if known else self._decompose(node))
+
+    def _call(self, node: Node) -> list[torch.fx.Node | None]:
+        graph, values, target = self._program.graph, self._program.values, overload(node.op)
+        kwargs = {name: _bind(arg, values) for name, arg in node.kwargs}
+        call = graph.call_function(target, tuple(_bind(arg, values) for arg in node.args), kwargs)
+        self._program.origin[call.name] = node.op
+        fakes = [None if spec is None else _fake_value(spec) for spec in node.outputs]
+        if facts(node.op).returns == 1 and not _returns_list(target):
+            call.meta["val"] = fakes[0]
+            return [call]
+        call.meta["val"] = tuple(fakes)
+        slots: list[torch.fx.Node | None] = []
+        for position, fake in enumerate(fakes):
+            if fake is None:
+                slots.append(None)
+                continue
+            member = graph.call_function(operator.getitem, (call, position))
+            member.meta["val"] = fake
+            slots.append(member)
+        return slots
+
+    def _decompose(self, node: Node) -> list[torch.fx.Node | None]:
+        places: dict[int, int] = {}
+        for number in operands(node):
+            places.setdefault(number, len(places))
+        args = tuple(map_refs(arg, places) for arg in node.args)
+        kwargs = tuple((name, map_refs(arg, places)) for name, arg in node.kwargs)
+        specs = tuple(self._source.values[number] for number in places)
+        traced = _decomposition(_Call(node.op, args, kwargs, specs, repr((args, kwargs))))
+        self._program.decomposed[node.op] = tuple(
+            dict.fromkeys(str(n.target) for n in traced.graph.nodes if _is_operator(n))
+        )
+        return self._inline(node.op, traced, [self._program.values[number] for number in places])
+
+    def _inline(self, op: str, traced: Any, operands: list[Any]) -> list[torch.fx.Node | None]:
+        """Copy a traced body into the graph; constants that the trace made become `get_attr` values."""
+        graph = self._program.graph
+        places = iter(operands)
+        copied: dict[torch.fx.Node, torch.fx.Node] = {}
+        for inner in traced.graph.nodes:
+            if inner.op == "placeholder":
+                copied[inner] = next(places)
+            elif inner.op == "output":
+                return [None if n is None else copied[n] for n in inner.args[0]]
+            else:
+                new = graph.node_copy(inner, copied.__getitem__)
+                if inner.op == "get_attr":
+                    new.meta["val"] = getattr(traced, inner.target)
+                self._program.origin[new.name] = op
+                copied[inner] = new
+        raise CompileFailure(f"{op}: its decomposition has no output")
+
+
+@cache
+def _returns_list(target: Any) -> bool:
+    return any("List" in str(r.type) or str(r.type).startswith("Tensor[") for r in target._schema.returns)
+
+
+def _bind(arg: Arg, values: Sequence[Any]) -> Any:
+    """An argument as PyTorch takes it, references replaced by `values`."""
+    if isinstance(arg, Ref):
+        return values[arg.index]
+    if isinstance(arg, tuple):
+        return [_bind(item, values) for item in arg]
+    if isinstance(arg, DType):
+        return TORCH_DTYPES[arg.name]
+    if isinstance(arg, (MemoryFormat, Layout)):
+        return getattr(torch, arg.name)
+    return torch.device("cpu") if isinstance(arg, Device) else arg
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call with its operands numbered from 0. `text` tells 1 from 1.0 and True, which are equal keys."""
+
+    op: str
+    args: tuple[Arg, ...]
+    kwargs: tuple[tuple[str, Arg], ...]
+    operands: tuple[TensorSpec | None, ...]
+    text: str
+
+
+@lru_cache(maxsize=1024)
+def _decomposition(call: _Call) -> Any:
+    """The exporter's decomposition of one call, as a traced module. Raises `Unsupported` or `CompileFailure`."""
+
+    def run(*values: torch.Tensor) -> Any:
+        kwargs = {name: _bind(arg, values) for name, arg in call.kwargs}
+        return flatten_result(overload(call.op)(*(_bind(arg, values) for arg in call.args), **kwargs))
+
+    fakes = [None if spec is None else _fake_value(spec) for spec in call.operands]
+    try:
+        with _fake_mode(), enable_python_dispatcher(), torch.no_grad():
+            pure = torch.func.functionalize(run, remove="mutations")
+            traced = make_fx(pure, decomposition_table=_decompositions(), tracing_mode="real")(*fakes)
+    except Exception as error:
+        raise CompileFailure(f"{call.op}: decomposing it for ONNX failed: {error}") from error
+    traced.graph.eliminate_dead_code()
+    for node in traced.graph.nodes:
+        if _is_operator(node) and not registry().is_registered(node.target):
+            raise Unsupported(call.op, f"the exporter has no ONNX translation for {node.target}")
+    return traced
+
+
+def _is_operator(node: torch.fx.Node) -> bool:
+    return node.op == "call_function" and node.target is not operator.getitem
+
+
+class _Promoter(type_promotion._TypePromotionInterpreter):  # pyright: ignore[reportPrivateUsage] # the exporter's own pass, see below
+    """The exporter's type promotion, without running the nodes that it leaves alone: their values are known."""
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        rule = type_promotion.get_type_promotion_rule(n, self.type_promotion_table)
+        if rule is not None:
+            with self._set_current_node(n):
+                self._maybe_promote_node(n, rule)
+        return n.meta.get("val")
+
+
+def _promote(program: FxProgram) -> None:
+    """Make implicit casts explicit, as the exporter does: ONNX operators take operands of one dtype."""
+    graph = program.graph
+    end = graph.output(None)
+    before = list(graph.nodes)
+    calls = {n: (n.args, n.kwargs) for n in before}
+    module = torch.fx.GraphModule(torch.nn.Module(), graph)
+    interpreter = _Promoter(module, _promotion_rules())
+    placeholders: Sequence[Any] = [n.meta["val"] for n in before if n.op == "placeholder"]
+    try:
+        with _fake_mode():
+            interpreter.run(*placeholders)
+    except Exception as error:
+        raise CompileFailure(f"making implicit casts explicit for ONNX failed: {error}") from error
+    for node in before:
+        if (node.args, node.kwargs) != calls[node] and node.name in program.origin:
+            program.promoted.add(program.origin[node.name])
+    graph.erase_node(end)

@@ -1,0 +1,61 @@
+"""What the ONNX-fed platforms say of the machine and of their options."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mindgap.platforms.protocol import Availability, Options, PlatformError
+
+
+def cpu_name() -> str:
+    """The processor's model name, or its architecture where the system does not say."""
+    info = Path("/proc/cpuinfo")
+    for line in info.read_text(encoding="utf-8", errors="replace").splitlines() if info.exists() else ():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def cpu_flags() -> list[str]:
+    """Instruction-set flags as the kernel names them, sorted; empty where it does not say."""
+    info = Path("/proc/cpuinfo")
+    for line in info.read_text(encoding="utf-8", errors="replace").splitlines() if info.exists() else ():
+        if line.startswith(("flags", "Features")):
+            return sorted(line.partition(":")[2].split())
+    return []
+
+
+def available(modules: Mapping[str, str]) -> Availability:
+    """Whether every module (import name -> distribution) is installed, without importing any of them."""
+    missing = [dist for name, dist in modules.items() if importlib.util.find_spec(name) is None]
+    if missing:
+        return Availability(False, f"not installed: {', '.join(missing)} (pip install {' '.join(missing)})")
+    versions = {dist: importlib.metadata.version(dist) for dist in modules.values()}
+    return Availability(True, hardware=cpu_name(), versions=versions)
+
+
+def choice(name: str, options: Options, allowed: Sequence[str]) -> str:
+    """The value of an option, the first of `allowed` by default. Raises `PlatformError` for another."""
+    value = options.get(name, allowed[0])
+    if value not in allowed:
+        raise PlatformError(f"option {name}={value}: must be one of {', '.join(allowed)}")
+    return value
+
+
+def thread_count(options: Options) -> int:
+    """`threads=`, 1 by default. Raises `PlatformError` unless it is a positive number."""
+    value = options.get("threads", "1")
+    if not value.isdecimal() or int(value) < 1:
+        raise PlatformError(f"option threads={value}: must be a number of threads, 1 or more")
+    return int(value)
+
+
+def reject_unknown(options: Options, known: Mapping[str, str]) -> None:
+    """Raises `PlatformError` for an option that is not in `known`."""
+    for name in options:
+        if name not in known:
+            raise PlatformError(f"unknown option {name}: this platform takes {', '.join(sorted(known))}")

@@ -1,0 +1,204 @@
+"""`onnxruntime/cpu`: ONNX Runtime's CPU execution provider, fed by PyTorch's ONNX exporter."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from mindgap.graph import Graph, TensorSpec, dtype_name, numpy_dtype
+from mindgap.platforms import onnx_host
+from mindgap.platforms.onnx_arrays import ONNX_ELEMENT, as_declared, as_real, carrier
+from mindgap.platforms.protocol import (
+    Array,
+    Availability,
+    CompileFailure,
+    Executable,
+    Fallback,
+    Options,
+    Platform,
+    Unsupported,
+)
+
+_PROVIDER: Final = "CPUExecutionProvider"
+_MODULES: Final = {
+    "torch": "torch",
+    "onnx": "onnx",
+    "onnxscript": "onnxscript",
+    "onnxruntime": "onnxruntime",
+}
+_OPTIONS: Final = {
+    "opt": "all|off: ONNX Runtime's graph optimisations (default all)",
+    "threads": "threads within an operator (default 1)",
+}
+#: `tensor(bfloat16)` -> the graph's dtype name, for the outputs that numpy cannot hold.
+_UNNAMED: Final = {
+    "tensor(bfloat16)": "bfloat16",
+    "tensor(float8e4m3fn)": "float8_e4m3fn",
+    "tensor(float8e4m3fnuz)": "float8_e4m3fnuz",
+    "tensor(float8e5m2)": "float8_e5m2",
+    "tensor(float8e5m2fnuz)": "float8_e5m2fnuz",
+}
+
+
+class OnnxRuntimeBackend:
+    """The entry `onnxruntime/cpu` of the registry."""
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        return _OPTIONS
+
+    def probe(self) -> Availability:
+        return onnx_host.available(_MODULES)
+
+    def environment(self, options: Options) -> Mapping[str, str]:
+        _settings(options)
+        return {}
+
+    def open(self, options: Options) -> Platform:
+        opt, threads = _settings(options)
+        return OnnxRuntimePlatform(opt, threads)
+
+
+def _settings(options: Options) -> tuple[str, int]:
+    onnx_host.reject_unknown(options, _OPTIONS)
+    return onnx_host.choice("opt", options, ("all", "off")), onnx_host.thread_count(options)
+
+
+class OnnxRuntimePlatform:
+    """Sessions of one setting."""
+
+    def __init__(self, opt: str, threads: int) -> None:
+        import onnxruntime
+
+        self._opt = opt
+        self._threads = threads
+        onnxruntime.set_default_logger_severity(4)
+
+    def describe(self) -> Mapping[str, Any]:
+        found = onnx_host.available(_MODULES)
+        return {
+            "hardware": found.hardware,
+            "cpu_flags": onnx_host.cpu_flags(),
+            "versions": dict(found.versions),
+            "provider": _PROVIDER,
+            "graph_optimization": self._opt,
+            "intra_op_threads": self._threads,
+            "inter_op_threads": 1,
+            "exporter": "torch.onnx, operator set 20, onnxscript optimizer on",
+        }
+
+    def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
+        from mindgap.platforms.onnx_export import export
+
+        exported = export(graph, inputs)
+        session = _session(exported.model, self._opt, self._threads, exported.origin)
+        outputs = [graph.values[number] for number in graph.outputs]
+        return OnnxRuntimeExecutable(session, exported.inputs, exported.fed, outputs, exported.facts)
+
+
+def _session(model: bytes, opt: str, threads: int, origin: Mapping[str, str]) -> Any:
+    """Raises `Unsupported`, `CompileFailure` or `Fallback`."""
+    import onnxruntime
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    settings = onnxruntime.SessionOptions()
+    level = onnxruntime.GraphOptimizationLevel
+    settings.graph_optimization_level = level.ORT_ENABLE_ALL if opt == "all" else level.ORT_DISABLE_ALL
+    settings.intra_op_num_threads = threads
+    settings.inter_op_num_threads = 1
+    settings.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+    settings.log_severity_level = 4
+    settings.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    try:
+        session = onnxruntime.InferenceSession(model, settings, providers=[_PROVIDER])
+    except state.NotImplemented as error:
+        raise Unsupported(_culprit(str(error), origin), str(error)) from error
+    except Exception as error:
+        raise _typed(error, origin) from error
+    _require_cpu(session)
+    return session
+
+
+def _typed(error: Exception, origin: Mapping[str, str]) -> Exception:
+    """ONNX's own type check is a refusal of a dtype; all else that stops a session is a failure."""
+    message = str(error)
+    if re.search(r"Type Error: Type 'tensor\(\w+\)' of input parameter .* is invalid", message):
+        return Unsupported(_culprit(message, origin), message)
+    return CompileFailure(message)
+
+
+def _culprit(message: str, origin: Mapping[str, str]) -> str:
+    """The ATen operator that the node named in the message came from, else the ONNX operator."""
+    named = re.search(r"node with name '([^']*)'|[Nn]ode:? ?\(([^)]*)\)", message)
+    if named and (op := origin.get(named[1] or named[2] or "")):
+        return op
+    onnx_op = re.search(r"implementation for (\w+)\(|operator \((\w+)\)", message)
+    return f"onnx.{onnx_op[1] or onnx_op[2]}" if onnx_op else ""
+
+
+def _require_cpu(session: Any) -> None:
+    """Raises `Fallback` if any node of the optimised graph is not assigned to the CPU provider."""
+    if session.get_providers() != [_PROVIDER]:
+        raise Fallback(f"ONNX Runtime runs on {session.get_providers()}, not on {_PROVIDER} alone")
+    for part in session.get_provider_graph_assignment_info():
+        if part.ep_name != _PROVIDER:
+            raise Fallback(f"ONNX Runtime gave {[n.op_type for n in part.get_nodes()]} to {part.ep_name}")
+
+
+class OnnxRuntimeExecutable:
+    """One session. `facts` says what the translation did to the graph."""
+
+    def __init__(
+        self,
+        session: Any,
+        names: Sequence[str],
+        fed: Sequence[int],
+        outputs: Sequence[TensorSpec | None],
+        facts: Mapping[str, Any],
+    ) -> None:
+        self.facts = facts
+        self._session = session
+        self._feeds = list(zip(names, fed, strict=True))
+        self._outputs = outputs
+        self._unnamed = [_UNNAMED.get(o.type) for o in session.get_outputs()]
+        self._plain = not any(self._unnamed)
+
+    def __call__(self, inputs: Sequence[Array]) -> list[Array]:
+        feeds = {name: as_real(inputs[number]) for name, number in self._feeds}
+        if self._plain and all(carrier(a.dtype) == a.dtype for a in feeds.values()):
+            found: list[Array] = self._session.run(None, feeds)
+        else:
+            found = self._run_values(feeds)
+        return [
+            array if spec is None else as_declared(array, spec)
+            for array, spec in zip(found, self._outputs, strict=True)
+        ]
+
+    def _run_values(self, feeds: Mapping[str, Array]) -> list[Array]:
+        """Through OrtValues, the only way for the dtypes that numpy does not have."""
+        values = {name: _to_ort(array) for name, array in feeds.items()}
+        found = self._session.run_with_ort_values(None, values)
+        return [value.numpy() if name is None else _bytes_of(value, name) for value, name in zip(found, self._unnamed, strict=True)]
+
+
+def _to_ort(array: Array) -> Any:
+    import onnxruntime
+
+    unsigned = carrier(array.dtype)
+    make: Callable[..., Any] = onnxruntime.OrtValue.ortvalue_from_numpy
+    if unsigned == array.dtype:
+        return make(array)
+    element = ONNX_ELEMENT[dtype_name(array.dtype)]
+    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(unsigned), element)
+
+
+def _bytes_of(value: Any, name: str) -> Array:
+    raw = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
+    return np.frombuffer(bytearray(raw), dtype=numpy_dtype(name)).reshape(value.shape())
+
+
+BACKEND: Final = OnnxRuntimeBackend()
