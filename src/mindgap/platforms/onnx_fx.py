@@ -85,11 +85,15 @@ def _fake_mode() -> FakeTensorMode:
     return FakeTensorMode(allow_non_fake_inputs=True)
 
 
+def _fake(spec: TensorSpec) -> torch.Tensor:
+    with _fake_mode():
+        return torch.empty_strided(spec.shape, spec.stride, dtype=TORCH_DTYPES[spec.dtype])
+
+
 @lru_cache(maxsize=4096)
 def _fake_value(spec: TensorSpec) -> torch.Tensor:
     """A fake tensor of this spec; values of equal spec share one, as nothing writes to it."""
-    with _fake_mode():
-        return torch.empty_strided(spec.shape, spec.stride, dtype=TORCH_DTYPES[spec.dtype])
+    return _fake(spec)
 
 
 class _Writer:
@@ -195,7 +199,8 @@ def _decomposition(call: _Call) -> Any:
         kwargs = {name: _bind(arg, values) for name, arg in call.kwargs}
         return flatten_result(overload(call.op)(*(_bind(arg, values) for arg in call.args), **kwargs))
 
-    fakes = [None if spec is None else _fake_value(spec) for spec in call.operands]
+    # Not `_fake_value`: a tracer tells its inputs apart by identity.
+    fakes = [None if spec is None else _fake(spec) for spec in call.operands]
     try:
         with _fake_mode(), enable_python_dispatcher(), torch.no_grad():
             pure = torch.func.functionalize(run, remove="mutations")

@@ -1,0 +1,201 @@
+"""`openvino/cpu`: OpenVINO's CPU plugin, fed the same ONNX model as ONNX Runtime."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from mindgap.graph import Graph, TensorSpec, dtype_name, numpy_dtype
+from mindgap.platforms import onnx_host
+from mindgap.platforms.onnx_arrays import as_declared, as_real, carrier
+from mindgap.platforms.protocol import (
+    Array,
+    Availability,
+    CompileFailure,
+    Executable,
+    Fallback,
+    Options,
+    Platform,
+    Unsupported,
+)
+
+_MODULES: Final = {"torch": "torch", "onnx": "onnx", "onnxscript": "onnxscript", "openvino": "openvino"}
+_OPTIONS: Final = {
+    "precision": "f32|default: default leaves the choice to OpenVINO, which takes bfloat16 where the CPU has it",
+    "threads": "threads (default 1)",
+}
+#: OpenVINO's element type -> the graph's dtype name, for what numpy holds through ml_dtypes only.
+_UNNAMED: Final = {
+    "bf16": "bfloat16",
+    "f8e4m3": "float8_e4m3fn",
+    "f8e5m2": "float8_e5m2",
+}
+_ELEMENT: Final = {name: short for short, name in _UNNAMED.items()}
+_REDUCED: Final = frozenset({"bf16", "f16"})
+
+
+class OpenVinoBackend:
+    """The entry `openvino/cpu` of the registry."""
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        return _OPTIONS
+
+    def probe(self) -> Availability:
+        return onnx_host.available(_MODULES)
+
+    def environment(self, options: Options) -> Mapping[str, str]:
+        _settings(options)
+        return {}
+
+    def open(self, options: Options) -> Platform:
+        precision, threads = _settings(options)
+        return OpenVinoPlatform(precision, threads)
+
+
+def _settings(options: Options) -> tuple[str, int]:
+    onnx_host.reject_unknown(options, _OPTIONS)
+    return onnx_host.choice("precision", options, ("f32", "default")), onnx_host.thread_count(options)
+
+
+class OpenVinoPlatform:
+    """Compiled models of one setting."""
+
+    def __init__(self, precision: str, threads: int) -> None:
+        import openvino
+
+        self._core: Any = openvino.Core()
+        self._precision = precision
+        self._settings: dict[str, Any] = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1}
+        if precision == "f32":
+            self._settings["INFERENCE_PRECISION_HINT"] = "f32"
+
+    def describe(self) -> Mapping[str, Any]:
+        """`precision_in_force` is the one that OpenVINO says it computes in, whatever was asked for."""
+        self._core.set_property("CPU", self._settings)
+        found = onnx_host.available(_MODULES)
+        return {
+            "hardware": str(self._core.get_property("CPU", "FULL_DEVICE_NAME")),
+            "cpu_flags": onnx_host.cpu_flags(),
+            "versions": dict(found.versions),
+            "device": "CPU",
+            "precision_asked": self._precision,
+            "precision_in_force": _type_name(self._core.get_property("CPU", "INFERENCE_PRECISION_HINT")),
+            "threads": self._settings["INFERENCE_NUM_THREADS"],
+            "exporter": "torch.onnx, operator set 20, onnxscript optimizer on",
+        }
+
+    def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
+        from mindgap.platforms.onnx_export import export
+
+        exported = export(graph, inputs)
+        compiled = self._compile(exported.model, exported.origin)
+        facts = {**exported.facts, **self._require_precision(compiled, graph)}
+        outputs = [graph.values[number] for number in graph.outputs]
+        return OpenVinoExecutable(compiled, exported.inputs, exported.fed, outputs, facts)
+
+    def _compile(self, model: bytes, origin: Mapping[str, str]) -> Any:
+        try:
+            return self._core.compile_model(self._core.read_model(model), "CPU", self._settings)
+        except Exception as error:
+            raise _typed(str(error), origin) from error
+
+    def _require_precision(self, compiled: Any, graph: Graph) -> dict[str, Any]:
+        """What precision each kind of node runs in. Raises `Fallback` for a reduced one that f32 forbids."""
+        devices = list(compiled.get_property("EXECUTION_DEVICES"))
+        if devices != ["CPU"]:
+            raise Fallback(f"OpenVINO runs on {devices}, not on CPU alone")
+        hint = _type_name(compiled.get_property("INFERENCE_PRECISION_HINT"))
+        nodes = _node_precisions(compiled)
+        if self._precision == "f32":
+            reduced = sorted(name for name in nodes if name.rpartition(":")[2] in _REDUCED)
+            if hint != "f32":
+                raise Fallback(f"OpenVINO computes in {hint} where f32 was asked for")
+            if reduced and not _asks_for_half(graph):
+                raise Fallback(f"OpenVINO runs {', '.join(reduced)} where f32 was asked for")
+        return {"precision_in_force": hint, "node_precisions": nodes}
+
+
+def _type_name(kind: Any) -> str:
+    return {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}.get(kind.get_type_name(), kind.get_type_name())
+
+
+def _node_precisions(compiled: Any) -> dict[str, int]:
+    """`Convolution:f32` -> how many such nodes the compiled model holds."""
+    found: Counter[str] = Counter()
+    for node in compiled.get_runtime_model().get_ordered_ops():
+        said = node.get_rt_info()
+        found[f"{said['layerType'].astype(str)}:{said['runtimePrecision'].astype(str)}"] += 1
+    return dict(sorted(found.items()))
+
+
+def _asks_for_half(graph: Graph) -> bool:
+    return any(spec is not None and spec.dtype in ("bfloat16", "float16") for spec in graph.values)
+
+
+def _typed(message: str, origin: Mapping[str, str]) -> Exception:
+    """OpenVINO names what it cannot translate; a message without such a name is a failure."""
+    missing = re.search(r"(?:No conversion rule|not supported|unsupported|is not implemented)[^\n]*", message, re.I)
+    listed = re.search(r"OpenVINO does not support the following ONNX operations: ([\w., ]+)", message)
+    if listed:
+        return Unsupported(f"onnx.{listed[1].split(',')[0].strip()}", message)
+    named = next((op for name, op in origin.items() if f"{name!r}" in message or f" {name} " in message), "")
+    if missing:
+        return Unsupported(named or "", message)
+    return CompileFailure(message)
+
+
+class OpenVinoExecutable:
+    """One compiled model and its request. `facts` says what the translation and the plugin did."""
+
+    def __init__(
+        self,
+        compiled: Any,
+        names: Sequence[str],
+        fed: Sequence[int],
+        outputs: Sequence[TensorSpec | None],
+        facts: Mapping[str, Any],
+    ) -> None:
+        self.facts = facts
+        self._compiled = compiled
+        self._request: Any = compiled.create_infer_request()
+        ports = {name: port for port in compiled.inputs for name in port.get_names()}
+        self._feeds = [(ports[name], number) for name, number in zip(names, fed, strict=True) if name in ports]
+        self._outputs = outputs
+
+    def __call__(self, inputs: Sequence[Array]) -> list[Array]:
+        for port, number in self._feeds:
+            self._request.set_tensor(port, _to_tensor(as_real(inputs[number])))
+        self._request.infer()
+        found = [_to_array(self._request.get_output_tensor(i)) for i in range(len(self._outputs))]
+        return [
+            array if spec is None else as_declared(array, spec)
+            for array, spec in zip(found, self._outputs, strict=True)
+        ]
+
+
+def _to_tensor(array: Array) -> Any:
+    import openvino
+
+    unsigned = carrier(array.dtype)
+    if unsigned == array.dtype:
+        return openvino.Tensor(array, shared_memory=True)
+    kind = openvino.Type(_ELEMENT[dtype_name(array.dtype)])
+    return openvino.Tensor(array.view(unsigned), openvino.Shape(list(array.shape)), kind)
+
+
+def _to_array(tensor: Any) -> Array:
+    """A copy: the request reuses the memory."""
+    name = _UNNAMED.get(tensor.get_element_type().to_string())
+    if name is None:
+        return np.array(tensor.data, order="C")
+    wanted = numpy_dtype(name)
+    raw = np.frombuffer(bytes(tensor.bytes_data), dtype=wanted) if hasattr(tensor, "bytes_data") else tensor.data
+    return np.array(raw, order="C").view(wanted).reshape(tuple(tensor.shape))
+
+
+BACKEND: Final = OpenVinoBackend()
