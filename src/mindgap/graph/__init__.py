@@ -22,6 +22,7 @@ from mindgap.graph.graph import (
     operands,
     refs,
 )
+from mindgap.graph.materialise import materialise, materialise_all
 from mindgap.graph.recipe import (
     Constant,
     Exceptional,
@@ -35,10 +36,46 @@ from mindgap.graph.recipe import (
 )
 from mindgap.graph.spec import DTYPES, TensorSpec, contiguous_stride, dtype_name, kind_of, numpy_dtype
 from mindgap.graph.subgraph import concatenate, extract, prune
+from mindgap.graph.tensors import TensorStore, default_tensor_store, tensor_key
 
 __all__ = [
-    "DTYPES", "Arg", "Constant", "DType", "Device", "Exceptional", "Graph", "GraphError", "Input", "Integers",
-    "Labels", "Layout", "Literal", "MemoryFormat", "MindgapError", "Node", "Normal", "Permutation", "Recipe", "Ref",
-    "Role", "Stored", "TensorSpec", "Uniform", "concatenate", "contiguous_stride", "dtype_name", "extract", "kind_of",
-    "map_refs", "numpy_dtype", "operands", "prune", "refs",
+    "DTYPES",
+    "Arg",
+    "Constant",
+    "DType",
+    "Device",
+    "Exceptional",
+    "Graph",
+    "GraphError",
+    "Input",
+    "Integers",
+    "Labels",
+    "Layout",
+    "Literal",
+    "MemoryFormat",
+    "MindgapError",
+    "Node",
+    "Normal",
+    "Permutation",
+    "Recipe",
+    "Ref",
+    "Role",
+    "Stored",
+    "TensorSpec",
+    "TensorStore",
+    "Uniform",
+    "concatenate",
+    "contiguous_stride",
+    "default_tensor_store",
+    "dtype_name",
+    "extract",
+    "kind_of",
+    "map_refs",
+    "materialise",
+    "materialise_all",
+    "numpy_dtype",
+    "operands",
+    "prune",
+    "refs",
+    "tensor_key",
 ]

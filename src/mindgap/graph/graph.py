@@ -54,9 +54,7 @@ class Device:
 
 
 #: What an argument may be. Lists and tuples are both tuples here.
-Arg = (
-    None | bool | int | float | complex | str | Ref | DType | MemoryFormat | Layout | Device | tuple["Arg", ...]
-)
+Arg = None | bool | int | float | complex | str | Ref | DType | MemoryFormat | Layout | Device | tuple["Arg", ...]
 
 
 @dataclass(frozen=True, slots=True)

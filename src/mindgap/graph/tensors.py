@@ -1,0 +1,125 @@
+"""Tensors too big for a graph's bytes: kept beside it, named by their content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from mindgap.graph.errors import GraphError
+from mindgap.graph.spec import DTYPES, dtype_name, numpy_dtype
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: Kept as their raw bytes, with the dtype in the file's metadata.
+_RAW: Final = frozenset(name for name in DTYPES if name.startswith(("bfloat", "float8", "complex")))
+#: The library has no types for what this returns.
+_open: Final[Any] = safetensors.safe_open
+_KEY: Final = re.compile(r"[0-9a-f]{64}")
+
+
+def tensor_key(array: Array) -> str:
+    """The name of a tensor: the SHA-256, in hex, of its dtype, its shape and its row-major bytes.
+
+    Raises `GraphError` for a dtype that graphs do not hold.
+    """
+    name = _name_of(array)
+    hashed = hashlib.sha256(f"{name}{list(array.shape)}".encode())
+    hashed.update(_bytes_of(array))
+    return hashed.hexdigest()
+
+
+def is_tensor_key(key: str) -> bool:
+    """Whether it has the form of a `tensor_key`: 64 lower-case hex digits."""
+    return _KEY.fullmatch(key) is not None
+
+
+class TensorStore:
+    """A directory with a file `<key>.safetensors` for each tensor. Any number of processes may share it."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def put(self, array: Array) -> str:
+        """Keep the tensor and return its key. Does nothing where it is kept already."""
+        key = tensor_key(array)
+        if key in self:
+            return key
+        name = _name_of(array)
+        plain = np.frombuffer(_bytes_of(array), np.uint8) if name in _RAW else np.ascontiguousarray(array)
+        shape = json.dumps(list(array.shape))
+        packed = safetensors.numpy.save({"tensor": plain}, metadata={"dtype": name, "shape": shape})
+        self.path.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=self.path, prefix=".put-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(packed)
+            os.replace(temporary, self._file(key))
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+        return key
+
+    def get(self, key: str) -> Array:
+        """The tensor with this key. Raises `GraphError` where it is missing or its file is damaged."""
+        file = self._file(key)
+        if not file.is_file():
+            raise GraphError(f"no tensor {key} in {self.path}: copy the tensors that belong to the graph there")
+        try:
+            with _open(file, framework="np") as opened:
+                about: dict[str, str] = opened.metadata() or {}
+                array: Array = opened.get_tensor("tensor")
+            if about["dtype"] in _RAW:
+                array = array.view(numpy_dtype(about["dtype"]))
+            array = array.reshape(tuple(json.loads(about["shape"])))
+            intact = tensor_key(array) == key
+        except (safetensors.SafetensorError, KeyError, ValueError, TypeError, OSError) as error:
+            raise GraphError(f"tensor file {file} cannot be read ({error}): copy it again") from None
+        if not intact:
+            raise GraphError(f"tensor file {file} does not hold what its name promises: copy it again")
+        return array
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and is_tensor_key(key) and self._file(key).is_file()
+
+    def _file(self, key: str) -> Path:
+        if not is_tensor_key(key):
+            raise GraphError(f"{key!r} is no tensor key: it should be 64 lower-case hex digits")
+        return self.path / f"{key}.safetensors"
+
+
+def default_tensor_store() -> TensorStore:
+    """The user's own store: under `$MINDGAP_HOME`, or else in the cache directory of the system."""
+    home = os.environ.get("MINDGAP_HOME")
+    return TensorStore((Path(home) if home else _cache_directory()) / "tensors")
+
+
+def _cache_directory() -> Path:
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = str(Path.home() / "Library" / "Caches")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "mindgap"
+
+
+def _name_of(array: Array) -> str:
+    try:
+        return dtype_name(array.dtype)
+    except KeyError:
+        raise GraphError(f"a graph cannot hold a tensor of dtype {array.dtype}") from None
+
+
+def _bytes_of(array: Array) -> bytes | memoryview:
+    """The row-major bytes; no copy where the array lies so already."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
