@@ -1,0 +1,239 @@
+"""The proof of a capture: the graph and the program, run for real on two inputs, agree bit for bit."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch._C import DispatchKey
+from torch._dispatch.python import enable_pre_dispatch, enable_python_dispatcher
+from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from mindgap.aten.tape import Tape, clone_strided
+from mindgap.aten.tensors import to_numpy, to_torch
+from mindgap.capture import draw
+from mindgap.capture.errors import CaptureError
+from mindgap.capture.origin import line_of
+from mindgap.capture.program import Held, copied, leaves
+from mindgap.capture.recorder import Source
+from mindgap.graph import Graph, Recipe
+from mindgap.graph.materialise import materialise
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is proven: a graph against its program. `returned`: how many of the outputs the program returns."""
+
+    graph: Graph
+    sources: Sequence[Source]
+    returned: int
+    program: Any
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+
+
+def check(subject: Subject) -> None:
+    """Raises `CaptureError` naming the first output that the graph and the program disagree on."""
+    graph, sources = subject.graph, subject.sources
+    tape = Tape(graph)
+    drawn = [_materialised(graph, i) if s.role == "random" else None for i, s in enumerate(sources)]
+    given = [_own(s.real) if s.real is not None else d for s, d in zip(sources, drawn, strict=True)]
+    tensors = [t for t in given if t is not None]
+    _agree(subject, tape, tensors, "the given arguments")
+    other = redrawn(tensors, sources, whole=True)
+    try:
+        _agree(subject, tape, other, "other arguments of the same kind")
+    except _Invalid:
+        # Shuffled integers need not be valid (offsets, lengths): then only the floating-point arguments change.
+        other = redrawn(tensors, sources, whole=False)
+        try:
+            _agree(subject, tape, other, "other arguments of the same kind")
+        except _Invalid as error:
+            raise CaptureError(
+                f"the program refuses other values for its arguments ({error}), so that the capture cannot be proven",
+                error.line,
+            ) from error
+
+
+class _Invalid(Exception):
+    """The program itself failed on these inputs."""
+
+    def __init__(self, message: str, line: str) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def redrawn(tensors: Sequence[torch.Tensor], sources: Sequence[Source], whole: bool) -> list[torch.Tensor]:
+    """The same inputs with other values for the arguments: floats drawn from the range of the given ones; with
+    `whole`, integers and booleans shuffled."""
+    found: list[torch.Tensor] = []
+    for index, (tensor, source) in enumerate(zip(tensors, sources, strict=True)):
+        if source.role != "input" or tensor.numel() == 0 or (not whole and not _is_real(tensor)):
+            found.append(tensor)
+            continue
+        generator = np.random.Generator(np.random.Philox(key=zlib.crc32(source.name.encode()) + index))
+        array = to_numpy(tensor)
+        other = _other_floats(array, generator) if _is_real(tensor) else _shuffled(array, generator)
+        found.append(_own(to_torch(other)) if _dense(tensor) else _laid_out(to_torch(other), tensor))
+    return found
+
+
+def _is_real(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def _dense(tensor: torch.Tensor) -> bool:
+    return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+
+
+def _laid_out(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    laid = clone_strided(like.resolve_conj().resolve_neg())
+    cells = tuple(slice(0, 1) if step == 0 else slice(None) for step in laid.stride())
+    laid[cells].copy_(values[cells])
+    return laid
+
+
+def _shuffled(array: Any, generator: np.random.Generator) -> Any:
+    return generator.permutation(array.reshape(-1)).reshape(array.shape)
+
+
+def _other_floats(array: Any, generator: np.random.Generator) -> Any:
+    if np.iscomplexobj(array):
+        real, imaginary = (_other_floats(part, generator) for part in (array.real, array.imag))
+        return (real + 1j * imaginary).astype(array.dtype)
+    wide = array.astype(np.float64)
+    finite = wide[np.isfinite(wide)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (-1.0, 1.0)
+    if low == high:
+        low, high = (low * 0.5, low * 1.5) if low else (-1.0, 1.0)
+    drawn = low + (high - low) * generator.random(array.shape)
+    return np.where(np.isfinite(wide), drawn, wide).astype(array.dtype)
+
+
+def _own(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy with memory of its own and the same strides."""
+    return clone_strided(tensor.detach().resolve_conj().resolve_neg())
+
+
+def _materialised(graph: Graph, index: int) -> torch.Tensor:
+    one = graph.inputs[index]
+    return to_torch(materialise(one), one.spec)
+
+
+def _agree(subject: Subject, tape: Tape, tensors: list[torch.Tensor], which: str) -> None:
+    expected, left = _program_outputs(subject, tensors)
+    actual = tape.run(tensors)
+    names = subject.graph.labels.outputs
+    if len(expected) != subject.returned:
+        raise CaptureError(f"the program returned {len(expected)} tensors, {subject.returned} when it was captured")
+    for name, one, other in zip(names, [*expected, *left.written], actual, strict=True):
+        if not same_bits(one, other):
+            raise CaptureError(
+                f"output {name} replays differently on {which}: the program depends on something that is no input "
+                "(a value turned into a Python number or array, Python state, memory written behind PyTorch)"
+            )
+    for name in left.unexpected:
+        raise CaptureError(f"the program writes to {name} in a way that the capture does not see")
+
+
+@dataclass
+class _Left:
+    """What a run left in the inputs: those that the graph declares as written, and others that changed."""
+
+    written: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
+    unexpected: list[str] = field(default_factory=list[str])
+
+
+def _program_outputs(subject: Subject, tensors: list[torch.Tensor]) -> tuple[list[torch.Tensor], _Left]:
+    """What the program returns for `tensors` in the places of its own, and what it leaves in them."""
+    sources = subject.sources
+    by_name = {(s.role, s.name): (i, t) for i, (s, t) in enumerate(zip(sources, tensors, strict=True))}
+    placed: dict[int, torch.Tensor] = {}
+
+    def swap(held: Held) -> torch.Tensor:
+        known = by_name.get((held.role, held.name))
+        twin = _own(held.tensor if known is None else known[1])
+        if isinstance(held.tensor, torch.nn.Parameter):
+            twin = torch.nn.Parameter(twin, requires_grad=False)
+        if known is not None:
+            placed[known[0]] = twin
+        return twin
+
+    twin = copied(subject.program, subject.args, subject.kwargs, swap)
+    constants = [(s.real, _own(s.real)) for i, s in enumerate(sources) if s.real is not None and i not in placed]
+    pool = [t for s, t in zip(sources, tensors, strict=True) if s.role == "random"]
+    try:
+        result = _call(twin.program, twin.args, twin.kwargs, pool)
+        outputs = [leaf.clone() for _, leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
+        left = _Left()
+        declared = subject.graph.outputs[subject.returned :]
+        after = {**placed, **{i: s.real for i, s in enumerate(sources) if s.real is not None and i not in placed}}
+        left.written = [after[i].clone() for i in declared]
+        left.unexpected = [
+            sources[i].name for i, t in placed.items() if i not in declared and not same_bits(t, tensors[i])
+        ]
+        return outputs, left
+    finally:
+        for real, before in constants:
+            if not same_bits(real, before):
+                real.copy_(before)
+
+
+def _call(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any], pool: list[torch.Tensor]) -> Any:
+    try:
+        if not pool:
+            return program(*args, **kwargs)
+        with enable_python_dispatcher(), enable_pre_dispatch(), _Drawing(pool):
+            return program(*args, **kwargs)
+    except CaptureError:
+        raise
+    except Exception as error:
+        said = (str(error).strip().splitlines() or [""])[0]
+        raise _Invalid(f"{type(error).__name__}: {said}", line_of(error.__traceback__)) from error
+
+
+class _Drawing(ProxyTorchDispatchMode):
+    """Gives the program the drawn tensors of the graph, in their order, and leaves every other call alone."""
+
+    def __init__(self, pool: list[torch.Tensor]) -> None:
+        TorchDispatchMode.__init__(self, DispatchKey.PreDispatch)  # not the parent's: it would start an FX tracer
+        self._mode_key = torch._C._TorchDispatchModeKey.PROXY
+        self.enter_stack: list[ProxyTorchDispatchMode | None] = []
+        self._left = iter(pool)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not draw.is_random(func, args, kwargs):
+            return func(*args, **kwargs)
+        plain = {k: v for k, v in kwargs.items() if k != "generator"}
+        like = func(*args, **plain) if draw.needs_result(func) else None
+        with self:
+            return draw.lower(func, args, plain, like, self._next)
+
+    def _next(self, make: Callable[[int], Recipe], shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        found = next(self._left, None)
+        if found is None or tuple(found.shape) != shape or found.dtype != dtype:
+            raise CaptureError("the program draws other random numbers than when it was captured")
+        return found.clone()
+
+
+def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Equal dtype, shape and bytes; any NaN equals any NaN."""
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    a, b = to_numpy(one), to_numpy(other)
+    if a.tobytes() == b.tobytes():
+        return True
+    if not _is_real(one):
+        return False
+    a, b = (np.ascontiguousarray(x).reshape(-1) for x in (a, b))
+    if np.iscomplexobj(a):
+        a, b = (x.view(np.float32 if x.dtype == np.complex64 else np.float64) for x in (a, b))
+    bits = np.dtype(f"u{a.dtype.itemsize}")
+    both = np.isnan(a) & np.isnan(b)
+    return bool(np.all(both | (a.view(bits) == b.view(bits))))

@@ -1,0 +1,60 @@
+"""The settings under which programs are captured and checked: no device's own operators, no randomness left behind."""
+
+from __future__ import annotations
+
+import logging
+import random
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import numpy as np
+import torch
+
+#: Loggers that print a traceback for each operator without a fake kernel; the failure reaches the user as an error.
+_LOUD = ("torch._subclasses.fake_tensor", "torch._subclasses.fake_impls", "torch.fx.experimental.symbolic_shapes")
+
+
+@contextmanager
+def neutral() -> Iterator[None]:
+    """Portable settings: fused attention paths of the CPU off, one thread, no gradients.
+
+    Random states of torch, numpy and Python are put back on leaving.
+    """
+    fast, threads = torch.backends.mha.get_fastpath_enabled(), torch.get_num_threads()
+    python, legacy = random.getstate(), np.random.get_state()
+    with ExitStack() as stack:
+        stack.enter_context(torch.random.fork_rng(devices=[]))
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(_quiet())
+        torch.backends.mha.set_fastpath_enabled(False)
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+            torch.backends.mha.set_fastpath_enabled(fast)
+            random.setstate(python)
+            np.random.set_state(legacy)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    loggers = [logging.getLogger(name) for name in _LOUD]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, was in zip(loggers, before, strict=True):
+            logger.disabled = was
+
+
+@contextmanager
+def portable_kernels() -> Iterator[None]:
+    """While a composite operator is taken apart: the parts must exist on every device."""
+    with torch.backends.mkldnn.flags(enabled=False):
+        yield

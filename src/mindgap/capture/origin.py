@@ -1,0 +1,66 @@
+"""Where in the user's program a call comes from."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import CodeType, FrameType, TracebackType
+from typing import Final
+
+import torch
+
+_OURS: Final = os.path.dirname(os.path.abspath(__file__))
+_TORCH: Final = os.path.dirname(os.path.abspath(torch.__file__))
+_STDLIB: Final = os.path.dirname(os.path.abspath(os.__file__))
+_CALL: Final[CodeType] = torch.nn.Module._call_impl.__code__  # pyright: ignore[reportPrivateUsage] # the one frame that holds the module
+
+
+def _is_users(code: CodeType) -> bool:
+    name = code.co_filename
+    if name.startswith((_OURS, _TORCH, "<frozen", "<__array_function__")):
+        return False
+    return not (name.startswith(_STDLIB) and "site-packages" not in name)
+
+
+def _shown(frame: FrameType, line: int) -> str:
+    return f"{os.path.basename(frame.f_code.co_filename)}:{line}"
+
+
+def here(modules: dict[int, str]) -> str:
+    """The innermost module's path and the user's line of the running call: `layer1.0 (model.py:42)`.
+
+    `modules`: path by id of every module of the program.
+    """
+    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] # the only way to the caller
+    line, path = "", ""
+    while frame is not None:
+        code = frame.f_code
+        if not line and _is_users(code):
+            line = _shown(frame, frame.f_lineno)
+        if not path and code is _CALL:
+            path = modules.get(id(frame.f_locals["self"]), "")
+        if line and path:
+            break
+        frame = frame.f_back
+    return f"{path} ({line})" if path and line else path or line
+
+
+def line_of(traceback: TracebackType | None) -> str:
+    """The innermost line of the user's own code that an exception passed through, "" if none."""
+    found = ""
+    while traceback is not None:
+        frame = traceback.tb_frame
+        if _is_users(frame.f_code):
+            found = _shown(frame, traceback.tb_lineno)
+        traceback = traceback.tb_next
+    return found
+
+
+def current_line() -> str:
+    """The innermost line of the user's code that is running now, "" if none."""
+    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] # the only way to the caller
+    while frame is not None:
+        if _is_users(frame.f_code):
+            return _shown(frame, frame.f_lineno)
+        frame = frame.f_back
+    return ""

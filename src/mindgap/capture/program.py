@@ -1,0 +1,230 @@
+"""A program as capture sees it: which tensors it holds, and a copy of it that holds others in their places."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+from mindgap.capture.errors import CaptureError
+from mindgap.graph import Role
+
+Program = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Held:
+    """A tensor that the program or its arguments hold."""
+
+    tensor: torch.Tensor
+    role: Role
+    name: str
+
+
+@dataclass
+class Copy:
+    """The program with other tensors in place of its own, and which it had."""
+
+    program: Program
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    held: list[Held] = field(default_factory=list[Held])
+
+
+def modules_of(program: Any, prefix: str = "") -> list[tuple[str, torch.nn.Module]]:
+    """The outermost modules that a callable holds, with a name for each: itself, its closure, its globals."""
+    if isinstance(program, torch.nn.Module):
+        return [(prefix, program)]
+    if isinstance(program, types.MethodType):
+        return modules_of(program.__self__, prefix)
+    if isinstance(program, functools.partial):
+        parts: dict[str, Any] = {
+            "": program.func,
+            **{str(i): a for i, a in enumerate(program.args)},
+            **program.keywords,
+        }
+    elif isinstance(program, types.FunctionType):
+        parts = _reached(program)
+    else:
+        parts = dict(getattr(program, "__dict__", {}))
+    found: list[tuple[str, torch.nn.Module]] = []
+    for name, part in parts.items():
+        path = ".".join(p for p in (prefix, name) if p)
+        if isinstance(part, (torch.nn.Module, functools.partial)) or name == "":
+            found += modules_of(part, path)
+        elif isinstance(part, types.FunctionType) and part is not program and not prefix:
+            found += modules_of(part, path)
+    return found
+
+
+def _reached(function: types.FunctionType) -> dict[str, Any]:
+    """Values of a function's closure, and the modules and tensors among the globals that its code names."""
+    reached: dict[str, Any] = {}
+    for name in function.__code__.co_names:
+        value = function.__globals__.get(name)
+        if isinstance(value, (torch.nn.Module, torch.Tensor)):
+            reached[name] = value
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            reached[name] = cell.cell_contents
+        except ValueError:  # a cell that is not filled yet
+            continue
+    return reached
+
+
+def copied(
+    program: Program, args: Sequence[Any], kwargs: Mapping[str, Any], swap: Callable[[Held], torch.Tensor]
+) -> Copy:
+    """A copy in which every tensor is what `swap` gives for it; tensors that share their place share it still.
+
+    Arguments come first, then parameters, then buffers, then tensors found elsewhere. The original is not touched.
+    Raises `CaptureError` where Python cannot copy the program.
+    """
+    memo: dict[int, Any] = {}
+    places: dict[Any, torch.Tensor] = {}
+    held: list[Held] = []
+
+    def put(tensor: torch.Tensor, role: Role, name: str) -> torch.Tensor:
+        if id(tensor) in memo:
+            return memo[id(tensor)]
+        place = _place(tensor)
+        if place not in places:
+            one = Held(tensor, role, name)
+            held.append(one)
+            places[place] = swap(one)
+        memo[id(tensor)] = places[place]
+        memo.setdefault(id(memo), []).append(tensor)  # what deepcopy does to keep ids unique
+        return places[place]
+
+    for name, leaf in _named_arguments(program, args, kwargs):
+        if isinstance(leaf, torch.Tensor):
+            put(leaf, "input", name)
+    with _Tensors(lambda t: put(t, "input", f"argument.{len(held)}")):
+        new_args, new_kwargs = _deep((tuple(args), dict(kwargs)), memo)
+    roots = modules_of(program)
+    for prefix, module in roots:
+        for name, parameter in module.named_parameters(remove_duplicate=False):
+            put(parameter, "parameter", ".".join(p for p in (prefix, name) if p))
+    for prefix, module in roots:
+        for name, buffer in module.named_buffers(remove_duplicate=False):
+            put(buffer, "buffer", ".".join(p for p in (prefix, name) if p))
+    with _Tensors(lambda t: put(t, "constant", f"held.{len(held)}")):
+        new_program = _renewed(program, memo)
+    return Copy(new_program, new_args, new_kwargs, held)
+
+
+def _place(tensor: torch.Tensor) -> Any:
+    """Equal for two tensors that are the same elements of the same memory."""
+    try:
+        memory = tensor.untyped_storage()._cdata
+        return memory, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype
+    except (RuntimeError, NotImplementedError):  # layouts without storage: refused when they are used
+        return id(tensor)
+
+
+def _deep(value: Any, memo: dict[int, Any]) -> Any:
+    try:
+        return copy.deepcopy(value, memo)
+    except CaptureError:
+        raise
+    except Exception as error:
+        raise CaptureError(
+            f"the program holds something that Python cannot copy ({type(error).__name__}: {error}); "
+            "pass it as an argument or build it inside"
+        ) from error
+
+
+def _renewed(program: Any, memo: dict[int, Any]) -> Any:
+    """A deep copy that follows functions into their closures, which `copy.deepcopy` shares."""
+    if isinstance(program, types.FunctionType):
+        return _renewed_function(program, memo)
+    if isinstance(program, functools.partial):
+        keywords = {name: _renewed(value, memo) for name, value in program.keywords.items()}
+        return functools.partial(_renewed(program.func, memo), *[_renewed(a, memo) for a in program.args], **keywords)
+    if isinstance(program, types.MethodType):
+        return types.MethodType(program.__func__, _renewed(program.__self__, memo))
+    return _deep(program, memo)
+
+
+def _renewed_function(function: types.FunctionType, memo: dict[int, Any]) -> Any:
+    if id(function) in memo:
+        return memo[id(function)]
+    reached = _reached(function)
+    if not reached and not function.__defaults__ and not function.__kwdefaults__:
+        return function
+    free = function.__code__.co_freevars
+    cells = {name: types.CellType() for name in free}
+    for name, cell in zip(free, function.__closure__ or (), strict=True):
+        if name not in reached:
+            cells[name] = cell
+    # Assigned before the cells are filled: a recursive function is in its own closure.
+    world = function.__globals__
+    own = {name for name in reached if name not in free}
+    if own:
+        world = {**world, **{name: _renewed(reached[name], memo) for name in own}}
+    defaults = tuple(_renewed(d, memo) for d in function.__defaults__) if function.__defaults__ else None
+    new = types.FunctionType(function.__code__, world, function.__name__, defaults, tuple(cells[n] for n in free))
+    memo[id(function)] = new
+    new.__kwdefaults__ = {k: _renewed(v, memo) for k, v in (function.__kwdefaults__ or {}).items()}
+    new.__dict__.update(function.__dict__)
+    for name in free:
+        if name in reached:
+            cells[name].cell_contents = _renewed(reached[name], memo)
+    return new
+
+
+class _Tensors(TorchFunctionMode):
+    """While deep-copying: tensors are asked for instead of cloned."""
+
+    def __init__(self, put: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self._put = put
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.__deepcopy__:
+            return self._put(args[0])
+        return func(*args, **(kwargs or {}))
+
+
+def _named_arguments(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """(name, leaf) of the arguments, by the program's own parameter names."""
+    target = program.forward if isinstance(program, torch.nn.Module) else program
+    named: dict[str, Any]
+    try:
+        bound = inspect.signature(target).bind_partial(*args, **kwargs)
+        named = dict(bound.arguments)
+    except (TypeError, ValueError):
+        named = {**{f"args.{i}": a for i, a in enumerate(args)}, **kwargs}
+    return [(_joined(name, path), leaf) for name, value in named.items() for path, leaf in leaves(value)]
+
+
+def _joined(name: str, path: str) -> str:
+    return f"{name}.{path}" if path else name
+
+
+def leaves(value: Any) -> list[tuple[str, Any]]:
+    """(path, leaf) of nested containers: mappings, sequences, dataclasses, and whatever pytree knows."""
+    if value is None or isinstance(value, (torch.Tensor, bool, int, float, complex, str)):
+        return [("", value)]
+    if isinstance(value, Mapping):
+        items: list[tuple[str, Any]] = [(str(k), v) for k, v in value.items()]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] # any mapping
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        items = [(n, getattr(value, n)) for n in value._fields]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType, reportUnknownArgumentType] # a named tuple
+    elif isinstance(value, (list, tuple)):
+        items = [(str(i), v) for i, v in enumerate(value)]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] # any sequence
+    elif is_dataclass(value) and not isinstance(value, type):
+        items = [(f.name, getattr(value, f.name)) for f in fields(value)]
+    else:
+        found, _ = pytree.tree_flatten(value)
+        if len(found) == 1 and found[0] is value:
+            return [("", value)]
+        items = [(str(i), v) for i, v in enumerate(found)]
+    return [(_joined(name, path), leaf) for name, item in items for path, leaf in leaves(item)]

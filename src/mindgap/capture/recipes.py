@@ -1,0 +1,53 @@
+"""Recipes for captured tensors: their very bytes, or seeded numbers like them."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import numpy as np
+import torch
+
+from mindgap.aten.tensors import to_numpy
+from mindgap.capture.errors import CaptureError
+from mindgap.capture.recorder import Source
+from mindgap.graph import Constant, Normal, Recipe, Stored, Uniform
+from mindgap.graph import Literal as LiteralBytes
+from mindgap.graph.tensors import TensorStore
+
+#: Up to this many bytes a tensor travels inside the graph.
+SMALL: Final = 256
+#: Integers describe structure (positions, indices), which no seeded numbers could stand for: kept inside up to this.
+SMALL_INTEGERS: Final = 1 << 16
+
+
+def recipe_for(source: Source, store: TensorStore | None, weights: Literal["stored", "seeded"], seed: int) -> Recipe:
+    """The recipe of a captured tensor. Raises `CaptureError` where it has no values and none may be drawn."""
+    tensor = source.real
+    assert tensor is not None
+    if tensor.device.type == "meta":
+        if weights == "stored":
+            raise CaptureError(f'{source.name} is on the meta device and has no values: use weights="seeded"')
+        return Normal(seed, 0.0, 0.02) if tensor.is_floating_point() else Constant(0)
+    seeded = weights == "seeded" and source.role != "constant" and tensor.is_floating_point() and tensor.numel() > 0
+    return _like(tensor, seed) if seeded else _bytes(tensor, store)
+
+
+def _bytes(tensor: torch.Tensor, store: TensorStore | None) -> Recipe:
+    array = to_numpy(tensor)
+    whole = not (tensor.is_floating_point() or tensor.is_complex())
+    if array.nbytes <= (SMALL_INTEGERS if store is None and whole else SMALL) or store is None:
+        return LiteralBytes(np.ascontiguousarray(array).tobytes())
+    return Stored(store.put(array))
+
+
+def _like(tensor: torch.Tensor, seed: int) -> Recipe:
+    """Uniform for what is never negative (variances, scales), normal otherwise, constant where all are equal."""
+    wide = tensor.detach().to(torch.float64)
+    low, high = float(wide.min()), float(wide.max())
+    if not np.isfinite([low, high]).all():
+        return LiteralBytes(to_numpy(tensor).tobytes())
+    if low == high:
+        return Constant(low)
+    if low >= 0:
+        return Uniform(seed, low, high)
+    return Normal(seed, float(wide.mean()), float(wide.std()) if tensor.numel() > 1 else abs(high))
