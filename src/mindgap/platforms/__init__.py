@@ -1,1 +1,11 @@
+"""Where graphs run. One module per backend; a third party adds one with a file and an entry point.
 
+Comes in: a `Graph` and its inputs as numpy arrays. Goes out: outputs as numpy arrays, or a typed
+failure. A platform knows no other platform, and nothing of stores or verdicts.
+"""
+
+from mindgap.platforms.listing import PlatformInfo, list_platforms
+from mindgap.platforms.protocol import PlatformError
+from mindgap.platforms.registry import PlatformName, backends, find, parse
+
+__all__ = ["PlatformError", "PlatformInfo", "PlatformName", "backends", "find", "list_platforms", "parse"]

@@ -1,0 +1,45 @@
+"""What `mindgap platforms` shows: every registered platform, there or not, and why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mindgap.platforms.protocol import Availability, Backend
+from mindgap.platforms.registry import BrokenBackend, backends
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformInfo:
+    """One registered platform. `backend` says which object makes it; `reason` why it is not available."""
+
+    platform: str
+    backend: str
+    available: bool
+    reason: str
+    hardware: str
+    versions: Mapping[str, str]
+    options: Mapping[str, str]
+
+
+def list_platforms() -> list[PlatformInfo]:
+    """All of them, sorted by name. A probe that raises makes its own platform unavailable, no other's."""
+    return [_info(name, backend) for name, backend in backends().items()]
+
+
+def _info(name: str, backend: Backend) -> PlatformInfo:
+    try:
+        found = backend.probe()
+    except Exception as error:  # what a platform does wrong is data
+        found = Availability(False, f"its probe failed: {type(error).__name__}: {error}")
+    kind = type(backend)
+    made_by = "" if isinstance(backend, BrokenBackend) else f"{kind.__module__}.{kind.__qualname__}"
+    return PlatformInfo(
+        name,
+        made_by,
+        found.available,
+        " ".join(found.reason.split()),
+        found.hardware,
+        dict(found.versions),
+        dict(backend.options),
+    )

@@ -1,0 +1,163 @@
+"""From `DEVICE/MODE[@key=value,…]` to a backend, through the entry-point group `mindgap.platforms`.
+
+Importing this module imports no framework, and `find` imports the module of one backend only.
+"""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
+
+from mindgap.platforms.protocol import Availability, Backend, Options, Platform, PlatformError
+
+GROUP: Final = "mindgap.platforms"
+_OURS: Final = "mindgap"
+
+
+@dataclass(frozen=True)
+class PlatformName:
+    """A platform as written. `str` gives the canonical spelling: options sorted by name."""
+
+    device_mode: str
+    options: Options
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "options", dict(sorted(self.options.items())))
+
+    def __str__(self) -> str:
+        options = ",".join(f"{key}={value}" for key, value in self.options.items())
+        return f"{self.device_mode}@{options}" if options else self.device_mode
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+
+@dataclass(frozen=True)
+class BrokenBackend:
+    """Stands where an entry point could not be loaded, so that the others still can."""
+
+    name: str
+    reason: str
+    options: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def probe(self) -> Availability:
+        return Availability(False, self.reason)
+
+    def environment(self, options: Options) -> Mapping[str, str]:
+        raise PlatformError(f"platform {self.name!r} cannot be used: {self.reason}")
+
+    def open(self, options: Options) -> Platform:
+        raise PlatformError(f"platform {self.name!r} cannot be used: {self.reason}")
+
+
+def parse(text: str) -> PlatformName:
+    """The parts of a platform's name; nothing is looked up. Raises `PlatformError` where it is malformed."""
+    device_mode, at, listed = text.strip().partition("@")
+    device, slash, mode = device_mode.partition("/")
+    if not (device and slash and mode) or "/" in mode or any(c.isspace() for c in device_mode):
+        raise PlatformError(f"platform {text!r} is not DEVICE/MODE[@key=value,…], as in cpu/eager@isa=avx2,threads=1")
+    if at and not listed.strip():
+        raise PlatformError(f"platform {text!r}: no option follows the @")
+    options: dict[str, str] = {}
+    for item in listed.split(",") if listed else ():
+        key, equals, value = (part.strip() for part in item.partition("="))
+        if not (key and equals and value):
+            raise PlatformError(f"platform {text!r}: option {item.strip()!r} is not key=value")
+        if key in options:
+            raise PlatformError(f"platform {text!r}: option {key!r} is given twice")
+        options[key] = value
+    return PlatformName(device_mode, options)
+
+
+def backends() -> Mapping[str, Backend]:
+    """Every registered backend by `DEVICE/MODE`, sorted. One that cannot be loaded is a `BrokenBackend`."""
+    return {name: _load(point) for name, point in sorted(_points().items())}
+
+
+def find(text: str) -> tuple[Backend, Options]:
+    """The backend and the options that `text` names, both checked before any worker starts.
+
+    Raises `PlatformError` for a name, option or value that is not known, and for a backend that is
+    broken. Whether the platform is there at all is for its `probe` to say.
+    """
+    name = parse(text)
+    points = _points()
+    if name.device_mode not in points:
+        raise PlatformError(
+            f"no platform {name.device_mode!r}{_near(name.device_mode, points)}; `mindgap platforms` lists them all"
+        )
+    backend = _load(points[name.device_mode])
+    environment(name, backend)
+    return backend, name.options
+
+
+def canonical(text: str) -> str:
+    """The one spelling of a platform, after the checks of `find`. Raises `PlatformError`."""
+    find(text)
+    return str(parse(text))
+
+
+def environment(name: PlatformName, backend: Backend) -> Mapping[str, str]:
+    """What the worker of this platform must have in its environment. Raises `PlatformError` as `find` does."""
+    if not isinstance(backend, BrokenBackend):
+        for key in name.options:
+            if key not in backend.options:
+                raise PlatformError(
+                    f"platform {name.device_mode!r} has no option {key!r}{_near(key, backend.options)}; "
+                    f"it takes {', '.join(sorted(backend.options)) or 'none'}"
+                )
+    try:
+        variables: Mapping[Any, Any] = backend.environment(name.options)
+        wrong = [k for k, v in variables.items() if not (isinstance(k, str) and isinstance(v, str))]
+    except PlatformError:
+        raise
+    except Exception as error:
+        raise PlatformError(f"platform {str(name)!r}: its backend failed: {type(error).__name__}: {error}") from error
+    if wrong:
+        raise PlatformError(f"platform {str(name)!r}: its backend wants variables that are not text: {wrong}")
+    return variables
+
+
+def _near(word: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, list(known), n=3, cutoff=0.5)
+    return f" (did you mean {' or '.join(close)}?)" if close else ""
+
+
+def _points() -> dict[str, EntryPoint]:
+    """The entry points by name. Ours come first where a name is claimed twice; the other claim is said aloud."""
+    found: dict[str, EntryPoint] = {}
+    for point in sorted(entry_points(group=GROUP), key=lambda p: (_distribution(p) != _OURS, _distribution(p))):
+        taken = found.setdefault(point.name, point)
+        if taken.value != point.value:
+            warnings.warn(
+                f"platform {point.name!r} of {_distribution(point)} is hidden by the one of {_distribution(taken)}",
+                stacklevel=3,
+            )
+    return found
+
+
+def _distribution(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else ""
+
+
+@cache
+def _load(point: EntryPoint) -> Backend:
+    where = f"{point.value} of {_distribution(point) or 'an unnamed distribution'}"
+    try:
+        backend: Any = point.load()
+        missing = [a for a in ("options", "probe", "environment", "open") if not hasattr(backend, a)]
+        if missing:
+            return BrokenBackend(point.name, f"{where} is no backend: it has no {', '.join(missing)}")
+        options: Any = backend.options
+        if not isinstance(options, Mapping):
+            return BrokenBackend(point.name, f"{where} is no backend: its options are no mapping")
+    except BaseException as error:  # a third party's module may raise anything, SystemExit too
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        return BrokenBackend(point.name, f"{where} cannot be loaded: {type(error).__name__}: {error}")
+    return backend
