@@ -1,0 +1,94 @@
+"""Tensors drawn from recipes, remembered by their bytes.
+
+A model's weights are drawn here, copied into the model, and captured with it. Afterwards the
+ledger puts the recipe back wherever a captured graph holds those very bytes, so that the graph file
+carries a few bytes for a tensor and still describes it bit for bit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+import zlib
+from typing import Any
+
+import numpy as np
+import torch
+
+from mindgap.aten.tensors import to_torch
+from mindgap.graph import Graph, Input, Literal, Recipe, Stored, TensorSpec
+from mindgap.graph.materialise import materialise
+from mindgap.graph.tensors import TensorStore, default_tensor_store, tensor_key
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: What was not drawn (masks, position tables) travels inside the graph up to this many bytes.
+_INSIDE = 1 << 20
+
+
+def seed_of(name: str, seed: int) -> int:
+    """A seed for the tensor of this name: 32 bits, the same on every machine."""
+    return zlib.crc32(f"{seed}/{name}".encode())
+
+
+class Ledger:
+    """The recipes drawn so far, by the content of what they gave."""
+
+    def __init__(self) -> None:
+        self._recipes: dict[str, Recipe] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._recipes)
+
+    def draw(self, recipe: Recipe, dtype: str, shape: tuple[int, ...]) -> torch.Tensor:
+        """A new contiguous CPU tensor holding what `recipe` gives. Raises `GraphError` where they do not fit."""
+        array = materialise(Input(TensorSpec.contiguous(dtype, shape), recipe))
+        self._recipes[tensor_key(array)] = recipe
+        return to_torch(array).clone()
+
+    def store(self) -> MemoryStore:
+        """A store for `capture` that keeps nothing on disk."""
+        return MemoryStore()
+
+    def restore(self, graph: Graph, kept: MemoryStore, tensors: TensorStore | None) -> Graph:
+        """The graph with a recipe in place of every tensor that was drawn here.
+
+        `kept`: the store that it was captured with. What was not drawn goes inside the graph where
+        it is small, else into `tensors` (by default the user's own store).
+        """
+        inputs = tuple(self._restored(given, kept, tensors) for given in graph.inputs)
+        return dataclasses.replace(graph, inputs=inputs)
+
+    def _restored(self, given: Input, kept: MemoryStore, tensors: TensorStore | None) -> Input:
+        if isinstance(given.recipe, Literal):
+            drawn = self._recipes.get(tensor_key(materialise(given)))
+            return given if drawn is None else dataclasses.replace(given, recipe=drawn)
+        if not isinstance(given.recipe, Stored):
+            return given
+        drawn = self._recipes.get(given.recipe.key)
+        if drawn is None:
+            array = kept.get(given.recipe.key)
+            if array.nbytes <= _INSIDE:
+                drawn = Literal(array.tobytes())
+            else:
+                drawn = Stored((tensors or default_tensor_store()).put(array))
+        return dataclasses.replace(given, recipe=drawn)
+
+
+class MemoryStore(TensorStore):
+    """Tensors by content, in memory only."""
+
+    def __init__(self) -> None:
+        super().__init__(tempfile.gettempdir())
+        self._arrays: dict[str, Array] = {}
+
+    def put(self, array: Array) -> str:
+        key = tensor_key(array)
+        self._arrays[key] = array
+        return key
+
+    def get(self, key: str) -> Array:
+        return self._arrays[key] if key in self._arrays else super().get(key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._arrays

@@ -1,0 +1,112 @@
+"""The two doors of this room: a source's text to programs, and to captured graphs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from mindgap.capture import CaptureError, capture
+from mindgap.corpus.program import Built, Captured, Program
+from mindgap.corpus.pt2 import open_pt2
+from mindgap.corpus.records import open_records
+from mindgap.corpus.source import Source, SourceError, parse
+from mindgap.corpus.timm_zoo import open_timm
+from mindgap.corpus.torchvision_zoo import open_torchvision
+from mindgap.corpus.transformers_zoo import open_transformers
+from mindgap.corpus.user_code import open_user_code
+from mindgap.graph import Graph, MindgapError
+from mindgap.graph.tensors import TensorStore
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureFailure:
+    """A program that was opened and could not become a graph; `reason` is one line."""
+
+    name: str
+    reason: str
+
+
+def _open_graph(source: Source) -> list[Captured]:
+    from mindgap.graph.codec import load
+
+    path = Path(source.target)
+    if not path.is_file():
+        raise SourceError(f"{path}: no such file")
+    return [Captured(path.stem, source.text, load(path))]
+
+
+_OPENERS: Mapping[str, Callable[[Source], list[Program] | list[Captured]]] = {
+    "python": open_user_code,
+    "timm": open_timm,
+    "torchvision": open_torchvision,
+    "transformers": open_transformers,
+    "records": open_records,
+    "pt2": open_pt2,
+    "graph": _open_graph,
+}
+
+
+def open_source(text: str) -> list[Program | Captured]:
+    """The programs that a source names, not built yet; at least one.
+
+    A user's callable is called here, since only it knows how many models it returns. Raises
+    `SourceError` for a source that names nothing.
+    """
+    source = parse(text)
+    return list(_OPENERS[source.scheme](source))
+
+
+def capture_source(
+    text: str,
+    tensors: TensorStore | None = None,
+    weights: Literal["stored", "seeded", "auto"] = "auto",
+    verify: bool = True,
+) -> Iterator[tuple[str, Graph | CaptureFailure]]:
+    """(name, graph or failure) for each model that a source names, one at a time.
+
+    `weights`: "auto" gives zoo models and records back the recipes that their weights were drawn
+    from, bit for bit, and stores the bytes of a user's; "stored" keeps bytes in `tensors` for
+    all; "seeded" replaces a user's weights by seeded ones of like statistics. Raises `SourceError`
+    for a source that names nothing; a model that cannot be built or captured is a failure in the
+    stream where the source names several, and an exception where it names one.
+    """
+    opened = open_source(text)
+    for one in opened:
+        if isinstance(one, Captured):
+            yield one.name, one.graph
+            continue
+        try:
+            yield one.name, capture_program(one, tensors, weights, verify)
+        except (SourceError, CaptureError) as error:
+            yield one.name, CaptureFailure(one.name, str(error))
+
+
+def capture_program(
+    program: Program,
+    tensors: TensorStore | None = None,
+    weights: Literal["stored", "seeded", "auto"] = "auto",
+    verify: bool = True,
+) -> Graph:
+    """Build one program and capture it. Raises `SourceError` or `CaptureError`; see `capture_source`."""
+    built = program.make()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Zoo code warns of its own deprecations; a user has no part in them.
+            return _captured(built, tensors, weights, verify)
+    except CaptureError:
+        raise
+    except MindgapError as error:
+        raise CaptureError(str(error)) from error
+
+
+def _captured(built: Built, tensors: TensorStore | None, weights: str, verify: bool) -> Graph:
+    args, kwargs = built.args, built.kwargs
+    if weights == "auto" and built.ledger:
+        kept = built.ledger.store()
+        graph = capture(built.program, args, kwargs, tensors=kept, weights="stored", verify=verify)
+        return built.ledger.restore(graph, kept, tensors)
+    how: Literal["stored", "seeded"] = "seeded" if weights == "seeded" else "stored"
+    return capture(built.program, args, kwargs, tensors=tensors, weights=how, verify=verify)

@@ -1,0 +1,49 @@
+"""What a source opens to: a program still to be built, or a graph that needs no capture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mindgap.corpus.ledger import Ledger
+from mindgap.graph import Graph
+
+#: An `nn.Module` or a function, its positional arguments, its keyword arguments.
+Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A program with its arguments, and the recipes from which its tensors were drawn."""
+
+    program: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    ledger: Ledger = field(default_factory=Ledger)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program that is built when it is asked for, the same each time.
+
+    `source`: the text that names exactly this program.
+    """
+
+    name: str
+    source: str
+    make: Callable[[], Built]
+
+    def build(self) -> Call:
+        """(callable, args, kwargs). Raises `SourceError` where the model cannot be built."""
+        built = self.make()
+        return built.program, built.args, dict(built.kwargs)
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A graph that was captured before."""
+
+    name: str
+    source: str
+    graph: Graph

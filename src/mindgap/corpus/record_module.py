@@ -1,0 +1,222 @@
+"""A recorded list of calls as a module that PyTorch can run and mindgap can capture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from mindgap.corpus.record_targets import IGNORED, UnknownTarget, attribute, function, method
+
+_functorch: Any = torch._C._functorch  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType] # what the tracer recorded; no stubs
+#: `vmap` over one more dimension, as the tracer recorded it, and its names in two versions of PyTorch.
+_VMAP = ("torch._functorch.predispatch.", "torch._C._functorch.")
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A reference to an earlier value."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One recorded call. `kind`: call_function, call_method or getattr; `dying`: values not needed after it."""
+
+    name: str
+    kind: str
+    target: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    dying: tuple[str, ...]
+
+
+class MalformedRecord(Exception):
+    """A record that breaks its format; the message says where."""
+
+
+class RecordedCalls(nn.Module):
+    """Runs the calls of a record, one after the other.
+
+    Tensors of kind parameter and buffer live in submodules under the paths they had in their model.
+    What a call gives as a Python number (`.item()`) is a fact about the recorded inputs: `pinned`
+    holds those numbers once the module has run on them, so that the calls stay the recorded ones.
+    """
+
+    def __init__(
+        self, steps: Sequence[Step], outputs: Any, inputs: Sequence[str], constants: Mapping[str, Any]
+    ) -> None:
+        super().__init__()
+        self._steps = tuple(steps)
+        self._outputs = outputs
+        self._inputs = tuple(inputs)
+        self._constants = dict(constants)
+        self._places: dict[str, tuple[nn.Module, str]] = {}
+        self.pinned: dict[str, Any] = {}
+
+    def place(self, name: str, path: str, tensor: torch.Tensor, parameter: bool) -> None:
+        """Keep `tensor`, called `name` in the record, under the attribute path it had."""
+        *owners, leaf = path.split(".")
+        owner: nn.Module = self
+        for part in owners:
+            held = owner._modules.get(part)
+            if held is None:
+                held = nn.Module()
+                owner.add_module(part, held)
+            owner = held
+        if hasattr(owner, leaf):
+            owner, leaf = self, name
+        if parameter:
+            owner.register_parameter(leaf, nn.Parameter(tensor, requires_grad=tensor.is_floating_point()))
+        else:
+            owner.register_buffer(leaf, tensor)
+        self._places[name] = (owner, leaf)
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        values: dict[str, Any] = dict(self._constants)
+        values.update(zip(self._inputs, inputs, strict=True))
+        values.update((name, getattr(owner, leaf)) for name, (owner, leaf) in self._places.items())
+        for step in self._steps:
+            values[step.name] = self._run(step, values)
+            for name in step.dying:
+                del values[name]
+        return _fill(self._outputs, values)
+
+    def _run(self, step: Step, values: Mapping[str, Any]) -> Any:
+        if step.name in self.pinned:
+            return self.pinned[step.name]
+        if step.target in IGNORED:
+            return None
+        args = [_fill(arg, values) for arg in step.args]
+        kwargs = {key: _fill(arg, values) for key, arg in step.kwargs.items()}
+        if step.kind == "getattr":
+            return getattr(args[0], attribute(step.target))
+        if step.kind == "call_method":
+            return _call_method(step.target, args, kwargs)
+        if step.target.startswith(_VMAP):
+            return _vmap(step.target.rpartition(".")[2], args)
+        if step.target.endswith("_local_scalar_dense") and not isinstance(args[0], torch.Tensor):
+            return args[0]
+        return function(step.target)(*args, **kwargs)
+
+    def pin_numbers(self, *inputs: torch.Tensor) -> Any:
+        """Run once, remember every number read from a tensor, and give the outputs."""
+        numbers: dict[str, Any] = {}
+        original = self._run
+
+        def run(step: Step, values: Mapping[str, Any]) -> Any:
+            result = original(step, values)
+            if step.target in ("item", "torch.ops.aten._local_scalar_dense") and isinstance(result, (bool, int, float)):
+                numbers[step.name] = result
+            return result
+
+        self._run = run
+        try:
+            outputs = self.forward(*inputs)
+        finally:
+            del self._run
+        self.pinned.update(numbers)
+        return outputs
+
+
+def decode(value: Any, refs: set[str]) -> Any:
+    """A recorded argument as a Python value with `Name`s inside; collects their texts in `refs`.
+
+    Raises `MalformedRecord` for a form that the format does not have.
+    """
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, list):
+        return [decode(item, refs) for item in value]  # pyright: ignore[reportUnknownVariableType] # parsed JSON
+    if not isinstance(value, dict) or len(value) != 1:  # pyright: ignore[reportUnknownArgumentType] # parsed JSON
+        raise MalformedRecord(f"value {str(value)[:60]!r}")  # pyright: ignore[reportUnknownArgumentType] # parsed JSON
+    (tag, content), *_ = value.items()  # pyright: ignore[reportUnknownVariableType] # parsed JSON
+    return _decode_tagged(str(tag), content, refs)  # pyright: ignore[reportUnknownArgumentType] # parsed JSON
+
+
+def _decode_tagged(tag: str, content: Any, refs: set[str]) -> Any:
+    if tag == "ref":
+        refs.add(content)
+        return Name(content)
+    if tag == "tuple":
+        return tuple(decode(item, refs) for item in content)
+    if tag == "slice":
+        return slice(*(decode(item, refs) for item in content))
+    if tag == "dict":
+        return {key: decode(item, refs) for key, item in content.items()}
+    if tag == "ellipsis":
+        return ...
+    if tag == "float":
+        return float(content)
+    if tag == "complex":
+        return complex(*content) if isinstance(content, list) else complex(content)  # pyright: ignore[reportUnknownArgumentType] # parsed JSON
+    if tag == "device":
+        return torch.device("cpu")
+    if tag in ("dtype", "memory_format", "layout"):
+        named = getattr(torch, str(content), None)
+        if isinstance(named, (torch.dtype, torch.memory_format, torch.layout)):
+            return named
+    raise MalformedRecord(f"{tag} {content!r}")
+
+
+def check(step: Step) -> None:
+    """Raise `UnknownTarget` unless the step's target is allowed."""
+    if step.target in IGNORED or step.target.startswith(_VMAP):
+        return
+    if step.kind == "call_function":
+        function(step.target)
+    elif step.kind == "call_method":
+        method(step.target)
+    elif step.kind == "getattr":
+        attribute(step.target)
+    else:
+        raise UnknownTarget(f"{step.kind} {step.target}")
+
+
+def names_in(value: Any) -> Iterator[str]:
+    """The names that a decoded argument refers to."""
+    if isinstance(value, Name):
+        yield value.text
+    elif isinstance(value, (list, tuple)):
+        for item in value:  # pyright: ignore[reportUnknownVariableType] # decoded values are untyped
+            yield from names_in(item)
+    elif isinstance(value, dict):
+        for item in value.values():  # pyright: ignore[reportUnknownVariableType] # decoded values are untyped
+            yield from names_in(item)
+    elif isinstance(value, slice):
+        yield from names_in((value.start, value.stop, value.step))  # pyright: ignore[reportUnknownMemberType] # a slice's members are untyped
+
+
+def _fill(arg: Any, values: Mapping[str, Any]) -> Any:
+    if isinstance(arg, Name):
+        return values[arg.text]
+    if isinstance(arg, list):
+        return [_fill(item, values) for item in arg]  # pyright: ignore[reportUnknownVariableType] # decoded values are untyped
+    if isinstance(arg, tuple):
+        return tuple(_fill(item, values) for item in arg)  # pyright: ignore[reportUnknownVariableType] # decoded values are untyped
+    if isinstance(arg, dict):
+        return {key: _fill(item, values) for key, item in arg.items()}  # pyright: ignore[reportUnknownVariableType] # decoded values are untyped
+    if isinstance(arg, slice):
+        return slice(*(_fill(part, values) for part in (arg.start, arg.stop, arg.step)))  # pyright: ignore[reportUnknownMemberType] # a slice's members are untyped
+    return arg
+
+
+def _call_method(name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """A tensor's method. Numbers that the record held as 0-dimensional tensors answer for themselves."""
+    subject, *rest = args
+    if not isinstance(subject, torch.Tensor):
+        if name == "item":
+            return subject
+        subject = torch.tensor(subject)
+    return getattr(subject, method(name))(*rest, **kwargs)
+
+
+def _vmap(name: str, args: list[Any]) -> Any:
+    """A step of a recorded `vmap`, through the same functions of PyTorch that the tracer saw."""
+    if name not in ("_add_batch_dim", "_remove_batch_dim", "_vmap_increment_nesting", "_vmap_decrement_nesting"):
+        raise UnknownTarget(f"vmap {name}")
+    return getattr(_functorch, name)(*args)

@@ -1,0 +1,155 @@
+"""Weights for models whose trained ones are not at hand.
+
+What a zoo calls initial weights makes degenerate networks: residual branches are multiplied by
+gammas of 0 or 1e-6, classifiers start at 0, biases at 0, batch norms pass everything unchanged and
+the signal dies or explodes over the depth. Two platforms then agree about nothing much. So every
+floating parameter is drawn anew from a recipe:
+
+- a weight keeps the mean and the standard deviation (two digits) and stays in the range of its
+  initial values; those of linear layers and convolutions get a deviation of at least 0.5/√fan-in
+  (1/√fan-in where they were constant);
+- a constant vector spreads: norm gammas and other factors ±20 % around their value, layer scales
+  and gates (at most 0.01) over 0.2 … 0.6, zero biases over ±0.1;
+- batch-norm statistics are measured on one forward pass of the seeded input, rounded to powers of
+  two so that they are the same on every machine, and spread over 0.5 … 1.5 of that;
+- scalars (temperatures, logit scales) keep their value unless it is 0: then they are 0.3;
+- other buffers (masks, position tables, anchors) are part of the architecture and stay.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from mindgap.corpus.ledger import Ledger, seed_of
+from mindgap.graph import Constant, Recipe, Uniform
+
+BatchNorm = nn.modules.batchnorm._BatchNorm  # pyright: ignore[reportPrivateUsage] # the one base of all batch norms
+
+
+def seed_weights(module: nn.Module, seed: int, ledger: Ledger) -> None:
+    """Draw every floating parameter of `module` anew, in place; shared ones once."""
+    seen: set[int] = set()
+    with torch.no_grad():
+        for path, owner in module.named_modules():
+            for leaf, weight in owner.named_parameters(recurse=False):
+                if id(weight) in seen or not weight.is_floating_point() or not weight.numel() or weight.is_meta:
+                    continue
+                seen.add(id(weight))
+                name = f"{path}.{leaf}" if path else leaf
+                recipe = weight_recipe(weight.detach().float(), leaf, owner, seed_of(name, seed))
+                if recipe is not None:
+                    weight.copy_(_drawn(ledger, recipe, weight))
+
+
+def weight_recipe(weight: torch.Tensor, leaf: str, owner: nn.Module, seed: int) -> Recipe | None:
+    """The recipe for a parameter with these initial values; None to leave it as it is.
+
+    `leaf`: its name in `owner`, the module that holds it.
+    """
+    low, high = float(weight.min()), float(weight.max())
+    if not math.isfinite(low) or not math.isfinite(high):
+        return None
+    if weight.numel() == 1:
+        return Constant(0.3) if low == 0.0 else None
+    mean, std = float(weight.mean()), float(weight.std(correction=0))
+    fan_in = fan_in_of(weight, owner)
+    if std <= 1e-6 * max(abs(mean), 1e-30):
+        return _spread_constant(mean, leaf, fan_in, seed)
+    if fan_in:
+        std = max(std, 0.5 / math.sqrt(fan_in))
+        return Uniform(seed, -_two_digits(std * math.sqrt(3)), _two_digits(std * math.sqrt(3)))
+    half = std * math.sqrt(3)
+    bottom, top = _two_digits(max(low, mean - half)), _two_digits(min(high, mean + half))
+    return Uniform(seed, bottom, top) if bottom < top else None
+
+
+def fan_in_of(weight: torch.Tensor, owner: nn.Module) -> int:
+    """Terms in each sum that a linear layer's or convolution's weight takes part in; 0 for other tensors."""
+    vector = weight.numel() == max(weight.shape, default=1)
+    if vector or isinstance(owner, (nn.Embedding, nn.EmbeddingBag)):
+        return 0
+    if isinstance(owner, nn.modules.conv._ConvTransposeNd):  # pyright: ignore[reportPrivateUsage] # the one base of transposed convolutions
+        return weight.shape[0] // owner.groups * math.prod(weight.shape[2:])
+    if isinstance(owner, (nn.Linear, nn.modules.conv._ConvNd)):  # pyright: ignore[reportPrivateUsage] # the one base of convolutions
+        return math.prod(weight.shape[1:])
+    return 0
+
+
+def _spread_constant(value: float, leaf: str, fan_in: int, seed: int) -> Recipe:
+    if fan_in and abs(value) <= 1e-2:
+        half = _two_digits(math.sqrt(3 / fan_in))
+        return Uniform(seed, -half, half)
+    if value == 0.0 and "weight" not in leaf and "gamma" not in leaf:
+        return Uniform(seed, -0.1, 0.1)
+    if abs(value) <= 1e-2:
+        return Uniform(seed, 0.2, 0.6)
+    low, high = sorted((_two_digits(0.8 * value), _two_digits(1.2 * value)))
+    return Uniform(seed, low, high)
+
+
+def seed_statistics(module: nn.Module, run: Callable[[], Any], seed: int, ledger: Ledger) -> None:
+    """Give the batch norms of `module` running statistics that suit what flows through it.
+
+    `run` runs the module once. Where it cannot be run in training mode (a batch of one value per
+    channel), statistics spread around mean 0 and variance 1.
+    """
+    norms = list(_tracking(module))
+    if not norms:
+        return
+    measured = _measure(norms, run)
+    with torch.no_grad():
+        for path, norm in norms:
+            mean, var = measured.get(path, (0.1, 1.0))
+            drawn_mean = Uniform(seed_of(f"{path}.running_mean", seed), -2 * mean, 2 * mean)
+            drawn_var = Uniform(seed_of(f"{path}.running_var", seed), 0.5 * var, 1.5 * var)
+            assert norm.running_mean is not None and norm.running_var is not None
+            norm.running_mean.copy_(_drawn(ledger, drawn_mean, norm.running_mean))
+            norm.running_var.copy_(_drawn(ledger, drawn_var, norm.running_var))
+            if norm.num_batches_tracked is not None:
+                norm.num_batches_tracked.fill_(1)
+
+
+def _tracking(module: nn.Module) -> Iterator[tuple[str, nn.modules.batchnorm._BatchNorm]]:  # pyright: ignore[reportPrivateUsage] # see BatchNorm
+    for path, part in module.named_modules():
+        if isinstance(part, BatchNorm) and part.running_mean is not None and part.running_var is not None:
+            yield path, part
+
+
+def _measure(norms: list[tuple[str, Any]], run: Callable[[], Any]) -> dict[str, tuple[float, float]]:
+    """Power-of-two scales of the mean and the variance that each batch norm meets in one run."""
+    before = [(norm.training, norm.momentum) for _, norm in norms]
+    for _, norm in norms:
+        norm.train()
+        norm.momentum = 1.0
+    measured: dict[str, tuple[float, float]] = {}
+    try:
+        with torch.no_grad():
+            run()
+        for path, norm in norms:
+            mean, var = float(norm.running_mean.abs().mean()), float(norm.running_var.mean())
+            if math.isfinite(mean) and math.isfinite(var) and var > 0.0:
+                measured[path] = (_power_of_two(max(mean, 1e-3)), _power_of_two(max(var, 1e-6)))
+    except (ValueError, RuntimeError):
+        measured.clear()
+    finally:
+        for (_, norm), (training, momentum) in zip(norms, before, strict=True):
+            norm.train(training)
+            norm.momentum = momentum
+    return measured
+
+
+def _drawn(ledger: Ledger, recipe: Recipe, like: torch.Tensor) -> torch.Tensor:
+    return ledger.draw(recipe, str(like.dtype).removeprefix("torch."), tuple(like.shape))
+
+
+def _power_of_two(value: float) -> float:
+    return 2.0 ** round(math.log2(value))
+
+
+def _two_digits(value: float) -> float:
+    return float(f"{value:.1e}")

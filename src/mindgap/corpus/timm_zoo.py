@@ -1,0 +1,57 @@
+"""`timm:NAME`: image models of PyTorch Image Models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from mindgap.corpus.images import construct, stay_offline, with_pictures
+from mindgap.corpus.program import Built, Program
+from mindgap.corpus.source import Settings, Source, SourceError, settings, suggest
+
+
+def _timm() -> Any:
+    """The library, imported on first use. Raises `SourceError` where it is not installed."""
+    from mindgap.corpus.torchvision_zoo import declare_operators
+
+    stay_offline()
+    try:
+        declare_operators()
+        import timm
+    except ImportError as error:
+        raise SourceError(f"timm: is not installed ({error}); pip install 'mindgap[timm]'") from error
+    return timm
+
+
+def names() -> list[str]:
+    """Every architecture that timm knows."""
+    return list(_timm().list_models(pretrained=False))
+
+
+def open_timm(source: Source) -> list[Program]:
+    """One program. Raises `SourceError` for a name that timm does not know."""
+    chosen = settings(source)
+    if not _timm().is_model(source.target):
+        raise SourceError(f"{source.text}: timm has no model {source.target!r}{suggest(source.target, names())}")
+    return [Program(source.target, source.text, lambda: _build(source, chosen))]
+
+
+def _build(source: Source, chosen: Settings) -> Built:
+    model = construct(source, chosen, lambda: _create(source.target, chosen.size))
+    config: Any = getattr(model, "pretrained_cfg", None) or {}
+    channels, height, width = config.get("input_size", (3, 224, 224))
+    if chosen.size is not None:
+        height = width = chosen.size
+    batch = chosen.batch or (2 if chosen.train else 1)
+    return with_pictures(model, [(batch, channels, height, width)], chosen)
+
+
+def _create(name: str, size: int | None) -> nn.Module:
+    timm = _timm()
+    if size is not None:
+        try:
+            return timm.create_model(name, pretrained=False, img_size=size)
+        except TypeError:
+            pass  # Convolutional nets take any size and have no such argument.
+    return timm.create_model(name, pretrained=False)
