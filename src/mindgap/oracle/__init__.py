@@ -7,3 +7,22 @@ Two shadows are computed. *Wide* (W) keeps everything in float64 from the rounde
 computes each operator in float64 and rounds its result once to the dtype it declares. Replays are stepwise
 runs with random errors of each operator's own size injected, after Monte Carlo arithmetic (Parker, 1997).
 """
+
+from mindgap.oracle.decisions import decision_slots
+from mindgap.oracle.examine import Examined, Expectation, examine
+from mindgap.oracle.float64 import OracleError
+from mindgap.oracle.local import LocalExpectation, local_expectations
+from mindgap.oracle.oracle import FEW, MANY, Oracle
+
+__all__ = [
+    "FEW",
+    "MANY",
+    "Examined",
+    "Expectation",
+    "LocalExpectation",
+    "Oracle",
+    "OracleError",
+    "decision_slots",
+    "examine",
+    "local_expectations",
+]

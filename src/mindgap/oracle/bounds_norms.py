@@ -29,7 +29,14 @@ def rms_norm(site: Site) -> list[Bound | None]:
     hazard = _squares_overflow(x, terms, site)
     found = relative(site, math.sqrt(terms) + 8)
     first = found[0]
-    return [Bound(first.typical, first.hard, hazard.expand(y.shape) if hazard is not None else None) if first else None, *found[1:]] if dims else found
+    return (
+        [
+            Bound(first.typical, first.hard, hazard.expand(y.shape) if hazard is not None else None) if first else None,
+            *found[1:],
+        ]
+        if dims
+        else found
+    )
 
 
 @rule("group_norm", "native_group_norm")
@@ -66,10 +73,14 @@ def batch_norm(site: Site) -> list[Bound | None]:
     return _normalised(site, x, mean, scale, _per_channel(weight, x), _per_channel(bias, x), terms)
 
 
-def _with_statistics(site: Site, x: torch.Tensor, dims: tuple[int, ...], weight: Any, bias: Any, eps: float) -> list[Bound | None]:
+def _with_statistics(
+    site: Site, x: torch.Tensor, dims: tuple[int, ...], weight: Any, bias: Any, eps: float
+) -> list[Bound | None]:
     mean, scale = _statistics(x, dims, eps)
     terms = float(math.prod(x.shape[d] for d in dims))
-    return _normalised(site, x, mean, scale, weight if weight is not None else 1.0, bias if bias is not None else 0.0, terms)
+    return _normalised(
+        site, x, mean, scale, weight if weight is not None else 1.0, bias if bias is not None else 0.0, terms
+    )
 
 
 def _statistics(x: torch.Tensor, dims: tuple[int, ...], eps: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -169,11 +180,16 @@ def attention(site: Site) -> list[Bound | None]:
     return [Bound(typical + site.u * y, hard + site.u * y), *([None] * (len(site.results) - 1))]
 
 
-def _weighted(p: torch.Tensor, error: torch.Tensor, v: torch.Tensor, site: Site, keys: float, norm: bool) -> torch.Tensor:
+def _weighted(
+    p: torch.Tensor, error: torch.Tensor, v: torch.Tensor, site: Site, keys: float, norm: bool
+) -> torch.Tensor:
     """Σ p·|v|·error over the keys, as a 2-norm or a plain sum; twice, since the normaliser moves as well."""
     spread = p * error
     if norm:
-        return 2 * (((spread**2) @ (v**2)).sqrt() + spread.norm(dim=-1, keepdim=True) * (p @ v.abs())) + site.u * keys * ((p**2) @ (v**2)).sqrt()
+        return (
+            2 * (((spread**2) @ (v**2)).sqrt() + spread.norm(dim=-1, keepdim=True) * (p @ v.abs()))
+            + site.u * keys * ((p**2) @ (v**2)).sqrt()
+        )
     return 2 * (spread @ v.abs() + spread.sum(-1, keepdim=True) * (p @ v.abs())) + site.u * keys * (p @ v.abs())
 
 
@@ -183,7 +199,11 @@ def _mask(site: Site, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
     if causal:
         total = total.masked_fill(torch.ones_like(total, dtype=torch.bool).tril().logical_not(), -math.inf)
     if isinstance(mask, torch.Tensor):
-        allowed = torch.zeros(mask.shape, dtype=torch.float64).masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else mask
+        allowed = (
+            torch.zeros(mask.shape, dtype=torch.float64).masked_fill(~mask, -math.inf)
+            if mask.dtype == torch.bool
+            else mask
+        )
         total = total + allowed
     return total
 

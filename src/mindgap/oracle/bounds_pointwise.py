@@ -103,7 +103,9 @@ def power(site: Site) -> list[Bound | None]:
     """exp(e·ln x): 4u·|y| + u·|e·ln x·y|."""
     base, exponent = site.args[0], site.args[1]
     y = site.results[0]
-    logarithm = torch.log(torch.as_tensor(base, dtype=torch.float64).abs()) if not _complex(base) else torch.log(base).abs()
+    logarithm = (
+        torch.log(torch.as_tensor(base, dtype=torch.float64).abs()) if not _complex(base) else torch.log(base).abs()
+    )
     swing = torch.nan_to_num((torch.as_tensor(exponent) * logarithm).abs(), nan=0.0, posinf=0.0)
     return relative(site, 4.0, swing * y.abs())
 

@@ -68,7 +68,11 @@ def products_added(site: Site) -> list[Bound | None]:
 def convolutions(site: Site) -> list[Bound | None]:
     """K: input channels of a group times the kernel's volume (for transposed ones no more than that)."""
     weight = site.args[1]
-    terms = float(weight[0].numel()) if "transpose" not in site.call.packet else float(weight.numel() // max(weight.shape[1], 1))
+    terms = (
+        float(weight[0].numel())
+        if "transpose" not in site.call.packet
+        else float(weight.numel() // max(weight.shape[1], 1))
+    )
     return _bilinear(site, 3 if len(site.args) > 2 else 2, terms)
 
 
@@ -78,7 +82,12 @@ def sums(site: Site) -> list[Bound | None]:
     x = _real(site.args[0])
     hard = site.again(x.abs())
     two_norm = site.again(x.abs() ** 2).sqrt()
-    return summed(site, hard.abs(), two_norm.abs(), x.numel() / max(_numel(site), 1) if site.call.packet != "cumsum" else _length(site, x))
+    return summed(
+        site,
+        hard.abs(),
+        two_norm.abs(),
+        x.numel() / max(_numel(site), 1) if site.call.packet != "cumsum" else _length(site, x),
+    )
 
 
 @rule("mean", "nanmean", "avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d",
@@ -111,7 +120,13 @@ def spreads(site: Site) -> list[Bound | None]:
     reach = site.u * (math.sqrt(terms) + 8)
     # The mean that is subtracted is itself rounded: its square is what a variance near zero keeps of that.
     offset = site.u * float(x.abs().max() if x.numel() else 0.0)
-    around = offset if site.call.packet in ("std", "std_mean", "pairwise_distance") else offset**2 if "var" in site.call.packet else 0.0
+    around = (
+        offset
+        if site.call.packet in ("std", "std_mean", "pairwise_distance")
+        else offset**2
+        if "var" in site.call.packet
+        else 0.0
+    )
     hazard = bool(x.numel()) and float(x.abs().max()) > math.sqrt(site.largest / terms) / 2
     found: list[Bound | None] = []
     for slot, y in enumerate(site.results):
@@ -141,7 +156,9 @@ def scattered(site: Site) -> list[Bound | None]:
 
 def evaluate_abs(site: Site, args: list[Any]) -> torch.Tensor:
     """The operator on magnitudes, `alpha` and other scalar factors included."""
-    kwargs = {k: _abs(v) if isinstance(v, (int, float)) and not isinstance(v, bool) else v for k, v in site.kwargs.items()}
+    kwargs = {
+        k: _abs(v) if isinstance(v, (int, float)) and not isinstance(v, bool) else v for k, v in site.kwargs.items()
+    }
     return Site(site.call, args, kwargs, site.results, site.u, site.u_out, site.largest).again(*args).abs()
 
 

@@ -17,7 +17,9 @@ from mindgap.oracle.examine import SIGMAS
 from mindgap.oracle.float64 import packet_of
 from mindgap.oracle.precision import FORMATS, is_real
 
-COMPARED: Final = frozenset({"gt", "ge", "lt", "le", "eq", "ne", "greater", "greater_equal", "less", "less_equal", "not_equal"})
+COMPARED: Final = frozenset(
+    {"gt", "ge", "lt", "le", "eq", "ne", "greater", "greater_equal", "less", "less_equal", "not_equal"}
+)
 PICKED: Final = frozenset({"argmax", "argmin", "max", "min", "topk", "sort", "argsort", "kthvalue", "median", "cummax",
                            "cummin", "mode", "nanmedian"})  # fmt: skip
 POOLED: Final = frozenset({"max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices",
@@ -39,7 +41,9 @@ def decision_slots(graph: Graph) -> dict[int, int]:
         if not any((s := graph.values[i]) is not None and is_real(s.dtype) for i in operands(node)):
             continue
         for slot, spec in enumerate(node.outputs):
-            if spec is not None and (not is_real(spec.dtype) or packet_of(node.op) in STEPS.keys() - {"to", "_to_copy"}):
+            if spec is not None and (
+                not is_real(spec.dtype) or packet_of(node.op) in STEPS.keys() - {"to", "_to_copy"}
+            ):
                 found[first + slot] = index
     return found
 
@@ -73,7 +77,9 @@ def _compared(arguments: list[Any], chosen: torch.Tensor, lookup: Lookup, graph:
     u = max((FORMATS[s.dtype].u for s in specs if s is not None and is_real(s.dtype)), default=0.0)
     noise = SIGMAS * (sigma_a + sigma_b)
     # Only a value that carries noise may also sit on the other side of its own last rounding.
-    near = torch.nan_to_num((a - b).abs(), nan=torch.inf) <= noise + torch.where(noise > 0, 2 * u * torch.maximum(a.abs(), b.abs()), 0.0)
+    near = torch.nan_to_num((a - b).abs(), nan=torch.inf) <= noise + torch.where(
+        noise > 0, 2 * u * torch.maximum(a.abs(), b.abs()), 0.0
+    )
     exact, _ = lookup(number)
     return (chosen != exact) & ~near.expand(chosen.shape)
 

@@ -92,7 +92,12 @@ def _examine_discrete(expected: Expectation, got: torch.Tensor) -> Examined:
         if value.shape == got.shape:
             fits |= value == got
     bad, tainted = _spare_tainted(~fits, expected.tainted)
-    return Examined("discrepant" if bool(bad.any()) else "calm", bad, worst=float("inf") if bool(bad.any()) else 0.0, tainted=tainted)
+    return Examined(
+        "discrepant" if bool(bad.any()) else "calm",
+        bad,
+        worst=float("inf") if bool(bad.any()) else 0.0,
+        tainted=tainted,
+    )
 
 
 def _examine_float(expected: Expectation, got: torch.Tensor) -> Examined:
@@ -102,7 +107,9 @@ def _examine_float(expected: Expectation, got: torch.Tensor) -> Examined:
     wrong_class, tainted_class = _spare_tainted((bits & allowed) == 0, expected.tainted)
     error, measurable = nearest_error(expected, got, bits)
     sigma = expect_floor(expected.sigma)
-    size = torch.nan_to_num(torch.maximum(expected.step.abs(), torch.nan_to_num(expected.wide.abs(), posinf=0.0)), posinf=0.0)
+    size = torch.nan_to_num(
+        torch.maximum(expected.step.abs(), torch.nan_to_num(expected.wide.abs(), posinf=0.0)), posinf=0.0
+    )
     limit = SIGMAS * sigma + 2 * fmt.u * size + fmt.tiny
     beyond, tainted_value = _spare_tainted(measurable & (error > limit), expected.tainted)
     kind = "exceptional" if bool(wrong_class.any()) else "discrepant" if bool(beyond.any()) else "calm"
@@ -149,5 +156,3 @@ def _spare_tainted(bad: torch.Tensor, tainted: torch.Tensor | None) -> tuple[tor
     if tainted is None:
         return bad, 0
     return bad & ~tainted, int((bad & tainted).sum())
-
-

@@ -17,7 +17,7 @@ from mindgap.oracle.examine import Examined, Expectation, examine
 from mindgap.oracle.float64 import Float64Graph, OracleError
 from mindgap.oracle.precision import is_real, rounded, widen
 from mindgap.oracle.replay import Replays
-from mindgap.oracle.shadow import Decisions, Stepwise, stepwise, wide
+from mindgap.oracle.shadow import Decisions, Stepwise, impose, round_to, stepwise, wide
 
 FEW: Final = 8
 MANY: Final = 64
@@ -31,7 +31,9 @@ class Oracle:
     Raises `OracleError` where no shadow can be computed.
     """
 
-    def __init__(self, graph: Graph, inputs: Sequence[Any], hard: bool = False, decisions: Decisions | None = None) -> None:
+    def __init__(
+        self, graph: Graph, inputs: Sequence[Any], hard: bool = False, decisions: Decisions | None = None
+    ) -> None:
         self.graph = graph
         self._inputs = [to_torch(array, spec.spec) for array, spec in zip(inputs, graph.inputs, strict=True)]
         self._hard = hard
@@ -83,10 +85,7 @@ class Oracle:
 
         def after(index: int, results: list[Any]) -> list[Any]:
             mask = undefined.get(starts[index])
-            settled = [
-                rounded(y, s.dtype) if isinstance(y, torch.Tensor) and s is not None and is_real(s.dtype) else y
-                for y, s in zip(results, self._float64.calls[index].node.outputs, strict=True)
-            ]
+            settled = [round_to(y, s) for y, s in zip(results, self._float64.calls[index].node.outputs, strict=True)]
             if mask is not None:
                 fill = torch.full((), junk, dtype=torch.float64).to(settled[0].dtype)
                 settled[0] = torch.where(mask, fill, settled[0])
@@ -102,7 +101,9 @@ class Oracle:
         dtype = spec.dtype if spec is not None else "float32"
         if not is_real(dtype):
             seen = tuple(self.replays.seen.get(number, ()))
-            return Expectation(dtype, step, self.wide[number], torch.zeros(()), torch.zeros(()), seen, self.tainted.get(number))
+            return Expectation(
+                dtype, step, self.wide[number], torch.zeros(()), torch.zeros(()), seen, self.tainted.get(number)
+            )
         shadow = widen(self.wide[number])
         classes = self.replays.classes[number] | class_bits(rounded(shadow, dtype)) | class_bits(step)
         hazard = self.step.hazards.get(number)
@@ -112,14 +113,27 @@ class Oracle:
 
     def examine(self, outputs: Sequence[Any], count: int = FEW) -> list[Examined]:
         """A platform's outputs (numpy, in graph order) against what they may be; 64 replays for each candidate."""
-        got = [to_torch(array) for array in outputs]
-        found: list[Examined] = []
-        for number, tensor in zip(self.graph.outputs, got, strict=True):
-            verdict = examine(self.expectation(number, count), tensor)
-            if verdict.kind in ("discrepant", "exceptional") and self.replays.count < MANY:
-                verdict = examine(self.expectation(number, MANY), tensor)
-            found.append(self._plausible(number, tensor, verdict))
-        return found
+        return [self.examine_value(n, array, count) for n, array in zip(self.graph.outputs, outputs, strict=True)]
+
+    def examine_value(self, number: int, array: Any, count: int = FEW) -> Examined:
+        """One output, by its value number."""
+        tensor = to_torch(array)
+        verdict = examine(self.expectation(number, count), tensor)
+        if verdict.kind in ("discrepant", "exceptional") and self.replays.count < MANY:
+            verdict = examine(self.expectation(number, MANY), tensor)
+        return self._plausible(number, tensor, verdict)
+
+    def carried(self, imposed: Decisions) -> dict[int, torch.Tensor]:
+        """S's outputs, in graph order, with the given values (by number) put in place of S's own."""
+        starts = self.graph.first_value
+
+        def after(index: int, results: list[Any]) -> list[Any]:
+            call = self._float64.calls[index]
+            settled = [round_to(y, s) for y, s in zip(results, call.node.outputs, strict=True)]
+            return impose(starts[index], settled, imposed)
+
+        values = self._float64.run(self._inputs, after)
+        return {number: values[number] for number in self.graph.outputs}
 
     def _plausible(self, number: int, got: torch.Tensor, verdict: Examined) -> Examined:
         """A discrete output that no replay gave may still be what rounding allows: ties, near ties, steps."""

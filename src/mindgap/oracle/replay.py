@@ -59,7 +59,7 @@ class Replays:
             call, first = self._graph.calls[index], starts[index]
             noisy = [self._disturb(first + slot, y) for slot, y in enumerate(results)]
             settled = [round_to(y, spec) for y, spec in zip(noisy, call.node.outputs, strict=True)]
-            return impose(call, first, settled, self._decisions)
+            return impose(first, settled, self._decisions)
 
         self._record(self._graph.run(self._inputs, after, keep=self._watched))
 
@@ -104,5 +104,3 @@ class Replays:
             kept.extend((y, y))
         else:
             kept[0], kept[1] = torch.minimum(kept[0], y), torch.maximum(kept[1], y)
-
-

@@ -38,7 +38,9 @@ class Stepwise:
         return widen(self.values[number])
 
 
-def stepwise(graph: Float64Graph, inputs: Sequence[torch.Tensor], decisions: Decisions | None = None, hard: bool = False) -> Stepwise:
+def stepwise(
+    graph: Float64Graph, inputs: Sequence[torch.Tensor], decisions: Decisions | None = None, hard: bool = False
+) -> Stepwise:
     """S: each operator in float64, rounded once to its declared dtype; with the error bounds on the way.
 
     `hard`: keep the hard bounds too (what a cut is judged by).
@@ -64,7 +66,7 @@ def stepwise(graph: Float64Graph, inputs: Sequence[torch.Tensor], decisions: Dec
     def after(index: int, results: list[Any]) -> list[Any]:
         call, first = graph.calls[index], starts[index]
         settled = [round_to(y, spec) for y, spec in zip(results, call.node.outputs, strict=True)]
-        settled = impose(call, first, settled, decisions)
+        settled = impose(first, settled, decisions)
         for slot, y in enumerate(settled):
             if isinstance(y, torch.Tensor):
                 spec = call.node.outputs[slot]
@@ -75,7 +77,12 @@ def stepwise(graph: Float64Graph, inputs: Sequence[torch.Tensor], decisions: Dec
     return kept
 
 
-def wide(graph: Float64Graph, inputs: Sequence[torch.Tensor], decisions: Decisions | None = None, keep: frozenset[int] = frozenset()) -> dict[int, Any]:
+def wide(
+    graph: Float64Graph,
+    inputs: Sequence[torch.Tensor],
+    decisions: Decisions | None = None,
+    keep: frozenset[int] = frozenset(),
+) -> dict[int, Any]:
     """W: float64 throughout; explicit casts keep the range of their target, not its rounding."""
     starts = graph.graph.first_value
     decisions = decisions or {}
@@ -84,27 +91,35 @@ def wide(graph: Float64Graph, inputs: Sequence[torch.Tensor], decisions: Decisio
         call = graph.calls[index]
         if call.packet in CASTS:
             results = [ranged(y, spec) for y, spec in zip(results, call.node.outputs, strict=True)]
-        return impose(call, starts[index], results, decisions)
+        return impose(starts[index], results, decisions)
 
     return graph.run(inputs, after, keep=keep)
 
 
 def round_to(y: Any, spec: TensorSpec | None) -> Any:
     """The nearest values of the declared dtype; what is no float stays."""
-    return rounded(y, spec.dtype) if isinstance(y, torch.Tensor) and spec is not None and is_real(spec.dtype) and _real(y) else y
+    return (
+        rounded(y, spec.dtype)
+        if isinstance(y, torch.Tensor) and spec is not None and is_real(spec.dtype) and _real(y)
+        else y
+    )
 
 
 def ranged(y: Any, spec: TensorSpec | None) -> Any:
     """Unrounded, infinite where the declared dtype overflows."""
-    return in_range(y, spec.dtype) if isinstance(y, torch.Tensor) and spec is not None and is_real(spec.dtype) and _real(y) else y
+    return (
+        in_range(y, spec.dtype)
+        if isinstance(y, torch.Tensor) and spec is not None and is_real(spec.dtype) and _real(y)
+        else y
+    )
 
 
 def _real(y: torch.Tensor) -> bool:
     return y.is_floating_point() or y.is_complex()
 
 
-def impose(call: Call, first: int, results: list[Any], decisions: Decisions) -> list[Any]:
-    """Results with decided values put in; values that go with decided indices are gathered anew."""
+def impose(first: int, results: list[Any], decisions: Decisions) -> list[Any]:
+    """Results with decided values put in."""
     if not decisions:
         return results
     settled = [decisions.get(first + slot, y) for slot, y in enumerate(results)]
@@ -117,5 +132,3 @@ def _compact(bound: torch.Tensor, spec: TensorSpec | None) -> torch.Tensor:
     if spec is not None and spec.dtype in ("float64", "complex128"):
         return real.to(torch.float64).contiguous()
     return real.to(torch.float32).contiguous()
-
-

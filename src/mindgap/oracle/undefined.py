@@ -11,14 +11,18 @@ from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import kind_of
 from mindgap.oracle.float64 import Call
 
-UNINITIALISED: Final = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"})
+UNINITIALISED: Final = frozenset(
+    {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"}
+)
 _CASTS: Final = frozenset({"to", "_to_copy", "type_as", "copy", "copy_"})
 _DIVISIONS: Final = frozenset({"div", "divide", "floor_divide", "remainder", "fmod", "true_divide"})
 _SHIFTS: Final = frozenset({"bitwise_left_shift", "bitwise_right_shift", "__lshift__", "__rshift__"})
 _WRITES: Final = frozenset({"scatter", "index_put", "_unsafe_index_put", "index_copy", "put"})
 
 
-def undefined_mask(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], results: Sequence[Any]) -> torch.Tensor | None:
+def undefined_mask(
+    call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], results: Sequence[Any]
+) -> torch.Tensor | None:
     """A boolean mask over the first result, None where everything is defined.
 
     Integer division by zero, float → integer out of range (ISO C 6.3.1.4), shifts past the width, duplicate
@@ -52,8 +56,10 @@ def _out_of_range(args: Sequence[Any], dtype: str) -> torch.Tensor | None:
     info = torch.iinfo(TORCH_DTYPES[dtype])
     cut = torch.trunc(x.real if x.is_complex() else x)
     # 2**63 is a float64, 2**63 - 1 is not: compare with the open end.
-    return ~((cut >= float(info.min)) & (cut < float(info.max) + 1)) if info.bits == 64 else ~(
-        (cut >= info.min) & (cut <= info.max)
+    return (
+        ~((cut >= float(info.min)) & (cut < float(info.max) + 1))
+        if info.bits == 64
+        else ~((cut >= info.min) & (cut <= info.max))
     )
 
 

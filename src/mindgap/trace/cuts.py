@@ -1,0 +1,117 @@
+"""Small graphs cut from a large one, laid side by side so that one job runs them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mindgap.aten.operators import UnknownOperator, facts
+from mindgap.graph import Graph, concatenate, extract, operands
+from mindgap.oracle import decision_slots
+from mindgap.run.outcome import Job, Outcome
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Execute = Callable[[Job], Outcome]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """`nodes` of the whole graph, as a graph of their own.
+
+    `borders`: the whole graph's numbers of the cut's inputs; `outputs`: those of its outputs.
+    """
+
+    nodes: tuple[int, ...]
+    graph: Graph
+    borders: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class CutResult:
+    """What a platform gave for one cut: arrays in the order of the cut's outputs, or the outcome that failed."""
+
+    cut: Cut
+    arrays: tuple[Array, ...] | None
+    failure: Outcome | None
+
+
+def cut(graph: Graph, nodes: Sequence[int]) -> Cut:
+    """The cut of these nodes. Outputs: what the rest of the graph reads, and every decision taken inside."""
+    inside = set(nodes)
+    made = {graph.first_value[i] + s for i in nodes for s in range(len(graph.nodes[i].outputs))}
+    outside = {v for i, node in enumerate(graph.nodes) if i not in inside for v in operands(node)} | set(graph.outputs)
+    last = set(_final_values(graph, nodes))
+    shown = [v for v in sorted(made) if graph.values[v] is not None and (v in outside or v in last)]
+    decided = [v for v in sorted(made & set(decision_slots(graph))) if v not in shown] if len(nodes) > 1 else []
+    outputs = tuple(shown + decided)
+    small, borders = extract(graph, nodes, outputs)
+    return Cut(tuple(nodes), small, tuple(borders), outputs)
+
+
+def _final_values(graph: Graph, nodes: Sequence[int]) -> list[int]:
+    index = nodes[-1]
+    return [graph.first_value[index] + slot for slot in range(len(graph.nodes[index].outputs))]
+
+
+def written_as_it_ran(single: Cut, original_op: str) -> Cut:
+    """A cut of one functional operator with the in-place operator that ran (`relu` → `relu_`), where the two take
+    the same arguments; the cut unchanged otherwise."""
+    node = single.graph.nodes[0]
+    if original_op == node.op or not original_op.split(".")[1].endswith("_"):
+        return single
+    if original_op.split(".")[1].removesuffix("_") != node.op.split(".")[1]:
+        return single
+    try:
+        mine, theirs = facts(node.op), facts(original_op)
+    except UnknownOperator:
+        return single
+    if mine.arguments != theirs.arguments or any(i.role != "input" for i in single.graph.inputs[:1]):
+        return single
+    return replace(single, graph=replace(single.graph, nodes=(replace(node, op=original_op),)))
+
+
+def window(graph: Graph, last: int, size: int) -> tuple[int, ...]:
+    """The node `last` and its nearest producers, `size` nodes at most, in execution order.
+
+    A view comes with its base's producer for as long as there is room.
+    """
+    chosen = {last}
+    while len(chosen) < size:
+        producers = {
+            graph.producer[v] for i in chosen for v in operands(graph.nodes[i]) if graph.producer[v] >= 0
+        } - chosen
+        if not producers:
+            break
+        chosen.add(max(producers))
+    return tuple(sorted(chosen))
+
+
+def run_cuts(
+    cuts: Sequence[Cut], values: Mapping[int, Array], platform: str, execute: Execute, deadline_s: float = 120.0
+) -> list[CutResult]:
+    """Runs all cuts in one job; where that fails, halves it until the cuts that fail stand alone."""
+    if not cuts:
+        return []
+    joined = concatenate([c.graph for c in cuts])
+    arrays = dict(enumerate(values[b] for c in cuts for b in c.borders))
+    outcome = execute(Job(platform, joined, want="outputs", repeat=1, deadline_s=deadline_s, inputs=arrays))
+    if outcome.ran and outcome.arrays is not None and len(outcome.arrays) == sum(len(c.outputs) for c in cuts):
+        return _dealt(cuts, outcome.arrays)
+    if len(cuts) == 1:
+        return [CutResult(cuts[0], None, outcome)]
+    middle = len(cuts) // 2
+    halves = (cuts[:middle], cuts[middle:])
+    return [r for half in halves for r in run_cuts(half, values, platform, execute, deadline_s)]
+
+
+def _dealt(cuts: Sequence[Cut], arrays: Sequence[Array]) -> list[CutResult]:
+    results: list[CutResult] = []
+    start = 0
+    for one in cuts:
+        results.append(CutResult(one, tuple(arrays[start : start + len(one.outputs)]), None))
+        start += len(one.outputs)
+    return results

@@ -1,0 +1,58 @@
+"""The figures of a row: how far apart two sets of outputs are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from mindgap.aten.tensors import to_torch
+from mindgap.compare.metrics import Metrics, measure, to_json
+from mindgap.compare.profiles import passes
+from mindgap.oracle import Oracle, OracleError
+from mindgap.oracle.precision import widen
+from mindgap.trace.cuts import Array
+
+
+def figures(ours: Sequence[Array], theirs: Sequence[Array], oracle: Oracle | None) -> dict[str, Any]:
+    """Metrics of the output that differs most, and over all outputs: `paper` and `assert_close` (whether each profile
+    passes), `outputs_differing`, `worst_output`, `error_ratio`.
+
+    `error_ratio`: root mean square error of the platform over that of the reference, both against W, over all finite
+    float elements; None without a shadow or where the reference has no error. Below 1 the platform is the closer one.
+    """
+    pairs = list(zip(theirs, ours, strict=False))
+    measured = [measure(reference, other) for reference, other in pairs]
+    worst = max(range(len(pairs)), key=lambda i: _severity(measured[i]), default=None)
+    found: dict[str, Any] = {} if worst is None else dict(to_json(measured[worst]))
+    found["worst_output"] = worst
+    found["outputs_differing"] = sum(1 for m in measured if not isinstance(m, Metrics) or m.n_differing > 0)
+    found["outputs"] = len(pairs)
+    found["paper"] = all(passes("paper", a, b) for a, b in pairs)
+    found["assert_close"] = all(passes("assert_close", a, b) for a, b in pairs)
+    found["error_ratio"] = _error_ratio(ours, theirs, oracle) if oracle is not None else None
+    return found
+
+
+def _severity(measured: object) -> tuple[float, float]:
+    if not isinstance(measured, Metrics):
+        return (2.0, 0.0)
+    mismatched = measured.nan_mismatch + measured.inf_mismatch
+    return (1.0, float(mismatched)) if mismatched else (0.0, measured.max_rel or float(measured.n_differing > 0))
+
+
+def _error_ratio(ours: Sequence[Array], theirs: Sequence[Array], oracle: Oracle) -> float | None:
+    mine = reference = 0.0
+    for number, a, b in zip(oracle.graph.outputs, ours, theirs, strict=False):
+        try:
+            exact = widen(oracle.wide[number])
+        except OracleError:
+            return None
+        x, y = widen(to_torch(a)), widen(to_torch(b))
+        if not (exact.is_floating_point() or exact.is_complex()) or x.shape != exact.shape or y.shape != exact.shape:
+            continue
+        finite = torch.isfinite(exact) & torch.isfinite(x) & torch.isfinite(y)
+        mine += float((x - exact)[finite].abs().square().sum())
+        reference += float((y - exact)[finite].abs().square().sum())
+    return (mine / reference) ** 0.5 if reference > 0 else None

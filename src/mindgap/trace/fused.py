@@ -1,0 +1,97 @@
+"""Cuts of several operators: what a compiler gets wrong only when it sees them together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import torch
+
+from mindgap.aten.tensors import to_torch
+from mindgap.graph import Graph, Labels
+from mindgap.oracle import MANY, Oracle, OracleError, decision_slots
+from mindgap.trace.cuts import Array, CutResult, Execute, cut, run_cuts, window
+from mindgap.trace.lockstep import Confirmed, Kind, Lockstep, kind_of_error
+
+SIZES: Final = (2, 3, 5, 8)
+#: How often decisions are looked at anew after earlier ones were imposed.
+MAX_ROUNDS: Final = 6
+
+
+def confirmed_windows(
+    oracle: Oracle, lockstep: Lockstep, platform: str, execute: Execute, anchors: Sequence[int], deadline_s: float
+) -> Confirmed | None:
+    """The smallest window that ends at one of the anchors and that the platform gets wrong, earliest anchor first."""
+    for size in SIZES:
+        windows = list(dict.fromkeys(w for a in anchors if len(w := window(oracle.graph, a, size)) > 1))
+        cuts = [cut(oracle.graph, w) for w in windows]
+        cuts = [c for c in cuts if c.outputs]
+        results = run_cuts(cuts, lockstep.operands_of(cuts), platform, execute, deadline_s)
+        for result in results:
+            found = judge_cut(oracle, result, lockstep)
+            if found is not None:
+                return found
+    return None
+
+
+def judge_cut(oracle: Oracle, result: CutResult, lockstep: Lockstep) -> Confirmed | None:
+    """A cut's results against the cut's own shadows, with the platform's own decisions imposed on them.
+
+    Beyond 16 hard σ, or in another class than any replay, and well conditioned; else None.
+    """
+    if result.arrays is None:
+        return None
+    inputs = [lockstep.value(b) for b in result.cut.borders]
+    chosen = dict(zip(result.cut.graph.outputs, result.arrays, strict=True))
+    worst = _worst_error(result.cut.graph, inputs, result.arrays, chosen)
+    if worst is None:
+        return None
+    arrays = dict(zip(result.cut.outputs, result.arrays, strict=True))
+    return Confirmed(result.cut.nodes, worst[0], worst[1], arrays, worst[2])
+
+
+def confirmed_whole(
+    graph: Graph, inputs: Sequence[Array], arrays: Sequence[Array], chosen: Mapping[int, Array], suspect: int
+) -> Confirmed | None:
+    """The whole graph as the largest cut of all: its outputs against hard bounds everywhere.
+
+    `chosen`: the platform's own intermediate values, where it shows them; its plausible decisions are taken over.
+    `suspect`: the node to name, the first whose shown value is off.
+    """
+    worst = _worst_error(graph, inputs, arrays, chosen)
+    return None if worst is None else Confirmed((suspect,), worst[0], worst[1], {}, worst[2])
+
+
+def _worst_error(
+    graph: Graph, inputs: Sequence[Array], arrays: Sequence[Array], chosen: Mapping[int, Array]
+) -> tuple[Kind, float, int] | None:
+    try:
+        verdicts = with_decisions(graph, inputs, chosen).examine(arrays, MANY)
+    except OracleError:
+        return None
+    worst: tuple[Kind, float, int] | None = None
+    for verdict in verdicts:
+        kind = kind_of_error(verdict, verdict)
+        if kind is not None and not verdict.ill and (worst is None or verdict.worst > worst[1]):
+            worst = (kind, verdict.worst, verdict.count)
+    return worst
+
+
+def with_decisions(graph: Graph, inputs: Sequence[Array], chosen: Mapping[int, Array]) -> Oracle:
+    """The graph's oracle with hard bounds and every plausible decision among `chosen` imposed.
+
+    A later decision may be plausible only once an earlier one is imposed, hence the rounds.
+    """
+    slots = [n for n in decision_slots(graph) if n in chosen]
+    oracle = Oracle(graph, inputs, hard=True)
+    watching = replace(graph, outputs=tuple(dict.fromkeys((*graph.outputs, *slots))), labels=Labels())
+    decisions: dict[int, torch.Tensor] = {}
+    for _ in range(MAX_ROUNDS if slots else 0):
+        judge = Oracle(watching, inputs, hard=True, decisions=decisions)
+        plausible = [n for n in slots if n in decisions or judge.examine_value(n, chosen[n]).kind == "calm"]
+        if set(plausible) == set(decisions):
+            break
+        decisions = {n: to_torch(chosen[n]) for n in plausible}
+        oracle = Oracle(graph, inputs, hard=True, decisions=decisions)
+    return oracle

@@ -1,0 +1,122 @@
+"""A second opinion on one operator: formulations that share no kernel with the one in dispute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from mindgap.aten.tape import flatten_result
+from mindgap.oracle.float64 import Float64Graph, neutral_float64, packet_of
+from mindgap.oracle.oracle import Oracle
+from mindgap.oracle.precision import widen
+
+_NUMPY: Final[dict[str, Callable[..., Any]]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "exp": np.exp, "log": np.log,
+    "log1p": np.log1p, "expm1": np.expm1, "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos, "tan": np.tan,
+    "tanh": np.tanh, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "round": np.round, "abs": np.abs,
+    "sign": np.sign, "maximum": np.maximum, "minimum": np.minimum, "mm": np.matmul, "bmm": np.matmul,
+    "matmul": np.matmul, "remainder": np.mod, "fmod": np.fmod, "atan2": np.arctan2, "pow": np.power,
+    "neg": np.negative, "fmax": np.fmax, "fmin": np.fmin, "cumsum": np.cumsum, "floor_divide": np.floor_divide,
+    "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor, "where": np.where,
+    "gt": np.greater, "lt": np.less, "ge": np.greater_equal, "le": np.less_equal, "eq": np.equal, "ne": np.not_equal,
+}  # fmt: skip
+
+
+def second_opinion(oracle: Oracle, node: int) -> list[Any] | None:
+    """The node's results on S's operands by another route, in float64, or None where there is none.
+
+    numpy for what it has; a sum over kernel positions for convolutions; otherwise PyTorch's own decomposition into
+    smaller operators, or its reference implementation in Python.
+    """
+    call = Float64Graph(oracle.graph).calls[node]
+    values = {n: widen(t) for n, t in oracle.step.values.items()}
+    args, kwargs = call.bind(_Lookup(values))
+    packet = packet_of(call.node.op)
+    for route in (_by_numpy, _by_convolution, _by_decomposition, _by_reference):
+        try:
+            with neutral_float64():
+                results = route(packet, call.function, args, kwargs)
+        except Exception:
+            continue
+        if results is not None and all(
+            not isinstance(y, torch.Tensor) or s is None or tuple(y.shape) == s.shape
+            for y, s in zip(results, call.node.outputs, strict=False)
+        ):
+            return results
+    return None
+
+
+class _Lookup(Sequence[Any]):
+    def __init__(self, values: dict[int, Any]) -> None:
+        self._values = values
+
+    def __getitem__(self, number: Any) -> Any:
+        return self._values.get(number)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+def _by_numpy(packet: str, function: Any, args: list[Any], kwargs: dict[str, Any]) -> list[Any] | None:
+    if packet not in _NUMPY or any(v is not None for v in kwargs.values()):
+        return None
+    with np.errstate(all="ignore"):
+        plain = [a.numpy() if isinstance(a, torch.Tensor) else a for a in args]
+        return [torch.as_tensor(np.asarray(_NUMPY[packet](*plain)))]
+
+
+def _by_convolution(packet: str, function: Any, args: list[Any], kwargs: dict[str, Any]) -> list[Any] | None:
+    """Σ over kernel positions of shifted input times weight: no im2col, no blocked kernel."""
+    if packet != "conv2d" or kwargs:
+        return None
+    x, weight, bias, stride, padding, dilation, groups = [*args, *[None, [1, 1], [0, 0], [1, 1], 1][len(args) - 2 :]]
+    if isinstance(padding, str):
+        return None
+    stride, padding, dilation = (_pair(v) for v in (stride, padding, dilation))
+    x = torch.nn.functional.pad(x, (padding[1], padding[1], padding[0], padding[0]))
+    n, channels, height, width = x.shape
+    out, per_group, kh, kw = weight.shape
+    oh = (height - dilation[0] * (kh - 1) - 1) // stride[0] + 1
+    ow = (width - dilation[1] * (kw - 1) - 1) // stride[1] + 1
+    y = torch.zeros(n, groups, out // groups, oh, ow, dtype=x.dtype)
+    split = weight.reshape(groups, out // groups, per_group, kh, kw)
+    for i in range(kh):
+        for j in range(kw):
+            top, left = i * dilation[0], j * dilation[1]
+            patch = x[
+                :,
+                :,
+                top : top + (oh - 1) * stride[0] + 1 : stride[0],
+                left : left + (ow - 1) * stride[1] + 1 : stride[1],
+            ]
+            y += torch.einsum(
+                "ngchw,goc->ngohw", patch.reshape(n, groups, channels // groups, oh, ow), split[..., i, j]
+            )
+    y = y.reshape(n, out, oh, ow)
+    return [y + bias.reshape(1, -1, 1, 1) if bias is not None else y]
+
+
+def _pair(value: Any) -> list[int]:
+    items: list[int] = list(value) if isinstance(value, (list, tuple)) else [value]  # pyright: ignore[reportUnknownArgumentType] # ints by schema
+    return items if len(items) == 2 else items * 2
+
+
+def _by_decomposition(packet: str, function: Any, args: list[Any], kwargs: dict[str, Any]) -> list[Any] | None:
+    from torch._decomp import decomposition_table
+
+    if function not in decomposition_table:
+        return None
+    return flatten_result(decomposition_table[function](*args, **kwargs))
+
+
+def _by_reference(packet: str, function: Any, args: list[Any], kwargs: dict[str, Any]) -> list[Any] | None:
+    import torch._refs as refs
+    import torch._refs.nn.functional as functional
+
+    for module in (refs, functional):
+        if hasattr(module, packet):
+            return flatten_result(getattr(module, packet)(*args, **kwargs))
+    return None

@@ -1,0 +1,293 @@
+"""The verdict on two outcomes of one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import torch
+
+from mindgap.aten.functional import functionalize
+from mindgap.aten.tensors import to_torch
+from mindgap.compare.verdict import Blame, Verdict
+from mindgap.graph import Graph, MindgapError
+from mindgap.oracle import FEW, Examined, Oracle, OracleError
+from mindgap.oracle.precision import FORMATS, widen
+from mindgap.run.outcome import Outcome
+from mindgap.trace.blame import blamed
+from mindgap.trace.culprit import breaking
+from mindgap.trace.cuts import Array, Execute
+from mindgap.trace.failure import failing_nodes, fails_alone
+from mindgap.trace.figures import figures
+from mindgap.trace.fused import confirmed_whole, confirmed_windows
+from mindgap.trace.lockstep import Confirmed, Lockstep
+from mindgap.trace.probe import Probe, probe
+from mindgap.trace.roles import Role, node_roles
+
+#: How many confirmed operators are tried as the culprit before the worst of them is taken.
+MAX_TRIED: Final = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """The operator at fault: node of the captured graph, overload (a fused set joined by `+`), where it came from."""
+
+    node: int
+    op: str
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Verdict, who is wrong, where, by how much. `nodes`: (node of the captured graph, operator, role in the
+    difference) for every node that it reaches; `detail`: one sentence for a person."""
+
+    verdict: Verdict
+    blame: Blame | None = None
+    culprit: Culprit | None = None
+    metrics: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    detail: str = ""
+    nodes: tuple[tuple[int, str, Role], ...] = ()
+
+
+class Judge:
+    """Judges platforms on one graph. Shadows, replays and lockstep results of the reference are computed once.
+
+    `inputs`: every graph input as numpy, in order. `execute` runs a job on any platform. `trace=False` leaves out the
+    roles of nodes (which take one more run of each side).
+    """
+
+    def __init__(
+        self, graph: Graph, inputs: Sequence[Array], execute: Execute, reference: str, *, trace: bool = True,
+        deadline_s: float = 300.0,
+    ) -> None:  # fmt: skip
+        self._graph, self._inputs, self._execute, self._reference = graph, list(inputs), execute, reference
+        self._trace, self._deadline_s = trace, deadline_s
+        self._oracle: Oracle | None = None
+        self._origin: tuple[int, ...] = ()
+        self._lockstep: Lockstep | None = None
+        self._examined: dict[str, list[Examined]] = {}
+        self._probes: dict[str, Probe | None] = {}
+
+    def judge(self, outcome: Outcome, reference: Outcome) -> Judgement:
+        """The judgement on a platform's outcome against the reference's. Outcomes that ran carry whole outputs."""
+        if not outcome.ran:
+            return self.judge_failure(outcome)
+        if outcome.arrays is None or reference.arrays is None:
+            raise MindgapError("to judge two outcomes, ask for whole outputs of both (Job.want = 'outputs')")
+        try:
+            self._prepare()
+            return self._judge(outcome, outcome.arrays, reference.arrays)
+        except OracleError as error:
+            metrics = figures(outcome.arrays, reference.arrays, None)
+            return Judgement("ill_conditioned", metrics=metrics, detail=f"nothing can be said of the outputs: {error}")
+
+    def judge_failure(self, failure: Outcome) -> Judgement:
+        """Which operator makes the platform fail. `unsupported` is no finding and is not judged."""
+        given = dict(enumerate(self._inputs))
+        nodes = failing_nodes(self._graph, failure, self._execute, given)
+        if not nodes:
+            culprit = Culprit(-1, failure.op) if failure.op else None
+            return Judgement("failed", "platform", culprit, detail=f"{failure.status}: {failure.message}")
+        node = nodes[0]
+        alone = fails_alone(self._graph, node, failure, self._execute, given)
+        detail = f"{failure.status} as soon as node {node} is there{', also alone' if alone else ''}: {failure.message}"
+        return Judgement("failed", "platform", self._culprit_of(node), detail=detail)
+
+    def _prepare(self) -> None:
+        if self._oracle is None:
+            functional = functionalize(self._graph)
+            self._oracle, self._origin = Oracle(functional.graph, self._inputs), functional.origin
+            original = [self._graph.nodes[i].op for i in functional.origin]
+            self._lockstep = Lockstep(self._oracle, original, self._execute, self._deadline_s)
+
+    @property
+    def oracle(self) -> Oracle:
+        """The oracle of the functional graph."""
+        self._prepare()
+        assert self._oracle is not None
+        return self._oracle
+
+    @property
+    def lockstep(self) -> Lockstep:
+        """Single operators of the functional graph."""
+        self._prepare()
+        assert self._lockstep is not None
+        return self._lockstep
+
+    def _judge(self, outcome: Outcome, ours: tuple[Array, ...], theirs: tuple[Array, ...]) -> Judgement:
+        metrics = figures(ours, theirs, self.oracle)
+        if len(ours) != len(self._graph.outputs):
+            detail = f"{len(ours)} outputs where the graph has {len(self._graph.outputs)}"
+            return Judgement("structural", "platform", metrics=metrics, detail=detail)
+        runs = [ours, *outcome.repeats]
+        mine = _worst([self.oracle.examine(run) for run in runs])
+        if self._reference not in self._examined:
+            self._examined[self._reference] = self.oracle.examine(theirs)
+        reference = self._examined[self._reference]
+        suspects = [e for e in (*mine, *reference) if e.kind != "calm"]
+        ill = any(e.ill for e in (*mine, *reference))
+        if not suspects and not ill and not self._narrow():
+            return self._calm(mine, ours, theirs, metrics)
+        finding = self._search(outcome.platform, mine, reference, ours, theirs, bool(suspects))
+        if finding is None:
+            return self._unconfirmed(mine, suspects, ill, ours, theirs, metrics)
+        return self._finding(outcome.platform, finding, ours, theirs, metrics)
+
+    def _calm(
+        self, mine: list[Examined], ours: tuple[Array, ...], theirs: tuple[Array, ...], metrics: Mapping[str, Any]
+    ) -> Judgement:
+        """Every difference is explained."""
+        if any(e.tainted for e in mine) and self._only_tainted_differ(ours, theirs):
+            return Judgement(
+                "undefined",
+                metrics=metrics,
+                detail=f"only elements differ that no standard defines: {self._undefined_ops()}",
+            )
+        worst = max((e.worst for e in mine), default=0.0)
+        return Judgement("rounding", metrics=metrics, detail=f"largest error {worst:.3g} σ from the nearer shadow")
+
+    def _unconfirmed(self, mine: list[Examined], suspects: list[Examined], ill: bool, ours: tuple[Array, ...],
+                     theirs: tuple[Array, ...], metrics: Mapping[str, Any]) -> Judgement:  # fmt: skip
+        if ill:
+            detail = "16 σ cover the outputs' own size, and no operator errs by itself"
+            return Judgement("ill_conditioned", metrics=metrics, detail=detail)
+        if suspects:
+            detail = "an output is past 16 σ, but neither an operator, nor a cut of up to eight, nor the whole is beyond its hard bound"
+            return Judgement("rounding", metrics=metrics, detail=detail)
+        return self._calm(mine, ours, theirs, metrics)
+
+    def _search(
+        self, platform: str, mine: list[Examined], reference: list[Examined], ours: tuple[Array, ...],
+        theirs: tuple[Array, ...], candidate: bool,
+    ) -> tuple[Confirmed, str] | None:  # fmt: skip
+        """The first confirmed cut that breaks an output, with the side it was confirmed on."""
+        sides = ((platform, mine, ours), (self._reference, reference, theirs))
+        for side, examined, arrays in sides:
+            local = self.lockstep.own(side, self._reference if side == platform else platform)
+            broken = [e for e in examined if e.kind != "calm"]
+            if local:
+                culprit = breaking(self.oracle, local[:MAX_TRIED], bool(broken))
+                if culprit is not None and (broken or side == platform or not candidate):
+                    return culprit, side
+            if (side == platform or broken) and not self.lockstep.shared(platform, self._reference):
+                fused = self._search_fused(side, arrays, bool(broken), any(e.ill for e in examined))
+                if fused is not None:
+                    return fused, side
+        return None
+
+    def _search_fused(self, side: str, arrays: tuple[Array, ...], broken: bool, ill: bool) -> Confirmed | None:
+        if not (broken or ill):
+            return None
+        anchors = self._anchors(side, arrays, broken)
+        found = confirmed_windows(self.oracle, self.lockstep, side, self._execute, anchors, self._deadline_s)
+        if found is not None or not broken:
+            return found
+        seen = self._probe(side, arrays)
+        chosen = seen.values if seen is not None and seen.faithful else {}
+        return confirmed_whole(self.oracle.graph, self._inputs, arrays, chosen, anchors[0])
+
+    def _anchors(self, side: str, arrays: tuple[Array, ...], broken: bool) -> list[int]:
+        """Where to look for fused faults: the first nodes whose shown values are off, or all where nothing is shown."""
+        nodes = range(len(self.oracle.graph.nodes))
+        if not broken:
+            return list(nodes)[:: max(1, len(nodes) // 64)]
+        seen = self._probe(side, arrays)
+        if seen is None:
+            return list(nodes)[:: max(1, len(nodes) // 64)]
+        return self._first_off(seen)[:8] or [len(nodes) - 1]
+
+    def _first_off(self, seen: Probe) -> list[int]:
+        """Nodes whose shown value is further from S than σ-free rounding of such a depth could leave it, in order."""
+        graph, found = self.oracle.graph, list[int]()
+        watched = Oracle(_showing(graph), self._inputs)
+        for number, array in seen.values.items():
+            spec = graph.values[number]
+            if spec is None:
+                continue
+            verdict = watched.examine_value(number, array, FEW)
+            if verdict.kind != "calm" and graph.producer[number] not in found:
+                found.append(graph.producer[number])
+        return found
+
+    def _probe(self, side: str, arrays: tuple[Array, ...]) -> Probe | None:
+        if side not in self._probes:
+            given = dict(enumerate(self._inputs))
+            self._probes[side] = probe(self.oracle.graph, side, self._execute, arrays, self._deadline_s, given)
+        return self._probes[side]
+
+    def _finding(self, platform: str, finding: tuple[Confirmed, str], ours: tuple[Array, ...], theirs: tuple[Array, ...],
+                 metrics: Mapping[str, Any]) -> Judgement:  # fmt: skip
+        confirmed, side = finding
+        other = self._reference if side == platform else platform
+        also = any(set(c.nodes) & set(confirmed.nodes) for c in self.lockstep.confirmed(other))
+        blame = blamed(self.oracle, confirmed, side == platform, also)
+        graph = self.oracle.graph
+        ops = "+".join(dict.fromkeys(graph.nodes[n].op for n in confirmed.nodes))
+        node = self._origin[confirmed.nodes[-1]]
+        if len(confirmed.nodes) == 1:
+            ops = self._graph.nodes[node].op
+        detail = f"{_phrase(confirmed)} on {side}: {ops}"
+        culprit = Culprit(node, ops, _label(self._graph, node))
+        return Judgement(
+            confirmed.kind, blame, culprit, metrics, detail, self._roles(platform, ours, theirs, confirmed)
+        )
+
+    def _roles(
+        self, platform: str, ours: tuple[Array, ...], theirs: tuple[Array, ...], confirmed: Confirmed
+    ) -> tuple[tuple[int, str, Role], ...]:
+        if not self._trace:
+            return ()
+        mine, reference = self._probe(platform, ours), self._probe(self._reference, theirs)
+        if mine is None or reference is None:
+            return ()
+        introducers = {n for c in self.lockstep.confirmed(platform) for n in c.nodes} | {confirmed.nodes[-1]}
+        roles = node_roles(self.oracle.graph, mine.values, reference.values, introducers)
+        return tuple((self._origin[n], self._graph.nodes[self._origin[n]].op, role) for n, role in roles)
+
+    def _narrow(self) -> bool:
+        """Some value is kept in 16 bits or fewer: whole outputs hide single wrong elements there."""
+        return any(s is not None and s.dtype in FORMATS and FORMATS[s.dtype].narrow for s in self.oracle.graph.values)
+
+    def _only_tainted_differ(self, ours: tuple[Array, ...], theirs: tuple[Array, ...]) -> bool:
+        for number, a, b in zip(self.oracle.graph.outputs, ours, theirs, strict=True):
+            x, y = widen(to_torch(a)), widen(to_torch(b))
+            mask = self.oracle.tainted.get(number, torch.zeros(x.shape, dtype=torch.bool))
+            if bool(((x != y) & ~((x != x) & (y != y)) & mask).any()):
+                return True
+        return False
+
+    def _undefined_ops(self) -> str:
+        graph = self.oracle.graph
+        return ", ".join(dict.fromkeys(graph.nodes[graph.producer[n]].op for n in self.oracle.step.undefined))
+
+    def _culprit_of(self, node: int) -> Culprit:
+        return Culprit(node, self._graph.nodes[node].op, _label(self._graph, node))
+
+
+def _showing(graph: Graph) -> Graph:
+    return replace(
+        graph, outputs=tuple(n for n in range(len(graph.inputs), len(graph.values)) if graph.values[n] is not None)
+    )
+
+
+def _worst(runs: list[list[Examined]]) -> list[Examined]:
+    """For each output, the repetition that is furthest off."""
+    order = {"calm": 0, "discrepant": 1, "exceptional": 2, "structural": 3}
+    return [max(outputs, key=lambda e: (order[e.kind], e.worst)) for outputs in zip(*runs, strict=True)]
+
+
+def _label(graph: Graph, node: int) -> str:
+    return graph.labels.nodes[node] if graph.labels.nodes else ""
+
+
+def _phrase(confirmed: Confirmed) -> str:
+    size = f"{confirmed.count} elements, the worst {confirmed.worst:.3g} times its hard bound"
+    return {
+        "discrepant": f"wrong on equal operands ({size})",
+        "exceptional": f"another class (finite, NaN, ±Inf) on equal operands in {confirmed.count} elements",
+        "reduced_precision": "computed in fewer bits than declared",
+        "structural": "another shape or dtype than declared",
+        "failed": f"fails alone: {confirmed.message}",
+    }[confirmed.kind]

@@ -1,0 +1,122 @@
+"""Single operators on common operands: each one's own error, apart from what it inherits.
+
+The operands are S's, the most accurate that the declared dtypes can hold, so that platform and reference are
+measured by the same stick and neither needs to show its intermediate values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from mindgap.aten.tensors import to_numpy
+from mindgap.oracle import Examined, LocalExpectation, Oracle, local_expectations
+from mindgap.oracle.examine import BULK_RATIO
+from mindgap.trace.cuts import Array, Cut, CutResult, Execute, cut, run_cuts, written_as_it_ran
+
+Kind = Literal["discrepant", "exceptional", "reduced_precision", "structural", "failed"]
+#: A result wrong in bulk by less than this share of its own size was computed in fewer bits; by more, it is wrong.
+REDUCED_UP_TO: Final = 0.1
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """A cut on which a platform is wrong by itself.
+
+    `worst`: largest error in hard σ. `arrays`: what it gave, by value number of the whole graph.
+    """
+
+    nodes: tuple[int, ...]
+    kind: Kind
+    worst: float
+    arrays: dict[int, Array]
+    count: int = 0
+    message: str = ""
+
+
+class Lockstep:
+    """Runs every operator of a functional graph alone, on any platform; remembers what it found.
+
+    `original`: for each functional node, the operator that ran in the graph as captured.
+    """
+
+    def __init__(self, oracle: Oracle, original: Sequence[str], execute: Execute, deadline_s: float) -> None:
+        self._oracle, self._execute, self._deadline_s = oracle, execute, deadline_s
+        self._singles = [written_as_it_ran(cut(oracle.graph, [i]), original[i]) for i in range(len(oracle.graph.nodes))]
+        self._values: dict[int, Array] = {}
+        self._found: dict[str, list[Confirmed]] = {}
+
+    def value(self, number: int) -> Array:
+        """A value in S, as an array of its declared dtype."""
+        if number not in self._values:
+            self._values[number] = to_numpy(self._oracle.step.values[number])
+        return self._values[number]
+
+    def operands_of(self, cuts: Sequence[Cut]) -> dict[int, Array]:
+        """S's values for all inputs of these cuts."""
+        return {b: self.value(b) for c in cuts for b in c.borders}
+
+    def confirmed(self, platform: str) -> list[Confirmed]:
+        """The operators that this platform gets wrong by themselves, in execution order."""
+        if platform not in self._found:
+            singles = [c for c in self._singles if c.outputs]
+            results = run_cuts(singles, self.operands_of(singles), platform, self._execute, self._deadline_s)
+            expectations = local_expectations(self._oracle, [c.nodes[0] for c in singles])
+            judged = [judge_single(r, e) for r, e in zip(results, expectations, strict=True)]
+            self._found[platform] = [c for c in judged if c is not None]
+        return self._found[platform]
+
+    def own(self, platform: str, other: str) -> list[Confirmed]:
+        """What this platform gets wrong and the other does not get wrong in the same way."""
+        alike = {c.nodes for c in self.shared(platform, other)}
+        return [c for c in self.confirmed(platform) if c.nodes not in alike]
+
+    def shared(self, platform: str, other: str) -> list[Confirmed]:
+        """Operators that both get wrong alike: no difference between the two, whoever is right.
+
+        Alike: of the same kind, and within the hard bound of each other.
+        """
+        theirs = {c.nodes: c for c in self.confirmed(other)}
+        return [c for c in self.confirmed(platform) if c.nodes in theirs and self._alike(c, theirs[c.nodes])]
+
+    def _alike(self, one: Confirmed, other: Confirmed) -> bool:
+        if one.kind != other.kind or one.arrays.keys() != other.arrays.keys():
+            return False
+        expected = next(iter(local_expectations(self._oracle, [one.nodes[0]])))
+        return all(
+            expected.around(number - expected.first, other.arrays[number])
+            .examine(number - expected.first, array)[0]
+            .kind
+            == "calm"
+            for number, array in one.arrays.items()
+        )
+
+
+def judge_single(result: CutResult, expected: LocalExpectation) -> Confirmed | None:
+    """One operator's own results against its bounds; None where they are calm, or the platform refuses it."""
+    if result.arrays is None:
+        failure = result.failure
+        if failure is None or failure.status == "unsupported":
+            return None
+        return Confirmed(result.cut.nodes, "failed", float("inf"), {}, message=failure.message)
+    worst: Confirmed | None = None
+    arrays = dict(zip(result.cut.outputs, result.arrays, strict=True))
+    for number, array in arrays.items():
+        hard, typical = expected.examine(number - expected.first, array)
+        kind = kind_of_error(hard, typical)
+        if kind is not None and (worst is None or hard.worst > worst.worst):
+            worst = Confirmed(result.cut.nodes, kind, hard.worst, arrays, hard.count)
+    return worst
+
+
+def kind_of_error(hard: Examined, typical: Examined) -> Kind | None:
+    """The finding that one examined result amounts to, None for a calm one."""
+    if hard.kind == "structural":
+        return "structural"
+    if hard.kind == "exceptional":
+        return "exceptional"
+    bulk = typical.median is not None and typical.median > BULK_RATIO
+    if bulk and hard.relative < REDUCED_UP_TO:
+        return "reduced_precision"
+    return "discrepant" if hard.kind == "discrepant" or bulk else None

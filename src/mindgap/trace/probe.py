@@ -1,0 +1,46 @@
+"""Looking inside a platform: the same graph with intermediate values as further outputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from mindgap.graph import Graph, Labels
+from mindgap.run.outcome import Job
+from mindgap.trace.cuts import Array, Execute
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Values that a platform showed, by number. `faithful`: its own outputs kept their bits while it was looked at."""
+
+    values: dict[int, Array]
+    faithful: bool
+
+
+def shown(graph: Graph) -> tuple[int, ...]:
+    """The numbers of every tensor that a node makes."""
+    return tuple(n for n in range(len(graph.inputs), len(graph.values)) if graph.values[n] is not None)
+
+
+def probe(
+    graph: Graph,
+    platform: str,
+    execute: Execute,
+    outputs: tuple[Array, ...],
+    deadline_s: float,
+    inputs: dict[int, Array],
+) -> Probe | None:
+    """Runs `graph` (functional) with every value as an output; None where the platform cannot.
+
+    `outputs`: what the platform gave without being looked at.
+    """
+    numbers = shown(graph)
+    wide = replace(graph, outputs=(*graph.outputs, *numbers), labels=Labels(graph.labels.inputs, graph.labels.nodes))
+    outcome = execute(Job(platform, wide, want="outputs", repeat=1, deadline_s=deadline_s, inputs=inputs))
+    if outcome.arrays is None or len(outcome.arrays) != len(wide.outputs):
+        return None
+    own, inner = outcome.arrays[: len(graph.outputs)], outcome.arrays[len(graph.outputs) :]
+    faithful = len(own) == len(outputs) and all(
+        a.shape == b.shape and a.tobytes() == b.tobytes() for a, b in zip(own, outputs, strict=True)
+    )
+    return Probe(dict(zip(numbers, inner, strict=True)), faithful)
