@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import onnx_ir as ir
 import torch
-from onnx_ir.passes import common as onnx_passes
+from onnxscript import optimizer, version_converter
 from torch.onnx._internal.exporter import _core, _errors, _flags, _ir_passes
 
 from mindgap.aten.tensors import to_torch
 from mindgap.graph import Graph
-from mindgap.platforms.onnx_fx import FxProgram, registry, to_fx
+from mindgap.platforms.onnx_fx import OPSET, FxProgram, registry, to_fx
 from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
 
 #: A protobuf message ends at 2 GiB; names, nodes and shapes need some of it.
@@ -60,12 +60,11 @@ def export(graph: Graph, inputs: Sequence[Array], optimize: bool = True) -> Expo
     program = to_fx(graph)
     model, values = _translate(program)
     fed = _bind_inputs(graph, inputs, model, program, values)
-    names = _bind_outputs(graph, model, program, values)
+    _bind_outputs(graph, model, program, values)
     _ir_passes.add_opset_imports(model)
     written = Counter(node.op_type for node in model.graph)
-    if optimize:
-        _optimize(model)
-        names = tuple(str(value.name) for value in model.graph.outputs)
+    _finish(model, optimize)
+    names = tuple(str(value.name) for value in model.graph.outputs)
     facts: dict[str, Any] = {
         "exporter": f"torch {torch.__version__}, optimizer {'on' if optimize else 'off'}",
         "decomposed": {op: list(parts) for op, parts in sorted(program.decomposed.items())},
@@ -138,13 +137,10 @@ def _bind_inputs(
     return tuple(fed)
 
 
-def _bind_outputs(
-    graph: Graph, model: ir.Model, program: FxProgram, values: Mapping[str, Any]
-) -> tuple[str, ...]:
+def _bind_outputs(graph: Graph, model: ir.Model, program: FxProgram, values: Mapping[str, Any]) -> None:
     """One ONNX output per graph output; a value that is an input or named twice goes through Identity."""
     model.graph.outputs.clear()
     taken: set[int] = set()
-    names: list[str] = []
     for position, number in enumerate(graph.outputs):
         value = values[_fx(program, number).name]
         if number < len(graph.inputs) or id(value) in taken or not isinstance(value.producer(), ir.Node):
@@ -153,8 +149,6 @@ def _bind_outputs(
             value = copy
         taken.add(id(value))
         model.graph.outputs.append(value)
-        names.append(str(value.name))
-    return tuple(names)
 
 
 def _fx(program: FxProgram, number: int) -> torch.fx.Node:
@@ -164,20 +158,23 @@ def _fx(program: FxProgram, number: int) -> torch.fx.Node:
     return node
 
 
-def _optimize(model: ir.Model) -> None:
-    from onnxscript import optimizer
-
+def _finish(model: ir.Model, optimize: bool) -> None:
+    """Raise the model to `OPSET`, in which some translations write already, and optimise it: the exporter's order."""
+    converter: Any = version_converter
     try:
         with _quiet():
-            optimizer.optimize_ir(model)
+            converter.convert_version(model, OPSET, fallback=True)
+            if optimize:
+                optimizer.optimize_ir(model)
     except Exception as error:
-        raise CompileFailure(f"onnxscript's optimizer failed: {type(error).__name__}: {error}") from error
+        raise CompileFailure(f"finishing the ONNX model failed: {type(error).__name__}: {error}") from error
 
 
 def _origins(model: ir.Model, program: FxProgram) -> dict[str, str]:
     known: dict[str, str] = {}
     for node in model.graph:
-        source = node.meta.get("node")
+        source: Any = node.meta
+        source = source.get("node")
         if source is not None and node.name and source.name in program.origin:
             known[node.name] = program.origin[source.name]
     return known
@@ -189,8 +186,6 @@ def _fewer(before: Counter[str], after: Counter[str]) -> dict[str, int]:
 
 
 def _serialize(model: ir.Model) -> bytes:
-    if model.functions:
-        onnx_passes.InlinePass()(model)
     try:
         return ir.to_proto(model).SerializeToString()
     except Exception as error:

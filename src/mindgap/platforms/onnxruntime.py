@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -68,15 +69,18 @@ def _settings(options: Options) -> tuple[str, int]:
     return onnx_host.choice("opt", options, ("all", "off")), onnx_host.thread_count(options)
 
 
+def _runtime() -> Any:
+    """The real package, which has no types; this module only shares its name."""
+    return importlib.import_module("onnxruntime")
+
+
 class OnnxRuntimePlatform:
     """Sessions of one setting."""
 
     def __init__(self, opt: str, threads: int) -> None:
-        import onnxruntime
-
         self._opt = opt
         self._threads = threads
-        onnxruntime.set_default_logger_severity(4)
+        _runtime().set_default_logger_severity(4)
 
     def describe(self) -> Mapping[str, Any]:
         found = onnx_host.available(_MODULES)
@@ -102,9 +106,7 @@ class OnnxRuntimePlatform:
 
 def _session(model: bytes, opt: str, threads: int, origin: Mapping[str, str]) -> Any:
     """Raises `Unsupported`, `CompileFailure` or `Fallback`."""
-    import onnxruntime
-    from onnxruntime.capi import onnxruntime_pybind11_state as state
-
+    onnxruntime = _runtime()
     settings = onnxruntime.SessionOptions()
     level = onnxruntime.GraphOptimizationLevel
     settings.graph_optimization_level = level.ORT_ENABLE_ALL if opt == "all" else level.ORT_DISABLE_ALL
@@ -115,8 +117,6 @@ def _session(model: bytes, opt: str, threads: int, origin: Mapping[str, str]) ->
     settings.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     try:
         session = onnxruntime.InferenceSession(model, settings, providers=[_PROVIDER])
-    except state.NotImplemented as error:
-        raise Unsupported(_culprit(str(error), origin), str(error)) from error
     except Exception as error:
         raise _typed(error, origin) from error
     _require_cpu(session)
@@ -126,6 +126,8 @@ def _session(model: bytes, opt: str, threads: int, origin: Mapping[str, str]) ->
 def _typed(error: Exception, origin: Mapping[str, str]) -> Exception:
     """ONNX's own type check is a refusal of a dtype; all else that stops a session is a failure."""
     message = str(error)
+    if type(error).__name__ == "NotImplemented":
+        return Unsupported(_culprit(message, origin), message)
     if re.search(r"Type Error: Type 'tensor\(\w+\)' of input parameter .* is invalid", message):
         return Unsupported(_culprit(message, origin), message)
     return CompileFailure(message)
@@ -182,18 +184,19 @@ class OnnxRuntimeExecutable:
         """Through OrtValues, the only way for the dtypes that numpy does not have."""
         values = {name: _to_ort(array) for name, array in feeds.items()}
         found = self._session.run_with_ort_values(None, values)
-        return [value.numpy() if name is None else _bytes_of(value, name) for value, name in zip(found, self._unnamed, strict=True)]
+        return [
+            value.numpy() if name is None else _bytes_of(value, name)
+            for value, name in zip(found, self._unnamed, strict=True)
+        ]
 
 
 def _to_ort(array: Array) -> Any:
-    import onnxruntime
-
     unsigned = carrier(array.dtype)
-    make: Callable[..., Any] = onnxruntime.OrtValue.ortvalue_from_numpy
+    make = _runtime().OrtValue
     if unsigned == array.dtype:
-        return make(array)
+        return make.ortvalue_from_numpy(array)
     element = ONNX_ELEMENT[dtype_name(array.dtype)]
-    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(unsigned), element)
+    return make.ortvalue_from_numpy_with_onnx_type(array.view(unsigned), element)
 
 
 def _bytes_of(value: Any, name: str) -> Array:

@@ -121,7 +121,7 @@ class OpenVinoPlatform:
 
 
 def _type_name(kind: Any) -> str:
-    return {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}.get(kind.get_type_name(), kind.get_type_name())
+    return str(kind.to_string())
 
 
 def _node_precisions(compiled: Any) -> dict[str, int]:
@@ -138,15 +138,17 @@ def _asks_for_half(graph: Graph) -> bool:
 
 
 def _typed(message: str, origin: Mapping[str, str]) -> Exception:
-    """OpenVINO names what it cannot translate; a message without such a name is a failure."""
-    missing = re.search(r"(?:No conversion rule|not supported|unsupported|is not implemented)[^\n]*", message, re.I)
-    listed = re.search(r"OpenVINO does not support the following ONNX operations: ([\w., ]+)", message)
-    if listed:
-        return Unsupported(f"onnx.{listed[1].split(',')[0].strip()}", message)
-    named = next((op for name, op in origin.items() if f"{name!r}" in message or f" {name} " in message), "")
-    if missing:
-        return Unsupported(named or "", message)
-    return CompileFailure(message)
+    """OpenVINO says of an operator or dtype that it does not do it; all else that stops it is a failure."""
+    node = re.search(r"<Node\((\w+)\): ([^>]*)>", message)
+    listed = re.search(
+        r"(?:No conversion rule found for operations|not support the following ONNX operations): (\w+)", message
+    )
+    refusal = listed or re.search(r"unsupported|not supported|not implemented|is not allowed", message, re.IGNORECASE)
+    if not refusal:
+        return CompileFailure(message)
+    if node:
+        return Unsupported(origin.get(node[2], f"onnx.{node[1]}"), message)
+    return Unsupported(f"onnx.{listed[1]}" if listed else "", message)
 
 
 class OpenVinoExecutable:
@@ -184,7 +186,7 @@ def _to_tensor(array: Array) -> Any:
     unsigned = carrier(array.dtype)
     if unsigned == array.dtype:
         return openvino.Tensor(array, shared_memory=True)
-    kind = openvino.Type(_ELEMENT[dtype_name(array.dtype)])
+    kind = getattr(openvino.Type, _ELEMENT[dtype_name(array.dtype)])
     return openvino.Tensor(array.view(unsigned), openvino.Shape(list(array.shape)), kind)
 
 
