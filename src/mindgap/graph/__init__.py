@@ -5,6 +5,7 @@ digests, recipes, and inputs materialised as numpy arrays. Knows no machine-lear
 no other room.
 """
 
+from mindgap.graph.codec import decode, encode, load, save
 from mindgap.graph.errors import GraphError, MindgapError
 from mindgap.graph.graph import (
     Arg,
@@ -37,6 +38,7 @@ from mindgap.graph.recipe import (
 from mindgap.graph.spec import DTYPES, TensorSpec, contiguous_stride, dtype_name, kind_of, numpy_dtype
 from mindgap.graph.subgraph import concatenate, extract, prune
 from mindgap.graph.tensors import TensorStore, default_tensor_store, tensor_key
+from mindgap.graph.validate import validate
 
 __all__ = [
     "DTYPES",
@@ -66,10 +68,13 @@ __all__ = [
     "Uniform",
     "concatenate",
     "contiguous_stride",
+    "decode",
     "default_tensor_store",
     "dtype_name",
+    "encode",
     "extract",
     "kind_of",
+    "load",
     "map_refs",
     "materialise",
     "materialise_all",
@@ -77,5 +82,7 @@ __all__ = [
     "operands",
     "prune",
     "refs",
+    "save",
     "tensor_key",
+    "validate",
 ]

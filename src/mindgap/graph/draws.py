@@ -35,7 +35,7 @@ class _Key(ISeedSequence):
 
 def generator(seed: int) -> np.random.Philox:
     """Philox with `seed` (0 ≤ seed < 2¹²⁸) for its key, counter at zero."""
-    return np.random.Philox(_Key(seed))
+    return np.random.Philox(_Key(seed))  # pyright: ignore[reportArgumentType] # numpy takes any ISeedSequence; its stubs name one
 
 
 def uniform(source: np.random.Philox, count: int, dtype: str, low: float, high: float) -> Array:

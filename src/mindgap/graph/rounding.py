@@ -22,13 +22,15 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _EXTENDED: Final = frozenset({"bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"})
 #: The float dtype of each part of a complex one.
 PART: Final = {"complex64": "float32", "complex128": "float64"}
+#: The library has no types for what this returns.
+_finfo: Final[Any] = ml_dtypes.finfo
 _EXPONENT_BITS: Final = np.uint64(0x7FF0_0000_0000_0000)
 
 
 @cache
 def float_range(dtype: str) -> tuple[float, float, float]:
     """(largest finite, smallest normal, smallest subnormal) of a float dtype, exact in float64."""
-    info: Any = ml_dtypes.finfo(numpy_dtype(dtype))
+    info = _finfo(numpy_dtype(dtype))
     return float(info.max), float(info.smallest_normal), float(info.smallest_subnormal)
 
 

@@ -1,0 +1,110 @@
+"""Graphs as bytes, and back.
+
+A file is `MGAP`, a version, the length of the compressed graph as an LEB128 count, the graph's
+canonical content as a zstd frame, and optionally its labels as another. The content is a function
+of the graph alone, type-exact (1, 1.0 and True differ, and so do 0.0 and -0.0; all NaNs are one);
+`digest` is taken of it. The frames are too, for one version of the zstd library.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import zstandard
+
+from mindgap.graph import wire
+from mindgap.graph.decoder import graph_from_content, labels_from_content
+from mindgap.graph.encoder import graph_content, labels_content
+from mindgap.graph.errors import GraphError
+from mindgap.graph.graph import Graph, Labels
+from mindgap.graph.validate import validate
+
+#: The best ratio below the levels whose tables take milliseconds to set up.
+_LEVEL: Final = 12
+
+
+def encode(graph: Graph, labels: bool = True) -> bytes:
+    """The graph as canonical bytes: equal for equal graphs, whatever built them.
+
+    `labels`: whether they follow in a section of their own, which the graph's identity ignores.
+    Raises `GraphError` for a graph that breaks a rule, and for one too large to be a graph (literals
+    belong in a `TensorStore`).
+    """
+    validate(graph)
+    frame = _compress(graph_content(graph))
+    out = bytearray(wire.MAGIC)
+    out.append(wire.VERSION)
+    wire.put_count(out, len(frame))
+    out += frame
+    if labels and graph.labels != Labels():
+        out += _compress(labels_content(graph))
+    return bytes(out)
+
+
+def decode(data: bytes) -> Graph:
+    """The graph that `encode` made these bytes of, validated. Raises `GraphError`, whatever the bytes.
+
+    Runs no code from them, and takes memory in proportion to a bounded number of parts.
+    """
+    frame, rest = _frames(data)
+    graph = graph_from_content(_decompress(frame, "graph"))
+    validate(graph)
+    if rest:
+        graph = replace(graph, labels=labels_from_content(_decompress(rest, "labels"), graph))
+    return graph
+
+
+def save(graph: Graph, path: str | Path) -> None:
+    """Write `encode(graph)`, labels included, to a file."""
+    Path(path).write_bytes(encode(graph))
+
+
+def load(path: str | Path) -> Graph:
+    """Read a file that `save` wrote. Raises `GraphError`, naming the file."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise GraphError(f"graph file {path} cannot be read: {error.strerror}") from None
+    try:
+        return decode(data)
+    except GraphError as error:
+        raise GraphError(f"graph file {path}: {error}") from None
+
+
+def _frames(data: bytes) -> tuple[bytes, bytes]:
+    """The compressed graph, and the compressed labels or nothing."""
+    if data[:4] != wire.MAGIC:
+        raise GraphError("these bytes are no graph: they do not begin with MGAP")
+    if len(data) < 6:
+        raise GraphError("damaged graph: the bytes end after the heading")
+    if data[4] != wire.VERSION:
+        raise GraphError(f"graph format {data[4]} is not known here (only {wire.VERSION}): update mindgap")
+    length, start, shift = 0, 5, 0
+    while True:
+        if start == len(data) or shift > 35:
+            raise GraphError("damaged graph: the length of the graph cannot be read")
+        length |= (data[start] & 0x7F) << shift
+        start, shift = start + 1, shift + 7
+        if data[start - 1] < 0x80:
+            break
+    if length > len(data) - start:
+        raise GraphError(f"damaged graph: {length} bytes are promised, {len(data) - start} are there")
+    return data[start : start + length], data[start + length :]
+
+
+def _compress(content: bytes) -> bytes:
+    if len(content) > wire.MAX_CONTENT:
+        raise GraphError(f"a graph of {len(content)} bytes is too large: keep literals in a tensor store")
+    return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(content)
+
+
+def _decompress(frame: bytes, what: str) -> bytes:
+    try:
+        promised = zstandard.get_frame_parameters(frame).content_size
+        if promised > wire.MAX_CONTENT:
+            raise GraphError(f"damaged graph: the {what} would be {promised} bytes, more than {wire.MAX_CONTENT}")
+        return zstandard.ZstdDecompressor().decompress(frame, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise GraphError(f"damaged graph: the {what} cannot be decompressed: {error}") from None
