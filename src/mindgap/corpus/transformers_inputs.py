@@ -1,0 +1,183 @@
+"""Arguments for a model of transformers, made from its own signature and configuration."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from mindgap.corpus.ledger import Ledger, seed_of
+from mindgap.corpus.transformers_config import FIRST_SPECIAL
+from mindgap.graph import Constant, Integers, Normal, Recipe, Uniform
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What the arguments' shapes are made of."""
+
+    batch: int
+    length: int
+    size: int | None
+    seed: int
+    dtype: str
+
+
+class _Facts:
+    """A configuration asked for values by name: its own first, then those of its towers."""
+
+    def __init__(self, config: Any) -> None:
+        self._config = config
+
+    def get(self, *names: str, tower: str = "", otherwise: Any = None) -> Any:
+        """The first of `names` that the tower (`vision`, `text`, `audio`) or the configuration has."""
+        for config in self._configs(tower):
+            for name in names:
+                value = getattr(config, name, None)
+                if value is not None:
+                    return value
+        return otherwise
+
+    def _configs(self, tower: str) -> Iterator[Any]:
+        towers = [v for k, v in vars(self._config).items() if k.endswith("_config") and hasattr(v, "to_dict")]
+        named = [v for k, v in vars(self._config).items() if tower and tower in k and hasattr(v, "to_dict")]
+        yield from named
+        yield self._config
+        yield from towers
+        for one in towers:
+            yield from (v for k, v in vars(one).items() if k.endswith("_config") and hasattr(v, "to_dict"))
+
+
+def candidates(model: nn.Module, sizes: Sizes, ledger: Ledger) -> Iterator[dict[str, Any]]:
+    """Sets of arguments to try, the most telling first: every modality, the main input, then other shapes of it."""
+    maker = _Maker(model, sizes, ledger)
+    signature = inspect.signature(model.forward).parameters
+    required = [n for n, p in signature.items() if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    main = str(getattr(model, "main_input_name", "input_ids"))
+    wanted = [n for n in _MODALITIES if n in signature]
+    texts = [n for n in ("input_ids", "attention_mask", "decoder_input_ids") if n in signature]
+    sets: list[list[str]] = [[*required, *wanted]]
+    sets.append([*required, *([main] if main in signature else [])])
+    sets.append([*required, main, *(n for n in ("decoder_input_ids", "bbox", "attention_mask") if n in signature)])
+    sets.append([*required, *texts])
+    seen: set[str] = set()
+    for names in sets:
+        for variant in range(len(_PICTURES)):
+            made = {n: maker.make(n, variant) for n in dict.fromkeys(names) if n in signature}
+            made = {n: v for n, v in made.items() if v is not None}
+            shape = str({n: getattr(v, "shape", v) for n, v in made.items()})
+            if made and shape not in seen:
+                seen.add(shape)
+                yield made
+
+
+_MODALITIES = (
+    "input_ids", "attention_mask", "pixel_values", "input_features", "input_values", "decoder_input_ids", "bbox",
+)  # fmt: skip
+
+
+class _Maker:
+    """Makes one argument by name. `variant` counts through shapes where a name alone does not say which."""
+
+    def __init__(self, model: nn.Module, sizes: Sizes, ledger: Ledger) -> None:
+        self._model = model
+        self._facts = _Facts(model.config)
+        self._sizes = sizes
+        self._ledger = ledger
+
+    def make(self, name: str, variant: int) -> Any:
+        """A value for the argument `name`, or None where there is no telling what it takes."""
+        maker = _MAKERS.get(name)
+        if maker is not None:
+            return maker(self, variant)
+        if name.endswith("_input_ids"):
+            return self.tokens(name)
+        if name.endswith("attention_mask"):
+            return self.ones(name)
+        return None
+
+    def draw(self, name: str, recipe: Recipe, shape: tuple[int, ...], dtype: str | None = None) -> torch.Tensor:
+        return self._ledger.draw(recipe, dtype or self._sizes.dtype, shape)
+
+    def seed(self, name: str) -> int:
+        return seed_of(name, self._sizes.seed)
+
+    def tokens(self, name: str = "input_ids") -> torch.Tensor:
+        vocabulary = self._facts.get("vocab_size", "decoder_vocab_size", tower="text", otherwise=32)
+        vocabulary = min(int(vocabulary), FIRST_SPECIAL)
+        low = 3 if vocabulary > 8 else 0
+        shape = (self._sizes.batch, self._sizes.length)
+        return self.draw(name, Integers(self.seed(name), low, vocabulary), shape, "int64")
+
+    def ones(self, name: str) -> torch.Tensor | None:
+        main = str(getattr(self._model, "main_input_name", "input_ids"))
+        if main not in ("input_ids", "bbox") and not name.startswith("decoder") and not _has_tokens(self._model):
+            return None
+        return self.draw(name, Constant(1), (self._sizes.batch, self._sizes.length), "int64")
+
+    def pictures(self, variant: int) -> torch.Tensor:
+        channels = int(self._facts.get("num_channels", "in_channels", "in_chans", tower="vision", otherwise=3))
+        size = self._facts.get("image_size", "img_size", "input_size", "crop_size", tower="vision", otherwise=64)
+        height, width = (size, size) if isinstance(size, int) else (size[-2], size[-1])
+        if self._sizes.size is not None:
+            height = width = self._sizes.size
+        frames = int(self._facts.get("num_frames", tower="vision", otherwise=0))
+        shape = _PICTURES[variant](self._sizes.batch, channels, int(height), int(width), frames)
+        return self.draw("pixel_values", Normal(self.seed("pixel_values")), shape)
+
+    def features(self, variant: int) -> torch.Tensor:
+        bins = int(self._facts.get("num_mel_bins", "feature_size", "input_feat_per_channel", "n_mels", "input_dim", "num_mels",
+                                   "feature_projection_input_dim", tower="audio", otherwise=80))  # fmt: skip
+        frames = 2 * int(self._facts.get("max_source_positions", tower="audio", otherwise=32))
+        batch = self._sizes.batch
+        shapes = ((batch, bins, frames), (batch, 64, bins), (batch, 1, 64, bins), (batch, 4, 64, bins))
+        return self.draw("input_features", Normal(self.seed("input_features")), shapes[min(variant, 3)])
+
+    def sound(self, variant: int) -> torch.Tensor:
+        batch = self._sizes.batch
+        bins = int(self._facts.get("num_mel_bins", tower="audio", otherwise=80))
+        frames = int(self._facts.get("max_length", otherwise=64))
+        shapes = ((batch, 1600), (batch, 1, 1600), (batch, frames, bins), (batch, 16000))
+        return self.draw("input_values", Normal(self.seed("input_values"), 0.0, 0.3), shapes[min(variant, 3)])
+
+    def boxes(self, _variant: int) -> torch.Tensor:
+        corners = self.draw("bbox", Constant(5), (self._sizes.batch, self._sizes.length, 4), "int64")
+        corners[..., 2:] += 20
+        return corners
+
+    def series(self, _variant: int) -> torch.Tensor:
+        length = int(self._facts.get("context_length", otherwise=32))
+        lags = self._facts.get("lags_sequence", otherwise=None)
+        history = length + max(lags) if lags else length
+        channels = int(self._facts.get("num_input_channels", "input_size", otherwise=1))
+        shape = (self._sizes.batch, history, channels) if channels > 1 or not lags else (self._sizes.batch, history)
+        return self.draw("past_values", Uniform(self.seed("past_values"), 0.5, 2.0), shape)
+
+
+def _has_tokens(model: nn.Module) -> bool:
+    return "input_ids" in inspect.signature(model.forward).parameters
+
+
+_Shape = Callable[[int, int, int, int, int], tuple[int, ...]]
+#: Shapes of pictures: one, a video with frames first, several tiles, patches laid out flat.
+_PICTURES: tuple[_Shape, ...] = (
+    lambda b, c, h, w, t: (b, t, c, h, w) if t else (b, c, h, w),
+    lambda b, c, h, w, t: (b, c, t, h, w) if t else (b, 1, c, h, w),
+    lambda b, c, h, w, t: (b, c, 64, 64),
+    lambda b, c, h, w, t: (b, c, 224, 224),
+)
+_MAKERS: Mapping[str, Callable[[_Maker, int], Any]] = {
+    "input_ids": lambda m, v: m.tokens(),
+    "decoder_input_ids": lambda m, v: m.tokens("decoder_input_ids"),
+    "attention_mask": lambda m, v: m.ones("attention_mask"),
+    "pixel_values": lambda m, v: m.pictures(v),
+    "pixel_values_videos": lambda m, v: m.pictures(v),
+    "input_features": lambda m, v: m.features(v),
+    "audio_values": lambda m, v: m.sound(v),
+    "input_values": lambda m, v: m.sound(v),
+    "bbox": lambda m, v: m.boxes(v),
+    "past_values": lambda m, v: m.series(v),
+}
