@@ -1,0 +1,102 @@
+"""numpy arrays in, tensors out, and back: with little to do when the same arrays come again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, to_torch, torch_dtype_name
+from mindgap.graph import Graph, TensorSpec, numpy_dtype
+from mindgap.platforms.protocol import Array, Fallback
+from mindgap.platforms.pytorch.widen import wide
+
+
+class Feeds:
+    """Turns a graph's input arrays into tensors of the dtype and strides that `specs` ask for.
+
+    The tensor made from an array is kept for as long as the same array object comes again, where it
+    shares the array's memory or the array is read-only: a change to the array is never missed.
+    """
+
+    def __init__(self, specs: Sequence[TensorSpec], device: str) -> None:
+        self._specs = specs
+        self._device = device
+        self._kept: list[tuple[Array, torch.Tensor] | None] = [None] * len(specs)
+        self._storages: frozenset[int] = frozenset()
+
+    def __call__(self, inputs: Sequence[Array]) -> list[torch.Tensor]:
+        """One tensor per array. Raises `ValueError` where their number or a shape is not the graph's."""
+        if len(inputs) != len(self._specs):
+            raise ValueError(f"the graph takes {len(self._specs)} inputs, {len(inputs)} were given")
+        found: list[torch.Tensor] = []
+        changed = False
+        for index, array in enumerate(inputs):
+            kept = self._kept[index]
+            if kept is not None and kept[0] is array:
+                found.append(kept[1])
+                continue
+            changed = True
+            found.append(self._make(index, array))
+        if changed:
+            self._storages = frozenset(t.untyped_storage().data_ptr() for t in found)
+        return found
+
+    def owns(self, tensor: torch.Tensor) -> bool:
+        """The tensor's memory is that of an input: what is given out of it must be a copy."""
+        return tensor.untyped_storage().data_ptr() in self._storages
+
+    def _make(self, index: int, array: Array) -> torch.Tensor:
+        spec = self._specs[index]
+        if array.shape != spec.shape:
+            raise ValueError(f"input {index} has the shape {array.shape}, the graph declares {spec.shape}")
+        wanted = numpy_dtype(spec.dtype)
+        held = array if array.dtype == wanted else array.astype(wanted)
+        tensor = to_torch(held, spec, self._device)
+        shared = self._device == "cpu" and array.size > 0 and tensor.data_ptr() == array.ctypes.data
+        self._kept[index] = (array, tensor) if shared or not array.flags.writeable else None
+        return tensor
+
+
+def given_out(tensors: Sequence[torch.Tensor], dtypes: Sequence[str], feeds: Feeds, cast: bool) -> list[Array]:
+    """Outputs as arrays that share no memory with the inputs; with `cast`, of the declared dtypes.
+
+    `dtypes`: the declared one for each output.
+    """
+    found: list[Array] = []
+    for tensor, dtype in zip(tensors, dtypes, strict=True):
+        if cast and torch_dtype_name(tensor.dtype) != dtype and _may_cast(torch_dtype_name(tensor.dtype), dtype):
+            tensor = tensor.to(TORCH_DTYPES[dtype])
+        array = to_numpy(tensor)
+        found.append(array.copy() if tensor.device.type == "cpu" and feeds.owns(tensor) else array)
+    return found
+
+
+def _may_cast(dtype: str, declared: str) -> bool:
+    """Only precision is given back: a float that should be an integer is the platform's mistake to show."""
+    return wide(dtype) == wide(declared)
+
+
+def check_devices(tensors: Sequence[torch.Tensor], device: str) -> None:
+    """Raises `Fallback` where an output is not on the device of the platform."""
+    for index, tensor in enumerate(tensors):
+        if tensor.device.type != device:
+            raise Fallback(f"output {index} is on {tensor.device.type}, the platform is {device}")
+
+
+def declared_dtypes(graph: Graph) -> list[str]:
+    """The dtype that the graph declares for each output, then for each gradient."""
+    values = graph.values
+    found: list[str] = []
+    for index in (*graph.outputs, *graph.grad):
+        spec = values[index]
+        found.append("" if spec is None else spec.dtype)
+    return found
+
+
+def same_bytes(one: Array, other: Array) -> bool:
+    """Equal bit for bit, NaNs included."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    return one is other or np.ascontiguousarray(one).tobytes() == np.ascontiguousarray(other).tobytes()

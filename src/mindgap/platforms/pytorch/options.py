@@ -1,0 +1,100 @@
+"""The options of the PyTorch platforms: their words, their checks, and the environment they need."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from mindgap.platforms.protocol import Options, PlatformError
+
+#: Option -> the values it takes; None for a positive whole number.
+_VALUES: Final[dict[str, tuple[str, ...] | None]] = {
+    "isa": ("default", "avx2", "avx512"),
+    "threads": None,
+    "onednn": ("on", "off"),
+    "layout": ("channels_last", "contiguous"),
+    "matmul": ("highest", "high", "medium"),
+    "autocast": ("bfloat16", "float16"),
+    "dtype": ("float64",),
+    "freezing": ("0", "1"),
+    "simdlen": None,
+}
+
+_WORDS: Final = {
+    "isa": "one tier of vector instructions for ATen, oneDNN and MKL together",
+    "threads": "threads within an operator",
+    "onednn": "whether operators may use oneDNN",
+    "layout": "memory layout forced on inputs of 4 and 5 dimensions",
+    "matmul": "how float32 matrix products may be computed",
+    "autocast": "run under torch.autocast with this dtype",
+    "dtype": "compute the whole graph in this dtype; outputs are cast back to the declared ones",
+    "freezing": "fold parameters, buffers and constants into the compiled program",
+    "simdlen": "width in bits of the vectors in generated code, 1 for none",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """One coherent tier: the variables that ask for it, and what the libraries then say of themselves.
+
+    `aten`: `torch.backends.cpu.get_cpu_capability()`. `onednn`: a word of its `cpu,isa:` line.
+    `mkl`: the number `mkl_cbwr_get` gives on a processor of Intel's, whose other branches MKL follows
+    nowhere else. `flags`: what /proc/cpuinfo must list, because asking for missing ones ends in SIGILL.
+    """
+
+    variables: Mapping[str, str]
+    aten: str
+    onednn: str
+    mkl: int
+    flags: tuple[str, ...]
+
+
+TIERS: Final[dict[str, Tier]] = {
+    "default": Tier(
+        {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_CBWR": "COMPATIBLE"},
+        "DEFAULT", "SSE4.1", 3, ("sse4_1",),
+    ),
+    "avx2": Tier(
+        {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_CBWR": "AVX2"},
+        "AVX2", "AVX2", 10, ("avx2", "fma"),
+    ),
+    "avx512": Tier(
+        {"ATEN_CPU_CAPABILITY": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE", "MKL_CBWR": "AVX512"},
+        "AVX512", "AVX-512", 12, ("avx512f", "avx512bw", "avx512vl", "avx512dq"),
+    ),
+}  # fmt: skip
+
+
+def described(names: tuple[str, ...]) -> dict[str, str]:
+    """Each option with what it takes, in words."""
+    return {name: f"{'|'.join(_VALUES[name] or ('N',))}: {_WORDS[name]}" for name in names}
+
+
+def checked(options: Options, names: tuple[str, ...]) -> Options:
+    """The options as given. Raises `PlatformError` for one that is not in `names` or has a bad value."""
+    for key, value in options.items():
+        if key not in names:
+            raise PlatformError(f"no option {key!r}; there are {', '.join(names)}")
+        values = _VALUES[key]
+        if values is None:
+            if not (value.isascii() and value.isdigit() and 0 < int(value) <= 1 << 16):
+                raise PlatformError(f"option {key}={value}: not a whole number from 1 to 65536")
+        elif value not in values:
+            close = difflib.get_close_matches(value, values, n=1)
+            hint = f" (did you mean {close[0]}?)" if close else ""
+            raise PlatformError(f"option {key}={value}: not one of {'|'.join(values)}{hint}")
+    return options
+
+
+def variables(options: Options) -> dict[str, str]:
+    """The environment in which a worker must start so that these options take effect at import."""
+    found: dict[str, str] = {}
+    if "isa" in options:
+        found.update(TIERS[options["isa"]].variables)
+    if "threads" in options:
+        # Left to themselves MKL and OpenMP give fewer threads than asked for when cores are few.
+        found.update(dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), options["threads"]))
+        found.update({"OMP_DYNAMIC": "FALSE", "MKL_DYNAMIC": "FALSE"})
+    return found

@@ -1,0 +1,218 @@
+"""Options put in force in a worker, and proof that they are."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import platform
+import tempfile
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from mindgap.aten.tensors import TORCH_DTYPES, to_torch
+from mindgap.platforms.protocol import Fallback, Options
+from mindgap.platforms.pytorch.options import TIERS
+from mindgap.platforms.pytorch.presence import processor
+
+_BRANCHES: Final = {
+    1: "off", 2: "auto", 3: "compatible", 4: "sse2", 6: "ssse3", 7: "sse4.1", 8: "sse4.2", 9: "avx", 10: "avx2",
+    12: "avx512", 14: "avx512_e1",
+}  # fmt: skip
+_ENVIRONMENT: Final = (
+    "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_MAX_CPU_ISA", "MKL_CBWR",
+    "MKL_ENABLE_INSTRUCTIONS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "MKL_DYNAMIC", "OMP_DYNAMIC",
+    "NVIDIA_TF32_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG", "PYTORCH_ENABLE_MPS_FALLBACK",
+)  # fmt: skip
+#: A float32 product keeps some 21 bits, one in bfloat16 or tf32 at most 11.
+_FLOAT32_BITS: Final = 16
+
+
+def check_tier(options: Options) -> None:
+    """Raises `Fallback` where this processor lacks what `isa=` asks for, before an illegal instruction does."""
+    tier = TIERS.get(options.get("isa", ""))
+    flags = processor().flags
+    missing = [flag for flag in tier.flags if flag not in flags] if tier is not None and flags else []
+    if missing:
+        raise Fallback(f"isa={options['isa']}: this processor has no {', '.join(missing)}")
+
+
+def establish(options: Options, device: str) -> dict[str, Any]:
+    """Puts the lasting options in force and describes what is. Raises `Fallback` where one is not obeyed."""
+    if "threads" in options:
+        torch.set_num_threads(int(options["threads"]))
+    with in_force(options, device):
+        found = _described(options, device)
+    _verify(options, device, found)
+    return found
+
+
+@contextlib.contextmanager
+def in_force(options: Options, device: str) -> Generator[None]:
+    """The options that PyTorch can change at any time, for one run; everything as before afterwards."""
+    with contextlib.ExitStack() as stack:
+        if "matmul" in options:
+            stack.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+            torch.set_float32_matmul_precision(options["matmul"])
+        if "onednn" in options:
+            # torch.backends.mkldnn.flags() would also reset precisions that were never asked for.
+            stack.callback(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType] # no public getter
+            torch._C._set_mkldnn_enabled(options["onednn"] == "on")  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType] # as above
+        if "dtype" in options:
+            stack.callback(torch.set_default_dtype, torch.get_default_dtype())
+            torch.set_default_dtype(TORCH_DTYPES[options["dtype"]])
+        if "autocast" in options:
+            stack.enter_context(torch.autocast(device, TORCH_DTYPES[options["autocast"]]))
+        yield
+
+
+def product_bits(device: str) -> dict[str, int]:
+    """How many leading bits of a float32 matrix product and convolution are right, measured against float64."""
+    left = to_torch(_spread(128 * 128).reshape(128, 128))
+    right = to_torch(_spread(128 * 128, 0.7548776662).reshape(128, 128))
+    image, kernel = left.reshape(2, 16, 16, 32), right[:36].reshape(16, 32, 3, 3)[:, :16].contiguous()
+
+    def bits(found: torch.Tensor, exact: torch.Tensor) -> int:
+        error = float((found.cpu().double() - exact).abs().max() / exact.abs().max())
+        return 53 if error == 0 else int(-np.log2(error)) if np.isfinite(error) else 0
+
+    with torch.no_grad():
+        return {
+            "matmul": bits(left.to(device) @ right.to(device), left.double() @ right.double()),
+            "conv": bits(
+                torch.conv2d(image.to(device), kernel.to(device)), torch.conv2d(image.double(), kernel.double())
+            ),
+        }
+
+
+def onednn_isa() -> str:
+    """The instruction set that oneDNN says it uses, empty where it says nothing.
+
+    It has no call for it in this build and prints the line once, so the first answer is kept. The standard
+    output of the process is set aside for those milliseconds.
+    """
+    global _isa_line
+    if _isa_line is None:
+        _isa_line = ""
+        for line in _printed_by_onednn().splitlines():
+            if ",cpu,isa:" in line:
+                _isa_line = line.partition(",cpu,isa:")[2].strip()
+    return _isa_line
+
+
+_isa_line: str | None = None
+
+
+def _printed_by_onednn() -> str:
+    if not torch.backends.mkldnn.is_available():
+        return ""
+    libc = ctypes.CDLL(None)
+    libc.fflush(None)
+    with tempfile.TemporaryFile() as sink:
+        standard = os.dup(1)
+        os.dup2(sink.fileno(), 1)
+        try:
+            with torch.backends.mkldnn.verbose(1):
+                torch.ones(8, 8).to_mkldnn().relu().to_dense()
+        finally:
+            libc.fflush(None)
+            os.dup2(standard, 1)
+            os.close(standard)
+        sink.seek(0)
+        return sink.read().decode(errors="replace")
+
+
+def mkl_branch() -> str:
+    """The branch of kernels that MKL keeps to (`MKL_CBWR`), empty where MKL is not there."""
+    number = _mkl_number()
+    return "" if number is None else _BRANCHES.get(number, f"branch {number}")
+
+
+def _mkl_number() -> int | None:
+    library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    try:
+        return int(ctypes.CDLL(str(library)).mkl_serv_cbwr_get(1))
+    except (OSError, AttributeError):
+        return None
+
+
+def _described(options: Options, device: str) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "device": device,
+        "processor": processor().name,
+        "options": dict(options),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "torch_git": torch.version.git_version,
+        "numpy": np.__version__,
+        "capability": torch.backends.cpu.get_cpu_capability(),
+        "onednn": torch.backends.mkldnn.is_available() and bool(torch._C._get_mkldnn_enabled()),  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType] # no public getter
+        "onednn_isa": onednn_isa(),
+        "mkl_branch": mkl_branch(),
+        "threads": _threads(),
+        "matmul_precision": torch.get_float32_matmul_precision(),
+        "environment": {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+    }
+    if "autocast" not in options:
+        found["float32_product_bits"] = product_bits(device)
+    if device == "cuda":
+        found |= _cuda()
+    return found
+
+
+def _cuda() -> Mapping[str, Any]:
+    capability = torch.cuda.get_device_capability()
+    return {
+        "hardware": f"{torch.cuda.get_device_name()} (sm_{capability[0]}{capability[1]})",
+        "cuda": torch.version.cuda or torch.version.hip,
+        "cudnn": torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None,
+        "matmul_tf32": torch.backends.cuda.matmul.allow_tf32,
+        "cudnn_tf32": torch.backends.cudnn.allow_tf32,
+    }
+
+
+def _threads() -> dict[str, int]:
+    """ATen's, OpenMP's and MKL's, as PyTorch reports them."""
+    found = {"aten": torch.get_num_threads()}
+    for line in torch.__config__.parallel_info().splitlines():
+        for name, call in (("openmp", "omp_get_max_threads() :"), ("mkl", "mkl_get_max_threads() :")):
+            _, there, number = line.partition(call)
+            if there:
+                found[name] = int(number)
+    return found
+
+
+def _verify(options: Options, device: str, found: Mapping[str, Any]) -> None:
+    tier = TIERS.get(options.get("isa", ""))
+    if tier is not None:
+        wrong = [] if found["capability"] == tier.aten else [f"ATen uses {found['capability']}"]
+        if torch.backends.mkldnn.is_available() and tier.onednn not in found["onednn_isa"]:
+            wrong.append(f"oneDNN uses {found['onednn_isa'] or 'what it does not say'}")
+        # MKL follows the vector branches on processors of Intel's only, the compatible one everywhere.
+        follows = processor().vendor == "GenuineIntel" or tier is TIERS["default"]
+        number = _mkl_number()
+        if follows and number is not None and number != tier.mkl:
+            wrong.append(f"MKL uses {mkl_branch()}")
+        if wrong:
+            raise Fallback(f"isa={options['isa']} is not in force: {'; '.join(wrong)}; these act at start only")
+    if "threads" in options:
+        other = {name: n for name, n in found["threads"].items() if n != int(options["threads"])}
+        if other:
+            raise Fallback(f"threads={options['threads']} is not in force: {other}")
+    if options.get("onednn") == "on" and not found["onednn"]:
+        raise Fallback("onednn=on, and this build of torch has no oneDNN")
+    bits = found.get("float32_product_bits")
+    reducible = options.get("matmul") in ("high", "medium") or (device != "cpu" and "matmul" not in options)
+    if bits is not None and bits["matmul"] < _FLOAT32_BITS and not reducible:
+        raise Fallback(f"float32 matrix products keep {bits['matmul']} bits only, and nobody asked for that")
+    if bits is not None and bits["conv"] < _FLOAT32_BITS and not reducible and device == "cpu":
+        raise Fallback(f"float32 convolutions keep {bits['conv']} bits only, and nobody asked for that")
+
+
+def _spread(count: int, step: float = 0.6180339887) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Values in [-0.5, 0.5) that no short product of low precision hits by chance."""
+    return ((np.arange(count) * step) % 1.0 - 0.5).astype(np.float32)
