@@ -95,7 +95,8 @@ def _create(model_class: Any, way: Shrinking) -> nn.Module:
     config_class: Any = model_class.config_class
     with _silence():
         config = config_class.from_dict(shrunk(config_class().to_dict(), way))
-        config._attn_implementation = "sdpa" if getattr(model_class, "_supports_sdpa", False) else "eager"
+        # One matrix product for all experts: the other ways loop over what the router decided.
+        config._experts_implementation = "batched_mm"
         with torch.device("meta"):
             parameters = sum(p.numel() for p in model_class(config).parameters()) if way.how == "shallow" else 0
         if parameters > _MOST_PARAMETERS:

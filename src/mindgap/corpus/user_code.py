@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from mindgap.corpus.images import seeded
 from mindgap.corpus.program import Built, Program
-from mindgap.corpus.source import Settings, Source, SourceError, one_line, settings, suggest
+from mindgap.corpus.source import SCHEMES, Settings, Source, SourceError, one_line, settings, suggest
 
 _SHAPES = "return (module, args), (module, args, kwargs), (name, module, args[, kwargs]), or a list of such"
 
@@ -30,7 +30,8 @@ def open_user_code(source: Source) -> list[Program]:
     """
     chosen = settings(source)
     path, _, name = source.target.rpartition(":")
-    module = _load_file(Path(path)) if path.endswith(".py") else _load_module(path)
+    with seeded(chosen.seed):
+        module = _load_file(Path(path)) if path.endswith(".py") else _load_module(path)
     make = getattr(module, name, None)
     if make is None:
         callables = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
@@ -74,7 +75,7 @@ def _load_module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise SourceError(f"{name}: no such module here or in the installed packages") from None
+            raise SourceError(f"{name}: no such module here or in the installed packages{suggest(name, SCHEMES)}") from None
         raise SourceError(f"{name}: importing it needs {error.name!r}, which is not installed") from error
     except Exception as error:
         raise SourceError(f"{name}: importing it raised {one_line(error)}") from error
