@@ -1,1 +1,10 @@
+"""What was found, for people and for CI systems.
 
+Comes in: a `Report`. Goes out: a self-contained HTML page, a JUnit XML file. Knows nothing of how
+anything was run, and counts nothing: `Report.totals` has every number.
+"""
+
+from mindgap.report.junit import junit_xml
+from mindgap.report.page import html_page
+
+__all__ = ["html_page", "junit_xml"]

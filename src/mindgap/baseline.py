@@ -1,0 +1,88 @@
+"""Findings that are known already, kept in a file beside the user's code, so that only new ones fail a build.
+
+A finding is known by model, platform, verdict and culprit operator: none of them moves with weights,
+seeds, machines or the size of an error. The file is JSON, sorted, one finding a line, to be read in a diff.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mindgap.diff import Report, Row
+from mindgap.graph import MindgapError
+
+_VERSION: Final = 1
+_FIELDS: Final = ("model", "platform", "verdict", "culprit")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Known:
+    """One known finding. `culprit` is an operator, or empty where none was found."""
+
+    model: str
+    platform: str
+    verdict: str
+    culprit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What is known. An empty one knows nothing."""
+
+    known: frozenset[Known] = frozenset()
+
+    @staticmethod
+    def load(path: Path | str) -> Baseline:
+        """Reads a baseline file. Raises `MindgapError` where there is none or it is damaged."""
+        path = Path(path)
+        try:
+            data: Any = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise MindgapError(f"no baseline {path}: make it with --update-baseline") from None
+        except (OSError, ValueError) as error:
+            raise MindgapError(f"baseline {path} cannot be read: {error}") from None
+        if not isinstance(data, dict) or data.get("mindgap_baseline") != _VERSION:  # pyright: ignore[reportUnknownMemberType] # any JSON
+            raise MindgapError(f"{path} is not a baseline of version {_VERSION}: make it again with --update-baseline")
+        entries: Any = data.get("findings")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] # any JSON
+        if not isinstance(entries, list):
+            raise MindgapError(f"baseline {path}: 'findings' is not a list")
+        return Baseline(frozenset(_entry(path, number, entry) for number, entry in enumerate(entries)))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] # any JSON
+
+    def text(self) -> str:
+        """What the file holds: equal baselines give equal texts."""
+        lines = [json.dumps(dataclasses.asdict(known), ensure_ascii=False) for known in sorted(self.known)]
+        body = ",\n  ".join(lines)
+        findings = f"[\n  {body}\n ]" if lines else "[]"
+        return f'{{\n "mindgap_baseline": {_VERSION},\n "findings": {findings}\n}}\n'
+
+    def mark(self, report: Report) -> Report:
+        """The report with `known` set on the findings that this baseline holds."""
+        rows = tuple(dataclasses.replace(r, known=r.finding and known_as(r) in self.known) for r in report.rows)
+        return dataclasses.replace(report, rows=rows)
+
+    def updated(self, report: Report) -> Baseline:
+        """What is known after this report. Models and platforms that did not run keep what was known of them."""
+        ran = {(row.model, row.platform) for row in report.rows}
+        kept = {known for known in self.known if (known.model, known.platform) not in ran}
+        return Baseline(frozenset(kept | {known_as(row) for row in report.findings}))
+
+    def gone(self, report: Report) -> tuple[Known, ...]:
+        """Known findings whose model and platform ran, and which are no longer found."""
+        ran = {(row.model, row.platform) for row in report.rows}
+        found = {known_as(row) for row in report.findings}
+        return tuple(sorted(k for k in self.known - found if (k.model, k.platform) in ran))
+
+
+def known_as(row: Row) -> Known:
+    """The key under which a baseline knows a finding."""
+    return Known(row.model, row.platform, str(row.verdict), row.culprit.op if row.culprit else "")
+
+
+def _entry(path: Path, number: int, entry: Any) -> Known:
+    if not isinstance(entry, dict) or set(entry) != set(_FIELDS) or not all(isinstance(v, str) for v in entry.values()):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType, reportUnknownMemberType] # any JSON
+        raise MindgapError(f"baseline {path}: finding {number} must have exactly the texts {', '.join(_FIELDS)}")
+    return Known(**entry)  # pyright: ignore[reportUnknownArgumentType] # checked above

@@ -1,0 +1,72 @@
+"""The commands, put together, and what happens to an error."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+import mindgap
+from mindgap.cli.capture import capture
+from mindgap.cli.demo import demo
+from mindgap.cli.diff import diff
+from mindgap.cli.platforms import platforms
+from mindgap.cli.report import report
+from mindgap.cli.selftest import selftest
+from mindgap.cli.status import Exit
+from mindgap.cli.streams import complain
+from mindgap.cli.worker import worker
+from mindgap.graph import MindgapError
+
+app = typer.Typer(
+    add_completion=False,
+    invoke_without_command=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    help="Finds where a model's behaviour changes when the hardware or the runtime under it does.",
+    epilog="Exit status: 0 nothing found, 1 findings, 2 wrong use or bad input, 3 mindgap itself failed.",
+)
+for command in (platforms, capture, diff, demo, selftest, report):
+    app.command()(command)
+app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})(worker)
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+) -> None:
+    """What every command shares."""
+    if version:
+        typer.echo(f"mindgap {mindgap.__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(Exit.WRONG_USE)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command and returns the exit status. A user's mistake is one line, a bug of ours a traceback."""
+    try:
+        found = app(args=None if argv is None else list(argv), prog_name="mindgap", standalone_mode=False)
+        return int(found or 0)
+    except typer.TyperException as error:
+        complain(f"{getattr(error, 'message', None) or error} (see mindgap --help)")
+        return Exit.WRONG_USE
+    except MindgapError as error:
+        complain(str(error))
+        return Exit.WRONG_USE
+    except (KeyboardInterrupt, typer.Abort):
+        complain("interrupted")
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        # The reader has seen enough (`mindgap platforms | head`); Python would complain once more at its exit.
+        sys.stderr.close()
+        return Exit.NOTHING_FOUND
+    except Exception:
+        traceback.print_exc()
+        complain("this is a failure of mindgap itself, not of your input: please report it with the lines above")
+        return Exit.TOOL_FAILED

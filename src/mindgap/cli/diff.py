@@ -1,0 +1,94 @@
+"""`mindgap diff`: models on platforms, and what differs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mindgap.baseline import Baseline
+from mindgap.cli.progress import progress
+from mindgap.cli.report import write_file
+from mindgap.cli.sources import subjects
+from mindgap.cli.status import status_of
+from mindgap.cli.streams import complain, result_stream
+from mindgap.cli.tables import print_report
+from mindgap.diff import Report, Settings, diff_many
+from mindgap.graph import MindgapError, default_tensor_store
+
+
+def diff(
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="SOURCE…", help="FILE.py:callable, package.module:callable, timm:NAME, graph:FILE, …"),
+    ],
+    platforms: Annotated[
+        list[str], typer.Option("-p", "--platform", metavar="PLATFORM", help="DEVICE/MODE[@key=value,…]; may repeat.")
+    ],
+    reference: Annotated[str, typer.Option(metavar="PLATFORM", help="What the others are compared with.")] = "cpu/eager",
+    options: Annotated[
+        list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="Of the sources: size=64, batch=2, …")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON on standard output.")] = False,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the self-contained page.")] = None,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
+    baseline: Annotated[Path | None, typer.Option(metavar="FILE", help="Fail on findings that it does not hold.")] = None,
+    update_baseline: Annotated[bool, typer.Option("--update-baseline", help="Write the findings to it.")] = False,
+    require_support: Annotated[bool, typer.Option("--require-support", help="`unsupported` counts as found.")] = False,
+    no_trace: Annotated[bool, typer.Option("--no-trace", help="Do not follow differences from node to node.")] = False,
+    repeat: Annotated[int, typer.Option(min=1, help="Runs of each graph on each platform.")] = 2,
+    deadline: Annotated[float, typer.Option(metavar="SECONDS", help="For one graph on one platform.")] = 300.0,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Workers that work at once (default: one per core).")] = None,
+) -> int:
+    """Run models on platforms and say where they behave differently, and which operator does it.
+
+    Example: mindgap diff model.py:make -p onnxruntime/cpu -p cpu/inductor --html page.html
+    """
+    if update_baseline and baseline is None:
+        raise MindgapError("--update-baseline needs --baseline FILE, the file to write")
+    if deadline <= 0:
+        raise MindgapError(f"--deadline {deadline:g}: it takes seconds, more than 0")
+    known = Baseline.load(baseline) if baseline and not (update_baseline and not baseline.exists()) else Baseline()
+    settings = Settings(reference, not no_trace, repeat, deadline)
+    with result_stream() as out:
+        tensors = default_tensor_store()
+        with progress() as tell:
+            found = subjects(sources, options or [], tensors)
+            report = diff_many(found, platforms, settings=settings, progress=tell, tensors=tensors, jobs=jobs)
+        for gone in known.gone(report):
+            complain(f"no longer found, and still in the baseline: {gone.model} on {gone.platform}: {gone.verdict}")
+        if baseline and update_baseline:
+            known = known.updated(report)
+            write_file(baseline, known.text())
+        report = known.mark(report)
+        write_pages(report, html, junit)
+        if as_json:
+            out.write(report.to_json() + "\n")
+        else:
+            print_report(report, out)
+    say_loudly(report)
+    return status_of(report, require_support=require_support)
+
+
+def write_pages(report: Report, html: Path | None, junit: Path | None) -> None:
+    """The files that were asked for."""
+    from mindgap.report import html_page, junit_xml
+
+    if html is not None:
+        write_file(html, html_page(report))
+    if junit is not None:
+        write_file(junit, junit_xml(report))
+
+
+def say_loudly(report: Report) -> None:
+    """On standard error, what nobody may overlook in a table or in JSON."""
+    for refused in report.refused:
+        complain(f"refused: {refused.source}: {refused.reason}")
+    for row in report.rows:
+        if row.broken:
+            complain(f"not judged, mindgap failed: {row.model} on {row.platform}: {row.broken.splitlines()[-1]}")
+    if report.nothing:
+        complain(f"NOTHING WAS COMPARED: {report.nothing}")
+    elif unsupported := report.totals.words.get("unsupported", 0):
+        complain(f"{unsupported} of {len(report.rows)} rows are unsupported: nothing is known of them")

@@ -1,0 +1,39 @@
+"""`mindgap platforms`: what this machine can run graphs on."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from mindgap.cli.streams import result_stream
+
+
+def platforms(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per platform, in a list.")] = False,
+) -> None:
+    """List every platform: there or not and why, versions, hardware, options.
+
+    Example: mindgap platforms --json
+    """
+    with result_stream() as out:
+        from mindgap.diff.facts import every_platform
+
+        facts = every_platform()
+        if as_json:
+            json.dump([dataclasses.asdict(fact) for fact in facts], out, indent=1, default=str)
+            out.write("\n")
+            return
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for column in ("platform", "there", "versions, or why not", "hardware", "options"):
+            table.add_column(column, overflow="fold")
+        for fact in facts:
+            versions = ", ".join(f"{name} {version}" for name, version in fact.versions.items())
+            options = "\n".join(f"{name}= {takes}" for name, takes in fact.options.items())
+            there = "yes" if fact.available else "no"
+            table.add_row(fact.platform, there, versions if fact.available else fact.reason, fact.hardware, options)
+        Console(file=out).print(table)

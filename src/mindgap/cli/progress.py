@@ -1,0 +1,58 @@
+"""A progress bar on standard error, where that is a terminal; elsewhere a line now and then, or nothing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from mindgap.diff import Tick
+from mindgap.diff.api import OnTick
+
+
+@contextmanager
+def progress(*, lines: bool = False) -> Iterator[OnTick]:
+    """What `diff_many` tells its ticks to. `lines`: without a terminal, write a line per finished row."""
+    if sys.stderr.isatty():
+        with _bar() as tell:
+            yield tell
+    elif lines:
+        yield _Lines()
+    else:
+        yield _silent
+
+
+@contextmanager
+def _bar() -> Iterator[OnTick]:
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("capturing", total=None)
+
+        def tell(tick: Tick) -> None:
+            word = tick.row.word if tick.row else tick.stage
+            bar.update(task, total=tick.total, completed=tick.done, description=f"{tick.model} {tick.platform} {word}")
+
+        yield tell
+
+
+class _Lines:
+    """Plain lines, for a log."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+
+    def __call__(self, tick: Tick) -> None:
+        if tick.stage == "ran":
+            return
+        word = tick.row.word if tick.row else tick.stage
+        seconds = time.monotonic() - self._started
+        where = f"{tick.model}  {tick.platform}".rstrip()
+        print(f"{seconds:6.0f} s  {tick.done:>4}/{tick.total}  {where}: {word}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _silent(tick: Tick) -> None:
+    """Standard error stays empty for a script that did well."""

@@ -1,0 +1,41 @@
+"""From SOURCE arguments to subjects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from mindgap.diff import Subject
+from mindgap.graph import Graph, MindgapError, TensorStore
+
+if TYPE_CHECKING:
+    from mindgap.corpus import Captured, Program
+
+
+def with_options(source: str, options: Sequence[str]) -> str:
+    """The source with `OPTION=VALUE` added; what the source says itself stands. Raises `MindgapError`."""
+    for option in options:
+        name, equals, _ = option.partition("=")
+        if not (name and equals):
+            raise MindgapError(f"--set {option}: write OPTION=VALUE, as in --set size=64")
+        if f"?{name}=" in source or f"&{name}=" in source:
+            continue
+        source += ("&" if "?" in source else "?") + option
+    return source
+
+
+def subjects(sources: Sequence[str], options: Sequence[str], tensors: TensorStore) -> list[Subject]:
+    """A subject per model that the sources name. Raises `MindgapError` for a source that names nothing."""
+    from mindgap.corpus import open_source
+
+    opened = [one for source in sources for one in open_source(with_options(source, options))]
+    return [Subject(one.name, _graph_of(one, tensors)) for one in opened]
+
+
+def _graph_of(one: Program | Captured, tensors: TensorStore) -> Callable[[], Graph]:
+    def graph() -> Graph:
+        from mindgap.corpus import Captured, capture_program
+
+        return one.graph if isinstance(one, Captured) else capture_program(one, tensors)
+
+    return graph

@@ -1,0 +1,32 @@
+"""Standard output is for the result alone, whatever a user's module or a library prints."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+
+@contextmanager
+def result_stream() -> Iterator[TextIO]:
+    """The real standard output; meanwhile descriptor 1, from Python and from C, goes to standard error."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    result = os.fdopen(kept, "w", encoding="utf-8", closefd=False)
+    try:
+        yield result
+    finally:
+        sys.stdout.flush()
+        try:
+            result.flush()
+        finally:
+            os.dup2(kept, 1)
+            os.close(kept)
+
+
+def complain(message: str) -> None:
+    """One line on standard error."""
+    print("mindgap: " + " ".join(message.split()), file=sys.stderr)  # noqa: T201

@@ -1,0 +1,108 @@
+"""A report as text: the matrix, the findings, and what must be said loudly."""
+
+from __future__ import annotations
+
+from typing import Final, TextIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from mindgap.diff import Report, Row
+from mindgap.report.words import METRICS, number, short
+
+_STYLES: Final = {
+    "identical": "dim",
+    "rounding": "green",
+    "ill_conditioned": "cyan",
+    "undefined": "cyan",
+    "reduced_precision": "bold yellow",
+    "unsupported": "dim italic",
+    "no_reference": "dim italic",
+}
+_FINDING: Final = "bold red"
+#: Columns of text when standard output is no terminal, which would otherwise count as 80.
+_PLAIN_WIDTH: Final = 160
+
+
+def print_report(report: Report, out: TextIO) -> None:
+    """One model: a line per platform with its metrics. Several: a matrix, then the findings."""
+    console = Console(file=out, width=None if out.isatty() else _PLAIN_WIDTH)
+    if len(report.models) == 1:
+        console.print(_one_model(report))
+    elif report.models:
+        console.print(_matrix(report))
+        for number_, platform in enumerate(_platforms(report), 1):
+            console.print(f"  [{number_}] {platform}", markup=False, highlight=False)
+        if report.findings:
+            console.print()
+            console.print(_findings(report))
+    for refused in report.refused:
+        console.print(Text(f"refused: {refused.source}: {refused.reason}", style="bold"))
+    console.print(totals_line(report), highlight=False)
+    if report.nothing:
+        console.print(Text(f"NOTHING WAS COMPARED: {report.nothing}", style="bold reverse"))
+
+
+def totals_line(report: Report) -> str:
+    """`14 models × 8 platforms = 112 rows against cpu/eager: 3 discrepant, …; 2 findings (1 new)`."""
+    totals = report.totals
+    words = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in totals.words.items()) or "nothing"
+    known = f" ({totals.new} new)" if totals.known else ""
+    refused = f"; {totals.refused} sources refused" if totals.refused else ""
+    plural = "" if totals.findings == 1 else "s"
+    return (
+        f"{totals.models} × {totals.platforms} = {totals.rows} rows against {report.reference}: {words}; "
+        f"{totals.findings} finding{plural}{known}{refused}"
+    )
+
+
+def _platforms(report: Report) -> list[str]:
+    return list(dict.fromkeys(row.platform for row in report.rows))
+
+
+def _word(row: Row | None) -> Text:
+    if row is None:
+        return Text("")
+    style = _STYLES.get(row.word, _FINDING)
+    return Text(short(row.word) + (" (known)" if row.known else ""), style=style)
+
+
+def _matrix(report: Report) -> Table:
+    cells = {(row.model, row.platform): row for row in report.rows}
+    platforms = _platforms(report)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("model", overflow="fold")
+    for index in range(len(platforms)):
+        table.add_column(f"[{index + 1}]".replace("[", r"\["))
+    for model in report.models:
+        table.add_row(model.name, *(_word(cells.get((model.name, platform))) for platform in platforms))
+    return table
+
+
+def _one_model(report: Report) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", title=report.models[0].name, title_justify="left")
+    for column in ("platform", "verdict", "culprit", "blame", *METRICS.values()):
+        table.add_column(column, overflow="fold")
+    for row in report.rows:
+        table.add_row(row.platform, _word(row), _culprit(row), row.blame or "", *_figures(row))
+    return table
+
+
+def _findings(report: Report) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", title="findings", title_justify="left")
+    for column in ("model", "platform", "verdict", "culprit", "blame", *METRICS.values()):
+        table.add_column(column, overflow="fold")
+    for row in report.findings:
+        table.add_row(row.model, row.platform, _word(row), _culprit(row), row.blame or "", *_figures(row))
+    return table
+
+
+def _culprit(row: Row) -> str:
+    if row.culprit is None:
+        return row.message.splitlines()[0][:100] if row.message else ""
+    return f"{row.culprit.op} (node {row.culprit.node})" if row.culprit.node >= 0 else row.culprit.op
+
+
+def _figures(row: Row) -> list[str]:
+    return [number(row.metrics[name]) if name in row.metrics else "" for name in METRICS]

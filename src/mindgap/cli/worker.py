@@ -1,0 +1,15 @@
+"""`mindgap worker`: a worker process, for command lines that start one elsewhere."""
+
+from __future__ import annotations
+
+import typer
+
+
+def worker(context: typer.Context) -> int:
+    """Serve jobs for one platform on standard input and output.
+
+    Example: ssh board mindgap worker --platform cpu/eager
+    """
+    from mindgap.run.worker import main
+
+    return main(context.args)

@@ -1,0 +1,188 @@
+"""`mindgap.diff` and `mindgap.diff_many`."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import mindgap
+from mindgap.diff.facts import facts_of, spelled
+from mindgap.diff.rows import Model, Refused, Report, Row
+from mindgap.diff.session import Bench, Comparison, Settings, Subject, Tick
+from mindgap.graph import Graph, MindgapError
+from mindgap.graph.tensors import TensorStore, default_tensor_store
+from mindgap.run.pool import WorkerPool
+
+OnTick = Callable[[Tick], None]
+
+#: Capturing patches PyTorch while it runs: one at a time in a process.
+_CAPTURING: Final = threading.Lock()
+
+
+def diff(
+    model: Graph | Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    platforms: Sequence[str],
+    reference: str = "cpu/eager",
+    trace: bool = True,
+    name: str = "",
+    repeat: int = 2,
+    deadline_s: float = 300.0,
+    tensors: TensorStore | None = None,
+) -> Report:
+    """Runs a model (or a captured graph) on every platform and compares each with the reference.
+
+    `report.rows` has one row per platform, in the order given. Raises `MindgapError` where the model cannot be
+    captured, or a platform is unknown or not available on this machine. What a platform does wrong is a row.
+    `tensors` is where the weights are kept: by default the user's store for a graph that was captured before,
+    and a temporary directory for a model.
+    """
+    if tensors is None and not isinstance(model, Graph):
+        with tempfile.TemporaryDirectory(prefix="mindgap-") as directory:
+            return diff(
+                model, args, kwargs, platforms=platforms, reference=reference, trace=trace, name=name,
+                repeat=repeat, deadline_s=deadline_s, tensors=TensorStore(directory),
+            )  # fmt: skip
+    store = tensors or default_tensor_store()
+
+    def graph() -> Graph:
+        if isinstance(model, Graph):
+            return model
+        from mindgap.capture import capture
+
+        return capture(model, args, kwargs, tensors=store)
+
+    called = name or ("graph" if isinstance(model, Graph) else _name_of(model))
+    settings = Settings(reference, trace, repeat, deadline_s)
+    report = diff_many([Subject(called, graph)], platforms, settings=settings, tensors=store)
+    if report.refused:
+        raise MindgapError(report.refused[0].reason)
+    for row in report.rows:
+        if row.broken:
+            raise RuntimeError(f"mindgap failed while judging {row.platform}:\n{row.broken}")
+    return report
+
+
+def diff_many(
+    subjects: Iterable[Subject],
+    platforms: Sequence[str],
+    *,
+    settings: Settings | None = None,
+    progress: OnTick | None = None,
+    tensors: TensorStore | None = None,
+    jobs: int | None = None,
+    skip_unavailable: bool = False,
+) -> Report:
+    """Every subject on every platform. A subject that gives no graph is `refused`, and the others go on.
+
+    `jobs`: how many workers work at once (default: one per core). `skip_unavailable`: a platform that is not
+    on this machine gives no rows, and its facts say why; otherwise it raises `PlatformError`, as does an unknown one.
+    """
+    started = time.perf_counter()
+    settings = settings or Settings()
+    store = tensors or default_tensor_store()
+    settings = dataclasses.replace(settings, reference=spelled(settings.reference))
+    asked = [spelled(platform) for platform in platforms]
+    facts = facts_of([settings.reference, *asked], reference=settings.reference, skip_unavailable=skip_unavailable)
+    there = {fact.platform for fact in facts if fact.available}
+    wanted = [platform for platform in dict.fromkeys(asked) if platform in there]
+    named = _distinct(list(subjects))
+    tell = _Teller(progress, len(named) * len(wanted))
+    busy = jobs or os.cpu_count() or 2
+    with WorkerPool([settings.reference, *wanted], tensors=store, busy=busy) as pool:
+        bench = Bench(pool.run, settings, store)
+        with ThreadPoolExecutor(busy, "mindgap-model") as threads:
+            waiting = [threads.submit(_one, bench, subject, wanted, tell) for subject in named]
+            try:
+                done = [future.result() for future in waiting]
+            except BaseException:
+                for future in waiting:
+                    future.cancel()
+                pool.close()
+                raise
+    return Report(
+        reference=settings.reference,
+        platforms=facts,
+        models=tuple(model for model, _, _ in done if model is not None),
+        rows=tuple(row for _, rows, _ in done for row in rows),
+        refused=tuple(refused for _, _, refused in done if refused is not None),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        version=mindgap.__version__,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _one(
+    bench: Bench, subject: Subject, platforms: Sequence[str], tell: _Teller
+) -> tuple[Model | None, list[Row], Refused | None]:
+    """One subject from capture to its last row."""
+    started = time.perf_counter()
+    try:
+        with _CAPTURING:
+            graph = subject.graph()
+    except MindgapError as error:
+        tell("refused", subject.name, "", finished=len(platforms))
+        return None, [], Refused(subject.name, str(error))
+    captured = time.perf_counter() - started
+    tell("captured", subject.name, "")
+    comparison = Comparison(bench, subject.name, graph)
+    tell("ran", subject.name, bench.settings.reference)
+
+    def row_of(platform: str) -> Row:
+        try:
+            row = comparison.row(platform)
+        except MindgapError:
+            raise
+        except Exception:
+            # One row that mindgap itself fails on must not cost the others; it is counted and told apart.
+            row = Row(subject.name, platform, "ok", None, detail="mindgap failed", broken=traceback.format_exc())
+        tell("judged", subject.name, platform, row)
+        return row
+
+    with ThreadPoolExecutor(max(len(platforms), 1), "mindgap-platform") as threads:
+        rows = list(threads.map(row_of, platforms))
+    return comparison.model({"capture": captured}), rows, None
+
+
+class _Teller:
+    """Counts finished rows and passes each tick on, one at a time."""
+
+    def __init__(self, progress: OnTick | None, total: int) -> None:
+        self._progress = progress
+        self._total = total
+        self._done = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, stage: Any, model: str, platform: str, row: Row | None = None, finished: int = 0) -> None:
+        with self._lock:
+            self._done += finished + (row is not None)
+            if self._progress is not None:
+                self._progress(Tick(stage, model, platform, self._done, self._total, row))
+
+
+def _distinct(subjects: list[Subject]) -> list[Subject]:
+    """The same subjects, alike names numbered: a row is known by its model's name."""
+    often = Counter(subject.name for subject in subjects)
+    seen: Counter[str] = Counter()
+    named: list[Subject] = []
+    for subject in subjects:
+        seen[subject.name] += 1
+        number = f"#{seen[subject.name]}" if often[subject.name] > 1 else ""
+        named.append(dataclasses.replace(subject, name=subject.name + number))
+    return named
+
+
+def _name_of(model: Callable[..., Any]) -> str:
+    """A function's own name; a module's class."""
+    return getattr(model, "__name__", None) or type(model).__name__

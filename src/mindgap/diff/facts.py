@@ -1,0 +1,51 @@
+"""What is known of the platforms of a report before anything runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from mindgap.diff.rows import PlatformFacts
+from mindgap.platforms.listing import PlatformInfo, list_platforms
+from mindgap.platforms.protocol import PlatformError
+from mindgap.platforms.registry import canonical, parse
+
+
+def spelled(platform: str) -> str:
+    """The one spelling of a platform. `package.module:attribute` names a backend by its place and stays as it is.
+
+    Raises `PlatformError` for a platform, option or value that is not known.
+    """
+    return platform if ":" in platform.partition("@")[0] else canonical(platform)
+
+
+def facts_of(platforms: Sequence[str], *, reference: str, skip_unavailable: bool) -> tuple[PlatformFacts, ...]:
+    """The platforms asked for, in order and once each, then what is registered and not on this machine.
+
+    Raises `PlatformError` where one asked for is not available, the reference in any case.
+    """
+    registered = {info.platform: info for info in list_platforms()}
+    asked = [_fact(platform, registered) for platform in dict.fromkeys(platforms)]
+    for fact in asked:
+        if not fact.available and (fact.platform == reference or not skip_unavailable):
+            raise PlatformError(f"platform {fact.platform} is not available here: {fact.reason}")
+    named = {parse(fact.platform).device_mode for fact in asked if ":" not in fact.platform.partition("@")[0]}
+    absent = [_plain(info) for info in registered.values() if not info.available and info.platform not in named]
+    return (*asked, *absent)
+
+
+def every_platform() -> tuple[PlatformFacts, ...]:
+    """All registered platforms, there or not: what `mindgap platforms` lists."""
+    return tuple(_plain(info) for info in list_platforms())
+
+
+def _fact(platform: str, registered: dict[str, PlatformInfo]) -> PlatformFacts:
+    if ":" in platform.partition("@")[0]:
+        return PlatformFacts(platform, platform.partition("@")[0], available=True)
+    return dataclasses.replace(_plain(registered[parse(platform).device_mode]), platform=platform)
+
+
+def _plain(info: PlatformInfo) -> PlatformFacts:
+    return PlatformFacts(
+        info.platform, info.backend, info.available, info.reason, info.hardware, info.versions, info.options
+    )

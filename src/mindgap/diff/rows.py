@@ -1,0 +1,201 @@
+"""What `diff` found, as data: one row per model and platform, and what was counted once for everyone.
+
+Every total that a table, a page or a JSON file shows is `Report.totals`; nothing counts again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from mindgap.compare.classes import equivalence_classes
+from mindgap.compare.verdict import CALM, FINDINGS, Blame, Verdict
+from mindgap.run.outcome import Status
+
+#: Findings, worst first, then what is calm, most serious first.
+SEVERITY: Final[tuple[str, ...]] = (*FINDINGS, "undefined", "ill_conditioned", "rounding", "identical")
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """The operator at fault: `node` is its index in the graph (the last one of a fused set),
+    `op` its overload (a fused set joined by +), `label` where in the user's program it came from."""
+
+    node: int
+    op: str
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One model on one platform against the reference.
+
+    `verdict` is None where nothing can be said: the platform refuses (`unsupported`), or neither side ran;
+    `detail` says which. `profiles` holds what other rules say of the same outputs (`paper`, `assert_close`:
+    True is a pass). `timings` are seconds by stage. `nodes`: (node, operator, `introduces`, `amplifies`,
+    `propagates` or `masks`) for each node that the difference reaches, where it was followed. `known`: the
+    baseline holds it. `broken`: mindgap itself failed on this row, and this is its traceback.
+    """
+
+    model: str
+    platform: str
+    status: Status
+    verdict: Verdict | None
+    metrics: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    culprit: Culprit | None = None
+    blame: Blame | None = None
+    message: str = ""
+    signature: str = ""
+    detail: str = ""
+    profiles: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    timings: Mapping[str, float] = field(default_factory=dict[str, float])
+    digests: tuple[str, ...] = ()
+    nodes: tuple[tuple[int, str, str], ...] = ()
+    known: bool = False
+    broken: str = ""
+
+    @property
+    def finding(self) -> bool:
+        """Worth a person's time, known before or not."""
+        return self.verdict is not None and self.verdict not in CALM
+
+    @property
+    def word(self) -> str:
+        """The verdict in one word for a table: a `null` verdict by its reason."""
+        if self.verdict is not None:
+            return self.verdict
+        if self.broken:
+            return "not_judged"
+        return "unsupported" if self.status == "unsupported" else "no_reference"
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What was run. `digest` is the graph's identity; `reference` what the reference did with it, in words."""
+
+    name: str
+    digest: str
+    nodes: int
+    operators: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    reference_status: Status
+    reference_message: str = ""
+    reference_digests: tuple[str, ...] = ()
+    timings: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformFacts:
+    """A platform as `mindgap platforms --json` lists it."""
+
+    platform: str
+    backend: str
+    available: bool
+    reason: str = ""
+    hardware: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+    options: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A source that gave no graph, and why."""
+
+    source: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Counts over all rows. `words` sums to `rows`; `findings` = `known` + `new`."""
+
+    models: int
+    platforms: int
+    rows: int
+    refused: int
+    broken: int
+    words: Mapping[str, int]
+    statuses: Mapping[str, int]
+    findings: int
+    known: int
+    new: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything one `diff` found. Rows are in the order of models, then of platforms."""
+
+    reference: str
+    platforms: tuple[PlatformFacts, ...]
+    models: tuple[Model, ...]
+    rows: tuple[Row, ...]
+    refused: tuple[Refused, ...] = ()
+    created: str = ""
+    version: str = ""
+    seconds: float = 0.0
+
+    @cached_property
+    def findings(self) -> tuple[Row, ...]:
+        """The rows worth a person's time, worst first; equally bad ones in the order of `rows`."""
+        return tuple(sorted((r for r in self.rows if r.finding), key=lambda r: SEVERITY.index(str(r.verdict))))
+
+    @property
+    def new_findings(self) -> tuple[Row, ...]:
+        """Findings that the baseline does not hold."""
+        return tuple(row for row in self.findings if not row.known)
+
+    @cached_property
+    def totals(self) -> Totals:
+        """The one place where anything is counted."""
+        known = sum(row.known for row in self.findings)
+        return Totals(
+            models=len(self.models),
+            platforms=len({row.platform for row in self.rows}),
+            rows=len(self.rows),
+            refused=len(self.refused),
+            broken=sum(bool(row.broken) for row in self.rows),
+            words=_ordered(Counter(row.word for row in self.rows)),
+            statuses=dict(sorted(Counter(row.status for row in self.rows).items())),
+            findings=len(self.findings),
+            known=known,
+            new=len(self.findings) - known,
+        )
+
+    @property
+    def nothing(self) -> str | None:
+        """Why this report says nothing of any platform, or None when it does say something."""
+        if not self.models:
+            return "no model was captured: nothing ran"
+        if not self.rows:
+            return "no platform was asked for besides the reference: nothing was compared"
+        if all(row.status == "unsupported" for row in self.rows):
+            return "every row is unsupported: no platform ran any model"
+        if all(row.verdict is None and not row.broken for row in self.rows):
+            return f"the reference {self.reference} ran nothing that a platform also ran: nothing was compared"
+        return None
+
+    def classes(self, model: str) -> tuple[tuple[str, ...], ...]:
+        """Platforms whose outputs for `model` are bitwise equal: the reference's class first, then by size."""
+        outputs = {row.platform: row.digests for row in self.rows if row.model == model and row.digests}
+        for entry in self.models:
+            if entry.name == model and entry.reference_digests:
+                outputs[self.reference] = entry.reference_digests
+        order = list(dict.fromkeys([self.reference, *(row.platform for row in self.rows)]))
+        found = sorted(equivalence_classes(outputs), key=lambda members: self.reference not in members)
+        return tuple(tuple(sorted(members, key=order.index)) for members in found)
+
+    def to_json(self) -> str:
+        """One JSON object; strict JSON, so that NaN and infinities are the strings "nan", "inf", "-inf"."""
+        from mindgap.diff.records import encode_report
+
+        return encode_report(self)
+
+
+def _ordered(words: Counter[str]) -> dict[str, int]:
+    """Worst first, what has no verdict last."""
+    rank = {word: number for number, word in enumerate((*SEVERITY, "not_judged", "unsupported", "no_reference"))}
+    return {word: words[word] for word in sorted(words, key=lambda word: rank[word])}

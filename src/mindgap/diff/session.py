@@ -1,0 +1,227 @@
+"""Runs one graph on the reference and on every platform, and has each difference judged.
+
+Digests first: whole outputs travel only where they differ. A judge is made for a graph when the
+first difference asks for one, and serves all its platforms.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from mindgap.diff.rows import Culprit, Model, Row
+from mindgap.graph import Graph, graph_digest, materialise_all
+from mindgap.graph.tensors import TensorStore
+from mindgap.run.outcome import Job, Outcome, Want
+
+if TYPE_CHECKING:
+    from mindgap.trace.judge import Judge, Judgement
+
+Execute = Callable[[Job], Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to run and judge. `deadline_s`: for one job, loading and compiling included. `trace`: look for culprits."""
+
+    reference: str = "cpu/eager"
+    trace: bool = True
+    repeat: int = 2
+    deadline_s: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A model to run: its name, and the graph or what gives it. `graph` may raise `MindgapError`: the source is refused."""
+
+    name: str
+    graph: Callable[[], Graph]
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One thing has been done: `captured`, `ran` or `judged`; `done` of `total` rows are finished.
+
+    `row` comes with `judged`.
+    """
+
+    stage: Literal["captured", "ran", "judged", "refused"]
+    model: str
+    platform: str
+    done: int
+    total: int
+    row: Row | None = None
+
+
+#: What a platform and the reference did -> why there is nothing to compare.
+_BOTH_FAILED: Final = "the reference failed as well: there is nothing to compare"
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where a graph runs: something that executes jobs, the tensors kept beside graphs, and the settings."""
+
+    execute: Execute
+    settings: Settings
+    tensors: TensorStore | None = None
+
+    def run(self, platform: str, graph: Graph, want: Want = "digests") -> Outcome:
+        """One job under the settings."""
+        limits = self.settings
+        return self.execute(Job(platform, graph, want=want, repeat=limits.repeat, deadline_s=limits.deadline_s))
+
+
+class Comparison:
+    """One graph against its reference. The reference runs once; its whole outputs and the judge are made when
+    first needed. Thread-safe: platforms may run side by side, and are judged one after the other."""
+
+    def __init__(self, bench: Bench, name: str, graph: Graph) -> None:
+        self.bench = bench
+        self.name = name
+        self.graph = graph
+        self.reference = bench.run(bench.settings.reference, graph)
+        self._whole: Outcome | None = None
+        self._judge: Judge | None = None
+        self._judging = threading.Lock()
+
+    def model(self, timings: Mapping[str, float]) -> Model:
+        """What a report says of the graph and of the reference's run."""
+        graph, outcome = self.graph, self.reference
+        return Model(
+            name=self.name,
+            digest=graph_digest(graph),
+            nodes=len(graph.nodes),
+            operators=len({node.op for node in graph.nodes}),
+            inputs=tuple(str(given.spec) for given in graph.inputs if given.role == "input"),
+            outputs=tuple(str(graph.values[index]) for index in graph.outputs),
+            reference_status=outcome.status,
+            reference_message=outcome.message,
+            reference_digests=_digests(outcome),
+            timings={**timings, **outcome.timings},
+        )
+
+    def row(self, platform: str) -> Row:
+        """Runs the graph on `platform` and compares. What goes wrong there is in the row, never raised."""
+        if platform == self.bench.settings.reference:
+            return self._row_of_reference()
+        outcome = self.bench.run(platform, self.graph)
+        row = Row(
+            model=self.name,
+            platform=platform,
+            status=outcome.status,
+            verdict=None,
+            message=outcome.message,
+            signature=outcome.signature,
+            timings=dict(outcome.timings),
+            digests=_digests(outcome),
+        )
+        decided = without_judging(row, outcome, self.reference)
+        if decided is None:
+            return self._judged(row)
+        if decided.verdict == "failed" and self.bench.settings.trace:
+            return self._failure_traced(decided, outcome)
+        return decided
+
+    def _row_of_reference(self) -> Row:
+        outcome = self.reference
+        return Row(
+            model=self.name,
+            platform=outcome.platform,
+            status=outcome.status,
+            verdict="identical" if outcome.ran else None,
+            message=outcome.message,
+            signature=outcome.signature,
+            detail="this is the reference itself",
+            timings=dict(outcome.timings),
+            digests=_digests(outcome),
+        )
+
+    def _judged(self, row: Row) -> Row:
+        """The second pass: whole outputs of both sides, and the judge's word on them."""
+        whole = self.bench.run(row.platform, self.graph, "outputs")
+        row = dataclasses.replace(row, status=whole.status, message=whole.message or row.message)
+        if not whole.ran:
+            detail = "the platform ran once, and failed when it was run again"
+            return dataclasses.replace(row, verdict="failed", blame="platform", detail=detail)
+        with self._judging:
+            reference = self._whole_reference()
+            if not reference.ran:
+                detail = f"the reference ran once, and failed when it was run again: {reference.message}"
+                return dataclasses.replace(row, verdict="reference_failed", blame="reference", detail=detail)
+            started = time.perf_counter()
+            judgement = self._the_judge().judge(whole, reference)
+            return with_judgement(row, judgement, time.perf_counter() - started)
+
+    def _failure_traced(self, row: Row, outcome: Outcome) -> Row:
+        """The same row with the operator that makes the platform fail."""
+        with self._judging:
+            started = time.perf_counter()
+            judgement = self._the_judge().judge_failure(outcome)
+            return with_judgement(row, judgement, time.perf_counter() - started)
+
+    def _whole_reference(self) -> Outcome:
+        if self._whole is None:
+            self._whole = self.bench.run(self.bench.settings.reference, self.graph, "outputs")
+        return self._whole
+
+    def _the_judge(self) -> Judge:
+        if self._judge is None:
+            from mindgap.trace.judge import Judge
+
+            inputs = materialise_all(self.graph, self.bench.tensors)
+            settings = self.bench.settings
+            self._judge = Judge(
+                self.graph,
+                inputs,
+                self.bench.execute,
+                settings.reference,
+                trace=settings.trace,
+                deadline_s=settings.deadline_s,
+            )
+        return self._judge
+
+
+def without_judging(row: Row, outcome: Outcome, reference: Outcome) -> Row | None:
+    """The row with its verdict where no output has to be looked at, None where one must."""
+    if outcome.status == "unsupported":
+        return dataclasses.replace(row, verdict=None)
+    if not reference.ran:
+        if outcome.ran and reference.status != "unsupported":
+            detail = f"the reference failed: {reference.status}: {reference.message}"
+            return dataclasses.replace(row, verdict="reference_failed", blame="reference", detail=detail)
+        detail = _BOTH_FAILED if not outcome.ran else f"the reference does not support this: {reference.message}"
+        return dataclasses.replace(row, verdict=None, detail=detail)
+    if not outcome.ran:
+        culprit = Culprit(-1, outcome.op) if outcome.op else None
+        return dataclasses.replace(row, verdict="failed", culprit=culprit, blame="platform")
+    if outcome.status == reference.status == "ok" and row.digests == _digests(reference):
+        return dataclasses.replace(row, verdict="identical")
+    return None
+
+
+def with_judgement(row: Row, judgement: Judgement, seconds: float) -> Row:
+    """The row as the judge decided it. `profiles` are taken out of the metrics, where the judge puts them."""
+    metrics = dict(judgement.metrics)
+    culprit = judgement.culprit
+    return dataclasses.replace(
+        row,
+        verdict=judgement.verdict,
+        blame=judgement.blame,
+        culprit=None if culprit is None else Culprit(culprit.node, culprit.op, culprit.label),
+        profiles={name: bool(metrics.pop(name)) for name in ("paper", "assert_close") if name in metrics},
+        metrics=metrics,
+        detail=judgement.detail,
+        nodes=tuple(judgement.nodes),
+        timings={**row.timings, "judge": seconds},
+    )
+
+
+def _digests(outcome: Outcome) -> tuple[str, ...]:
+    """One text per output that is equal only where dtype, shape and bytes are; none for what did not run."""
+    if not outcome.ran:
+        return ()
+    return tuple(f"{d.dtype}{list(d.shape)}:{d.digest}" for d in outcome.outputs)

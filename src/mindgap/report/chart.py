@@ -1,0 +1,78 @@
+"""The one chart of the page, and the JavaScript that draws it without a network."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Final
+
+import altair as alt
+import vl_convert
+
+from mindgap.diff import Report
+from mindgap.report.words import short
+
+#: Fill of a mark by verdict, as in page.css, but dark enough for a mark on white.
+COLOURS: Final = {
+    "rounding": "#5b9bd5",
+    "ill_conditioned": "#3f9186",
+    "undefined": "#8d8257",
+    "reduced_precision": "#d9930d",
+    "discrepant": "#c9480b",
+    "exceptional": "#8a2f74",
+    "reference_failed": "#0a5fa5",
+}
+#: A shape per verdict as well: colour alone tells a fifth of the readers too little.
+_SHAPES: Final = {
+    "rounding": "circle",
+    "ill_conditioned": "square",
+    "undefined": "diamond",
+    "reduced_precision": "triangle-down",
+    "discrepant": "triangle-up",
+    "exceptional": "cross",
+    "reference_failed": "triangle-left",
+}
+_DRAW: Final = 'window.draw = (place, spec) => vegaEmbed(place, spec, {actions: false, renderer: "svg"});'
+
+
+def precision_chart(report: Report) -> dict[str, Any] | None:
+    """Vega-Lite: remaining precision in bits by platform, a mark per model. None where no row has any."""
+    shift = random.Random(0)
+    points = [
+        {
+            "platform": row.platform,
+            "model": row.model,
+            "verdict": short(row.word),
+            "bits": float(row.metrics["remaining_precision"]),
+            "culprit": row.culprit.op if row.culprit else "–",
+            "shift": shift.random(),
+        }
+        for row in report.rows
+        if isinstance(row.metrics.get("remaining_precision"), (int, float)) and row.word in COLOURS
+    ]
+    if not points:
+        return None
+    words = [word for word in COLOURS if any(p["verdict"] == short(word) for p in points)]
+    names = [short(word) for word in words]
+    platforms = list(dict.fromkeys(row.platform for row in report.rows))
+    base = alt.Chart(alt.Data(values=points)).encode(  # pyright: ignore[reportUnknownMemberType] # altair is generated
+        y=alt.Y("platform:N", sort=platforms, title=None, axis=alt.Axis(labelLimit=320, grid=True, tickBand="extent"))
+    )
+    marks = base.mark_point(filled=True, size=55, opacity=0.85).encode(
+        x=alt.X("bits:Q", title="bits that agree", scale=alt.Scale(nice=True, zero=True)),
+        yOffset=alt.YOffset("shift:Q", scale=alt.Scale(domain=[-0.15, 1.15])),
+        color=alt.Color("verdict:N", title=None, scale=alt.Scale(domain=names, range=[COLOURS[w] for w in words])),
+        shape=alt.Shape("verdict:N", title=None, scale=alt.Scale(domain=names, range=[_SHAPES[w] for w in words])),
+        tooltip=["model:N", "platform:N", "verdict:N", "bits:Q", "culprit:N"],
+    )
+    middle = base.mark_tick(thickness=2, color="#16181d", height=22).encode(x=alt.X("median(bits):Q"))
+    chart = (middle + marks).properties(width=760, height=alt.Step(30)).configure_view(stroke=None)
+    chart = chart.configure_legend(orient="top", labelFontSize=12).configure_axis(
+        labelFontSize=12, titleFontSize=12, titleFontWeight="normal", gridColor="#eceef1", domainColor="#9aa0ab"
+    )
+    return chart.to_dict()
+
+
+def bundle() -> str:
+    """Vega, Vega-Lite and vega-embed as one script that defines `draw(place, spec)`."""
+    # A closing tag inside a string of the libraries would end our own script element.
+    return vl_convert.javascript_bundle(_DRAW).replace("</script", "<\\/script")

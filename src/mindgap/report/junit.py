@@ -1,0 +1,59 @@
+"""A report as JUnit XML, the form that CI systems read: a suite per model, a case per platform."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+
+from mindgap.diff import Report, Row
+from mindgap.report.words import explain
+
+#: What XML 1.0 cannot hold; a platform's own message may have anything in it.
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def junit_xml(report: Report) -> str:
+    """New findings are failures, refused sources errors; known findings and rows without a verdict are skipped."""
+    suites = ET.Element("testsuites", name="mindgap")
+    for model in report.models:
+        rows = [row for row in report.rows if row.model == model.name]
+        suite = ET.SubElement(suites, "testsuite", name=_clean(model.name))
+        for row in rows:
+            _case(suite, row)
+        _count(suite)
+    if report.refused:
+        suite = ET.SubElement(suites, "testsuite", name="sources")
+        for refused in report.refused:
+            case = ET.SubElement(suite, "testcase", classname="sources", name=_clean(refused.source))
+            ET.SubElement(case, "error", message=_clean(refused.reason), type="refused")
+        _count(suite)
+    for name in ("tests", "failures", "errors", "skipped"):
+        suites.set(name, str(sum(int(suite.get(name, "0")) for suite in suites)))
+    ET.indent(suites)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"
+
+
+def _case(suite: ET.Element, row: Row) -> None:
+    seconds = f"{row.timings.get('total', 0.0):.3f}"
+    case = ET.SubElement(suite, "testcase", classname=_clean(row.model), name=_clean(row.platform), time=seconds)
+    text = _clean(explain(row))
+    if row.verdict is None:
+        ET.SubElement(case, "skipped", message=text)
+    elif row.finding and row.known:
+        ET.SubElement(case, "skipped", message=f"known finding: {text}")
+    elif row.finding:
+        failure = ET.SubElement(case, "failure", message=text, type=str(row.verdict))
+        failure.text = _clean("\n".join([row.detail, row.message, *(f"{k}: {v}" for k, v in row.metrics.items())]))
+    else:
+        ET.SubElement(case, "system-out").text = text
+
+
+def _count(suite: ET.Element) -> None:
+    cases = suite.findall("testcase")
+    suite.set("tests", str(len(cases)))
+    for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(name, str(sum(case.find(tag) is not None for case in cases)))
+
+
+def _clean(text: str) -> str:
+    return _UNPRINTABLE.sub("�", text)

@@ -1,0 +1,151 @@
+"""The self-contained HTML page of a report: no request leaves it, and it works from a memory stick."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup, escape
+
+from mindgap.diff import Report, Row
+from mindgap.report.chart import bundle, precision_chart
+from mindgap.report.words import MEANINGS, explain, number, short
+
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """Findings that share verdict, culprit operator and blame."""
+
+    word: str
+    op: str
+    blame: str
+    platforms: Sequence[str]
+    models: Sequence[str]
+    count: int
+
+
+def html_page(report: Report) -> str:
+    """The page, one HTML document with everything inside."""
+    platforms = list(dict.fromkeys(row.platform for row in report.rows))
+    chart = precision_chart(report)
+    return _template().render(
+        report=report,
+        platforms=platforms,
+        cells={(row.model, row.platform): row for row in report.rows},
+        anchors={(row.model, row.platform): f"f-{n}" for n, row in enumerate(report.findings, 1)},
+        roots=roots(report),
+        classes={model.name: lettered(report, model.name) for model in report.models},
+        chart=chart,
+        bundle=Markup(bundle()) if chart else "",
+        css=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
+        meanings=MEANINGS,
+    )
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    functions: dict[str, Any] = {
+        "heading": heading,
+        "hover": explain,
+        "letter_name": letter_name,
+        "number": number,
+        "profiles": profiles,
+        "roles": roles,
+        "said": said,
+        "short": short,
+        "under": under,
+    }
+    environment.globals.update(functions)
+    return environment.get_template("page.html.j2")
+
+
+def roots(report: Report) -> list[Root]:
+    """The findings by cause, in the order of the worst of each, the commoner first among equals."""
+    grouped: dict[tuple[str, str, str], list[Row]] = {}
+    for row in report.findings:
+        cause = row.culprit.op if row.culprit else row.signature.splitlines()[0][:120] if row.signature else ""
+        grouped.setdefault((row.word, cause, row.blame or ""), []).append(row)
+    severity = {word: rank for rank, word in enumerate(MEANINGS)}
+    found = [
+        Root(word, op, blame, _unique(r.platform for r in rows), _unique(r.model for r in rows), len(rows))
+        for (word, op, blame), rows in grouped.items()
+    ]
+    return sorted(found, key=lambda root: (severity[root.word], -root.count))
+
+
+def lettered(report: Report, model: str) -> Mapping[str, int]:
+    """Platform -> number of its equivalence class, 0 the reference's; platforms without outputs are left out."""
+    return {platform: rank for rank, members in enumerate(report.classes(model)) for platform in members}
+
+
+def letter_name(rank: int) -> str:
+    """0 -> A, 25 -> Z, 26 -> AA."""
+    name = ""
+    rank += 1
+    while rank:
+        rank, digit = divmod(rank - 1, 26)
+        name = chr(ord("A") + digit) + name
+    return name
+
+
+def heading(platform: str) -> Markup:
+    """A platform in a narrow column: its name, and each option on a line below."""
+    name, _, options = platform.partition("@")
+    device, slash, mode = name.partition("/")
+    lines = [f"<span>{escape(device)}{slash}<wbr>{escape(mode)}</span>"]
+    lines += [f"<small>{escape(option)}</small><br>" for option in options.split(",") if option]
+    return Markup("".join(lines))
+
+
+def under(row: Row) -> str:
+    """The second line of a matrix cell."""
+    if row.finding:
+        return plain_op(row.culprit.op) if row.culprit else row.status.replace("_", " ")
+    if row.word in ("rounding", "ill_conditioned", "undefined"):
+        bits = row.metrics.get("remaining_precision")
+        return f"{number(bits)} bits" if bits is not None else ""
+    return ""
+
+
+def plain_op(op: str) -> str:
+    """`aten.native_layer_norm.default` -> `native_layer_norm`; of a fused set the first, and how many more."""
+    first, *rest = op.split("+")
+    parts = first.split(".")
+    name = parts[1] if len(parts) == 3 else first
+    return f"{name[:22]} +{len(rest)}" if rest else name[:22]
+
+
+def profiles(row: Row) -> str:
+    """`fail / pass`: what the two fixed tolerances say."""
+    words = {True: "pass", False: "fail", None: "–"}
+    return " / ".join(words[row.profiles.get(name)] for name in ("paper", "assert_close"))
+
+
+def said(row: Row) -> str:
+    """What happened: the judge's sentence, or the first line of the platform's message."""
+    text = row.detail or row.message
+    return text.strip().splitlines()[0][:400] if text.strip() else ""
+
+
+def roles(row: Row) -> str:
+    """`introduces: linear (12), …; amplifies: …`, at most eight nodes each."""
+    parts: list[str] = []
+    counts = Counter(role for _, _, role in row.nodes)
+    for role, count in counts.items():
+        named = [f"{plain_op(op)} ({node})" for node, op, r in row.nodes if r == role][:8]
+        parts.append(f"{role} {count}: {', '.join(named)}{' …' if count > len(named) else ''}")
+    return "; ".join(parts)
+
+
+def _unique(names: Any) -> list[str]:
+    return list(dict.fromkeys(names))

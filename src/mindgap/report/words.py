@@ -1,0 +1,68 @@
+"""Verdicts in a person's words: what each means, and what one row says in a line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mindgap.diff import Row
+
+#: What a table calls a row -> (short form for narrow cells, what it means).
+MEANINGS: Final[Mapping[str, tuple[str, str]]] = {
+    "failed": ("failed", "did not compile, crashed, hung or raised where the reference ran"),
+    "structural": ("structural", "an output has another shape or dtype"),
+    "exceptional": ("exceptional", "NaN or infinity where no rounding leads to one, or the reverse"),
+    "discrepant": ("discrepant", "wrong at some element, beyond what rounding explains, confirmed at one operator"),
+    "reduced_precision": ("reduced", "wrong in bulk, as by silent computing in bfloat16"),
+    "reference_failed": ("ref. failed", "the reference raised, and this platform ran"),
+    "undefined": ("undefined", "differs only where no standard defines a result"),
+    "ill_conditioned": ("ill-cond.", "the graph turns rounding into large changes; each operator was checked alone"),
+    "rounding": ("rounding", "differs, and rounding explains all of it"),
+    "identical": ("identical", "bit for bit the same as the reference"),
+    "not_judged": ("not judged", "mindgap itself failed on this row: please report it"),
+    "unsupported": ("unsupported", "the platform says that it does not implement an operator or a dtype"),
+    "no_reference": ("no reference", "the reference gave nothing to compare with"),
+}
+
+#: The metrics that tables show, and their headings.
+METRICS: Final[Mapping[str, str]] = {
+    "max_abs": "max abs",
+    "max_rel": "max rel",
+    "max_ulp": "max ulp",
+    "remaining_precision": "bits left",
+    "cosine": "cosine",
+}
+
+
+def short(word: str) -> str:
+    """The form of a word for narrow cells."""
+    return MEANINGS[word][0]
+
+
+def explain(row: Row) -> str:
+    """One line: the verdict, the culprit, the blame, the sizes, the platform's own words."""
+    parts = [row.word.replace("_", " ")]
+    if row.culprit:
+        where = f" at {row.culprit.label}" if row.culprit.label else ""
+        parts.append(f"culprit {row.culprit.op} (node {row.culprit.node}){where}")
+    if row.blame:
+        parts.append(f"blame {row.blame}")
+    parts += [f"{name} {number(row.metrics[name])}" for name in ("max_abs", "max_rel") if name in row.metrics]
+    said = row.message or row.detail
+    if said and (row.verdict is None or not row.metrics):
+        parts.append(said.strip().splitlines()[0][:300])
+    return "; ".join(parts)
+
+
+def number(value: Any) -> str:
+    """A metric for a table: three significant digits, integers whole, a dash for what is not there."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        if math.isnan(value):
+            return "NaN"
+        return f"{value:.3g}"
+    return str(value)

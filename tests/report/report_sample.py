@@ -1,0 +1,61 @@
+"""A report with every word in it, for tests of what is made from reports."""
+
+from __future__ import annotations
+
+from mindgap.diff import Culprit, Model, PlatformFacts, Refused, Report, Row
+
+PLATFORMS = (
+    "cpu/eager@isa=avx2",
+    "cpu/inductor",
+    "onnxruntime/cpu",
+    "openvino/cpu@precision=default",
+)
+
+
+def sample() -> Report:
+    """Three models on four platforms: 12 rows, 5 findings, 1 unsupported, 1 without a reference."""
+    rows = (
+        Row("resnet18", PLATFORMS[0], "ok", "identical", digests=("a",)),
+        Row("resnet18", PLATFORMS[1], "ok", "rounding", metrics(22), digests=("b",)),
+        Row("resnet18", PLATFORMS[2], "ok", "rounding", metrics(19), digests=("b",)),
+        Row(
+            "resnet18", PLATFORMS[3], "ok", "reduced_precision", metrics(7),
+            Culprit(3, "aten.conv2d.default", "conv1 (resnet.py:12)"), "platform",
+            detail="computed in fewer bits than declared on openvino/cpu@precision=default: aten.conv2d.default",
+            profiles={"paper": False, "assert_close": False}, digests=("c",),
+            nodes=((3, "aten.conv2d.default", "introduces"), (4, "aten.relu.default", "propagates")),
+        ),
+        Row("tiny_bert", PLATFORMS[0], "ok", "ill_conditioned", metrics(3), digests=("x",)),
+        Row(
+            "tiny_bert", PLATFORMS[1], "ok", "exceptional", {**metrics(0), "max_abs": float("inf"), "nan_mismatch": 3},
+            Culprit(9, "aten.clamp.default+aten.log.default"), "platform", detail="NaN <b>where</b> none is & should be",
+            profiles={"paper": False, "assert_close": False}, digests=("y",),
+        ),
+        Row("tiny_bert", PLATFORMS[2], "compile_error", "failed", blame="platform", message="no kernel <x>\nmore",
+            signature="no kernel <x>"),
+        Row("tiny_bert", PLATFORMS[3], "unsupported", None, message="aten.special_i0.default: not implemented"),
+        Row("sorter", PLATFORMS[0], "ok", "undefined", metrics(None), digests=("p",)),
+        Row("sorter", PLATFORMS[1], "ok", "discrepant", metrics(1), Culprit(2, "aten.sort.default"), "reference",
+            profiles={"paper": True, "assert_close": False}, digests=("q",)),
+        Row("sorter", PLATFORMS[2], "ok", "structural", digests=("r",)),
+        Row("sorter", PLATFORMS[3], "crash", None, message="gone", detail="the reference failed as well"),
+    )  # fmt: skip
+    models = tuple(
+        Model(name, f"{name}-digest", 60, 14, ("float32[1,3,64,64]",), ("float32[1,10]",), "ok", reference_digests=(d,))
+        for name, d in (("resnet18", "a"), ("tiny_bert", "w"), ("sorter", "o"))
+    )
+    facts = (
+        PlatformFacts("cpu/eager", "torch", True, "", "AMD EPYC", {"torch": "2.13.0"}, {"threads": "a number"}),
+        *(PlatformFacts(name, "x", True, "", "AMD EPYC", {"torch": "2.13.0"}) for name in PLATFORMS),
+        PlatformFacts("cuda/eager", "torch", False, "no CUDA device is visible"),
+    )
+    return Report("cpu/eager", facts, models, rows, (Refused("timm:none", "no such model"),), "2026-11-21T00:00:00+00:00",
+                  "0.1.0", 12.5)  # fmt: skip
+
+
+def metrics(bits: int | None) -> dict[str, object]:
+    """Figures as the judge gives them."""
+    return {
+        "max_abs": 1.5e-5, "max_rel": 2e-4, "max_ulp": 90, "remaining_precision": bits, "cosine": 0.99999, "mad": 1e-7,
+        "nan_mismatch": 0, "error_ratio": 1.2,
+    }  # fmt: skip
