@@ -87,7 +87,7 @@ def transcendental(site: Site) -> list[Bound | None]:
     """4u·|y|; sums of two logarithms also carry the larger operand."""
     if site.call.packet in ("logaddexp", "logaddexp2"):
         return relative(site, 4.0, torch.maximum(site.args[0].abs(), site.args[1].abs()))
-    return relative(site, 4.0, 1.0 if site.call.packet == "logit" else 0.0)
+    return relative(site, 4.0, 1.0 if site.call.packet in ("logit", "sinc") else 0.0)
 
 
 @rule("sin", "cos", "tan")

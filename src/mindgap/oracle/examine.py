@@ -113,6 +113,8 @@ def _examine_float(expected: Expectation, got: torch.Tensor) -> Examined:
     limit = SIGMAS * sigma + 2 * fmt.u * size + fmt.tiny
     beyond, tainted_value = _spare_tainted(measurable & (error > limit), expected.tainted)
     kind = "exceptional" if bool(wrong_class.any()) else "discrepant" if bool(beyond.any()) else "calm"
+    if expected.tainted is not None:
+        measurable = measurable & ~expected.tainted
     scaled = error / (sigma + fmt.u * size / 4 + fmt.tiny)
     worst = float(scaled[measurable].max()) if bool(measurable.any()) else 0.0
     return Examined(

@@ -16,7 +16,7 @@ from mindgap.oracle.examine import SIGMAS, Examined, Expectation, examine
 from mindgap.oracle.float64 import Call, Float64Graph, evaluate, neutral_float64
 from mindgap.oracle.oracle import Oracle
 from mindgap.oracle.precision import in_range, is_real, rounded, widen
-from mindgap.oracle.undefined import undefined_mask
+from mindgap.oracle.undefined import undefined_masks
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,9 @@ def local_expectations(oracle: Oracle, nodes: Sequence[int]) -> Iterator[LocalEx
             results = evaluate(call, args, kwargs)
             bounds = bounds_of(call, args, kwargs, results)
             other = _with_narrow_scalars(narrow.calls[index], values, results)
-            mask = undefined_mask(call, args, kwargs, results)
+            masks = undefined_masks(call, args, kwargs, results)
         pairs = [
-            _expect(call, slot, y, wide, bounds[slot], mask if slot == 0 else None)
+            _expect(call, slot, y, wide, bounds[slot], masks.get(slot))
             for slot, (y, wide) in enumerate(zip(results, other, strict=True))
         ]
         yield LocalExpectation(index, first, tuple(p[0] for p in pairs), tuple(p[1] for p in pairs), oracle)

@@ -84,11 +84,12 @@ class Oracle:
         starts, undefined = self.graph.first_value, self.step.undefined
 
         def after(index: int, results: list[Any]) -> list[Any]:
-            mask = undefined.get(starts[index])
+            first = starts[index]
             settled = [round_to(y, s) for y, s in zip(results, self._float64.calls[index].node.outputs, strict=True)]
-            if mask is not None:
-                fill = torch.full((), junk, dtype=torch.float64).to(settled[0].dtype)
-                settled[0] = torch.where(mask, fill, settled[0])
+            for slot, y in enumerate(settled):
+                if first + slot in undefined:
+                    fill = torch.full((), junk, dtype=torch.float64).to(y.dtype)
+                    settled[slot] = torch.where(undefined[first + slot], fill, y)
             return settled
 
         return self._float64.run(self._inputs, after)

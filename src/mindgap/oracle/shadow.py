@@ -16,7 +16,7 @@ from mindgap.oracle import bounds_sums as _sums  # noqa: F401
 from mindgap.oracle.bounds import bounds_of
 from mindgap.oracle.float64 import Call, Float64Graph
 from mindgap.oracle.precision import in_range, is_real, rounded, widen
-from mindgap.oracle.undefined import undefined_mask
+from mindgap.oracle.undefined import undefined_masks
 
 CASTS = frozenset({"to", "_to_copy", "type_as", "copy"})
 #: Decisions to impose: value number -> the tensor somebody chose.
@@ -45,7 +45,7 @@ def stepwise(
 
     `hard`: keep the hard bounds too (what a cut is judged by).
     """
-    kept = Stepwise({i: t for i, t in enumerate(inputs)})
+    kept = Stepwise(dict(enumerate(inputs)))
     starts = graph.graph.first_value
     decisions = decisions or {}
 
@@ -59,9 +59,8 @@ def stepwise(
                 kept.hard[first + slot] = _compact(bound.hard, call.node.outputs[slot])
             if bound.hazard is not None:
                 kept.hazards[first + slot] = bound.hazard
-        mask = undefined_mask(call, args, kwargs, results)
-        if mask is not None:
-            kept.undefined[first] = mask
+        for slot, mask in undefined_masks(call, args, kwargs, results).items():
+            kept.undefined[first + slot] = mask
 
     def after(index: int, results: list[Any]) -> list[Any]:
         call, first = graph.calls[index], starts[index]

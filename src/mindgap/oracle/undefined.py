@@ -20,33 +20,51 @@ _SHIFTS: Final = frozenset({"bitwise_left_shift", "bitwise_right_shift", "__lshi
 _WRITES: Final = frozenset({"scatter", "index_put", "_unsafe_index_put", "index_copy", "put"})
 
 
-def undefined_mask(
+#: Results that any sign, phase or basis of an eigenspace would satisfy, and work areas filled in part.
+_FREE: Final[dict[str, tuple[int, ...]]] = {
+    "_linalg_svd": (0, 2),
+    "linalg_svd": (0, 2),
+    "svd": (0, 2),
+    "_linalg_eigh": (1,),
+    "linalg_eigh": (1,),
+    "linalg_eig": (1,),
+    "_ctc_loss": (1,),
+    "multinomial": (0,),
+}
+
+
+def undefined_masks(
     call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], results: Sequence[Any]
-) -> torch.Tensor | None:
-    """A boolean mask over the first result, None where everything is defined.
+) -> dict[int, torch.Tensor]:
+    """Boolean masks by result slot; empty where everything is defined.
 
     Integer division by zero, float → integer out of range (ISO C 6.3.1.4), shifts past the width, duplicate
-    indices of a write that does not accumulate, memory never written.
+    indices of a write that does not accumulate, memory never written, eigenvectors (any sign is one).
     """
+    if call.packet in _FREE:
+        free = [slot for slot in _FREE[call.packet] if slot < len(results) and isinstance(results[slot], torch.Tensor)]
+        return {slot: torch.ones(results[slot].shape, dtype=torch.bool) for slot in free}
+    mask = _first_mask(call, args, kwargs, results)
+    return {} if mask is None or not bool(mask.any()) else {0: mask.expand(results[0].shape)}
+
+
+def _first_mask(
+    call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], results: Sequence[Any]
+) -> torch.Tensor | None:
     if not results or not isinstance(results[0], torch.Tensor):
         return None
     spec = call.node.outputs[0]
     y = results[0]
     if call.packet in UNINITIALISED:
         return torch.ones(y.shape, dtype=torch.bool)
-    mask: torch.Tensor | None = None
     if call.packet in _CASTS and spec is not None and kind_of(spec.dtype) == "int":
-        mask = _out_of_range(args, spec.dtype)
-    elif call.packet in _DIVISIONS and not y.is_floating_point() and not y.is_complex():
-        mask = torch.as_tensor(args[1]) == 0
-    elif call.packet in _SHIFTS and spec is not None:
+        return _out_of_range(args, spec.dtype)
+    if call.packet in _DIVISIONS and not y.is_floating_point() and not y.is_complex():
+        return torch.as_tensor(args[1]) == 0
+    if call.packet in _SHIFTS and spec is not None:
         count, width = torch.as_tensor(args[1]), TORCH_DTYPES[spec.dtype].itemsize * 8
-        mask = (count < 0) | (count >= width)
-    elif call.packet in _WRITES:
-        mask = _written_twice(call, args, kwargs)
-    if mask is None or not bool(mask.any()):
-        return None
-    return mask.expand(y.shape)
+        return (count < 0) | (count >= width)
+    return _written_twice(call, args, kwargs) if call.packet in _WRITES else None
 
 
 def _out_of_range(args: Sequence[Any], dtype: str) -> torch.Tensor | None:

@@ -18,7 +18,7 @@ from mindgap.run.outcome import Outcome
 from mindgap.trace.blame import blamed
 from mindgap.trace.culprit import breaking
 from mindgap.trace.cuts import Array, Execute
-from mindgap.trace.failure import failing_nodes, fails_alone
+from mindgap.trace.failure import failing_node, fails_alone
 from mindgap.trace.figures import figures
 from mindgap.trace.fused import confirmed_whole, confirmed_windows
 from mindgap.trace.lockstep import Confirmed, Lockstep
@@ -86,11 +86,10 @@ class Judge:
     def judge_failure(self, failure: Outcome) -> Judgement:
         """Which operator makes the platform fail. `unsupported` is no finding and is not judged."""
         given = dict(enumerate(self._inputs))
-        nodes = failing_nodes(self._graph, failure, self._execute, given)
-        if not nodes:
+        node = failing_node(self._graph, failure, self._execute, given)
+        if node is None:
             culprit = Culprit(-1, failure.op) if failure.op else None
             return Judgement("failed", "platform", culprit, detail=f"{failure.status}: {failure.message}")
-        node = nodes[0]
         alone = fails_alone(self._graph, node, failure, self._execute, given)
         detail = f"{failure.status} as soon as node {node} is there{', also alone' if alone else ''}: {failure.message}"
         return Judgement("failed", "platform", self._culprit_of(node), detail=detail)
