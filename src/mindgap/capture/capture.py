@@ -19,7 +19,7 @@ from mindgap.capture.origin import line_of
 from mindgap.capture.program import Copy, Held, copied, leaves, modules_of
 from mindgap.capture.recipes import recipe_for
 from mindgap.capture.recorder import Recorded, Recorder, Source
-from mindgap.graph import Graph, Input, Labels, MindgapError, Node, Ref, map_refs, refs
+from mindgap.graph import Graph, Input, Labels, MindgapError, Node, map_refs, refs
 from mindgap.graph.tensors import TensorStore, default_tensor_store
 
 Weights = Literal["stored", "seeded"]

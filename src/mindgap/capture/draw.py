@@ -74,10 +74,15 @@ def lower(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], like: tor
     bound = bind(func, args, kwargs)
     if name in _DROPOUTS or name in _RECURRENT:
         with portable_kernels():
-            return func.decompose(*args, **kwargs)
+            return taken_apart(func, *args, **kwargs)
     if name in _RULES and not overload_name(func).endswith("out"):
         return _RULES[name](bound, like, draw)
     raise CaptureError(f"{overload_name(func)} draws random numbers that no recipe can reproduce", current_line())
+
+
+def taken_apart(func: Any, *args: Any, **kwargs: Any) -> Any:
+    """A composite operator's own definition in C++, which Python's replacements for it do not always follow."""
+    return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
 
 
 def needs_result(func: Any) -> bool:
@@ -155,7 +160,7 @@ def _random_(bound: Bound, _: Any, draw: Draw) -> Any:
 
 def _bernoulli(bound: Bound, _: Any, draw: Draw) -> Any:
     source = bound["self"]
-    chance = bound["p"] if "p" in bound else source
+    chance = bound.get("p", source)
     kept = torch.lt(draw(Uniform, _shape(source), torch.float32), chance)
     return kept.to(source.dtype)
 
@@ -197,7 +202,8 @@ def _rrelu_(bound: Bound, like: Any, draw: Draw) -> Any:
 def _attention(bound: Bound, _: Any, __: Draw) -> Any:
     parts = torch.ops.aten._scaled_dot_product_attention_math.default
     with portable_kernels():
-        return parts.decompose(
+        return taken_apart(
+            parts,
             bound["query"],
             bound["key"],
             bound["value"],

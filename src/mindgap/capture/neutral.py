@@ -27,6 +27,7 @@ def neutral() -> Iterator[None]:
         stack.enter_context(torch.random.fork_rng(devices=[]))
         stack.enter_context(torch.no_grad())
         stack.enter_context(_quiet())
+        stack.enter_context(torch.autocast("cpu", enabled=False))
         torch.backends.mha.set_fastpath_enabled(False)
         torch.set_num_threads(1)
         try:

@@ -58,9 +58,11 @@ def modules_of(program: Any, prefix: str = "") -> list[tuple[str, torch.nn.Modul
     found: list[tuple[str, torch.nn.Module]] = []
     for name, part in parts.items():
         path = ".".join(p for p in (prefix, name) if p)
-        if isinstance(part, (torch.nn.Module, functools.partial)) or name == "":
-            found += modules_of(part, path)
-        elif isinstance(part, types.FunctionType) and part is not program and not prefix:
+        if (
+            isinstance(part, (torch.nn.Module, functools.partial))
+            or name == ""
+            or (isinstance(part, types.FunctionType) and part is not program and not prefix)
+        ):
             found += modules_of(part, path)
     return found
 

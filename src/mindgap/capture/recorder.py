@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -25,7 +26,7 @@ from mindgap.capture import draw
 from mindgap.capture.errors import CaptureError
 from mindgap.capture.neutral import portable_kernels
 from mindgap.capture.origin import current_line, here
-from mindgap.graph import Arg, Device, DType, Layout, MemoryFormat, Recipe, Ref, Role, TensorSpec, map_refs
+from mindgap.graph import Arg, Device, DType, Layout, MemoryFormat, Recipe, Ref, Role, TensorSpec
 
 #: Operators of one device or of one library: a portable graph holds none.
 _DEVICE_BOUND: Final = (
@@ -41,8 +42,16 @@ _DEVICE_BOUND: Final = (
     "_mps_",
     "quantized.",
 )
+#: Operators whose result's size depends on the data of one operand only, and its position.
+_SIZED_BY: Final = {"aten.index.Tensor": 1, "aten.masked_select.default": 1, "aten.repeat_interleave.self_Tensor": 1}
+#: Dispatch keys that most operators pass by.
+_PASSING: Final = (
+    DispatchKey.FuncTorchVmapMode,
+    DispatchKey.AutocastCPU,
+    DispatchKey.ADInplaceOrView,
+    DispatchKey.BackendSelect,
+)
 _AUTOCAST: Final = DispatchKey.AutocastCPU
-_FUNCTORCH: Final = DispatchKey.FuncTorchDynamicLayerFrontMode
 
 
 @dataclass(frozen=True)
@@ -95,7 +104,7 @@ class Recorder(ProxyTorchDispatchMode):
         self._numbers: dict[int, int] = {}
         self._alive: list[Any] = []
         self._slots = 0
-        self._memory: dict[int, tuple[int, torch.Tensor]] = {}
+        self._memory: dict[int, list[tuple[int, torch.Tensor]]] = {}
         self._inputs_of: dict[int, set[int]] = {}
         self._tainted: set[int] = set()
         self._actual: dict[int, torch.Tensor] = {}
@@ -124,20 +133,20 @@ class Recorder(ProxyTorchDispatchMode):
 
     # The mode.
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: Any, kinds: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func is torch.ops.prim.device.default:
             return func(*args, **kwargs)
         if torch._C._functorch.peek_interpreter_stack() is not None:
             with self:
-                return func._op_dk(_FUNCTORCH, *args, **kwargs)
+                return _below(func, args, kwargs)
         if torch.is_autocast_enabled("cpu"):
             if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "AutocastCPU"):
                 with self:
                     return func._op_dk(_AUTOCAST, *args, **kwargs)
             if func._can_decompose() and not draw.is_random(func, args, kwargs):
                 with self, portable_kernels():
-                    return func.decompose(*args, **kwargs)
+                    return draw.taken_apart(func, *args, **kwargs)
         if draw.is_random(func, args, kwargs):
             return self._draw(func, args, kwargs)
         hidden = _HIDDEN_WRITES.get(draw.packet(func))
@@ -162,19 +171,16 @@ class Recorder(ProxyTorchDispatchMode):
 
     def _drawn(self, make: Callable[[int], Recipe], shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         count = sum(source.role == "random" for source in self.recorded.inputs)
-        with _without(self):
+        with _Without(self):
             fake = torch.empty(shape, dtype=dtype)
         self.add_input(None, fake, "random", f"random.{count}", make(count + 1))
         return fake
 
     def _record(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         name = overload_name(func)
-        if any(word in name for word in _DEVICE_BOUND):
-            raise CaptureError(f"{name} exists on one device only; use the plain operator", current_line())
         noted = tuple(self._arg(arg) for arg in args)
         named = tuple(sorted((key, self._arg(arg)) for key, arg in kwargs.items() if not _is_idle(key, arg)))
-        held = [fake for fake in _tensors((args, kwargs), self._faked)]
-        fixed = all(_memory(fake) not in self._tainted for fake in held)
+        fixed = all(_memory(fake) not in self._tainted for fake in _tensors((args, kwargs), self._faked))
         # The call runs on fakes: a tensor of the program that is real is a constant and has one.
         real_args, real_kwargs = _swap(args, self._faked), _swap(kwargs, self._faked)
         try:
@@ -182,15 +188,11 @@ class Recorder(ProxyTorchDispatchMode):
         except DataDependentOutputException:
             return self._scalar(func, noted, named, fixed, name)
         except DynamicOutputShapeException:
-            if not fixed:
-                raise CaptureError(
-                    f"the size of what {name} returns depends on the data of the arguments", current_line()
-                ) from None
-            result = self._sized(func, noted, named)
+            result = self._sized(func, noted, named, real_args)
         flat = flatten_result(result)
         if not any(isinstance(slot, torch.Tensor) for slot in flat) and flat:
             return result
-        self._append(func, noted, named, flat, fixed, held, bound=draw.bind(func, real_args, real_kwargs))
+        self._append(func, noted, named, flat, fixed, draw.bind(func, real_args, real_kwargs))
         return result
 
     def _append(
@@ -200,15 +202,17 @@ class Recorder(ProxyTorchDispatchMode):
         kwargs: tuple[tuple[str, Arg], ...],
         flat: list[Any],
         fixed: bool,
-        held: list[torch.Tensor],
         bound: Mapping[str, Any],
     ) -> None:
+        name = overload_name(func)
+        if any(word in name for word in _DEVICE_BOUND):
+            raise CaptureError(f"{name} exists on one device only; use the plain operator", current_line())
         origin = here(self._modules)
         if self._within:
             origin = f"{origin} in {self._within}".strip()
         slots = tuple(None if slot is None else _spec(slot) for slot in flat)
         self.recorded.calls.append(Call(func, args, kwargs, slots, origin, fixed, self._slots))
-        writes = facts(overload_name(func)).mutates
+        writes = facts(name).mutates
         for key, value in bound.items():
             if key in writes:
                 for tensor in _tensors(value, self._faked):
@@ -234,7 +238,7 @@ class Recorder(ProxyTorchDispatchMode):
     def _name(self, tensor: torch.Tensor, number: int) -> None:
         self._numbers[id(tensor)] = number
         self._alive.append(tensor)
-        self._memory.setdefault(_memory(tensor), (number, tensor))
+        self._memory.setdefault(_memory(tensor), []).append((number, tensor))
 
     def _arg(self, arg: Any) -> Arg:
         if isinstance(arg, torch.Tensor):
@@ -269,23 +273,23 @@ class Recorder(ProxyTorchDispatchMode):
 
     def _adopt(self, tensor: torch.Tensor) -> None:
         """A tensor made outside the dispatcher (`x.data`, `nn.Parameter(x)`): an alias of a known one."""
-        origin = self._memory.get(_memory(tensor))
-        if origin is None or origin[1].dtype != tensor.dtype:
+        known = [(number, one) for number, one in self._memory.get(_memory(tensor), ()) if one.dtype == tensor.dtype]
+        if not known:
             raise CaptureError("a tensor that no recorded call made", current_line())
-        source = origin[1]
-        same = (tensor.shape, tensor.stride(), tensor.storage_offset()) == (
-            source.shape,
-            source.stride(),
-            source.storage_offset(),
+        place = _place(tensor)
+        alike = [number for number, one in known if _place(one) == place]
+        if alike:
+            self._name(tensor, alike[-1])
+            return
+        number, source = known[-1]
+        self._append(
+            torch.ops.aten.as_strided.default,
+            (Ref(number), *place),
+            (),
+            [tensor],
+            _memory(source) not in self._tainted,
+            {},
         )
-        fixed = _memory(source) not in self._tainted
-        operand: Arg = Ref(origin[0])
-        if same:
-            func, args = torch.ops.aten.detach.default, (operand,)
-        else:
-            func = torch.ops.aten.as_strided.default
-            args = (operand, tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset()))
-        self._append(func, args, (), [tensor], fixed, [source], bound={})
 
     # Values that the program reads.
 
@@ -299,13 +303,31 @@ class Recorder(ProxyTorchDispatchMode):
             )
         return self._run(func, args, kwargs)
 
-    def _sized(self, func: Any, args: tuple[Arg, ...], kwargs: tuple[tuple[str, Arg], ...]) -> Any:
-        result = self._run(func, args, kwargs)
+    def _sized(
+        self, func: Any, args: tuple[Arg, ...], kwargs: tuple[tuple[str, Arg], ...], fakes: tuple[Any, ...]
+    ) -> Any:
+        """The result of a call whose shape is in its operands' data, where those operands are constants."""
+        sizing = _SIZED_BY.get(overload_name(func))
+        tainted = [any(_memory(t) in self._tainted for t in _tensors(fake, self._faked)) for fake in fakes]
+        if any(taint and (sizing is None or position == sizing) for position, taint in enumerate(tainted)):
+            raise CaptureError(
+                f"the size of what {overload_name(func)} returns depends on the data of the arguments", current_line()
+            )
+        with unset_fake_temporarily():
+            # Only the shape is asked for: zeros stand for the operand that holds data.
+            stand_ins = {i: torch.zeros(fakes[i].shape, dtype=fakes[i].dtype) for i, t in enumerate(tainted) if t}
+        result = self._run(func, args, kwargs, stand_ins)
         return torch.utils._pytree.tree_map_only(
             torch.Tensor, lambda t: self._fake_mode.from_tensor(t, static_shapes=True), result
         )
 
-    def _run(self, func: Any, args: tuple[Arg, ...], kwargs: tuple[tuple[str, Arg], ...]) -> Any:
+    def _run(
+        self,
+        func: Any,
+        args: tuple[Arg, ...],
+        kwargs: tuple[tuple[str, Arg], ...],
+        stand_ins: Mapping[int, torch.Tensor] = types.MappingProxyType({}),
+    ) -> Any:
         """The call on the real values of constants and untouched buffers."""
         with unset_fake_temporarily():
             for call in self.recorded.calls[self._evaluated :]:
@@ -317,7 +339,8 @@ class Recorder(ProxyTorchDispatchMode):
                         if slot is not None:
                             self._actual[call.first + offset] = slot
             self._evaluated = len(self.recorded.calls)
-            return func(*[self._real(a) for a in args], **{k: self._real(a) for k, a in kwargs})
+            operands = [stand_ins[i] if i in stand_ins else self._real(a) for i, a in enumerate(args)]
+            return func(*operands, **{k: self._real(a) for k, a in kwargs})
 
     def _real(self, arg: Arg) -> Any:
         if isinstance(arg, Ref):
@@ -337,7 +360,7 @@ class Recorder(ProxyTorchDispatchMode):
         return torch.device("cpu") if isinstance(arg, Device) else arg
 
 
-class _without:  # noqa: N801 # reads as a statement
+class _Without:
     """Take the recorder away for the time of a block, if it is there."""
 
     def __init__(self, mode: Recorder) -> None:
@@ -353,8 +376,32 @@ class _without:  # noqa: N801 # reads as a statement
             torch._ops._set_mode_pre_dispatch(self._mode)
 
 
+def _falls_through(name: str, key: DispatchKey) -> bool:
+    return not torch._C._dispatch_has_kernel_for_dispatch_key(
+        name, key
+    ) or torch._C._dispatch_kernel_for_dispatch_key_is_fallthrough(name, key)
+
+
+def _below(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """The call at the next dispatch key, so that what that key calls in turn is seen again (vmap and its kin)."""
+    keys = torch._C._dispatch_tls_local_include_set()
+    for tensor in _tensors((args, kwargs), lambda t: t):
+        keys = keys | torch._C._dispatch_keys(tensor)
+    keys = keys - torch._C._dispatch_tls_local_exclude_set()
+    keys = keys & torch._C._dispatch_keyset_full_after(DispatchKey.PreDispatch)
+    keys = keys.remove(DispatchKey.PythonDispatcher)
+    for key in _PASSING:
+        if keys.has(key) and _falls_through(func.name(), key):
+            keys = keys.remove(key)
+    return func.redispatch(keys, *args, **kwargs)
+
+
 def _memory(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
+
+
+def _place(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    return tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset())
 
 
 def _spec(tensor: torch.Tensor) -> TensorSpec:
@@ -426,10 +473,10 @@ def _training_norm(func: Any, bound: Mapping[str, Any], _: Any, __: Any) -> Any:
 
 
 def _taken_apart(func: Any, _: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    return func.decompose(*args, **kwargs)
+    return draw.taken_apart(func, *args, **kwargs)
 
 
-#: Operators that write running statistics without saying so in their schema: (does this call?, what is recorded instead).
+#: Operators that write running statistics without saying so in their schema: (does this call?, what to record).
 _HIDDEN_WRITES: Final[dict[str, tuple[Callable[[Mapping[str, Any]], bool], Callable[..., Any]]]] = {
     "batch_norm": (lambda b: bool(b["training"]) and b["running_mean"] is not None, _training_norm),
     "instance_norm": (lambda b: bool(b["use_input_stats"]) and b["running_mean"] is not None, _taken_apart),
