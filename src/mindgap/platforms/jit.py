@@ -1,0 +1,100 @@
+"""`cpu/jit`: TorchScript, traced, run by the profiling executor after it has optimised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from mindgap.graph import Graph
+from mindgap.platforms.protocol import Array, Availability, Executable, Fallback, Options, Platform, Unsupported
+from mindgap.platforms.pytorch import options as known
+from mindgap.platforms.pytorch import presence
+
+if TYPE_CHECKING:
+    import torch
+    import torch.fx
+
+    from mindgap.platforms.pytorch.compiled import Program
+
+_OPTIONS: Final = ("isa", "threads", "onednn", "matmul", "freezing")
+#: The executor records shapes in its first run and rewrites the graph before its second.
+_RUNS_TO_OPTIMISE: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class JitBackend:
+    """Makes TorchScript platforms."""
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        return known.described(_OPTIONS)
+
+    def probe(self) -> Availability:
+        return presence.torch_present("cpu")
+
+    def environment(self, options: Options) -> Mapping[str, str]:
+        return known.variables(known.checked(options, _OPTIONS))
+
+    def open(self, options: Options) -> Platform:
+        """Raises `Fallback` where an option is not obeyed."""
+        import torch
+
+        from mindgap.platforms.pytorch import settings
+
+        known.checked(options, _OPTIONS)
+        settings.check_tier(options)
+        torch._C._jit_set_profiling_executor(True)  # pyright: ignore[reportPrivateUsage] # there is no public switch
+        torch._C._jit_set_profiling_mode(True)  # pyright: ignore[reportPrivateUsage] # as above
+        description = settings.establish(options, "cpu")
+        description["fuses_on_cpu"] = bool(torch._C._jit_can_fuse_on_cpu())  # pyright: ignore[reportPrivateUsage] # as above
+        return _Jit(dict(options), description)
+
+
+@dataclass(frozen=True, slots=True)
+class _Jit:
+    options: Options
+    description: Mapping[str, Any]
+
+    def describe(self) -> Mapping[str, Any]:
+        return self.description
+
+    def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
+        from mindgap.platforms.pytorch import compiled
+
+        freezing = self.options.get("freezing") == "1"
+        if freezing and graph.grad:
+            raise Unsupported("backward", "a frozen program has no gradients")
+
+        def trace(
+            module: torch.fx.GraphModule, sample: Sequence[torch.Tensor], run: Callable[[Program], Any]
+        ) -> Program:
+            return _trace(module, sample, run, freezing)
+
+        return compiled.load(graph, "cpu", self.options, inputs, trace, freezing)
+
+
+def _trace(
+    module: torch.fx.GraphModule, sample: Sequence[torch.Tensor], run: Callable[[Program], Any], freezing: bool
+) -> Program:
+    """The module as TorchScript, optimised. Raises `Fallback` where the executor never left its first plan."""
+    import torch
+
+    from mindgap.aten.tape import clone_strided
+
+    jit: Any = torch.jit  # untyped in PyTorch
+
+    with torch.no_grad():
+        # Tracing runs the program, and so writes to whatever the program writes to.
+        arguments = tuple(clone_strided(t) for t in sample)
+        program: Any = jit.trace(module.eval(), arguments, check_trace=False)
+        if freezing:
+            program = jit.freeze(program)
+    for _ in range(_RUNS_TO_OPTIMISE):
+        run(program)
+    if "prim::profile" in str(jit.last_executed_optimized_graph()):
+        raise Fallback("TorchScript still ran its profiling plan after its warm-up")
+    return program
+
+
+CPU: Final = JitBackend()

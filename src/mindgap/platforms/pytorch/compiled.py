@@ -1,0 +1,128 @@
+"""A graph that was compiled as a whole, and what to say where that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+
+from mindgap.aten.tape import clone_strided, written_inputs
+from mindgap.graph import Graph
+from mindgap.platforms.protocol import Array, CompileFailure, Executable, Fallback, Options, Unsupported
+from mindgap.platforms.pytorch.direct import Direct
+from mindgap.platforms.pytorch.feeds import Feeds, check_devices, declared_dtypes, given_out, same_bytes
+from mindgap.platforms.pytorch.fx import foldable, to_fx
+from mindgap.platforms.pytorch.gradients import as_leaves, gradients
+from mindgap.platforms.pytorch.refusals import causes, refusal, refused_operator
+from mindgap.platforms.pytorch.settings import in_force
+
+#: What runs a whole graph: the inputs that were not folded -> the outputs.
+Program = Callable[..., Sequence[torch.Tensor]]
+#: Makes one: (module, its inputs, a whole run forward and backward with a program) -> program.
+Compile = Callable[[torch.fx.GraphModule, Sequence[torch.Tensor], Callable[[Program], Any]], Program]
+
+_LONGEST_MESSAGE = 2000
+
+
+class Compiled:
+    """An executable around a program. With `graph.grad` the gradients follow the outputs."""
+
+    def __init__(self, graph: Graph, device: str, options: Options, inputs: Sequence[Array], fold: bool) -> None:
+        self._graph = graph
+        self._device = device
+        self._options = options
+        self._feeds = Feeds([i.spec for i in graph.inputs], device)
+        self._written = frozenset(written_inputs(graph))
+        self._dtypes = declared_dtypes(graph)
+        chosen = foldable(graph) if fold else frozenset[int]()
+        self._folded = {i: inputs[i] for i in sorted(chosen)}
+        self._program: Program | None = None
+
+    def compile(self, compile_program: Compile, inputs: Sequence[Array]) -> None:
+        """Builds the program and runs it until it is optimised. Raises whatever the compiler does."""
+        with in_force(self._options, self._device):
+            tensors = self._feeds(inputs)
+            module = to_fx(self._graph, self._device, {i: tensors[i] for i in self._folded})
+            sample = [tensors[i] for i in range(len(tensors)) if i not in self._folded]
+            self._program = compile_program(module, sample, lambda program: self._run(program, tensors))
+
+    def __call__(self, inputs: Sequence[Array]) -> list[Array]:
+        """Raises `ValueError` where an input that was folded at load comes with other bytes now."""
+        if self._program is None:
+            raise RuntimeError("the graph was not compiled")
+        for index, held in self._folded.items():
+            if inputs[index] is not held:
+                if not same_bytes(inputs[index], held):
+                    raise ValueError(f"input {index} was folded into the program; load the graph anew to change it")
+                self._folded[index] = inputs[index]
+        with in_force(self._options, self._device):
+            found = self._run(self._program, self._feeds(inputs))
+            check_devices(found, self._device)
+            return given_out(found, self._dtypes, self._feeds, cast=False)
+
+    def _run(self, program: Program, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        graph = self._graph
+        with torch.set_grad_enabled(bool(graph.grad)):
+            leaves = as_leaves(tensors, graph.grad)
+            arguments = [
+                clone_strided(leaf) if index in self._written else leaf
+                for index, leaf in enumerate(leaves)
+                if index not in self._folded
+            ]
+            outputs = list(program(*arguments))
+            if graph.grad:
+                outputs += gradients(outputs, [leaves[i] for i in graph.grad])
+            return outputs
+
+
+class Failing:
+    """An executable for a program that raises by itself, compiled or not: it raises the same when run."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __call__(self, inputs: Sequence[Array]) -> list[Array]:
+        raise self._error
+
+
+def load(
+    graph: Graph, device: str, options: Options, inputs: Sequence[Array], compile_program: Compile, fold: bool
+) -> Executable:
+    """The compiled graph. Raises `Unsupported`, `CompileFailure` or `Fallback`.
+
+    A graph that fails uncompiled too is no failure to compile: it loads, and raises its error when run.
+    """
+    executable = Compiled(graph, device, options, inputs, fold)
+    try:
+        executable.compile(compile_program, inputs)
+    except (Unsupported, Fallback, MemoryError):
+        raise
+    except Exception as error:
+        own = _own_error(graph, device, options, inputs)
+        if own is not None:
+            return Failing(own)
+        why = refusal(error)
+        if why is not None:
+            raise Unsupported(refused_operator(error) or "the graph", why) from error
+        raise CompileFailure(told(error)) from error
+    return executable
+
+
+def told(error: BaseException) -> str:
+    """The outermost kind of error and the innermost message, cut to a length that a table bears."""
+    innermost = causes(error)[-1]
+    kinds = dict.fromkeys((type(error).__name__, type(innermost).__name__))
+    return f"{' < '.join(kinds)}: {str(innermost).strip()[:_LONGEST_MESSAGE]}"
+
+
+def _own_error(graph: Graph, device: str, options: Mapping[str, str], inputs: Sequence[Array]) -> Exception | None:
+    """What the graph raises when it runs operator by operator. Raises `Unsupported` where that is a refusal."""
+    try:
+        Direct(graph, {k: v for k, v in options.items() if k in ("matmul", "onednn")}, device)(inputs)
+    except Unsupported:
+        raise
+    except Exception as error:
+        return error
+    return None

@@ -1,0 +1,99 @@
+"""A graph as a `torch.fx.GraphModule`, for what compiles one."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.fx
+
+from mindgap.aten.operators import facts, overload
+from mindgap.aten.tape import written_inputs
+from mindgap.aten.tensors import TORCH_DTYPES
+from mindgap.graph import Arg, Device, DType, Graph, Layout, MemoryFormat, Node, Ref
+
+
+def foldable(graph: Graph) -> frozenset[int]:
+    """Inputs that a program may hold as constants: parameters, buffers and constants that it only reads."""
+    fixed = {i for i, given in enumerate(graph.inputs) if given.role not in ("input", "random")}
+    return frozenset(fixed - set(written_inputs(graph)) - set(graph.grad))
+
+
+def to_fx(graph: Graph, device: str, folded: Mapping[int, torch.Tensor] | None = None) -> torch.fx.GraphModule:
+    """A module that takes the inputs which are not in `folded`, in order, and returns the outputs as a tuple.
+
+    The folded ones are frozen parameters of it (buffers where they are no floats). It writes to inputs where
+    the graph does: give it copies. Raises `UnknownOperator`.
+    """
+    folded = folded or {}
+    root = torch.nn.Module()
+    built = torch.fx.Graph()
+    values: list[torch.fx.Node | None] = []
+    for index in range(len(graph.inputs)):
+        if index in folded:
+            name = f"held_{index}"
+            root.register_parameter(name, torch.nn.Parameter(folded[index], requires_grad=False))
+            values.append(built.get_attr(name))
+        else:
+            values.append(built.placeholder(f"input_{index}"))
+    for node in graph.nodes:
+        values.extend(_call(built, node, values, torch.device(device)))
+    built.output(tuple(values[i] for i in graph.outputs))
+    return torch.fx.GraphModule(root, built)
+
+
+def _call(
+    built: torch.fx.Graph, node: Node, values: Sequence[torch.fx.Node | None], device: torch.device
+) -> list[torch.fx.Node | None]:
+    known = facts(node.op)
+    args = tuple(_argument(arg, values, device) for arg in node.args)
+    kwargs = {name: _argument(arg, values, device) for name, arg in node.kwargs}
+    if known.takes_device and "device" not in kwargs and len(args) <= known.arguments.index("device"):
+        kwargs["device"] = device
+    made = built.call_function(overload(node.op), args, kwargs)
+    paths = _paths(node)
+    found: list[torch.fx.Node | None] = []
+    for path, spec in zip(paths, node.outputs, strict=True):
+        member = made
+        for step in path if spec is not None else ():
+            member = built.call_function(operator.getitem, (member, step))
+        found.append(member if spec is not None else None)
+    return found
+
+
+def _paths(node: Node) -> list[tuple[int, ...]]:
+    """For each output slot, the indices that lead to it in what the operator returns."""
+    returns = [str(r.type) for r in overload(node.op)._schema.returns]
+    slots = len(node.outputs)
+    if len(returns) == 1:
+        return [(i,) for i in range(slots)] if "List" in returns[0] else [() for _ in range(slots)]
+    lists = sum("List" in r for r in returns)
+    if lists == 0:
+        return [(i,) for i in range(slots)]
+    # Members of the one list share what is left after the single tensors.
+    each = (slots - (len(returns) - lists)) // lists
+    paths: list[tuple[int, ...]] = []
+    for position, kind in enumerate(returns):
+        paths += [(position, i) for i in range(each)] if "List" in kind else [(position,)]
+    return paths
+
+
+def _argument(arg: Arg, values: Sequence[torch.fx.Node | None], device: torch.device) -> Any:
+    if isinstance(arg, Ref):
+        return values[arg.index]
+    if isinstance(arg, DType):
+        return TORCH_DTYPES[arg.name]
+    if isinstance(arg, (MemoryFormat, Layout)):
+        return getattr(torch, arg.name)
+    if isinstance(arg, Device):
+        return device
+    if isinstance(arg, tuple):
+        return [_argument(item, values, device) for item in arg]
+    return arg
+
+
+def kept(values: Sequence[Any], dropped: Collection[int]) -> list[Any]:
+    """The values whose numbers are not in `dropped`, in order."""
+    return [value for index, value in enumerate(values) if index not in dropped]

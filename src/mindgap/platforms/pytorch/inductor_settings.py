@@ -1,0 +1,128 @@
+"""Inductor's own settings: put in force, checked, and a cache on disk that no other setting or machine shares."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import weakref
+from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+import torch._dynamo
+import torch._inductor.config
+import torch.fx
+from torch._dynamo.utils import counters
+from torch._inductor import cpu_vec_isa
+from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+
+from mindgap.platforms.protocol import Fallback, Options
+from mindgap.platforms.pytorch.compiled import Program
+from mindgap.platforms.pytorch.presence import compiler_present, processor
+
+#: Programs that may still be called. While there is one, what Dynamo knows is not thrown away.
+_alive: weakref.WeakSet[torch.fx.GraphModule] = weakref.WeakSet()
+_MOST_ALIVE: Final = 256
+_base: str | None = None
+
+
+def establish(options: Options, description: Mapping[str, Any]) -> dict[str, Any]:
+    """Gives this setting its own cache and describes Inductor. Raises `Fallback` where `simdlen=` is not obeyed."""
+    compiler = _compiler()
+    _claim_cache(
+        {
+            "torch": f"{torch.__version__} {torch.version.git_version}",
+            "python": platform.python_version(),
+            "processor": processor().name,
+            "flags": sorted(processor().flags),
+            "compiler": compiler,
+            "options": dict(options),
+            "threads": description["threads"],
+            "capability": description["capability"],
+            "device": description.get("hardware", description["device"]),
+        }
+    )
+    with _configured(options):
+        isa = cpu_vec_isa.pick_vec_isa()
+        width = isa.bit_width() if isa else 1
+    wanted = int(options.get("simdlen", width))
+    if wanted != width:
+        raise Fallback(f"simdlen={wanted} is not in force: Inductor would use {isa} of {width} bits")
+    return {"compiler": compiler, "vector_isa": str(isa) if isa else "none", "vector_bits": width}
+
+
+def compile_whole(module: torch.fx.GraphModule, options: Options, run: Callable[[Program], Any]) -> Program:
+    """The module compiled, in one piece, by running it once. Raises what Dynamo and Inductor raise.
+
+    Raises `Fallback` where the run did not go through the compiler (a switch in the environment, a frame
+    that Dynamo skipped).
+    """
+    if not _alive or len(_alive) > _MOST_ALIVE:
+        torch._dynamo.reset()
+    _alive.add(module)
+    before = counters["stats"]["unique_graphs"]
+    # The method and not the module: GraphModules share one `__call__`, and its cache of compiled code is bounded.
+    compiler: Any = torch.compile  # its overloads are not fully typed
+    program: Program = compiler(module.forward, fullgraph=True, dynamic=False, backend="inductor")
+    calls = any(node.op == "call_function" for node in module.graph.nodes)
+
+    def configured(*arguments: torch.Tensor) -> Any:
+        # A later call compiles again if Dynamo was reset in between: under the same settings, then.
+        with _configured(options):
+            return program(*arguments)
+
+    run(configured)
+    if calls and counters["stats"]["unique_graphs"] == before:
+        raise Fallback("torch.compile ran the graph without compiling it")
+    return configured
+
+
+@contextlib.contextmanager
+def _configured(options: Options) -> Generator[None]:
+    patches: dict[str, Any] = {"freezing": options.get("freezing") == "1"}
+    if "simdlen" in options:
+        patches["cpp.simdlen"] = int(options["simdlen"])
+    dynamo: dict[str, Any] = {
+        "capture_dynamic_output_shape_ops": True,
+        "capture_scalar_outputs": True,
+        "suppress_errors": False,
+    }
+    inductor_config: Any = torch._inductor.config  # config modules grow their `patch` at import
+    dynamo_config: Any = torch._dynamo.config
+    with inductor_config.patch(patches), dynamo_config.patch(dynamo):
+        yield
+
+
+def _compiler() -> str:
+    path = compiler_present().versions.get("compiler")
+    if path is None:
+        return ""
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=60).stdout
+    return next(iter(said.splitlines()), path)
+
+
+def _claim_cache(made_for: Mapping[str, Any]) -> None:
+    """Points Inductor at a directory for exactly these facts.
+
+    Inductor's own key leaves out the processor, the compiler and the number of threads, though generated
+    code depends on all three. The facts lie in the directory: one that states others is emptied.
+    """
+    global _base
+    _base = _base or os.environ.get("TORCHINDUCTOR_CACHE_DIR") or default_cache_dir()
+    facts = json.dumps(made_for, sort_keys=True, indent=1)
+    folder = Path(_base) / f"mindgap-{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
+    record = folder / "made-for.json"
+    if folder.exists() and (not record.is_file() or record.read_text() != facts):
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    if not record.exists():
+        partial = folder / f"made-for.{os.getpid()}"
+        partial.write_text(facts)
+        partial.replace(record)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
