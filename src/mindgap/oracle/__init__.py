@@ -10,11 +10,13 @@ runs with random errors of each operator's own size injected, after Monte Carlo 
 
 from mindgap.oracle.decisions import decision_slots
 from mindgap.oracle.examine import Examined, Expectation, examine
+from mindgap.oracle.families import FAMILIES
 from mindgap.oracle.float64 import OracleError
 from mindgap.oracle.local import LocalExpectation, local_expectations
 from mindgap.oracle.oracle import FEW, MANY, Oracle
 
 __all__ = [
+    "FAMILIES",
     "FEW",
     "MANY",
     "Examined",

@@ -54,7 +54,8 @@ def group_norm(site: Site) -> list[Bound | None]:
 
 
 @rule("batch_norm", "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training",
-      "_native_batch_norm_legit_functional", "instance_norm", "cudnn_batch_norm", "_batch_norm_with_update_functional")  # fmt: skip
+      "_native_batch_norm_legit_functional", "instance_norm", "cudnn_batch_norm",
+      "_batch_norm_with_update_functional")  # fmt: skip
 def batch_norm(site: Site) -> list[Bound | None]:
     """Statistics per channel: given ones in evaluation, the batch's own in training; updated ones are means."""
     x, weight, bias = site.args[0], site.args[1], site.args[2]
@@ -187,7 +188,7 @@ def _weighted(
     spread = p * error
     if norm:
         return (
-            2 * (((spread**2) @ (v**2)).sqrt() + spread.norm(dim=-1, keepdim=True) * (p @ v.abs()))
+            2 * (((spread**2) @ (v**2)).sqrt() + spread.square().sum(-1, keepdim=True).sqrt() * (p @ v.abs()))
             + site.u * keys * ((p**2) @ (v**2)).sqrt()
         )
     return 2 * (spread @ v.abs() + spread.sum(-1, keepdim=True) * (p @ v.abs())) + site.u * keys * (p @ v.abs())

@@ -8,12 +8,14 @@ from mindgap.oracle.bounds import Bound, Site, exact, relative, rule
 
 rule(
     # views and copies
-    "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "numpy_T", "expand", "expand_as", "slice", "select",
+    "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "numpy_T", "expand", "expand_as", "slice",
+      "select",
     "split", "split_with_sizes", "tensor_split", "chunk", "unbind", "cat", "concat", "concatenate", "stack", "hstack",
     "vstack", "dstack", "squeeze", "unsqueeze", "flatten", "unflatten", "alias", "clone", "contiguous", "detach",
     "lift_fresh", "lift_fresh_copy", "flip", "fliplr", "flipud", "roll", "rot90", "movedim", "moveaxis", "swapaxes",
     "swapdims", "narrow", "view_as", "reshape_as", "as_strided", "diagonal", "diag", "diag_embed", "repeat",
-    "repeat_interleave", "tile", "unfold", "im2col", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "meshgrid",
+    "repeat_interleave", "tile", "unfold", "im2col", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle",
+      "meshgrid",
     "broadcast_tensors", "broadcast_to", "view_as_real", "view_as_complex", "real", "imag", "conj", "_conj",
     "resolve_conj", "resolve_neg", "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "adjoint", "mT", "mH", "H",
     "to", "_to_copy", "type_as", "copy", "view_copy", "permute_copy", "expand_copy", "slice_copy", "select_copy",
@@ -23,7 +25,8 @@ rule(
     "index", "index_select", "gather", "take", "take_along_dim", "masked_select", "masked_fill", "where", "embedding",
     "masked_scatter", "scatter", "index_copy", "index_fill", "slice_scatter", "select_scatter", "diagonal_scatter",
     "as_strided_scatter", "fill", "zero", "tril", "triu", "constant_pad_nd", "pad", "reflection_pad1d",
-    "reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d", "replication_pad3d", "_pad_circular",
+    "reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d", "replication_pad3d",
+      "_pad_circular",
     "max_pool1d", "max_pool2d", "max_pool3d", "max_pool1d_with_indices", "max_pool2d_with_indices",
     "max_pool3d_with_indices", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "max_unpool2d",
     "max_unpool3d", "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d",
@@ -41,7 +44,8 @@ rule(
 )(exact)  # fmt: skip
 
 _ONE = ("add", "sub", "subtract", "rsub", "mul", "multiply", "square", "dot_scalar", "leaky_relu", "prelu", "rrelu",
-        "_prelu_kernel", "softshrink", "deg2rad", "rad2deg", "sqrt", "__mul__", "__add__", "__rsub__", "hypot_exact")  # fmt: skip
+        "_prelu_kernel", "softshrink", "deg2rad", "rad2deg", "sqrt", "__mul__", "__add__", "__rsub__",
+      "hypot_exact")  # fmt: skip
 
 
 @rule(*_ONE)
@@ -79,7 +83,8 @@ def remainders(site: Site) -> list[Bound | None]:
 
 _TRANSCENDENTAL = ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "asin", "acos", "atan", "sinh", "cosh",
                    "asinh", "acosh", "atanh", "atan2", "arctan2", "hypot", "cosine", "arcsin", "arccos", "arctan",
-                   "angle", "sinc", "logaddexp", "logaddexp2", "xlogy", "special_xlog1py", "logit", "cbrt")  # fmt: skip
+                   "angle", "sinc", "logaddexp", "logaddexp2", "xlogy", "special_xlog1py", "logit",
+      "cbrt")  # fmt: skip
 
 
 @rule(*_TRANSCENDENTAL)
@@ -111,7 +116,8 @@ def power(site: Site) -> list[Bound | None]:
 
 
 @rule("erf", "erfc", "erfinv", "tanh", "sigmoid", "silu", "swish", "hardswish", "hardsigmoid", "special_expit",
-      "softsign", "tanhshrink", "lgamma", "digamma", "special_erf", "special_ndtr", "i0", "special_erfcx", "glu")  # fmt: skip
+      "softsign", "tanhshrink", "lgamma", "digamma", "special_erf", "special_ndtr", "i0", "special_erfcx",
+      "glu")  # fmt: skip
 def smooth(site: Site) -> list[Bound | None]:
     """16u·|y|, and one rounding of an intermediate of size 1 for those that subtract from it."""
     extra = {"erfc": 2.0, "lgamma": 4.0, "digamma": 4.0, "special_ndtr": 2.0, "hardswish": 0.0, "hardsigmoid": 1.0}

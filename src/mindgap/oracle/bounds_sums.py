@@ -111,7 +111,8 @@ def multiplied(site: Site) -> list[Bound | None]:
     return [Bound(site.u * math.sqrt(max(terms, 1)) * y, site.u * max(terms, 1) * y)]
 
 
-@rule("var", "std", "var_mean", "std_mean", "norm", "linalg_vector_norm", "frobenius_norm", "linalg_matrix_norm", "renorm",
+@rule("var", "std", "var_mean", "std_mean", "norm", "linalg_vector_norm", "frobenius_norm",
+      "linalg_matrix_norm", "renorm",
       "pairwise_distance", "nuclear_norm")  # fmt: skip
 def spreads(site: Site) -> list[Bound | None]:
     """Sums of squares of one sign: u·(√K + 8)·|y|, the mean beside them as a mean; squares may overflow."""
@@ -140,7 +141,8 @@ def spreads(site: Site) -> list[Bound | None]:
 
 
 @rule("scatter_add", "index_add", "index_put", "scatter_reduce", "index_reduce", "_unsafe_index_put", "put", "histc",
-      "bincount", "segment_reduce", "embedding_bag", "_embedding_bag", "_embedding_bag_forward_only", "col2im", "fold")  # fmt: skip
+      "bincount", "segment_reduce", "embedding_bag", "_embedding_bag", "_embedding_bag_forward_only", "col2im",
+      "fold")  # fmt: skip
 def scattered(site: Site) -> list[Bound | None]:
     """Where values accumulate, magnitudes and counts do too; where they only land, nothing is computed."""
     accumulates = site.arg(3, "accumulate", True) if "put" in site.call.packet else True
@@ -162,14 +164,17 @@ def evaluate_abs(site: Site, args: list[Any]) -> torch.Tensor:
     return Site(site.call, args, kwargs, site.results, site.u, site.u_out, site.largest).again(*args).abs()
 
 
-@rule("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d", "_upsample_bilinear2d_aa",
+@rule("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d",
+      "_upsample_bilinear2d_aa",
       "_upsample_bicubic2d_aa", "grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "interpolate")  # fmt: skip
 def resampled(site: Site) -> list[Bound | None]:
     """A source coordinate near n carries an error of u·n, and so do the weights it is split into."""
     x = site.args[0]
     size = max(x.shape[2:]) if x.dim() > 2 else 1
     nearby = _neighbourhood(x.abs(), site.results[0].shape)
-    step = site.u * (8 + 2 * float(size)) * nearby
+    # Sampling grids are computed in the dtype of the grid itself.
+    coarse = max(site.u, site.u_out) if "grid" in site.call.packet else site.u
+    step = coarse * (8 + 2 * float(size)) * nearby
     return [Bound(step, step)]
 
 
@@ -180,7 +185,8 @@ def _neighbourhood(x: torch.Tensor, shape: torch.Size) -> torch.Tensor:
 
 
 @rule("_fft_c2c", "_fft_r2c", "_fft_c2r", "fft_fft", "fft_ifft", "fft_rfft", "fft_irfft", "fft_fft2", "fft_ifft2",
-      "fft_rfft2", "fft_irfft2", "fft_fftn", "fft_ifftn", "fft_rfftn", "fft_irfftn", "fft_hfft", "fft_ihfft", "stft", "istft")  # fmt: skip
+      "fft_rfft2", "fft_irfft2", "fft_fftn", "fft_ifftn", "fft_rfftn", "fft_irfftn", "fft_hfft", "fft_ihfft",
+      "stft", "istft")  # fmt: skip
 def fourier(site: Site) -> list[Bound | None]:
     """Every element carries u·log₂K of the transform's root mean square (Higham, §24)."""
     y = site.results[0]
@@ -220,4 +226,7 @@ def _length(site: Site, x: torch.Tensor) -> float:
 
 
 def _flat(args: Any) -> list[Any]:
-    return [x for a in args for x in (_flat(a) if isinstance(a, (list, tuple)) else [a])]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] # lists of anything
+    found: list[Any] = []
+    for arg in args:
+        found.extend(_flat(arg) if isinstance(arg, (list, tuple)) else [arg])
+    return found

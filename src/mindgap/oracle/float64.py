@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -89,7 +89,7 @@ class Float64Graph:
 
 
 @contextlib.contextmanager
-def neutral_float64() -> Iterator[None]:
+def neutral_float64() -> Generator[None]:
     """No autograd; tensors created without a dtype are float64."""
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)

@@ -41,7 +41,7 @@ class LocalExpectation:
         return verdict, examine(typical, got)
 
     def around(self, slot: int, array: Any) -> LocalExpectation:
-        """The same bounds around somebody's result instead of the shadows': are two results the same but for rounding?"""
+        """The same bounds around somebody's result instead of the shadows."""
         centre = to_torch(array)
         bits = class_bits(centre) if centre.is_floating_point() or centre.is_complex() else torch.zeros(())
 

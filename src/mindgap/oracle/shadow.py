@@ -10,9 +10,6 @@ import torch
 
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import TensorSpec
-from mindgap.oracle import bounds_norms as _norms  # noqa: F401 # registers its rules
-from mindgap.oracle import bounds_pointwise as _pointwise  # noqa: F401
-from mindgap.oracle import bounds_sums as _sums  # noqa: F401
 from mindgap.oracle.bounds import bounds_of
 from mindgap.oracle.float64 import Call, Float64Graph
 from mindgap.oracle.precision import in_range, is_real, rounded, widen
@@ -25,7 +22,7 @@ Decisions = Mapping[int, torch.Tensor]
 
 @dataclass(frozen=True)
 class Stepwise:
-    """S. `values`: every value in its declared dtype. `typical`: noise to inject, by value number; `undefined`: masks."""
+    """S. `values`: every value in its declared dtype. By value number: errors, hazards, undefined elements."""
 
     values: dict[int, torch.Tensor]
     typical: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
@@ -121,8 +118,8 @@ def impose(first: int, results: list[Any], decisions: Decisions) -> list[Any]:
     """Results with decided values put in."""
     if not decisions:
         return results
-    settled = [decisions.get(first + slot, y) for slot, y in enumerate(results)]
-    return [widen(y) if isinstance(y, torch.Tensor) else y for y in settled]
+    settled: list[Any] = [decisions.get(first + slot, y) for slot, y in enumerate(results)]
+    return [y if y is None else widen(y) for y in settled]
 
 
 def _compact(bound: torch.Tensor, spec: TensorSpec | None) -> torch.Tensor:

@@ -18,7 +18,7 @@ AGREEMENT = 0.99
 
 
 def blamed(oracle: Oracle, confirmed: Confirmed, on_platform: bool, also_other: bool) -> Blame:
-    """`confirmed` was found on the platform (`on_platform`) or on the reference; `also_other`: the other side errs there too.
+    """`confirmed` was found on the platform (`on_platform`) or the reference; `also_other`: the other errs there too.
 
     For one operator in dispute an independent formulation is asked: where it sides with the accused instead of with the
     shadow, the other side is at fault; where it sides with neither, or both sides err, it is undecided.
@@ -27,7 +27,7 @@ def blamed(oracle: Oracle, confirmed: Confirmed, on_platform: bool, also_other: 
     other: Blame = "reference" if on_platform else "platform"
     if also_other:
         return "undecided"
-    if len(confirmed.nodes) > 1 or not confirmed.arrays or confirmed.kind == "structural":
+    if len(confirmed.nodes) != 1 or not confirmed.arrays or confirmed.kind == "structural":
         return accused
     opinion = second_opinion(oracle, confirmed.nodes[0])
     if opinion is None:

@@ -72,10 +72,14 @@ def _by_convolution(packet: str, function: Any, args: list[Any], kwargs: dict[st
     """Σ over kernel positions of shifted input times weight: no im2col, no blocked kernel."""
     if packet != "conv2d" or kwargs:
         return None
-    x, weight, bias, stride, padding, dilation, groups = [*args, *[None, [1, 1], [0, 0], [1, 1], 1][len(args) - 2 :]]
-    if isinstance(padding, str):
+    given: list[Any] = [*args, *[None, [1, 1], [0, 0], [1, 1], 1][len(args) - 2 :]]
+    if isinstance(given[4], str):
         return None
-    stride, padding, dilation = (_pair(v) for v in (stride, padding, dilation))
+    x: torch.Tensor = given[0]
+    weight: torch.Tensor = given[1]
+    bias: torch.Tensor | None = given[2]
+    stride, padding, dilation = (_pair(v) for v in given[3:6])
+    groups = int(given[6])
     x = torch.nn.functional.pad(x, (padding[1], padding[1], padding[0], padding[0]))
     n, channels, height, width = x.shape
     out, per_group, kh, kw = weight.shape
@@ -105,11 +109,12 @@ def _pair(value: Any) -> list[int]:
 
 
 def _by_decomposition(packet: str, function: Any, args: list[Any], kwargs: dict[str, Any]) -> list[Any] | None:
-    from torch._decomp import decomposition_table
+    from torch import _decomp
 
-    if function not in decomposition_table:
+    table: dict[Any, Any] = vars(_decomp)["decomposition_table"]
+    if function not in table:
         return None
-    return flatten_result(decomposition_table[function](*args, **kwargs))
+    return flatten_result(table[function](*args, **kwargs))
 
 
 def _by_reference(packet: str, function: Any, args: list[Any], kwargs: dict[str, Any]) -> list[Any] | None:

@@ -153,7 +153,7 @@ class Judge:
             detail = "16 σ cover the outputs' own size, and no operator errs by itself"
             return Judgement("ill_conditioned", metrics=metrics, detail=detail)
         if suspects:
-            detail = "an output is past 16 σ, but neither an operator, nor a cut of up to eight, nor the whole is beyond its hard bound"
+            detail = "an output is past 16 σ, but no operator, no cut and not the whole is beyond its hard bound"
             return Judgement("rounding", metrics=metrics, detail=detail)
         return self._calm(mine, ours, theirs, metrics)
 
@@ -216,8 +216,10 @@ class Judge:
             self._probes[side] = probe(self.oracle.graph, side, self._execute, arrays, self._deadline_s, given)
         return self._probes[side]
 
-    def _finding(self, platform: str, finding: tuple[Confirmed, str], ours: tuple[Array, ...], theirs: tuple[Array, ...],
-                 metrics: Mapping[str, Any]) -> Judgement:  # fmt: skip
+    def _finding(
+        self, platform: str, finding: tuple[Confirmed, str], ours: tuple[Array, ...], theirs: tuple[Array, ...],
+        metrics: Mapping[str, Any],
+    ) -> Judgement:  # fmt: skip
         confirmed, side = finding
         other = self._reference if side == platform else platform
         also = any(set(c.nodes) & set(confirmed.nodes) for c in self.lockstep.confirmed(other))

@@ -1,0 +1,7 @@
+"""Every family of bounds, imported so that its rules are registered."""
+
+from typing import Final
+
+from mindgap.oracle import bounds_norms, bounds_pointwise, bounds_sums
+
+FAMILIES: Final = (bounds_pointwise, bounds_sums, bounds_norms)
