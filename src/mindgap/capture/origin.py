@@ -12,6 +12,8 @@ import torch
 _OURS: Final = os.path.dirname(os.path.abspath(__file__))
 _TORCH: Final = os.path.dirname(os.path.abspath(torch.__file__))
 _STDLIB: Final = os.path.dirname(os.path.abspath(os.__file__))
+#: The function that starts the program: beyond it are the callers of capture.
+_START: Final = (os.path.join(_OURS, "capture.py"), "_run")
 _CALL: Final[CodeType] = torch.nn.Module._call_impl.__code__  # pyright: ignore[reportPrivateUsage] # the one frame that holds the module
 
 
@@ -20,6 +22,10 @@ def _is_users(code: CodeType) -> bool:
     if name.startswith((_OURS, _TORCH, "<frozen", "<__array_function__")):
         return False
     return not (name.startswith(_STDLIB) and "site-packages" not in name)
+
+
+def _is_start(frame: FrameType) -> bool:
+    return (frame.f_code.co_filename, frame.f_code.co_name) == _START
 
 
 def _shown(frame: FrameType, line: int) -> str:
@@ -33,7 +39,7 @@ def here(modules: dict[int, str]) -> str:
     """
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] # the only way to the caller
     line, path = "", ""
-    while frame is not None:
+    while frame is not None and not _is_start(frame):
         code = frame.f_code
         if not line and _is_users(code):
             line = _shown(frame, frame.f_lineno)
@@ -59,7 +65,7 @@ def line_of(traceback: TracebackType | None) -> str:
 def current_line() -> str:
     """The innermost line of the user's code that is running now, "" if none."""
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] # the only way to the caller
-    while frame is not None:
+    while frame is not None and not _is_start(frame):
         if _is_users(frame.f_code):
             return _shown(frame, frame.f_lineno)
         frame = frame.f_back

@@ -1,0 +1,112 @@
+"""In-place operators and the functional ones that stand for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Final, Protocol
+
+import torch
+
+from mindgap.aten.operators import UnknownOperator, facts, overload
+from mindgap.graph import Arg, DType, GraphError, Ref, TensorSpec
+
+
+class Builder(Protocol):
+    """A graph being written."""
+
+    def emit(self, op: str, *args: Arg, **kwargs: Arg) -> list[int]: ...
+
+    def spec(self, number: int) -> TensorSpec: ...
+
+
+Emit = Callable[[Builder, list[Arg], dict[str, Arg]], list[int]]
+
+
+@dataclass(frozen=True)
+class Counterpart:
+    """`emit` appends the functional call; its last results are the new contents of what was written to, in order.
+
+    `dropped`: keyword arguments that only say where to write. `op`: the operator's name where it is a single one.
+    """
+
+    emit: Emit
+    dropped: frozenset[str] = frozenset()
+    op: str = ""
+
+
+def is_layout_change(op: str) -> bool:
+    """It changes the shape or strides of its operand in place, and no element."""
+    return torch.Tag.inplace_view in overload(op).tags
+
+
+@cache
+def counterpart(op: str) -> Counterpart:
+    """The functional counterpart of an in-place overload. Raises `GraphError` where there is none."""
+    if op in _SPECIAL:
+        return Counterpart(_SPECIAL[op])
+    namespace, packet, variant = op.split(".")
+    if packet in ("resize_", "resize_as_", "set_", "as_strided_") or (packet.startswith("_") and packet.endswith("__")):
+        raise GraphError(f"{op} has no functional form: it changes which memory a tensor has")
+    if packet.endswith("_") and _exists(f"{namespace}.{packet[:-1]}.{variant}"):
+        name = f"{namespace}.{packet[:-1]}.{variant}"
+        return Counterpart(_same_arguments(name), op=name)
+    found = _without_out(op, namespace, packet)
+    if found is not None:
+        return found
+    raise GraphError(f"{op} writes to its operand, and no functional counterpart of it is known")
+
+
+def _same_arguments(name: str) -> Emit:
+    return lambda builder, args, kwargs: builder.emit(name, *args, **kwargs)
+
+
+def _without_out(op: str, namespace: str, packet: str) -> Counterpart | None:
+    """`add.out` -> `add.Tensor`: the overload with the same arguments save those written to."""
+    known = facts(op)
+    written = frozenset(a for a in known.mutates if isinstance(a, str))
+    rest = tuple(a for a in known.arguments if a not in written)
+    for variant in getattr(getattr(torch.ops, namespace), packet).overloads():
+        name = f"{namespace}.{packet}.{variant}"
+        if facts(name).arguments == rest and not facts(name).mutates:
+            return Counterpart(_same_arguments(name), written, name)
+    return None
+
+
+def _exists(name: str) -> bool:
+    try:
+        return not facts(name).mutates
+    except UnknownOperator:
+        return False
+
+
+def _number(arg: Arg) -> int:
+    assert isinstance(arg, Ref)
+    return arg.index
+
+
+def _copy(builder: Builder, args: list[Arg], _: dict[str, Arg]) -> list[int]:
+    return [_number(args[1])]  # cast and spread by the caller
+
+
+def _zero(builder: Builder, args: list[Arg], _: dict[str, Arg]) -> list[int]:
+    return builder.emit("aten.zeros_like.default", args[0])
+
+
+def _fill(builder: Builder, args: list[Arg], _: dict[str, Arg]) -> list[int]:
+    spec = builder.spec(_number(args[0]))
+    return builder.emit("aten.full_like.default", args[0], args[1], dtype=DType(spec.dtype))
+
+
+def _norm(builder: Builder, args: list[Arg], kwargs: dict[str, Arg]) -> list[int]:
+    return builder.emit("aten._native_batch_norm_legit_functional.default", *args, **kwargs)
+
+
+_SPECIAL: Final[dict[str, Emit]] = {
+    "aten.copy_.default": _copy,
+    "aten.zero_.default": _zero,
+    "aten.fill_.Scalar": _fill,
+    "aten.fill_.Tensor": _copy,
+    "aten._native_batch_norm_legit.default": _norm,
+}

@@ -1,0 +1,342 @@
+"""The functional form of a graph: the same values without a write to any of them.
+
+Every in-place call becomes its functional counterpart; what it wrote through a view is scattered back into the
+view's base, and other views of that base are taken anew when they are next read. Views themselves stay, as plain view
+operators. Which values share memory is seen by running the calls on fake tensors, not read from schemas: `reshape`,
+`contiguous` and `to` share or copy as the strides decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from mindgap.aten.counterpart import counterpart, is_layout_change
+from mindgap.aten.operators import facts, is_inplace, overload
+from mindgap.aten.tape import Tape, flatten_result
+from mindgap.aten.tensors import TORCH_DTYPES, spec_of
+from mindgap.aten.unview import Step, write_back
+from mindgap.graph import Arg, DType, Graph, GraphError, Labels, Node, Ref, TensorSpec, map_refs, operands, refs
+
+
+@dataclass(frozen=True)
+class Functional:
+    """`origin`: for each node of `graph`, the index of the node of the original graph that it stands for.
+
+    `differs`: positions of outputs whose bits the rewriting changed on the tensors it was tried on; None when it was
+    tried on none.
+    """
+
+    graph: Graph
+    origin: tuple[int, ...]
+    differs: tuple[int, ...] | None = None
+
+
+def functionalize(graph: Graph, inputs: Sequence[torch.Tensor] | None = None) -> Functional:
+    """The functional form of `graph`: same inputs, same outputs in the same order.
+
+    An output that was an input written to becomes the value that the input ends with. The graph itself is returned
+    where nothing writes. With `inputs`, both forms run on the CPU and outputs that differ in a bit are listed.
+
+    Raises `GraphError` for a write that has no functional form (`resize_`, a write through an unknown view).
+    """
+    if not any(is_inplace(node.op) for node in graph.nodes):
+        return Functional(graph, tuple(range(len(graph.nodes))), None if inputs is None else ())
+    with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
+        builder = _Builder(graph)
+        for index, node in enumerate(graph.nodes):
+            builder.add(index, node)
+        outputs = tuple(builder.read(builder.values[value]) for value in graph.outputs)
+    found, origin = _pruned(graph, builder, outputs)
+    if inputs is None:
+        return Functional(found, origin)
+    return Functional(found, origin, _differing(graph, found, inputs))
+
+
+def _differing(graph: Graph, functional: Graph, inputs: Sequence[torch.Tensor]) -> tuple[int, ...]:
+    pairs = zip(Tape(graph).run(inputs), Tape(functional).run(inputs), strict=True)
+    return tuple(i for i, (one, other) in enumerate(pairs) if not _same(one, other))
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Equal dtype, shape and values; NaN equals NaN, and +0 differs from -0."""
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    if one.is_complex():
+        return _same(torch.view_as_real(one.resolve_conj()), torch.view_as_real(other.resolve_conj()))
+    if not one.is_floating_point():
+        return torch.equal(one, other)
+    a, b = one.double(), other.double()
+    alike = (a == b) & (torch.signbit(a) == torch.signbit(b)) | (a.isnan() & b.isnan())
+    return bool(alike.all())
+
+
+@dataclass(eq=False)
+class Memory:
+    """What views share. `version` counts the writes to it."""
+
+    version: int = 0
+
+
+@dataclass(eq=False)
+class Value:
+    """A tensor of the original run and where its present contents are in the new graph.
+
+    `number` is right while `seen` is the memory's version; afterwards the view is taken anew from `parent`.
+    """
+
+    fake: torch.Tensor
+    memory: Memory
+    number: int
+    seen: int = 0
+    parent: Value | None = None
+    step: Step | None = None
+
+
+@dataclass
+class _Builder:
+    """The new graph as it grows."""
+
+    graph: Graph
+    nodes: list[Node] = field(default_factory=list[Node])
+    origin: list[int] = field(default_factory=list[int])
+    fakes: list[torch.Tensor | None] = field(default_factory=list["torch.Tensor | None"])
+    values: list[Value | None] = field(default_factory=list["Value | None"])
+    at: int = 0
+
+    def __post_init__(self) -> None:
+        self._tape = Tape(self.graph)
+        self._by_memory: dict[int, list[Value]] = {}
+        for number, given in enumerate(self.graph.inputs):
+            fake, twin = _empty(given.spec), _empty(given.spec)
+            self.fakes.append(twin)
+            self._keep(Value(fake, Memory(), number))
+
+    def _keep(self, value: Value | None) -> None:
+        self.values.append(value)
+        if value is not None:
+            self._by_memory.setdefault(_storage(value.fake), []).append(value)
+
+    def add(self, index: int, node: Node) -> None:
+        """Take over one node of the original graph."""
+        self.at = index
+        results = flatten_result(self._original(node))
+        if is_layout_change(node.op):
+            self._relayout(node, results)
+        elif is_inplace(node.op):
+            self._write(node, results)
+        else:
+            self._plain(node, results)
+
+    def _original(self, node: Node) -> Any:
+        """The call on the fakes of the original run, which shows what shares memory."""
+        return self._call(node.op, node.args, node.kwargs, [None if v is None else v.fake for v in self.values])
+
+    def _call(
+        self, op: str, args: tuple[Arg, ...], kwargs: tuple[tuple[str, Arg], ...], known: Sequence[torch.Tensor | None]
+    ) -> Any:
+        bound = [concrete(arg, known) for arg in args]
+        named = {key: concrete(arg, known) for key, arg in kwargs}
+        if facts(op).takes_device and "device" not in named and len(args) <= facts(op).arguments.index("device"):
+            named["device"] = torch.device("cpu")
+        return overload(op)(*bound, **named)
+
+    def emit(self, op: str, *args: Arg, **kwargs: Arg) -> list[int]:
+        """Append a call to the new graph; the numbers of its results."""
+        named = tuple(sorted(kwargs.items()))
+        try:
+            results = flatten_result(self._call(op, args, named, self.fakes))
+        except (RuntimeError, ValueError) as error:
+            if op != "aten.view.default":
+                raise GraphError(
+                    f"node {self.at} ({self.graph.nodes[self.at].op}): no functional form: {error}"
+                ) from None
+            return self.emit("aten.reshape.default", *args, **kwargs)  # the new value may be laid out otherwise
+        self.nodes.append(Node(op, args, named, tuple(None if r is None else spec_of(r) for r in results)))
+        self.origin.append(self.at)
+        first = len(self.fakes)
+        self.fakes.extend(results)
+        return list(range(first, len(self.fakes)))
+
+    def spec(self, number: int) -> TensorSpec:
+        """The spec of a value of the new graph."""
+        fake = self.fakes[number]
+        assert fake is not None
+        return spec_of(fake)
+
+    def read(self, value: Value | None) -> int:
+        """The number of the value's present contents."""
+        if value is None:
+            raise GraphError(f"node {self.at}: an operand that is no tensor")
+        if value.seen == value.memory.version:
+            return value.number
+        if value.parent is None or value.step is None:
+            raise GraphError(f"node {self.at}: a write that the rewriting lost sight of")
+        step = value.step
+        renumber = {step.operand: self.read(value.parent)}
+        args = tuple(self._present(arg, renumber) for arg in step.args)
+        kwargs = {key: self._present(arg, renumber) for key, arg in step.kwargs}
+        value.number = self.emit(step.op, *args, **kwargs)[step.slot]
+        value.seen = value.memory.version
+        return value.number
+
+    def _present(self, arg: Arg, known: Mapping[int, int]) -> Arg:
+        numbers = {i: known[i] if i in known else self.read(self.values[i]) for i in refs(arg)}
+        return map_refs(arg, numbers)
+
+    def _plain(self, node: Node, results: list[torch.Tensor | None]) -> None:
+        args = tuple(self._present(arg, {}) for arg in node.args)
+        numbers = self.emit(node.op, *args, **{key: self._present(arg, {}) for key, arg in node.kwargs})
+        sizes = tuple(() if r is None else tuple(r.shape) for r in results)
+        for slot, (number, result) in enumerate(zip(numbers, results, strict=True)):
+            if result is None:
+                self._keep(None)
+                continue
+            parent = self._owner(node, result)
+            if parent is None:
+                self._keep(Value(result, Memory(), number))
+            else:
+                index, owner = parent
+                step = Step(node.op, node.args, node.kwargs, slot, index, sizes)
+                self._keep(Value(result, owner.memory, number, owner.memory.version, owner, step))
+
+    def _owner(self, node: Node, result: torch.Tensor) -> tuple[int, Value] | None:
+        """The operand whose memory a result shares."""
+        for index in operands(node):
+            value = self.values[index]
+            if value is not None and _storage(value.fake) == _storage(result):
+                return index, value
+        return None
+
+    def _relayout(self, node: Node, results: list[torch.Tensor | None]) -> None:
+        """`t_` and its kin: the tensor itself becomes a view of what it was."""
+        target = self.values[next(refs(node.args[0]))]
+        assert target is not None
+        op = counterpart(node.op).op
+        hidden = Value(
+            _copy_of(self.fakes[self.read(target)]),
+            target.memory,
+            target.number,
+            target.seen,
+            target.parent,
+            target.step,
+        )
+        index = next(refs(node.args[0]))
+        number = self.emit(op, Ref(self.read(hidden)), *node.args[1:], **dict(node.kwargs))[0]
+        target.parent, target.number = hidden, number
+        target.step = Step(op, node.args, node.kwargs, 0, index, (tuple(target.fake.shape),))
+        self._keep(target)
+
+    def _write(self, node: Node, results: list[torch.Tensor | None]) -> None:
+        known = facts(node.op)
+        written = [
+            self.values[i]
+            for position, arg in [*enumerate(node.args), *node.kwargs]
+            if position in known.mutates
+            for i in refs(arg)
+        ]
+        rule = counterpart(node.op)
+        args = [self._present(arg, {}) for arg in node.args]
+        kwargs = {key: self._present(arg, {}) for key, arg in node.kwargs if key not in rule.dropped}
+        made = rule.emit(self, args, kwargs)
+        fresh = made[len(made) - len(written) :]
+        for value, number in zip(written, fresh, strict=True):
+            assert value is not None
+            self._replace(value, self._fitted(value, number))
+        for result, number in zip(results, made, strict=False):
+            self._keep(None if result is None else self._known(result, number))
+
+    def _known(self, result: torch.Tensor, number: int) -> Value:
+        """The value that a result of an in-place call is: the one written to, or a new one beside it."""
+        for value in reversed(self._by_memory.get(_storage(result), [])):
+            if value.fake is result:
+                return value
+        return Value(result, Memory(), number)
+
+    def _fitted(self, value: Value, number: int) -> int:
+        """What is written is cast and spread to the tensor that it is written to."""
+        wanted, made = spec_of(value.fake), self.spec(number)
+        if made.dtype != wanted.dtype:
+            number = self.emit("aten.to.dtype", Ref(number), DType(wanted.dtype))[0]
+        if made.shape != wanted.shape:
+            number = self.emit("aten.expand.default", Ref(number), wanted.shape)[0]
+        return number
+
+    def _replace(self, value: Value, number: int) -> None:
+        """`value` now holds `number`, and so does its base where `value` is a view of it."""
+        chain: list[tuple[Value, int]] = [(value, number)]
+        while value.parent is not None and value.step is not None:
+            parent = value.parent
+            number = write_back(self, value.step, self.read(parent), number, parent.fake, value.fake)
+            value = parent
+            chain.append((value, number))
+        value.memory.version += 1
+        for one, present in chain:
+            one.number, one.seen = present, one.memory.version
+
+
+def concrete(arg: Arg, known: Sequence[torch.Tensor | None]) -> Any:
+    """An argument of a node as the operator takes it."""
+    if isinstance(arg, Ref):
+        return known[arg.index]
+    if isinstance(arg, tuple):
+        return [concrete(item, known) for item in arg]
+    if isinstance(arg, DType):
+        return TORCH_DTYPES[arg.name]
+    if arg is None or isinstance(arg, (bool, int, float, complex, str)):
+        return arg
+    return getattr(torch, arg.name) if hasattr(arg, "name") else torch.device("cpu")
+
+
+def _empty(spec: TensorSpec) -> torch.Tensor:
+    return torch.empty_strided(spec.shape, spec.stride, dtype=TORCH_DTYPES[spec.dtype])
+
+
+def _copy_of(fake: torch.Tensor | None) -> torch.Tensor:
+    assert fake is not None
+    return torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype)
+
+
+def _storage(fake: torch.Tensor) -> int:
+    return fake.untyped_storage()._cdata
+
+
+def _pruned(graph: Graph, builder: _Builder, outputs: tuple[int, ...]) -> tuple[Graph, tuple[int, ...]]:
+    """Without the calls that nothing reads any more: views that only served a write."""
+    inputs = len(graph.inputs)
+    firsts: list[int] = []
+    number = inputs
+    for node in builder.nodes:
+        firsts.append(number)
+        number += len(node.outputs)
+    needed = set(outputs)
+    kept: list[int] = []
+    for index in reversed(range(len(builder.nodes))):
+        node = builder.nodes[index]
+        if needed & set(range(firsts[index], firsts[index] + len(node.outputs))):
+            kept.append(index)
+            needed |= set(operands(node))
+    kept.reverse()
+    renumber = {i: i for i in range(inputs)}
+    number = inputs
+    for index in kept:
+        for slot in range(len(builder.nodes[index].outputs)):
+            renumber[firsts[index] + slot] = number
+            number += 1
+    nodes = tuple(
+        Node(
+            n.op,
+            tuple(map_refs(a, renumber) for a in n.args),
+            tuple((k, map_refs(a, renumber)) for k, a in n.kwargs),
+            n.outputs,
+        )
+        for n in (builder.nodes[i] for i in kept)
+    )
+    origin = tuple(builder.origin[i] for i in kept)
+    old = graph.labels
+    labels = Labels(old.inputs, tuple(old.nodes[i] for i in origin) if old.nodes else (), old.outputs)
+    return Graph(graph.inputs, nodes, tuple(renumber[o] for o in outputs), graph.grad, labels), origin
