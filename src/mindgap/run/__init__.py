@@ -1,1 +1,12 @@
+"""Jobs in, outcomes out: one warm worker process per platform, so that whatever a platform does stays there.
 
+Comes in: (graph, platform) jobs. Goes out: outcomes, one for each job, with digests and sketches of
+the outputs, and whole outputs where they are asked for. Knows nothing of verdicts, and the parent's
+side imports no machine-learning framework.
+"""
+
+from mindgap.run.outcome import Job, Outcome, Status, Want
+from mindgap.run.pool import WorkerPool
+from mindgap.run.signature import signature
+
+__all__ = ["Job", "Outcome", "Status", "Want", "WorkerPool", "signature"]

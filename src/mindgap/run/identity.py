@@ -1,0 +1,45 @@
+"""Digests and bytes of graphs, worked out once for each graph object however often it runs."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Final
+
+from mindgap.graph import Graph, encode, graph_digest
+from mindgap.run.cache import Cache
+
+#: By `id`: hashing a graph by its content costs as much as its digest.
+_DIGESTS: Final[dict[int, tuple[weakref.ref[Graph], str]]] = {}
+#: The bytes of the latest graphs: a job for many platforms sends the same ones to each.
+_BYTES: Final[Cache[str, bytes]] = Cache(256, 1 << 26)
+_LOCK: Final = threading.Lock()
+
+
+def digest_of(graph: Graph) -> str:
+    """`graph_digest`, remembered for as long as the object lives. Raises `GraphError`."""
+    key = id(graph)
+    known = _DIGESTS.get(key)
+    if known is not None and known[0]() is graph:
+        return known[1]
+    digest = graph_digest(graph)
+    remember(graph, digest)
+    return digest
+
+
+def remember(graph: Graph, digest: str) -> None:
+    """Takes the word of whoever sent the graph for its digest."""
+    key = id(graph)
+    _DIGESTS[key] = (weakref.ref(graph, lambda _: _DIGESTS.pop(key, None)), digest)
+
+
+def bytes_of(graph: Graph) -> bytes:
+    """`encode` without labels, remembered for the latest graphs. Raises `GraphError`. Thread-safe."""
+    digest = digest_of(graph)
+    with _LOCK:
+        found = _BYTES.get(digest)
+    if found is None:
+        found = encode(graph, labels=False)
+        with _LOCK:
+            _BYTES.put(digest, found, len(found))
+    return found

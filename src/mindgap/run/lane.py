@@ -1,0 +1,249 @@
+"""One platform's worker through all its deaths: started when needed, asked, replaced.
+
+When a job ends its worker, the rules are these.
+- It timed out: `timeout`, at once. A second try would cost the deadline again.
+- The worker had already run other jobs, which may have damaged it, or it was killed from outside
+  (SIGKILL, SIGTERM), which no graph does: the job is tried once more, on a fresh worker. What that
+  one says counts.
+- Otherwise the job did it: `crash` or `oom`, with what the worker was doing and printed last.
+
+A worker that does not get ready is tried `START_ATTEMPTS` times, further and further apart; then the
+platform is given up, and every job for it gets the same failure at once. Being killed from outside
+while it starts counts for little: the job may fail, and the next one has another try.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mindgap.graph import MindgapError, TensorStore
+from mindgap.run.channel import Array, Frame
+from mindgap.run.identity import bytes_of, digest_of
+from mindgap.run.message import PROTOCOL, job_frame, read_outcome
+from mindgap.run.outcome import Job, Outcome, Status
+from mindgap.run.process import Limits, WorkerFailed, WorkerProcess
+from mindgap.run.signature import signature
+
+START_ATTEMPTS: Final = 3
+#: What being killed from outside counts for among them.
+_OUTSIDE: Final = 0.25
+_BACK_OFF_S: Final = 0.2
+#: A worker may lack the graph, then the stored tensors that it names.
+_ASKS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """`start_s`: until a worker must be ready. `recycle_bytes`: a worker that holds more after a job is replaced."""
+
+    start_s: float
+    memory_bytes: int
+    recycle_bytes: int
+
+
+class Lane:
+    """The jobs of one platform, one at a time. Thread-safe."""
+
+    def __init__(
+        self,
+        platform: str,
+        start: Callable[[], WorkerProcess],
+        bounds: Bounds,
+        busy: AbstractContextManager[object],
+        tensors: TensorStore,
+    ) -> None:
+        """`busy` is held while the worker starts or works: a semaphore over the lanes of a pool.
+
+        `tensors` is where stored tensors are that a worker on another machine asks for.
+        """
+        self.platform = platform
+        self._start = start
+        self._bounds = bounds
+        self._busy = busy
+        self._tensors = tensors
+        self._lock = threading.Lock()
+        self._worker: WorkerProcess | None = None
+        self._sent: set[str] = set()
+        self._given_up: WorkerFailed | None = None
+        self._failures = 0.0
+        self._closing = False
+        self._last_used = time.monotonic()
+        self.description: Mapping[str, Any] = {}
+        self.fingerprint = ""
+        self.starts = 0
+
+    def run(self, job: Job) -> Outcome:
+        """What the platform did with the job. Raises `MindgapError` for bad input only."""
+        digest = digest_of(job.graph)
+        with self._lock, self._busy:
+            try:
+                return self._run(job, digest)
+            finally:
+                self._last_used = time.monotonic()
+
+    def describe(self) -> Mapping[str, Any]:
+        """What the platform says of itself, starting a worker if none has said it yet; `error` where none can start."""
+        with self._lock, self._busy:
+            if not self.fingerprint:
+                try:
+                    self._ready()
+                except WorkerFailed as failed:
+                    return {"error": failed.message}
+            return self.description
+
+    def stop_if_idle(self, seconds: float) -> None:
+        """Ends a worker that has had nothing to do for that long; the next job starts another."""
+        if self._lock.acquire(blocking=False):
+            try:
+                if time.monotonic() - self._last_used > seconds:
+                    self._drop()
+            finally:
+                self._lock.release()
+
+    def close(self) -> None:
+        """Ends the worker, in the middle of a job too, which then counts as crashed. No other is started."""
+        self._closing = True
+        while not self._lock.acquire(timeout=0.05):
+            worker = self._worker
+            if worker is not None:
+                worker.kill()
+        try:
+            self._drop()
+        finally:
+            self._lock.release()
+
+    @property
+    def pid(self) -> int | None:
+        """The process that runs now, if one does."""
+        worker = self._worker
+        return None if worker is None else worker.pid
+
+    def _run(self, job: Job, digest: str) -> Outcome:
+        retried = ""
+        while True:
+            try:
+                worker = self._ready()
+            except WorkerFailed as failed:
+                return self._failed(digest, failed, "")
+            fresh = worker.jobs == 0
+            worker.jobs += 1
+            try:
+                return self._ask(worker, job, digest)
+            except WorkerFailed as failed:
+                self._drop()
+                doubtful = failed.fault != "timeout" and (failed.outside or not fresh)
+                if retried or not doubtful or self._closing:
+                    return self._failed(digest, failed, retried)
+                retried = " (twice: the second time on a fresh worker)"
+
+    def _ask(self, worker: WorkerProcess, job: Job, digest: str) -> Outcome:
+        """One attempt. Raises `WorkerFailed`, and `MindgapError` for bad input."""
+        limits = Limits(job.deadline_s, self._bounds.memory_bytes)
+        with_graph = digest not in self._sent
+        stored: dict[str, Array] = {}
+        for _ in range(_ASKS):
+            worker.stage = "running"
+            data = bytes_of(job.graph) if with_graph else None
+            frame = worker.ask(*job_frame(job, digest, data, stored), limits)
+            self._sent.add(digest)
+            if frame.header.get("kind") != "need":
+                return self._read(worker, frame, digest)
+            with_graph = bool(frame.header.get("graph"))
+            stored = {str(key): self._tensors.get(str(key)) for key in frame.header.get("tensors", ())}
+        raise _nonsense(worker, "asked again and again for what it was sent")
+
+    def _read(self, worker: WorkerProcess, frame: Frame, digest: str) -> Outcome:
+        if frame.header.get("kind") == "refused":
+            raise MindgapError(str(frame.header.get("message")))
+        try:
+            if frame.header["kind"] != "outcome":
+                raise ValueError(frame.header["kind"])
+            outcome = read_outcome(frame, self.platform, digest, self.fingerprint)
+            rss = int(frame.header["rss"])
+        except (KeyError, TypeError, ValueError, StopIteration, RuntimeError) as error:
+            raise _nonsense(worker, f"an answer that is no outcome ({error})") from error
+        if rss > self._bounds.recycle_bytes:
+            self._drop()
+        return outcome
+
+    def _ready(self) -> WorkerProcess:
+        """The running worker, or a new one. Raises `WorkerFailed` when none gets ready."""
+        if self._worker is not None:
+            if self._worker.alive:
+                return self._worker
+            self._drop()
+        if self._given_up is not None:
+            raise self._given_up
+        failed = WorkerFailed("crash", "the pool was closed")
+        for attempt in range(START_ATTEMPTS):
+            if self._closing:
+                break
+            if attempt:
+                time.sleep(_BACK_OFF_S * 4 ** (attempt - 1))
+            try:
+                return self._start_one()
+            except WorkerFailed as error:
+                self._drop()
+                failed = error
+                self._failures += _OUTSIDE if failed.outside else 1
+                permanent = isinstance(failed, _CannotOpen) and failed.permanent
+                if permanent or self._failures >= START_ATTEMPTS:
+                    self._given_up = failed
+                    break
+        raise failed
+
+    def _start_one(self) -> WorkerProcess:
+        self.starts += 1
+        try:
+            worker = self._worker = self._start()
+        except OSError as error:
+            raise _CannotOpen(f"the worker cannot be started: {error}", permanent=True) from error
+        frame = worker.listen(Limits(self._bounds.start_s, self._bounds.memory_bytes))
+        header = frame.header
+        if header.get("kind") == "failed":
+            message = f"platform {self.platform} cannot be opened: {header.get('message')}"
+            raise _CannotOpen(message, permanent=bool(header.get("permanent")))
+        if header.get("kind") != "ready" or header.get("protocol") != PROTOCOL:
+            raise _CannotOpen("the worker speaks another version of the protocol than this mindgap", permanent=True)
+        self.description = dict(header["description"])
+        self.fingerprint = str(header["fingerprint"])
+        self._failures = 0.0
+        return worker
+
+    def _drop(self) -> None:
+        worker, self._worker = self._worker, None
+        self._sent.clear()
+        if worker is not None:
+            worker.stop()
+
+    def _failed(self, digest: str, failed: WorkerFailed, retried: str) -> Outcome:
+        status: Status = "runtime_error" if isinstance(failed, _CannotOpen) else failed.fault
+        first = failed.message + retried
+        message = f"{first}\n{failed.tail}" if failed.tail else first
+        told = signature("\n".join([failed.message, *_last_words(failed.tail)]))
+        return Outcome(self.platform, digest, status, message=message, signature=told, fingerprint=self.fingerprint)
+
+
+class _CannotOpen(WorkerFailed):
+    """The worker lives and says why the platform does not; `permanent` where trying again is no use."""
+
+    def __init__(self, message: str, *, permanent: bool) -> None:
+        super().__init__("crash", message)
+        self.permanent = permanent
+
+
+#: What runtimes print before they abort.
+_TELLING: Final = ("terminate called", "what():", "assertion", "check failed", "fatal:")
+
+
+def _last_words(tail: str) -> list[str]:
+    return [line for line in tail.splitlines() if any(words in line.lower() for words in _TELLING)][-2:]
+
+
+def _nonsense(worker: WorkerProcess, what: str) -> WorkerFailed:
+    return WorkerFailed("crash", f"garbage on the channel: {what}", worker.tail)

@@ -1,0 +1,265 @@
+"""One job on an opened platform, in this process. A worker is a loop around `run_job`.
+
+What the platform does wrong becomes an `Outcome`; bad input (a stored tensor that is not there)
+raises `MindgapError`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+import numpy as np
+import xxhash
+
+from mindgap.compare.digest import Digested, digest_array, digested
+from mindgap.graph import DTYPES, Graph, GraphError, Recipe, Stored, TensorSpec, TensorStore, materialise
+from mindgap.platforms.protocol import (
+    CompileFailure,
+    Executable,
+    Fallback,
+    Platform,
+    Traceable,
+    Unsupported,
+)
+from mindgap.run.cache import Cache
+from mindgap.run.identity import digest_of
+from mindgap.run.outcome import Array, Job, Outcome, Status
+from mindgap.run.signature import signature
+
+#: Told what is about to happen to a graph that is not loaded yet: `loading`, then `running`.
+OnStage = Callable[[str], None]
+
+_GRAPH_DTYPES: Final = frozenset(numpy for _, numpy in DTYPES.values())
+#: How the frameworks say that memory has run out.
+_OUT_OF_MEMORY: Final = (
+    "defaultcpuallocator: can't allocate memory",
+    "defaultcpuallocator: not enough memory",
+    "out of memory",
+    "std::bad_alloc",
+    "failed to allocate memory",
+    "cannot allocate memory",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A graph that was loaded before. `inputs`: all of them as its recipes make them; None until all were made."""
+
+    executable: Executable
+    inputs: list[Array] | None
+
+
+@dataclass
+class Caches:
+    """What outlives a job: loaded graphs (by digest and replaced inputs), inputs by how they are made."""
+
+    graphs: Cache[tuple[str, str], Loaded] = field(default_factory=lambda: Cache(64, 1 << 30))
+    inputs: Cache[tuple[Recipe, TensorSpec], Array] = field(default_factory=lambda: Cache(4096, 1 << 29))
+
+    def clear(self) -> None:
+        self.graphs.clear()
+        self.inputs.clear()
+
+
+class _Wrong(Exception):
+    """The platform broke its contract: outputs that are none, inputs overwritten."""
+
+
+def run_job(
+    platform: Platform,
+    job: Job,
+    *,
+    tensors: TensorStore | None = None,
+    caches: Caches | None = None,
+    fingerprint: str = "",
+    on_stage: OnStage = lambda stage: None,
+) -> Outcome:
+    """What the platform does with the job. `caches` must belong to this platform alone.
+
+    Raises `MindgapError` where an input cannot be made.
+    """
+    clock = time.perf_counter()
+    caches = Caches() if caches is None else caches
+    timings: dict[str, float] = {}
+    digest = digest_of(job.graph)
+    key = (digest, _replaced(job))
+    loaded = caches.graphs.get(key)
+    made = loaded.inputs if loaded is not None else None
+    inputs = _make_inputs(job, tensors, caches) if made is None else _replace(made, job.inputs)
+    try:
+        executable = _load(platform, job, inputs, timings, on_stage) if loaded is None else loaded.executable
+        found = _run(executable, job, inputs, timings, first_time=loaded is None)
+        if made is None:
+            made = None if job.inputs else inputs
+            caches.graphs.put(key, Loaded(executable, made), sum(a.nbytes for a in inputs))
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # SystemExit too: a library that calls sys.exit() ends its job only
+        found = failure(error)
+        if not isinstance(error, (Unsupported, CompileFailure, Fallback)):
+            # Whatever an untyped failure left behind must not meet the next job.
+            caches.clear()
+    timings["total"] = time.perf_counter() - clock
+    return Outcome(job.platform, digest, timings=timings, fingerprint=fingerprint, **found)
+
+
+def missing_tensors(job: Job, tensors: TensorStore, caches: Caches) -> list[str]:
+    """Keys of the stored tensors that the job needs and that are neither in the store nor in a cache."""
+    return [
+        given.recipe.key
+        for index, given in enumerate(job.graph.inputs)
+        if isinstance(given.recipe, Stored)
+        and index not in job.inputs
+        and caches.inputs.get((given.recipe, given.spec)) is None
+        and given.recipe.key not in tensors
+    ]
+
+
+def _replace(made: list[Array], sent: Mapping[int, Array]) -> list[Array]:
+    return [sent.get(i, a) for i, a in enumerate(made)] if sent else made
+
+
+def _make_inputs(job: Job, tensors: TensorStore | None, caches: Caches) -> list[Array]:
+    """Every input of the job's graph: sent with it, or made by its recipe and kept."""
+    found: list[Array] = []
+    for index, given in enumerate(job.graph.inputs):
+        sent = job.inputs.get(index)
+        if sent is not None:
+            found.append(sent)
+            continue
+        key = (given.recipe, given.spec)
+        array = caches.inputs.get(key)
+        if array is None:
+            try:
+                array = materialise(given, tensors)
+            except GraphError as error:
+                raise GraphError(f"input {index}: {error}") from None
+            caches.inputs.put(key, array, array.nbytes)
+        found.append(array)
+    return found
+
+
+def fingerprint_of(description: Mapping[str, Any]) -> str:
+    """128 bits over what a platform says of itself: equal where hardware, versions and settings are."""
+    text = json.dumps(description, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def failure(error: BaseException) -> dict[str, Any]:
+    """Status, message, signature and operator of what a platform raised."""
+    op: str | None = None
+    status: Status = "runtime_error"
+    message = f"{type(error).__name__}: {error}"
+    if isinstance(error, Unsupported):
+        status, op, message = "unsupported", error.op, str(error)
+    elif isinstance(error, CompileFailure):
+        status, message = "compile_error", str(error)
+    elif isinstance(error, Fallback):
+        message = f"fell back: {error}"
+    elif isinstance(error, _Wrong):
+        message = str(error)
+    if status != "unsupported" and (isinstance(error, MemoryError) or _says_out_of_memory(message)):
+        status = "oom"
+    return {"status": status, "op": op, "message": message, "signature": signature(message)}
+
+
+def _says_out_of_memory(message: str) -> bool:
+    lowered = message.lower()
+    return any(words in lowered for words in _OUT_OF_MEMORY)
+
+
+def _replaced(job: Job) -> str:
+    """What tells one loading of a graph from another: the replaced inputs that a platform may fold into it."""
+    folded = [i for i in sorted(job.inputs) if job.graph.inputs[i].role not in ("input", "random")]
+    return ",".join(f"{i}:{digest_array(job.inputs[i])}" for i in folded)
+
+
+def _load(
+    platform: Platform, job: Job, inputs: Sequence[Array], timings: dict[str, float], on_stage: OnStage
+) -> Executable:
+    on_stage("loading")
+    clock = time.perf_counter()
+    executable = platform.load(job.graph, inputs)
+    timings["load"] = time.perf_counter() - clock
+    on_stage("running")
+    return executable
+
+
+def _run(
+    executable: Executable, job: Job, inputs: list[Array], timings: dict[str, float], *, first_time: bool
+) -> dict[str, Any]:
+    """The fields of an outcome that ran. Raises what the platform raises, or `_Wrong`."""
+    before = [_checksum(a) for a in inputs] if first_time else []
+    clock = time.perf_counter()
+    outputs = _checked(executable(inputs), job.graph)
+    timings["run"] = time.perf_counter() - clock
+    if first_time:
+        # A platform that writes its inputs does so the first time; later runs need not pay for looking.
+        _check_untouched(job.graph, inputs, before)
+    found = tuple(digested(a) for a in outputs)
+    # An executable may hand out the same buffers again, so what is kept is copied before the next run.
+    first = tuple(a.copy() for a in outputs) if job.want != "digests" else None
+    repeats, differing = _repeat(executable, job, inputs, found, first, timings)
+    values: tuple[Array | None, ...] | None = None
+    if job.want == "trace" and isinstance(executable, Traceable):
+        values = tuple(executable.trace(inputs))
+    said: dict[str, Any] = {"status": "ok"}
+    if differing:
+        message = f"a later run gave other outputs than the first: outputs {', '.join(map(str, sorted(differing)))}"
+        said = {"status": "nondeterministic", "message": message, "signature": signature(message)}
+    return {**said, "outputs": found, "arrays": first, "repeats": repeats, "values": values}
+
+
+def _repeat(
+    executable: Executable,
+    job: Job,
+    inputs: Sequence[Array],
+    found: Sequence[Digested],
+    first: tuple[Array, ...] | None,
+    timings: dict[str, float],
+) -> tuple[tuple[tuple[Array, ...], ...], set[int]]:
+    """Runs 2 … `repeat`. Gives every run's outputs where any differs and they were asked for, and which differ."""
+    runs: list[tuple[Array, ...]] = [] if first is None else [first]
+    differing: set[int] = set()
+    for number in range(2, job.repeat + 1):
+        clock = time.perf_counter()
+        outputs = _checked(executable(inputs), job.graph)
+        if number == 2:
+            timings["second_run"] = time.perf_counter() - clock
+        differing |= {i for i, a in enumerate(outputs) if digest_array(a) != found[i].digest}
+        if first is not None:
+            runs.append(tuple(a.copy() for a in outputs))
+    return (tuple(runs) if differing and first is not None else ()), differing
+
+
+def _checked(outputs: Sequence[Any], graph: Graph) -> list[Array]:
+    """The outputs as C-contiguous arrays of dtypes that graphs hold. Shapes and dtypes are for others to judge."""
+    if len(outputs) != len(graph.outputs):
+        raise _Wrong(f"the platform returned {len(outputs)} outputs where the graph has {len(graph.outputs)}")
+    found: list[Array] = []
+    for index, output in enumerate(outputs):
+        # numpy turns zero-dimensional results into scalars on the slightest occasion.
+        if not isinstance(output, (np.ndarray, np.generic)):
+            raise _Wrong(f"output {index} of the platform is a {type(output).__name__}, not an array")
+        array: Array = np.asarray(cast("Any", output))
+        if array.dtype not in _GRAPH_DTYPES:
+            raise _Wrong(f"output {index} of the platform has the dtype {array.dtype}, which graphs do not hold")
+        found.append(array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape))
+    return found
+
+
+def _checksum(array: Array) -> int:
+    flat = array if array.flags.c_contiguous else np.ascontiguousarray(array)
+    return xxhash.xxh3_64_intdigest(flat.reshape(-1).view(np.uint8).data)
+
+
+def _check_untouched(graph: Graph, inputs: Sequence[Array], before: Sequence[int]) -> None:
+    for index, (array, was) in enumerate(zip(inputs, before, strict=True)):
+        if _checksum(array) != was:
+            label = graph.labels.inputs[index] if graph.labels.inputs else "no name"
+            raise _Wrong(f"the platform wrote to its input {index} ({label})")

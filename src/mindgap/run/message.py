@@ -1,0 +1,140 @@
+"""Jobs and outcomes as frames: what the parent and a worker say to each other.
+
+parent → worker   job        the graph by digest, the arrays that replace inputs; then, if they are asked for or
+                             known to be missing, the graph's bytes and stored tensors
+worker → parent   ready      the platform's description and fingerprint; first frame of a worker that lives
+                  failed     why the platform could not be opened; last frame of one that does not
+                  stage      what is about to happen to a graph that the worker had not loaded
+                  need       the graph or stored tensors that the worker lacks: the job is to be sent again with them
+                  refused    bad input: the job could not be begun
+                  outcome
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from mindgap.compare.digest import Digested, Sketch
+from mindgap.graph import Graph
+from mindgap.run.channel import Array, Frame
+from mindgap.run.outcome import Job, Outcome
+
+#: Raised when either side would misread the other: a worker may be another installation.
+PROTOCOL: Final = 1
+#: The exit status of a worker that saw itself past its memory limit.
+OOM_EXIT: Final = 86
+
+
+def job_frame(
+    job: Job, digest: str, graph: bytes | None, tensors: Mapping[str, Array]
+) -> tuple[dict[str, Any], list[Array]]:
+    """A job as header and arrays: replaced inputs, then the graph's bytes, then stored tensors by key."""
+    header: dict[str, Any] = {
+        "kind": "job",
+        "graph": digest,
+        "want": job.want,
+        "repeat": job.repeat,
+        "inputs": list(job.inputs),
+    }
+    arrays = list(job.inputs.values())
+    if graph is not None:
+        header["bytes"] = True
+        arrays.append(np.frombuffer(graph, np.uint8))
+    if tensors:
+        header["tensors"] = list(tensors)
+        arrays.extend(tensors.values())
+    return header, arrays
+
+
+def graph_bytes(frame: Frame) -> bytes | None:
+    """The graph's bytes, where a job frame brings them."""
+    if not frame.header.get("bytes"):
+        return None
+    return frame.arrays[len(frame.header["inputs"])].tobytes()
+
+
+def sent_tensors(frame: Frame) -> dict[str, Array]:
+    """The stored tensors that a job frame brings, by key."""
+    keys: Sequence[str] = frame.header.get("tensors", ())
+    return dict(zip(keys, frame.arrays[len(frame.arrays) - len(keys) :], strict=True))
+
+
+def read_job(frame: Frame, platform: str, graph: Graph) -> Job:
+    """The job of a frame, for a graph that is at hand."""
+    header = frame.header
+    numbers: Sequence[int] = header["inputs"]
+    inputs = dict(zip(numbers, frame.arrays[: len(numbers)], strict=True))
+    return Job(platform, graph, want=header["want"], repeat=header["repeat"], inputs=inputs)
+
+
+def outcome_frame(outcome: Outcome, rss: int) -> tuple[dict[str, Any], list[Array]]:
+    """An outcome as header and arrays. `rss`: the worker's resident bytes after the job.
+
+    The first run's outputs travel once: the first repetition is `arrays`.
+    """
+    header: dict[str, Any] = {
+        "kind": "outcome",
+        "rss": rss,
+        "status": outcome.status,
+        "outputs": [_digested_row(d) for d in outcome.outputs],
+        "timings": dict(outcome.timings),
+    }
+    if outcome.message or outcome.op is not None:
+        header.update(message=outcome.message, signature=outcome.signature, op=outcome.op)
+    arrays: list[Array] = []
+    if outcome.arrays is not None:
+        header["whole"] = len(outcome.arrays)
+        arrays.extend(outcome.arrays)
+    if outcome.repeats:
+        header["repeats"] = len(outcome.repeats)
+        arrays.extend(a for run in outcome.repeats[1:] for a in run)
+    if outcome.values is not None:
+        header["values"] = [v is not None for v in outcome.values]
+        arrays.extend(v for v in outcome.values if v is not None)
+    return header, arrays
+
+
+def read_outcome(frame: Frame, platform: str, digest: str, fingerprint: str) -> Outcome:
+    """The inverse of `outcome_frame`. KeyError, TypeError, ValueError or IndexError for what is none."""
+    header = frame.header
+    rest = iter(frame.arrays)
+    whole: int | None = header.get("whole")
+    arrays = None if whole is None else tuple(next(rest) for _ in range(whole))
+    repeats: list[tuple[Array, ...]] = []
+    if count := header.get("repeats", 0):
+        first = arrays or ()
+        repeats = [first] + [tuple(next(rest) for _ in first) for _ in range(count - 1)]
+    present: Sequence[bool] | None = header.get("values")
+    values = None if present is None else tuple(next(rest) if there else None for there in present)
+    return Outcome(
+        platform,
+        digest,
+        header["status"],
+        outputs=tuple(_read_digested(row) for row in header["outputs"]),
+        arrays=arrays,
+        repeats=tuple(repeats),
+        values=values,
+        message=header.get("message", ""),
+        signature=header.get("signature", ""),
+        op=header.get("op"),
+        timings=header["timings"],
+        fingerprint=fingerprint,
+    )
+
+
+_SKETCH_FIELDS: Final = tuple(Sketch.__dataclass_fields__)
+
+
+def _digested_row(found: Digested) -> list[Any]:
+    sketch = found.sketch
+    return [found.dtype, found.shape, found.digest, [getattr(sketch, name) for name in _SKETCH_FIELDS]]
+
+
+def _read_digested(row: Sequence[Any]) -> Digested:
+    dtype, shape, digest, fields = row
+    values: dict[str, Any] = dict(zip(_SKETCH_FIELDS, fields, strict=True))
+    values["sample"] = tuple(values["sample"])
+    return Digested(dtype, tuple(shape), digest, Sketch(**values))

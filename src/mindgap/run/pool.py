@@ -1,0 +1,175 @@
+"""Worker processes for several platforms, and the jobs spread over them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import psutil
+
+from mindgap.graph import MindgapError, TensorStore, default_tensor_store
+from mindgap.run.lane import Bounds, Lane
+from mindgap.run.opening import find_backend
+from mindgap.run.outcome import Job, Outcome
+from mindgap.run.process import WorkerProcess
+
+#: How many jobs `map` reads ahead: enough to keep every platform busy when jobs come platform by platform.
+LOOK_AHEAD: Final = 256
+
+
+class WorkerPool:
+    """One worker process per platform, started at its first job; at most `busy` of them work at once.
+
+    `launch` gives a platform's worker another command line (`["ssh", "host", "python", "-m",
+    "mindgap.run.worker"]`, an interpreter of another environment, a container, an emulator);
+    `--platform` and `--tensors` are appended where the command has none. `memory_limit_bytes`
+    (default: four fifths of the machine's, over `busy`) ends a worker; one that holds more than
+    `recycle_bytes` (default: half of that) after a job is replaced, as is one that has been idle for
+    `idle_s`. Thread-safe. Use as a context manager: leaving it ends every worker.
+    """
+
+    def __init__(
+        self,
+        platforms: Sequence[str],
+        *,
+        tensors: TensorStore | Path | None = None,
+        memory_limit_bytes: int | None = None,
+        recycle_bytes: int | None = None,
+        launch: Mapping[str, Sequence[str]] | None = None,
+        busy: int = 2,
+        idle_s: float = 300.0,
+        start_s: float = 300.0,
+    ) -> None:
+        """Raises `PlatformError` for a platform that is not known, or an option that it does not take."""
+        launch = launch or {}
+        memory = memory_limit_bytes or _machine_memory() * 4 // 5 // busy
+        bounds = Bounds(start_s, memory, recycle_bytes or memory // 2)
+        store = default_tensor_store() if tensors is None else tensors
+        store = store if isinstance(store, TensorStore) else TensorStore(store)
+        # A worker is killed when the *thread* that started it ends, so all are started from one that stays.
+        self._starter = ThreadPoolExecutor(1, thread_name_prefix="mindgap-start")
+        turns = threading.BoundedSemaphore(busy)
+        self._lanes: dict[str, Lane] = {}
+        self._queues: dict[str, ThreadPoolExecutor] = {}
+        for platform in dict.fromkeys(platforms):
+            command = _command(platform, launch.get(platform), store.path, bounds)
+            environment = {**os.environ, **_environment(platform, platform in launch)}
+            self._lanes[platform] = Lane(platform, self._starting(command, environment), bounds, turns, store)
+        self._closed = threading.Event()
+        self._keeper = threading.Thread(target=self._keep, args=(idle_s,), name="mindgap-idle", daemon=True)
+        self._keeper.start()
+
+    def run(self, job: Job) -> Outcome:
+        """Runs one job and waits for it. Raises `MindgapError` for bad input only."""
+        return self._lane(job.platform).run(job)
+
+    def submit(self, job: Job) -> Future[Outcome]:
+        """The same without waiting. Jobs of one platform run in the order in which they were submitted."""
+        self._lane(job.platform)
+        queue = self._queues.get(job.platform)
+        if queue is None:
+            queue = self._queues.setdefault(job.platform, ThreadPoolExecutor(1, thread_name_prefix="mindgap-queue"))
+        return queue.submit(self.run, job)
+
+    def map(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+        """Outcomes in the order of the jobs; platforms work side by side. Reads `LOOK_AHEAD` jobs ahead."""
+        waiting: deque[Future[Outcome]] = deque()
+        try:
+            for job in jobs:
+                waiting.append(self.submit(job))
+                if len(waiting) >= LOOK_AHEAD:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+    def describe(self, platform: str) -> Mapping[str, Any]:
+        """Hardware, versions and settings as the worker found them; `{"error": why}` where it cannot start."""
+        return self._lane(platform).describe()
+
+    def pids(self) -> dict[str, int]:
+        """The processes that run now, by platform."""
+        return {name: pid for name, lane in self._lanes.items() if (pid := lane.pid) is not None}
+
+    def starts(self, platform: str) -> int:
+        """How many workers have been started for the platform."""
+        return self._lane(platform).starts
+
+    def close(self) -> None:
+        """Ends every worker at once; a job in the middle counts as crashed. May be called again."""
+        self._closed.set()
+        for queue in self._queues.values():
+            queue.shutdown(wait=False, cancel_futures=True)
+        for lane in self._lanes.values():
+            lane.close()
+        self._starter.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _lane(self, platform: str) -> Lane:
+        if self._closed.is_set():
+            raise MindgapError("the worker pool is closed")
+        try:
+            return self._lanes[platform]
+        except KeyError:
+            known = ", ".join(self._lanes) or "none"
+            raise MindgapError(f"platform {platform!r} is not in this pool, which has {known}") from None
+
+    def _starting(self, command: list[str], environment: dict[str, str]) -> Callable[[], WorkerProcess]:
+        return lambda: self._starter.submit(WorkerProcess, command, environment).result()
+
+    def _keep(self, idle_s: float) -> None:
+        while not self._closed.wait(min(5.0, idle_s / 4)):
+            for lane in self._lanes.values():
+                lane.stop_if_idle(idle_s)
+
+
+def _command(platform: str, launch: Sequence[str] | None, tensors: Path, bounds: Bounds) -> list[str]:
+    command = list(launch) if launch is not None else [sys.executable, "-P", "-m", "mindgap.run.worker"]
+    wanted = [
+        ("--platform", platform),
+        ("--tensors", str(tensors)),
+        ("--parent", str(os.getpid())),
+        ("--memory-limit", str(bounds.memory_bytes)),
+        ("--recycle", str(bounds.recycle_bytes)),
+    ]
+    for option, value in wanted:
+        if option not in command:
+            command += [option, value]
+    return command
+
+
+def _environment(platform: str, launched: bool) -> Mapping[str, str]:
+    """What the backend wants set before the worker starts."""
+    try:
+        backend, options = find_backend(platform)
+        return backend.environment(options)
+    except MindgapError:
+        # A platform with a command line of its own may be known on the other side only.
+        if launched:
+            return {}
+        raise
+
+
+def _machine_memory() -> int:
+    """Bytes of memory that this machine, or the container around this process, has."""
+    total = int(psutil.virtual_memory().total)
+    with suppress(OSError, ValueError):
+        total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return total

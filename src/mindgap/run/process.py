@@ -1,0 +1,280 @@
+"""One worker process as its parent sees it: started, spoken to under a deadline and a memory limit, ended.
+
+Everything happens in one loop over the three pipes, none of which may block: a worker that prints
+more than a pipe holds, does not read what it is sent, or neither answers nor dies, cannot hold up
+its parent past the deadline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import psutil
+
+from mindgap.run.channel import Array, ChannelClosed, ChannelError, Frame, FrameReader, encode_frame, write_some
+from mindgap.run.message import OOM_EXIT
+
+#: How often a busy worker's memory is looked at; its children's, a search through all processes, less often.
+TICK_S: Final = 0.05
+_TREE_S: Final = 1.0
+#: How much of what a worker printed last is kept.
+_TAIL: Final = 1 << 13
+#: How long a hung worker has to print where it hangs.
+_LAST_WORDS_S: Final = 0.3
+_QUIET_S: Final = 0.03
+
+Fault = Literal["crash", "timeout", "oom"]
+
+
+class WorkerFailed(Exception):
+    """The worker is gone, or was ended. `fault` and the message say why; `tail` is what it printed last.
+
+    `outside`: it was killed by a signal that a program rarely raises itself (SIGKILL, SIGTERM).
+    """
+
+    def __init__(self, fault: Fault, message: str, tail: str = "", *, outside: bool = False) -> None:
+        super().__init__(message)
+        self.fault: Fault = fault
+        self.message = message
+        self.tail = tail
+        self.outside = outside
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a worker may take: seconds until its answer, bytes of resident memory (its children included)."""
+
+    deadline_s: float
+    memory_bytes: int | None = None
+
+
+class WorkerProcess:
+    """A running worker. Not thread-safe: one request at a time."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Starts it. Raises OSError where the command cannot be started."""
+        self._oom_kills = _oom_kills()
+        self._process = subprocess.Popen(
+            list(command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            env=dict(environment),
+            start_new_session=True,
+        )
+        assert self._process.stdin and self._process.stdout and self._process.stderr
+        self._stdin = self._process.stdin.fileno()
+        self._stdout = self._process.stdout.fileno()
+        self._stderr = self._process.stderr.fileno()
+        for fd in (self._stdin, self._stdout, self._stderr):
+            os.set_blocking(fd, False)
+        _widen(self._stdin, self._stdout)
+        self._reader = FrameReader(self._stdout)
+        self._tail = bytearray()
+        self._stderr_open = True
+        self._watched: psutil.Process | None = None
+        self._tree_seen = 0.0
+        self._children: list[psutil.Process] = []
+        self.pid = self._process.pid
+        self.stage = "starting"
+        self.jobs = 0
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def tail(self) -> str:
+        """The last lines that the worker printed, to either stream."""
+        lines = self._tail.decode(errors="replace").splitlines()
+        return "\n".join(line for line in lines if not line.startswith("Extension modules: ")).strip()
+
+    def ask(self, header: Mapping[str, Any], arrays: Sequence[Array], limits: Limits) -> Frame:
+        """Sends a request and returns the answer. Raises `WorkerFailed`, after which the process is gone."""
+        return self._exchange(encode_frame(header, arrays), limits)
+
+    def listen(self, limits: Limits) -> Frame:
+        """The next frame. Raises `WorkerFailed`, after which the process is gone."""
+        return self._exchange([], limits)
+
+    def stop(self) -> None:
+        """Ends it, at once and with everything that it started; leaves no zombie. May be called again."""
+        if self._process.returncode is None:
+            # The group goes before its leader is reaped: until then nobody else can get the number.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self._process.kill()
+            self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+    def _exchange(self, pending: list[memoryview], limits: Limits) -> Frame:
+        started = time.monotonic()
+        poll = select.poll()
+        poll.register(self._stdout, select.POLLIN)
+        if self._stderr_open:
+            poll.register(self._stderr, select.POLLIN)
+        sending = bool(pending)
+        if sending:
+            poll.register(self._stdin, select.POLLOUT)
+        next_look = started + TICK_S
+        try:
+            while True:
+                now = time.monotonic()
+                if now - started > limits.deadline_s:
+                    raise self._timed_out(limits.deadline_s)
+                if now >= next_look:
+                    self._look(limits)
+                    next_look = now + TICK_S
+                wait_s = min(next_look - now, started + limits.deadline_s - now)
+                for fd, _ in poll.poll(max(1, int(wait_s * 1000))):
+                    if fd == self._stderr:
+                        self._take_stderr(poll)
+                    elif fd == self._stdin:
+                        pending = write_some(fd, pending)
+                        if not pending:
+                            poll.unregister(fd)
+                    elif (frame := self._reader.pull()) is not None:
+                        stage = frame.header.get("stage")
+                        if stage is None:
+                            return frame
+                        self.stage = str(stage)
+        except ChannelClosed:
+            raise self._died() from None
+        except ChannelError as error:
+            self._drain_stderr()
+            self.stop()
+            raise WorkerFailed("crash", f"garbage on the channel: {error}", self.tail) from None
+
+    def kill(self) -> None:
+        """Ends it from another thread than the one that waits for it, which then sees it die."""
+        self._process.kill()
+
+    def _look(self, limits: Limits) -> None:
+        """The slow checks: did it die without closing its pipe, does it take too much memory."""
+        # A child that inherited the pipe keeps it open; what the worker wrote before it died is still read.
+        if not self._running() and not _readable(self._stdout, 0.0):
+            raise ChannelClosed
+        if limits.memory_bytes is None:
+            return
+        used = self.memory_bytes()
+        if used > limits.memory_bytes:
+            self._drain_stderr()
+            self.stop()
+            message = f"out of memory: {used >> 20} MiB resident where {limits.memory_bytes >> 20} MiB are allowed"
+            raise WorkerFailed("oom", f"{message}, while {self.stage}", self.tail)
+
+    def _running(self) -> bool:
+        """Whether the process runs, without reaping it."""
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        except ChildProcessError:
+            return False
+
+    def memory_bytes(self) -> int:
+        """Resident memory of the worker and, as of the last second, the processes it started; 0 once it is gone."""
+        try:
+            if self._watched is None:
+                self._watched = psutil.Process(self.pid)
+            used = int(self._watched.memory_info().rss)
+            now = time.monotonic()
+            if now - self._tree_seen > _TREE_S:
+                self._tree_seen = now
+                self._children = self._watched.children(recursive=True)
+            for child in self._children:
+                with contextlib.suppress(psutil.Error):
+                    used += int(child.memory_info().rss)
+            return used
+        except psutil.Error:
+            return 0
+
+    def _timed_out(self, deadline_s: float) -> WorkerFailed:
+        """Asks a hung worker where it is (it prints its Python stack), then ends it."""
+        with contextlib.suppress(ProcessLookupError, AttributeError):
+            os.kill(self.pid, signal.SIGUSR1)
+        self._drain_stderr(_LAST_WORDS_S)
+        self.stop()
+        return WorkerFailed("timeout", f"no answer within {deadline_s:g} s, while {self.stage}", self.tail)
+
+    def _died(self) -> WorkerFailed:
+        """Why the process is gone, in words."""
+        self._drain_stderr()
+        deadline = time.monotonic() + 1.0
+        while self._running() and time.monotonic() < deadline:
+            time.sleep(0.002)
+        hung_up = self._running()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        code = self._process.wait()
+        self._drain_stderr()
+        self.stop()
+        if hung_up:
+            return WorkerFailed("crash", f"closed its channel while {self.stage}", self.tail)
+        if code == OOM_EXIT or (code == -signal.SIGKILL and _oom_kills() > self._oom_kills):
+            return WorkerFailed("oom", f"out of memory while {self.stage}", self.tail)
+        if code >= 0:
+            return WorkerFailed("crash", f"exited with status {code} while {self.stage}", self.tail)
+        outside = -code in (signal.SIGKILL, signal.SIGTERM)
+        return WorkerFailed("crash", f"killed by {_signal_name(-code)} while {self.stage}", self.tail, outside=outside)
+
+    def _take_stderr(self, poll: select.poll | None = None) -> None:
+        try:
+            got = os.read(self._stderr, 1 << 16)
+        except BlockingIOError:
+            return
+        if not got:
+            self._stderr_open = False
+            if poll is not None:
+                poll.unregister(self._stderr)
+        self._tail += got
+        del self._tail[:-_TAIL]
+
+    def _drain_stderr(self, wait_s: float = 0.0) -> None:
+        """What is there now, or begins within `wait_s`; a child that goes on printing is not waited for."""
+        until = time.monotonic() + _LAST_WORDS_S
+        while self._stderr_open and time.monotonic() < until and _readable(self._stderr, wait_s):
+            self._take_stderr()
+            wait_s = min(wait_s, _QUIET_S)
+
+
+def _readable(fd: int, wait_s: float) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(wait_s * 1000))
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _widen(*pipes: int) -> None:
+    """Larger pipes, where the system has them, move large arrays with fewer switches between processes."""
+    if hasattr(select, "epoll"):
+        import fcntl
+
+        for fd in pipes:
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, 1 << 20)
+
+
+def _oom_kills() -> int:
+    """How many processes this kernel has killed for want of memory; 0 where it does not say."""
+    try:
+        with open("/proc/vmstat", encoding="ascii") as file:
+            return next((int(line.split()[1]) for line in file if line.startswith("oom_kill ")), 0)
+    except OSError:
+        return 0

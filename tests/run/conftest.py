@@ -1,0 +1,38 @@
+"""Workers that find the misbehaving platforms of this folder."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mindgap.run.pool import WorkerPool
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+ZOO = "misbehaving:BACKEND"
+
+
+@pytest.fixture(autouse=True)
+def misbehaving_on_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    paths = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    monkeypatch.setenv("MINDGAP_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def make_pool() -> Iterator[Callable[..., WorkerPool]]:
+    """Pools that are closed at the end of the test; one platform of `misbehaving.py` unless told."""
+    pools: list[WorkerPool] = []
+
+    def make(*platforms: str, **settings: Any) -> WorkerPool:
+        pools.append(WorkerPool(platforms or (ZOO,), **settings))
+        return pools[-1]
+
+    yield make
+    for pool in pools:
+        pool.close()
