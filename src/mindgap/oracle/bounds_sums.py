@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import torch
 
@@ -225,8 +226,8 @@ def _length(site: Site, x: torch.Tensor) -> float:
     return float(x.shape[dim]) if x.dim() else 1.0
 
 
-def _flat(args: Any) -> list[Any]:
+def _flat(args: Sequence[Any]) -> list[Any]:
     found: list[Any] = []
     for arg in args:
-        found.extend(_flat(arg) if isinstance(arg, (list, tuple)) else [arg])
+        found.extend(_flat(cast("list[Any]", arg)) if isinstance(arg, (list, tuple)) else [arg])
     return found
