@@ -6,6 +6,7 @@ no other room.
 """
 
 from mindgap.graph.codec import decode, encode, load, save
+from mindgap.graph.digest import digest
 from mindgap.graph.errors import GraphError, MindgapError
 from mindgap.graph.graph import (
     Arg,
@@ -36,6 +37,7 @@ from mindgap.graph.recipe import (
     Uniform,
 )
 from mindgap.graph.spec import DTYPES, TensorSpec, contiguous_stride, dtype_name, kind_of, numpy_dtype
+from mindgap.graph.structure import structure_digest
 from mindgap.graph.subgraph import concatenate, extract, prune
 from mindgap.graph.tensors import TensorStore, default_tensor_store, tensor_key
 from mindgap.graph.validate import validate
@@ -70,6 +72,7 @@ __all__ = [
     "contiguous_stride",
     "decode",
     "default_tensor_store",
+    "digest",
     "dtype_name",
     "encode",
     "extract",
@@ -83,6 +86,7 @@ __all__ = [
     "prune",
     "refs",
     "save",
+    "structure_digest",
     "tensor_key",
     "validate",
 ]

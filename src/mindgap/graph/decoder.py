@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 
 from mindgap.graph import wire
-from mindgap.graph.encoder import ReferenceCoder
+from mindgap.graph.encoder import ReferenceCoder, seed_of
 from mindgap.graph.errors import GraphError
 from mindgap.graph.graph import Arg, Device, DType, Graph, Input, Labels, Layout, MemoryFormat, Node, Ref
 from mindgap.graph.recipe import (
@@ -29,7 +29,7 @@ from mindgap.graph.spec import TensorSpec, contiguous_stride
 from mindgap.graph.validate import LAYOUTS, MAX_DIMENSIONS, MAX_INT_BITS, MAX_NESTING, MEMORY_FORMATS, ROLES
 from mindgap.graph.wire import unzigzag
 
-#: A kind of input: role, spec, and the recipe as for input 0.
+#: A kind of input: role, spec, and the recipe with 0 for its seed.
 _Kind = tuple[int, TensorSpec, Recipe]
 
 
@@ -199,15 +199,19 @@ def _inputs(reader: Reader, specs: list[TensorSpec], strings: list[str]) -> tupl
         used = max(used, spec + 1)
         kinds.append((role, specs[spec], _recipe(reader, strings)))
     reader.place = "inputs"
-    inputs: list[Input] = []
-    roles: list[int] = []
     column = _Column()
-    for number in range(reader.things()):
-        reader.place = f"input {number}"
-        role, spec, recipe = kinds[column.index(reader.count())]
-        inputs.append(Input(spec, _with_seed(recipe, number), ROLES[role]))
-        roles.append(role)
-    return tuple(inputs), roles, used
+    chosen = [kinds[column.index(reader.count())] for _ in range(reader.things())]
+    reader.place = "seeds"
+    width = reader.byte()
+    if width > wire.MAX_SEED:
+        raise ValueError(f"seeds of {width} bytes are longer than {wire.MAX_SEED}")
+    inputs: list[Input] = []
+    for number, (role, spec, recipe) in enumerate(chosen):
+        if seed_of(recipe) is not None:
+            seed = int.from_bytes(reader.take(width), "little") + number
+            recipe = _with_seed(recipe, seed % (1 << 8 * width))
+        inputs.append(Input(spec, recipe, ROLES[role]))
+    return tuple(inputs), [role for role, _, _ in chosen], used
 
 
 class _Column:
@@ -227,15 +231,15 @@ def _recipe(reader: Reader, strings: list[str]) -> Recipe:
     tag = reader.byte()
     match tag:
         case wire.UNIFORM:
-            return Uniform(unzigzag(reader.count()), reader.double(), reader.double())
+            return Uniform(0, reader.double(), reader.double())
         case wire.NORMAL:
-            return Normal(unzigzag(reader.count()), reader.double(), reader.double())
+            return Normal(0, reader.double(), reader.double())
         case wire.EXCEPTIONAL:
-            return Exceptional(unzigzag(reader.count()), reader.double())
+            return Exceptional(0, reader.double())
         case wire.INTEGERS:
-            return Integers(unzigzag(reader.count()), unzigzag(reader.count()), unzigzag(reader.count()))
+            return Integers(0, unzigzag(reader.count()), unzigzag(reader.count()))
         case wire.PERMUTATION:
-            return Permutation(unzigzag(reader.count()))
+            return Permutation(0)
         case wire.CONSTANT:
             value = _arg(reader, strings, 0, [0, 0])
             if not isinstance(value, (bool, int, float, complex)):
@@ -249,19 +253,18 @@ def _recipe(reader: Reader, strings: list[str]) -> Recipe:
             raise ValueError(f"{tag} is no recipe")
 
 
-def _with_seed(recipe: Recipe, number: int) -> Recipe:
-    """The recipe of a kind as that of input `number`."""
+def _with_seed(recipe: Recipe, seed: int) -> Recipe:
     match recipe:
-        case Uniform(seed, low, high):
-            return Uniform(seed + number, low, high)
-        case Normal(seed, mean, std):
-            return Normal(seed + number, mean, std)
-        case Exceptional(seed, share):
-            return Exceptional(seed + number, share)
-        case Integers(seed, low, high):
-            return Integers(seed + number, low, high)
-        case Permutation(seed):
-            return Permutation(seed + number)
+        case Uniform(_, low, high):
+            return Uniform(seed, low, high)
+        case Normal(_, mean, std):
+            return Normal(seed, mean, std)
+        case Exceptional(_, share):
+            return Exceptional(seed, share)
+        case Integers(_, low, high):
+            return Integers(seed, low, high)
+        case Permutation():
+            return Permutation(seed)
         case _:
             return recipe
 

@@ -33,8 +33,9 @@ def graph_content(graph: Graph) -> bytes:
     writer = _Writer()
     inputs = bytearray()
     put_count(inputs, len(graph.inputs))
-    for number, given in enumerate(graph.inputs):
-        put_count(inputs, writer.kinds.place(writer.kind_of_input(number, given)))
+    for given in graph.inputs:
+        put_count(inputs, writer.kinds.place(writer.kind_of_input(given)))
+    _put_seeds(inputs, graph.inputs)
     nodes, operand_codes, slots = writer.node_columns(graph)
     out = bytearray()
     for table in (writer.strings, writer.specs, writer.kinds):
@@ -143,29 +144,29 @@ class _Writer:
         put_count(out, len(node.outputs))
         return holes
 
-    def kind_of_input(self, number: int, given: Input) -> bytes:
+    def kind_of_input(self, given: Input) -> bytes:
         out = bytearray([_ROLE_CODE[given.role]])
         put_count(out, self.specs.number(self._spec(given.spec)))
-        self._put_recipe(out, given.recipe, number)
+        self._put_recipe(out, given.recipe)
         return bytes(out)
 
-    def _put_recipe(self, out: bytearray, recipe: Recipe, number: int) -> None:
+    def _put_recipe(self, out: bytearray, recipe: Recipe) -> None:
         match recipe:
             case Uniform():
-                self._put_seeded(out, wire.UNIFORM, recipe.seed - number)
+                out.append(wire.UNIFORM)
                 out += struct.pack("<dd", recipe.low, recipe.high)
             case Normal():
-                self._put_seeded(out, wire.NORMAL, recipe.seed - number)
+                out.append(wire.NORMAL)
                 out += struct.pack("<dd", recipe.mean, recipe.std)
             case Exceptional():
-                self._put_seeded(out, wire.EXCEPTIONAL, recipe.seed - number)
+                out.append(wire.EXCEPTIONAL)
                 out += struct.pack("<d", recipe.share)
             case Integers():
-                self._put_seeded(out, wire.INTEGERS, recipe.seed - number)
+                out.append(wire.INTEGERS)
                 put_count(out, zigzag(recipe.low))
                 put_count(out, zigzag(recipe.high))
             case Permutation():
-                self._put_seeded(out, wire.PERMUTATION, recipe.seed - number)
+                out.append(wire.PERMUTATION)
             case Constant():
                 out.append(wire.CONSTANT)
                 self.put_arg(out, recipe.value)
@@ -176,10 +177,6 @@ class _Writer:
             case Stored():
                 out.append(wire.STORED)
                 out += bytes.fromhex(recipe.key)
-
-    def _put_seeded(self, out: bytearray, tag: int, seed: int) -> None:
-        out.append(tag)
-        put_count(out, zigzag(seed))
 
     def _spec(self, spec: TensorSpec) -> bytes:
         known = self._spec_bytes.get(spec)
@@ -276,6 +273,20 @@ class ReferenceCoder:
             )
         self._expected[role] = rank + 1
         return members[rank]
+
+
+def _put_seeds(out: bytearray, inputs: tuple[Input, ...]) -> None:
+    """Seeds in a column of their own, so that inputs that differ in nothing else are of one kind."""
+    seeds = [(number, seed) for number, given in enumerate(inputs) if (seed := seed_of(given.recipe)) is not None]
+    width = max(((seed.bit_length() + 7) // 8 or 1 for _, seed in seeds), default=0)
+    out.append(width)
+    for number, seed in seeds:
+        out += ((seed - number) % (1 << 8 * width)).to_bytes(width, "little")
+
+
+def seed_of(recipe: Recipe) -> int | None:
+    """The seed of a recipe that has one."""
+    return None if isinstance(recipe, (Constant, Literal, Stored)) else recipe.seed
 
 
 def _put_int(out: bytearray, number: int) -> None:

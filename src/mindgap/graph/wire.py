@@ -5,8 +5,10 @@ zigzag of the same (0, -1, 1, -2 … → 0, 1, 2, 3 …).
 
     strings     count, then each: count of bytes, UTF-8 (operators, keywords, string arguments)
     specs       count, then each: dtype code, count of dimensions, sizes; 0 if row-major, or 1 and strides
-    kinds of input    count, then each: role code, spec, recipe (seeds relative to the input's number)
+    kinds of input    count, then each: role code, spec, recipe without its seed
     inputs      count, then for each its kind
+    seeds       count of bytes of the longest; for each input that has one, seed less the input's
+                number, modulo 256 to that count, little-endian
     templates   count, then each: operator, args, keywords and args, count of output slots; no operands
     nodes       count, then for each its template
     operands    for each node, for each hole in its template, a reference
@@ -44,8 +46,10 @@ NEXT: Final = 0
 MAX_CONTENT: Final = 32 << 20
 #: Inputs, nodes, values, and arguments (with the members of tuples) that a file may hold.
 MAX_THINGS: Final = 1 << 22
-#: Bytes of one LEB128 number: enough for signed 128-bit seeds.
-MAX_VARINT: Final = 19
+#: Bytes of a seed.
+MAX_SEED: Final = 16
+#: Bytes of one LEB128 number: enough for any bound of a recipe.
+MAX_VARINT: Final = 10
 
 #: Tags of arguments. Every tag from SMALL on is an int: tag - SMALL - 16, for -16 … 223.
 NONE, FALSE, TRUE, HOLE, INT, BIG_INT, FLOAT, WHOLE_FLOAT, COMPLEX, STRING, DTYPE, MEMORY_FORMAT = range(12)
