@@ -6,7 +6,8 @@ import threading
 import weakref
 from typing import Final
 
-from mindgap.graph import Graph, encode, graph_digest
+from mindgap.graph import Graph, encode
+from mindgap.graph import digest as graph_digest
 from mindgap.run.cache import Cache
 
 #: By `id`: hashing a graph by its content costs as much as its digest.
@@ -17,7 +18,7 @@ _LOCK: Final = threading.Lock()
 
 
 def digest_of(graph: Graph) -> str:
-    """`graph_digest`, remembered for as long as the object lives. Raises `GraphError`."""
+    """The graph's digest, remembered for as long as the object lives. Raises `GraphError`."""
     key = id(graph)
     known = _DIGESTS.get(key)
     if known is not None and known[0]() is graph:
