@@ -34,7 +34,6 @@ _ALIASING: Final = frozenset(
         "vsplit",
     }
 )  # fmt: skip
-)
 
 #: Packets that write to running statistics while their sixth argument (training) is not False.
 _UPDATING: Final = frozenset(
@@ -43,7 +42,6 @@ _UPDATING: Final = frozenset(
         "miopen_batch_norm", "native_batch_norm",
     }
 )  # fmt: skip
-)
 #: Packets that write without an underscore in their name.
 _WRITING: Final = frozenset(
     {
@@ -52,7 +50,6 @@ _WRITING: Final = frozenset(
         "fused_moving_avg_obs_fake_quant", "record_stream", "rrelu_with_noise", "set_data",
     }
 )  # fmt: skip
-)
 
 #: Packets that take a size as their first argument, as their second, and as their third and fourth.
 _SIZE_FIRST: Final = (
