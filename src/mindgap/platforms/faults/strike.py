@@ -1,0 +1,244 @@
+"""Where faults strike in one graph, and a call of a node with the faults in it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from mindgap.aten.operators import Facts, facts
+from mindgap.aten.tape import clone_strided, flatten_result
+from mindgap.aten.tensors import TORCH_DTYPES
+from mindgap.graph import Graph, Node
+from mindgap.platforms.faults import schema
+from mindgap.platforms.faults.damage import damaged, lowered, toward_zero
+from mindgap.platforms.protocol import CompileFailure, Unsupported
+
+_WIDE: Final = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64,
+                torch.complex64: torch.complex128}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A fault, by its number in the file, at a node that meets all of its static conditions."""
+
+    number: int
+    fault: schema.Fault
+
+
+def placed(faults: schema.Faults, graph: Graph, digest: str) -> list[list[Placed]]:
+    """For each node, the faults that may strike it. Raises what those that strike at load do."""
+    found: list[list[Placed]] = []
+    for index, node in enumerate(graph.nodes):
+        here = [Placed(n, f) for n, f in enumerate(faults.fault) if _statically(f, node, index, digest)]
+        for place in here:
+            if isinstance(place.fault, schema.Refusal):
+                raise Unsupported(node.op, place.fault.why)
+            if isinstance(place.fault, schema.CompileError):
+                raise CompileFailure(f"{node.op}: {place.fault.message}")
+        found.append(here)
+    return found
+
+
+def _statically(fault: schema.Fault, node: Node, index: int, digest: str) -> bool:
+    when = fault.when
+    if not fnmatchcase(node.op, when.op) or not digest.startswith(when.graph) or when.node not in (None, index):
+        return False
+    if isinstance(fault, schema.Attribute) and not set(fault.set) <= set(facts(node.op).arguments):
+        return False
+    spec = node.outputs[fault.output] if fault.output < len(node.outputs) else None
+    if spec is None:
+        return False
+    if when.dtype not in (None, spec.dtype) or spec.numel < when.min_numel:
+        return False
+    if when.max_numel is not None and spec.numel > when.max_numel:
+        return False
+    return when.shape is None or (
+        len(when.shape) == len(spec.shape)
+        and all(want in (-1, size) for want, size in zip(when.shape, spec.shape, strict=True))
+    )
+
+
+class Striker:
+    """Calls nodes with their faults. It lives as long as the loaded graph: stale results and leaks outlast a run."""
+
+    def __init__(self, graph: Graph, places: Sequence[Sequence[Placed]]) -> None:
+        self._graph, self._places = graph, places
+        self._runs = 0
+        self._met: Counter[int] = Counter()
+        self._earlier: dict[tuple[Any, ...], torch.Tensor] = {}
+        self._leaked: list[Any] = []
+
+    def begin(self) -> None:
+        """A run begins: occurrences are counted anew."""
+        self._runs += 1
+        self._met.clear()
+        self._earlier = {key: kept for key, kept in self._earlier.items() if key[0] == "node"}
+
+    def call(self, index: int, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """The node's result, damaged by every fault that strikes this call."""
+        struck = [place for place in self._places[index] if self._strikes(place, args, kwargs)]
+        if not struck:
+            return function(*args, **kwargs)
+        known = facts(self._graph.nodes[index].op)
+        for place in struck:
+            self._disturb(place.fault)
+        others = [_Other.of(place.fault, known, args, kwargs) for place in struck]
+        flat = flatten_result(function(*args, **kwargs))
+        for place, other in zip(struck, others, strict=True):
+            slot = place.fault.output
+            if slot < len(flat) and (right := flat[slot]) is not None:
+                wrong = self._wrong(place, index, function, other, right)
+                flat[slot] = _write_back(wrong, right) if known.mutates else wrong
+        return flat if len(flat) != 1 else flat[0]
+
+    def _strikes(self, place: Placed, args: list[Any], kwargs: dict[str, Any]) -> bool:
+        when = place.fault.when
+        if when.any is not None and not _some_element(when.any, [*args, *kwargs.values()]):
+            return False
+        self._met[place.number] += 1
+        count = self._met[place.number]
+        return when.nth in (None, count) and (when.every is None or count % when.every == 0)
+
+    def _disturb(self, fault: schema.Fault) -> None:
+        """What a fault does to the process before the operator runs."""
+        match fault:
+            case schema.Crash():
+                os.kill(os.getpid(), signal.Signals[fault.signal])
+                time.sleep(60)  # a signal may take a moment to arrive
+            case schema.Hang():
+                time.sleep(fault.seconds)
+            case schema.Leak():
+                self._leaked.append(np.ones(fault.megabytes << 17))  # written to, so that it is resident
+            case schema.RuntimeFailure():
+                raise RuntimeError(fault.message)
+            case _:
+                pass
+
+    def _wrong(
+        self, place: Placed, index: int, function: Any, other: _Other | None, right: torch.Tensor
+    ) -> torch.Tensor:
+        fault = place.fault
+        if other is not None:
+            return other.result(fault, function, right)
+        if isinstance(fault, schema.Stale):
+            where = ("node", place.number, index) if fault.of == "node" else ("operator", place.number)
+            key = (*where, right.dtype, tuple(right.shape))
+            earlier = self._earlier.get(key)
+            self._earlier[key] = right.clone()
+            return right if earlier is None else earlier
+        draw = self._met[place.number]
+        if isinstance(fault, schema.Nondeterministic):
+            draw += self._runs << 32
+        return damaged(fault, right, draw)
+
+
+@dataclass(frozen=True, slots=True)
+class _Other:
+    """Arguments for a second call of the operator, made before the first may have written to them."""
+
+    args: list[Any]
+    kwargs: dict[str, Any]
+
+    @staticmethod
+    def of(fault: schema.Fault, known: Facts, args: list[Any], kwargs: dict[str, Any]) -> _Other | None:
+        """None for a fault that does not call the operator again."""
+
+        def each(change: Callable[[Any], Any]) -> _Other:
+            return _Other([_map(a, change) for a in args], {k: _map(v, change) for k, v in kwargs.items()})
+
+        match fault:
+            case schema.LowPrecision():
+                return each(partial(_lowered, to=fault.format))
+            case schema.TowardZero():
+                return each(_widened)
+            case schema.Attribute():
+                copied = each(_own) if known.mutates else _Other(args, kwargs)
+                return _override(copied, fault.set, known.arguments)
+            case _:
+                return None
+
+    def result(self, fault: schema.Fault, function: Any, right: torch.Tensor) -> torch.Tensor:
+        flat = flatten_result(function(*self.args, **self.kwargs))
+        found = flat[fault.output] if fault.output < len(flat) else None
+        if found is None:
+            return right
+        return toward_zero(found, right) if isinstance(fault, schema.TowardZero) else found
+
+
+def _override(call: _Other, values: dict[str, Any], arguments: Sequence[str]) -> _Other:
+    args, kwargs = list(call.args), dict(call.kwargs)
+    for name, value in values.items():
+        position = arguments.index(name)
+        wanted = TORCH_DTYPES[value] if isinstance(value, str) and value in TORCH_DTYPES else value
+        if position < len(args):
+            args[position] = wanted
+        else:
+            kwargs[name] = wanted
+    return _Other(args, kwargs)
+
+
+def _map(value: Any, change: Callable[[Any], Any]) -> Any:
+    return [_map(item, change) for item in value] if isinstance(value, list) else change(value)  # pyright: ignore[reportUnknownVariableType] # operands are untyped
+
+
+def _own(value: Any) -> Any:
+    return clone_strided(value) if isinstance(value, torch.Tensor) else value
+
+
+def _lowered(value: Any, to: str) -> Any:
+    return lowered(clone_strided(value), to) if isinstance(value, torch.Tensor) else value
+
+
+def _widened(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.to(_WIDE[value.dtype]) if value.dtype in _WIDE else _own(value)
+    return _WIDE.get(value, value) if isinstance(value, torch.dtype) else value
+
+
+def _write_back(wrong: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Into the memory that an in-place operator wrote, where it fits: whoever shares it must see the damage."""
+    if wrong.dtype != right.dtype or wrong.shape != right.shape:
+        return wrong
+    return right.copy_(wrong)
+
+
+def _some_element(wanted: schema.ValueClass, operands: list[Any]) -> bool:
+    return any(
+        bool(_TESTS[wanted](t).any())
+        for value in operands
+        for t in flatten_result(value if isinstance(value, (list, torch.Tensor)) else None)  # pyright: ignore[reportUnknownArgumentType] # operands are untyped
+        if t is not None and t.numel() and not t.is_complex() and t.dtype != torch.bool
+    )
+
+
+def _subnormal(t: torch.Tensor) -> torch.Tensor:
+    if not t.is_floating_point():
+        return torch.zeros((), dtype=torch.bool)
+    return (t != 0) & (t.abs() < torch.finfo(t.dtype).smallest_normal)
+
+
+def _negative(t: torch.Tensor) -> torch.Tensor:
+    return t < 0
+
+
+def _zero(t: torch.Tensor) -> torch.Tensor:
+    return t == 0
+
+
+_TESTS: Final[dict[schema.ValueClass, Callable[[torch.Tensor], torch.Tensor]]] = {
+    "negative": _negative,
+    "nan": torch.isnan,
+    "inf": torch.isinf,
+    "zero": _zero,
+    "subnormal": _subnormal,
+}

@@ -1,0 +1,119 @@
+"""`faulty/eager`: PyTorch's eager mode with faults injected on purpose, exactly reproducible. See docs/faults.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from mindgap.graph import Graph
+from mindgap.platforms.faults.schema import Faults, read_faults
+from mindgap.platforms.protocol import Array, Availability, Options, Platform, PlatformError, Unsupported
+from mindgap.platforms.pytorch import options as known
+from mindgap.platforms.pytorch import presence
+
+if TYPE_CHECKING:
+    import torch
+
+    from mindgap.platforms.faults.strike import Placed
+
+_OPTIONS: Final = {"faults": "FILE.toml: the faults to inject (docs/faults.md); without it there are none"}
+#: One thread: a fault file means the same on every machine.
+_THREADS: Final = {"threads": "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class FaultyBackend:
+    """The entry `faulty/eager` of the registry."""
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        return _OPTIONS
+
+    def probe(self) -> Availability:
+        return presence.torch_present("cpu")
+
+    def environment(self, options: Options) -> Mapping[str, str]:
+        """Reads the file as well, so that a bad one stops before any worker starts."""
+        _read(options)
+        return known.variables(_THREADS)
+
+    def open(self, options: Options) -> Platform:
+        from mindgap.platforms.pytorch import settings
+
+        faults, sha256 = _read(options)
+        described = settings.establish(_THREADS, "cpu")
+        injected = {"faults_sha256": sha256, "faults": faults.model_dump(mode="json")["fault"]}
+        return _Faulty(faults, {**described, **injected})
+
+
+def _read(options: Options) -> tuple[Faults, str]:
+    for key in options:
+        if key not in _OPTIONS:
+            raise PlatformError(f"no option {key!r}; there is faults")
+    return read_faults(options["faults"]) if "faults" in options else (Faults(), "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Faulty:
+    faults: Faults
+    description: Mapping[str, Any]
+
+    def describe(self) -> Mapping[str, Any]:
+        return self.description
+
+    def load(self, graph: Graph, inputs: Sequence[Array]) -> FaultyExecutable:
+        """Raises `Unsupported` and `CompileFailure` where a fault says so, and for graphs with a backward pass."""
+        from mindgap.graph.digest import digest
+        from mindgap.platforms.faults.strike import placed
+
+        if graph.grad:
+            raise Unsupported("backward", "faults are injected into forward graphs only")
+        # The digest costs more than a small run: only a condition on it asks for it.
+        name = digest(graph) if any(f.when.graph for f in self.faults.fault) else ""
+        return FaultyExecutable(graph, placed(self.faults, graph, name))
+
+
+class FaultyExecutable:
+    """Executable and traceable: damage shows in the value of the node that a fault strikes, and downstream."""
+
+    def __init__(self, graph: Graph, places: list[list[Placed]]) -> None:
+        from mindgap.aten.tape import Tape
+        from mindgap.platforms.faults.strike import Striker
+        from mindgap.platforms.pytorch.feeds import Feeds
+
+        self._feeds = Feeds([i.spec for i in graph.inputs], "cpu")
+        self._tape = Tape(graph)
+        self._striker = Striker(graph, places)
+
+    def __call__(self, inputs: Sequence[Array]) -> list[Array]:
+        """Outputs as arrays. Raises what PyTorch raises, and what an injected fault does."""
+        from mindgap.aten.tensors import to_numpy
+
+        return [self._given(to_numpy(t), t) for t in self._run(inputs)]
+
+    def trace(self, inputs: Sequence[Array]) -> list[Array | None]:
+        """Every output slot of every node as it was when the node returned."""
+        from mindgap.aten.tensors import to_numpy
+
+        seen: list[Array | None] = []
+
+        def record(index: int, results: list[torch.Tensor | None]) -> None:
+            # Copied at once: a later in-place node would change it.
+            seen.extend(None if r is None else to_numpy(r.clone()) for r in results)
+
+        self._run(inputs, record)
+        return seen
+
+    def _run(self, inputs: Sequence[Array], record: Any = None) -> list[torch.Tensor]:
+        import torch
+
+        self._striker.begin()
+        with torch.no_grad():
+            return self._tape.run(self._feeds(inputs), on_node=record, call=self._striker.call)
+
+    def _given(self, array: Array, tensor: torch.Tensor) -> Array:
+        return array.copy() if self._feeds.owns(tensor) else array
+
+
+BACKEND: Final = FaultyBackend()
