@@ -43,6 +43,6 @@ def as_real(array: Array) -> Array:
 def as_declared(array: Array, spec: TensorSpec) -> Array:
     """The inverse of `as_real` for an output that the graph declares complex; anything else unchanged."""
     declared = numpy_dtype(spec.dtype)
-    if _REAL_OF.get(declared) == array.dtype and array.shape[-1:] == (2,):
+    if declared in _REAL_OF and array.dtype == _REAL_OF[declared] and array.shape[-1:] == (2,):
         return np.ascontiguousarray(array).view(declared)[..., 0]
     return array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape)

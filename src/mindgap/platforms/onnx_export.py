@@ -17,6 +17,7 @@ import torch
 from onnxscript import optimizer, version_converter
 from torch.onnx._internal.exporter import _core, _errors, _flags, _ir_passes
 
+from mindgap.aten.functional import functionalize
 from mindgap.aten.tensors import to_torch
 from mindgap.graph import Graph
 from mindgap.platforms.onnx_fx import OPSET, FxProgram, registry, to_fx
@@ -46,7 +47,7 @@ class Exported:
 
 
 def export(graph: Graph, inputs: Sequence[Array], optimize: bool = True) -> Exported:
-    """Translate a functional graph; `inputs` gives the values of the inputs that become initializers.
+    """Translate a graph, in its functional form; `inputs` gives the values of the inputs that become initializers.
 
     `optimize` runs onnxscript's optimiser, which is on for everybody who calls `torch.onnx.export`: it
     folds constants, folds batch-norm and padding into convolutions, and removes what is not used.
@@ -57,10 +58,12 @@ def export(graph: Graph, inputs: Sequence[Array], optimize: bool = True) -> Expo
     held = sum(i.spec.nbytes for i in graph.inputs if i.role not in _FED)
     if held > MODEL_BYTES_LIMIT:
         raise Unsupported("model", f"{held / 1e9:.1f} GB of weights do not fit an ONNX file (2 GB)")
-    program = to_fx(graph)
+    pure = functionalize(graph)
+    functional = pure.graph
+    program = to_fx(functional, [graph.nodes[index].op for index in pure.origin])
     model, values = _translate(program)
     fed = _bind_inputs(graph, inputs, model, program, values)
-    _bind_outputs(graph, model, program, values)
+    _bind_outputs(functional, model, program, values)
     _ir_passes.add_opset_imports(model)
     written = Counter(node.op_type for node in model.graph)
     _finish(model, optimize)
@@ -72,8 +75,8 @@ def export(graph: Graph, inputs: Sequence[Array], optimize: bool = True) -> Expo
         "folded": _fewer(written, Counter(node.op_type for node in model.graph)),
     }
     given = tuple(str(value.name) for value in model.graph.inputs)
-    data = _serialize(model)
-    return Exported(data, given, fed, names, _origins(model, program), facts)
+    origin = _origins(model, program)
+    return Exported(_serialize(model), given, fed, names, origin, facts)
 
 
 def _translate(program: FxProgram) -> tuple[ir.Model, Mapping[str, Any]]:
@@ -96,15 +99,17 @@ def _onnx_values(graph: torch.fx.Graph, model: ir.Model) -> Mapping[str, Any]:
 
 
 class _quiet:
-    """The exporter logs what mindgap reports as data."""
+    """What the exporter logs, mindgap reports as data."""
 
     def __enter__(self) -> None:
-        self._logger = logging.getLogger("torch.onnx")
-        self._level = self._logger.level
-        self._logger.setLevel(logging.ERROR)
+        self._loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
+        self._levels = [logger.level for logger in self._loggers]
+        for logger in self._loggers:
+            logger.setLevel(logging.ERROR)
 
     def __exit__(self, *_: object) -> None:
-        self._logger.setLevel(self._level)
+        for logger, level in zip(self._loggers, self._levels, strict=True):
+            logger.setLevel(level)
 
 
 def _typed(error: BaseException, program: FxProgram) -> Exception:
@@ -171,12 +176,21 @@ def _finish(model: ir.Model, optimize: bool) -> None:
 
 
 def _origins(model: ir.Model, program: FxProgram) -> dict[str, str]:
+    """Name every node and say where it came from; one that the optimiser made belongs to what reads it."""
     known: dict[str, str] = {}
-    for node in model.graph:
-        source: Any = node.meta
-        source = source.get("node")
-        if source is not None and node.name and source.name in program.origin:
-            known[node.name] = program.origin[source.name]
+    for number, node in enumerate(model.graph):
+        node.name = node.name or f"unnamed_{number}"
+    for node in reversed(model.graph):
+        meta: Any = node.meta
+        source = meta.get("node")
+        if source is not None and source.name in program.origin:
+            known[str(node.name)] = program.origin[source.name]
+            continue
+        readers = [str(use.node.name) for value in node.outputs for use in value.uses()]
+        origin = next((program.origin[v.name] for v in node.outputs if v.name in program.origin), None)
+        origin = origin or next((known[name] for name in readers if name in known), None)
+        if origin is not None:
+            known[str(node.name)] = origin
     return known
 
 

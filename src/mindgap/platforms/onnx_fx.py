@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, Final
 
 import torch
 import torch.fx
@@ -49,6 +49,18 @@ class FxProgram:
     origin: dict[str, str] = field(default_factory=dict[str, str])
 
 
+#: Checks that raise in PyTorch and compute nothing: the exporter removes them, and so do we.
+_ASSERTIONS: Final = frozenset(
+    {
+        "aten.sym_constrain_range_for_size.default",
+        "aten._assert_async.default",
+        "aten._assert_async.msg",
+        "aten._assert_scalar.default",
+        "aten._assert_tensor_metadata.default",
+    }
+)
+
+
 @cache
 def registry() -> Any:
     """The exporter's translations (`ONNXRegistry`) for `OPSET`: a third of a second to build, so built once."""
@@ -66,8 +78,11 @@ def _promotion_rules() -> Any:
     return type_promotion.TypePromotionTable()
 
 
-def to_fx(graph: Graph) -> FxProgram:
-    """The FX form of a functional graph. Raises `Unsupported` or `CompileFailure`, both naming the operator."""
+def to_fx(graph: Graph, names: Sequence[str]) -> FxProgram:
+    """The FX form of a functional graph, whose nodes go by `names`: the operators that they stand for.
+
+    Raises `Unsupported` or `CompileFailure`, both naming the operator.
+    """
     built = torch.fx.Graph()
     program = FxProgram(built, [])
     writer = _Writer(graph, program)
@@ -75,8 +90,8 @@ def to_fx(graph: Graph) -> FxProgram:
         placeholder = built.placeholder(f"in{number}")
         placeholder.meta["val"] = _fake_value(item.spec)
         program.values.append(placeholder)
-    for node in graph.nodes:
-        writer.add(node)
+    for node, name in zip(graph.nodes, names, strict=True):
+        writer.add(node, name)
     _promote(program)
     return program
 
@@ -105,18 +120,20 @@ class _Writer:
         self._source = graph
         self._program = program
 
-    def add(self, node: Node) -> None:
+    def add(self, node: Node, name: str) -> None:
         """Append one call, decomposed if the exporter has no translation for it."""
+        if node.op in _ASSERTIONS:
+            return
         if facts(node.op).mutates:
             raise CompileFailure(f"{node.op}: the ONNX translation takes functional graphs only, and this writes")
         known = registry().is_registered(overload(node.op))
-        self._program.values.extend(self._call(node) if known else self._decompose(node))
+        self._program.values.extend(self._call(node, name) if known else self._decompose(node, name))
 
-    def _call(self, node: Node) -> list[torch.fx.Node | None]:
+    def _call(self, node: Node, name: str) -> list[torch.fx.Node | None]:
         graph, values, target = self._program.graph, self._program.values, overload(node.op)
-        kwargs = {name: _bind(arg, values) for name, arg in node.kwargs}
+        kwargs = {key: _bind(arg, values) for key, arg in node.kwargs}
         call = graph.call_function(target, tuple(_bind(arg, values) for arg in node.args), kwargs)
-        self._program.origin[call.name] = node.op
+        self._program.origin[call.name] = name
         fakes = [None if spec is None else _fake_value(spec) for spec in node.outputs]
         if facts(node.op).returns == 1 and not _returns_list(target):
             call.meta["val"] = fakes[0]
@@ -132,20 +149,20 @@ class _Writer:
             slots.append(member)
         return slots
 
-    def _decompose(self, node: Node) -> list[torch.fx.Node | None]:
+    def _decompose(self, node: Node, name: str) -> list[torch.fx.Node | None]:
         places: dict[int, int] = {}
         for number in operands(node):
             places.setdefault(number, len(places))
         args = tuple(map_refs(arg, places) for arg in node.args)
-        kwargs = tuple((name, map_refs(arg, places)) for name, arg in node.kwargs)
+        kwargs = tuple((key, map_refs(arg, places)) for key, arg in node.kwargs)
         specs = tuple(self._source.values[number] for number in places)
         traced = _decomposition(_Call(node.op, args, kwargs, specs, repr((args, kwargs))))
         if isinstance(traced, CompileFailure):
             raise traced
         if missing := _untranslatable(traced):
-            raise Unsupported(node.op, f"the exporter has no ONNX translation for {missing}")
-        self._program.decomposed[node.op] = tuple(dict.fromkeys(str(n.target) for n in traced.nodes if _is_operator(n)))
-        return self._inline(node.op, traced, [self._program.values[number] for number in places])
+            raise Unsupported(name, f"the exporter has no ONNX translation for {missing}")
+        self._program.decomposed[name] = tuple(dict.fromkeys(str(n.target) for n in traced.nodes if _is_operator(n)))
+        return self._inline(name, traced, [self._program.values[number] for number in places])
 
     def _inline(self, op: str, traced: torch.fx.Graph, operands: list[Any]) -> list[torch.fx.Node | None]:
         """Copy a traced body into the graph, its constants as `get_attr` nodes of their own."""
@@ -208,6 +225,9 @@ def _decomposition(call: _Call) -> torch.fx.Graph | CompileFailure:
         except Exception as error:
             failure = CompileFailure(f"{call.op}: decomposing it for ONNX failed: {type(error).__name__}: {error}")
             continue
+        for node in list(traced.nodes):
+            if str(node.target) in _ASSERTIONS:
+                traced.erase_node(node)
         traced.eliminate_dead_code()
         if not _untranslatable(traced):
             return traced

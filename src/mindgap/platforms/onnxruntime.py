@@ -134,10 +134,15 @@ def _typed(error: Exception, origin: Mapping[str, str]) -> Exception:
 
 
 def _culprit(message: str, origin: Mapping[str, str]) -> str:
-    """The ATen operator that the node named in the message came from, else the ONNX operator."""
+    """The ATen operator that the node named in the message came from, else the ONNX operator.
+
+    ONNX Runtime names no node where it has expanded one (a Softmax) into others (a ReduceMax).
+    """
     named = re.search(r"node with name '([^']*)'|[Nn]ode:? ?\(([^)]*)\)", message)
     if named and (op := origin.get(named[1] or named[2] or "")):
         return op
+    if len(set(origin.values())) == 1:
+        return next(iter(origin.values()))
     onnx_op = re.search(r"implementation for (\w+)\(|operator \((\w+)\)", message)
     return f"onnx.{onnx_op[1] or onnx_op[2]}" if onnx_op else ""
 

@@ -143,7 +143,9 @@ def _typed(message: str, origin: Mapping[str, str]) -> Exception:
     listed = re.search(
         r"(?:No conversion rule found for operations|not support the following ONNX operations): (\w+)", message
     )
-    refusal = listed or re.search(r"unsupported|not supported|not implemented|is not allowed", message, re.IGNORECASE)
+    refusal = listed or re.search(
+        r"unsupported|not supported|not implemented|element type must be", message, re.IGNORECASE
+    )
     if not refusal:
         return CompileFailure(message)
     if node:
@@ -193,11 +195,8 @@ def _to_tensor(array: Array) -> Any:
 def _to_array(tensor: Any) -> Array:
     """A copy: the request reuses the memory."""
     name = _UNNAMED.get(tensor.get_element_type().to_string())
-    if name is None:
-        return np.array(tensor.data, order="C")
-    wanted = numpy_dtype(name)
-    raw = np.frombuffer(bytes(tensor.bytes_data), dtype=wanted) if hasattr(tensor, "bytes_data") else tensor.data
-    return np.array(raw, order="C").view(wanted).reshape(tuple(tensor.shape))
+    found: Array = np.array(tensor.data, order="C")
+    return found if name is None else found.view(numpy_dtype(name))
 
 
 BACKEND: Final = OpenVinoBackend()
