@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -23,7 +23,7 @@ def stay_offline() -> None:
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def seeded(seed: int) -> Generator[None]:
     """PyTorch's own generator set to `seed` inside, as it was afterwards."""
     with torch.random.fork_rng(devices=[]):  # pyright: ignore[reportUnknownMemberType] # untyped
         torch.manual_seed(seed)  # pyright: ignore[reportUnknownMemberType] # untyped

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from mindgap.corpus.parsed import is_list, is_sequence, is_slice, is_table, is_tuple
 from mindgap.corpus.record_targets import IGNORED, UnknownTarget, attribute, function, method
 
 _functorch: Any = torch._C._functorch  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType] # what the tracer recorded; no stubs
@@ -130,12 +131,12 @@ def decode(value: Any, refs: set[str]) -> Any:
     """
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    if isinstance(value, list):
-        return [decode(item, refs) for item in value]  # pyright: ignore[reportUnknownVariableType] # parsed JSON
-    if not isinstance(value, dict) or len(value) != 1:  # pyright: ignore[reportUnknownArgumentType] # parsed JSON
-        raise MalformedRecord(f"value {str(value)[:60]!r}")  # pyright: ignore[reportUnknownArgumentType] # parsed JSON
-    (tag, content), *_ = value.items()  # pyright: ignore[reportUnknownVariableType] # parsed JSON
-    return _decode_tagged(str(tag), content, refs)  # pyright: ignore[reportUnknownArgumentType] # parsed JSON
+    if is_list(value):
+        return [decode(item, refs) for item in value]
+    if not is_table(value) or len(value) != 1:
+        raise MalformedRecord(f"value {str(value)[:60]!r}")
+    (tag, content), *_ = value.items()
+    return _decode_tagged(str(tag), content, refs)
 
 
 def _decode_tagged(tag: str, content: Any, refs: set[str]) -> Any:
@@ -153,7 +154,7 @@ def _decode_tagged(tag: str, content: Any, refs: set[str]) -> Any:
     if tag == "float":
         return float(content)
     if tag == "complex":
-        return complex(*content) if isinstance(content, list) else complex(content)  # pyright: ignore[reportUnknownArgumentType] # parsed JSON
+        return complex(*content) if is_list(content) else complex(content)
     if tag == "device":
         return torch.device("cpu")
     if tag in ("dtype", "memory_format", "layout"):
@@ -181,27 +182,27 @@ def names_in(value: Any) -> Iterator[str]:
     """The names that a decoded argument refers to."""
     if isinstance(value, Name):
         yield value.text
-    elif isinstance(value, (list, tuple)):
-        for item in value:  # pyright: ignore[reportUnknownVariableType] # decoded values are untyped
+    elif is_sequence(value):
+        for item in value:
             yield from names_in(item)
-    elif isinstance(value, dict):
-        for item in value.values():  # pyright: ignore[reportUnknownVariableType] # decoded values are untyped
+    elif is_table(value):
+        for item in value.values():
             yield from names_in(item)
-    elif isinstance(value, slice):
-        yield from names_in((value.start, value.stop, value.step))  # pyright: ignore[reportUnknownMemberType] # a slice's members are untyped
+    elif is_slice(value):
+        yield from names_in((value.start, value.stop, value.step))
 
 
 def _fill(arg: Any, values: Mapping[str, Any]) -> Any:
     if isinstance(arg, Name):
         return values[arg.text]
-    if isinstance(arg, list):
-        return [_fill(item, values) for item in arg]  # pyright: ignore[reportUnknownVariableType] # decoded values are untyped
-    if isinstance(arg, tuple):
-        return tuple(_fill(item, values) for item in arg)  # pyright: ignore[reportUnknownVariableType] # decoded values are untyped
-    if isinstance(arg, dict):
-        return {key: _fill(item, values) for key, item in arg.items()}  # pyright: ignore[reportUnknownVariableType] # decoded values are untyped
-    if isinstance(arg, slice):
-        return slice(*(_fill(part, values) for part in (arg.start, arg.stop, arg.step)))  # pyright: ignore[reportUnknownMemberType] # a slice's members are untyped
+    if is_list(arg):
+        return [_fill(item, values) for item in arg]
+    if is_tuple(arg):
+        return tuple(_fill(item, values) for item in arg)
+    if is_table(arg):
+        return {key: _fill(item, values) for key, item in arg.items()}
+    if is_slice(arg):
+        return slice(*(_fill(part, values) for part in (arg.start, arg.stop, arg.step)))
     return arg
 
 

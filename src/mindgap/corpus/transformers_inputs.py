@@ -42,20 +42,27 @@ class _Facts:
         return otherwise
 
     def _configs(self, tower: str) -> Iterator[Any]:
-        towers = [v for k, v in vars(self._config).items() if k.endswith("_config") and hasattr(v, "to_dict")]
-        named = [v for k, v in vars(self._config).items() if tower and tower in k and hasattr(v, "to_dict")]
-        yield from named
+        towers = _towers(self._config)
+        yield from (one for name, one in towers.items() if tower and tower in name)
         yield self._config
-        yield from towers
-        for one in towers:
-            yield from (v for k, v in vars(one).items() if k.endswith("_config") and hasattr(v, "to_dict"))
+        yield from towers.values()
+        for one in towers.values():
+            yield from _towers(one).values()
+
+
+def _towers(config: Any) -> dict[str, Any]:
+    """The configurations inside a configuration."""
+    held: dict[str, Any] = vars(config)
+    return {name: value for name, value in held.items() if name.endswith("_config") and hasattr(value, "to_dict")}
 
 
 def candidates(model: nn.Module, sizes: Sizes, ledger: Ledger) -> Iterator[dict[str, Any]]:
     """Sets of arguments to try, the most telling first: every modality, the main input, then other shapes of it."""
     maker = _Maker(model, sizes, ledger)
     signature = inspect.signature(model.forward).parameters
-    required = [n for n, p in signature.items() if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    required = [
+        n for n, p in signature.items() if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+    ]
     main = str(getattr(model, "main_input_name", "input_ids"))
     wanted = [n for n in _MODALITIES if n in signature]
     texts = [n for n in ("input_ids", "attention_mask", "decoder_input_ids") if n in signature]
@@ -97,7 +104,27 @@ class _Maker:
             return self.tokens(name)
         if name.endswith("attention_mask"):
             return self.ones(name)
+        if name.endswith(("embeds", "hidden_states", "hidden_state", "embeddings")):
+            return self.states(name)
         return None
+
+    def states(self, name: str) -> torch.Tensor:
+        """What an earlier part of a model would have handed on; flat patches where the model asks for a grid."""
+        if "grid_thw" in inspect.signature(self._model.forward).parameters:
+            return self.patches(name)
+        width = int(self._facts.get("hidden_size", "d_model", otherwise=32))
+        return self.draw(name, Normal(self.seed(name)), (self._sizes.batch, self._sizes.length, width))
+
+    def patches(self, name: str) -> torch.Tensor:
+        """16 patches of a picture, one row each, as models that take pictures of any size want them."""
+        channels = int(self._facts.get("in_channels", "in_chans", "num_channels", tower="vision", otherwise=3))
+        frames = int(self._facts.get("temporal_patch_size", tower="vision", otherwise=1))
+        edge = int(self._facts.get("patch_size", tower="vision", otherwise=14))
+        return self.draw(name, Normal(self.seed(name)), (16, channels * frames * edge * edge))
+
+    def grid(self, _variant: int) -> torch.Tensor:
+        """One picture of 1 × 4 × 4 patches."""
+        return torch.tensor([[1, 4, 4]])
 
     def draw(self, name: str, recipe: Recipe, shape: tuple[int, ...], dtype: str | None = None) -> torch.Tensor:
         return self._ledger.draw(recipe, dtype or self._sizes.dtype, shape)
@@ -119,6 +146,9 @@ class _Maker:
         return self.draw(name, Constant(1), (self._sizes.batch, self._sizes.length), "int64")
 
     def pictures(self, variant: int) -> torch.Tensor:
+        taken = inspect.signature(self._model.forward).parameters
+        if "grid_thw" in taken or taken.get("image_grid_thw", _OPTIONAL).default is inspect.Parameter.empty:
+            return self.patches("pixel_values")
         channels = int(self._facts.get("num_channels", "in_channels", "in_chans", tower="vision", otherwise=3))
         size = self._facts.get("image_size", "img_size", "input_size", "crop_size", tower="vision", otherwise=64)
         height, width = (size, size) if isinstance(size, int) else (size[-2], size[-1])
@@ -129,8 +159,7 @@ class _Maker:
         return self.draw("pixel_values", Normal(self.seed("pixel_values")), shape)
 
     def features(self, variant: int) -> torch.Tensor:
-        bins = int(self._facts.get("num_mel_bins", "feature_size", "input_feat_per_channel", "n_mels", "input_dim", "num_mels",
-                                   "feature_projection_input_dim", tower="audio", otherwise=80))  # fmt: skip
+        bins = int(self._facts.get(*_MEL_BINS, tower="audio", otherwise=80))
         frames = 2 * int(self._facts.get("max_source_positions", tower="audio", otherwise=32))
         batch = self._sizes.batch
         shapes = ((batch, bins, frames), (batch, 64, bins), (batch, 1, 64, bins), (batch, 4, 64, bins))
@@ -161,6 +190,10 @@ def _has_tokens(model: nn.Module) -> bool:
     return "input_ids" in inspect.signature(model.forward).parameters
 
 
+_MEL_BINS = (
+    "num_mel_bins", "feature_size", "input_feat_per_channel", "n_mels", "input_dim", "num_mels",
+    "feature_projection_input_dim",
+)  # fmt: skip
 _Shape = Callable[[int, int, int, int, int], tuple[int, ...]]
 #: Shapes of pictures: one, a video with frames first, several tiles, patches laid out flat.
 _PICTURES: tuple[_Shape, ...] = (
@@ -169,6 +202,7 @@ _PICTURES: tuple[_Shape, ...] = (
     lambda b, c, h, w, t: (b, c, 64, 64),
     lambda b, c, h, w, t: (b, c, 224, 224),
 )
+_OPTIONAL = inspect.Parameter("optional", inspect.Parameter.KEYWORD_ONLY, default=None)
 _MAKERS: Mapping[str, Callable[[_Maker, int], Any]] = {
     "input_ids": lambda m, v: m.tokens(),
     "decoder_input_ids": lambda m, v: m.tokens("decoder_input_ids"),
@@ -178,6 +212,8 @@ _MAKERS: Mapping[str, Callable[[_Maker, int], Any]] = {
     "input_features": lambda m, v: m.features(v),
     "audio_values": lambda m, v: m.sound(v),
     "input_values": lambda m, v: m.sound(v),
+    "grid_thw": lambda m, v: m.grid(v),
+    "image_grid_thw": lambda m, v: m.grid(v),
     "bbox": lambda m, v: m.boxes(v),
     "past_values": lambda m, v: m.series(v),
 }

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import io
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import torch
@@ -124,7 +124,7 @@ def _with_arguments(model: nn.Module, chosen: Settings, failures: list[str]) -> 
 
 
 @contextlib.contextmanager
-def _silence() -> Iterator[None]:
+def _silence() -> Generator[None]:
     """Zoo code prints advice to whoever trains; nobody here does."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         yield

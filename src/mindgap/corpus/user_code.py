@@ -17,6 +17,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from mindgap.corpus.images import seeded
+from mindgap.corpus.parsed import is_list, is_sequence, is_tuple
 from mindgap.corpus.program import Built, Program
 from mindgap.corpus.source import SCHEMES, Settings, Source, SourceError, one_line, settings, suggest
 
@@ -39,7 +40,7 @@ def open_user_code(source: Source) -> list[Program]:
     if not callable(make) or isinstance(make, nn.Module):
         raise SourceError(f"{source.target}: {name} is a {type(make).__name__}; name a function that will {_SHAPES}")
     result = _call(make, source, chosen)
-    items = result if isinstance(result, list) else [result]
+    items = list(result) if is_list(result) else [result]
     if not items:
         raise SourceError(f"{source.target}: it returned an empty list; {_SHAPES}")
     stem = f"{Path(path).stem}:{name}"
@@ -75,7 +76,9 @@ def _load_module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise SourceError(f"{name}: no such module here or in the installed packages{suggest(name, SCHEMES)}") from None
+            raise SourceError(
+                f"{name}: no such module here or in the installed packages{suggest(name, SCHEMES)}"
+            ) from None
         raise SourceError(f"{name}: importing it needs {error.name!r}, which is not installed") from error
     except Exception as error:
         raise SourceError(f"{name}: importing it raised {one_line(error)}") from error
@@ -106,16 +109,15 @@ def _where(error: Exception, path: Path) -> str:
 
 def _item(item: Any, stem: str, index: int, count: int, source: Source) -> tuple[str, Built]:
     """One returned model, in any of the forms, as its name and what was built."""
-    parts: list[Any] = list(item) if isinstance(item, tuple) else []
+    parts: list[Any] = list(item) if is_tuple(item) else []
     name = parts.pop(0) if parts and isinstance(parts[0], str) else (f"{stem}[{index}]" if count > 1 else stem)
     if not 2 <= len(parts) <= 3 or not callable(parts[0]) or (not isinstance(parts[-1], dict) and len(parts) == 3):
-        what = f"a tuple of {len(item)}" if isinstance(item, tuple) else f"a {type(item).__name__}"
+        what = f"a tuple of {len(item)}" if is_tuple(item) else f"a {type(item).__name__}"
         place = f"item {index} of what it returned" if count > 1 else "what it returned"
         raise SourceError(f"{source.target}: {place} is {what}; {_SHAPES}")
     args: Any = parts[1]
-    if not isinstance(args, (tuple, list)):
-        args = (args,)
-    return name, Built(parts[0], tuple(args), parts[2] if len(parts) == 3 else {})
+    args = tuple(args) if is_sequence(args) else (args,)
+    return name, Built(parts[0], args, parts[2] if len(parts) == 3 else {})
 
 
 def _ready(built: Built, chosen: Settings) -> Callable[[], Built]:
