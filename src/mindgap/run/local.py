@@ -239,8 +239,9 @@ def _repeat(
 
 def _checked(outputs: Sequence[Any], graph: Graph) -> list[Array]:
     """The outputs as C-contiguous arrays of dtypes that graphs hold. Shapes and dtypes are for others to judge."""
-    if len(outputs) != len(graph.outputs):
-        raise _Wrong(f"the platform returned {len(outputs)} outputs where the graph has {len(graph.outputs)}")
+    wanted = len(graph.outputs) + len(graph.grad)
+    if len(outputs) != wanted:
+        raise _Wrong(f"the platform returned {len(outputs)} outputs where the graph has {wanted}")
     found: list[Array] = []
     for index, output in enumerate(outputs):
         # numpy turns zero-dimensional results into scalars on the slightest occasion.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import platform
 import shutil
@@ -34,6 +35,8 @@ _base: str | None = None
 
 def establish(options: Options, description: Mapping[str, Any]) -> dict[str, Any]:
     """Gives this setting its own cache and describes Inductor. Raises `Fallback` where `simdlen=` is not obeyed."""
+    # It prints a traceback for every graph that is not valid, which is nothing to print about here.
+    logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
     compiler = _compiler()
     _claim_cache(
         {
@@ -68,8 +71,8 @@ def compile_whole(module: torch.fx.GraphModule, options: Options, run: Callable[
     _alive.add(module)
     before = counters["stats"]["unique_graphs"]
     # The method and not the module: GraphModules share one `__call__`, and its cache of compiled code is bounded.
-    compiler: Any = torch.compile  # its overloads are not fully typed
-    program: Program = compiler(module.forward, fullgraph=True, dynamic=False, backend="inductor")
+    library: Any = torch  # the overloads of `compile` are not fully typed
+    program: Program = library.compile(module.forward, fullgraph=True, dynamic=False, backend="inductor")
     calls = any(node.op == "call_function" for node in module.graph.nodes)
 
     def configured(*arguments: torch.Tensor) -> Any:
