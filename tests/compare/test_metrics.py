@@ -213,6 +213,11 @@ def test_neighbours_are_one_apart_everywhere(name: str) -> None:
     assert int(ulp_distance(smallest, np.zeros(1, dtype))[0]) == 1
 
 
+def test_ulp_distance_of_complex_parts() -> None:
+    a = np.array([[1 + 1j]], np.complex64)
+    assert ulp_distance(a, a + np.complex64(2**-23 * 1j)).tolist() == [[[0, 1]]]
+
+
 def test_remaining_precision_across_a_power_of_two() -> None:
     assert metrics([1.0], [np.nextafter(np.float32(1), np.float32(0))]).remaining_precision == 22
 

@@ -93,8 +93,12 @@ def ordered(parts: Array) -> Array:
 
 
 def ulp_distance(reference: Array, other: Array) -> Array:
-    """For each pair of floats of one dtype, how many representable steps lie between them, as uint64."""
-    return _gap(ordered(_flat(reference)), ordered(_flat(other))).reshape(reference.shape)
+    """For each pair of floats of one dtype, how many representable steps lie between them, as uint64.
+
+    Of the operands' shape; for complex ones with a last dimension of 2, real and imaginary.
+    """
+    shape = (*reference.shape, 2) if reference.dtype.kind == "c" else reference.shape
+    return _gap(ordered(_flat(reference)), ordered(_flat(other))).reshape(shape)
 
 
 def remaining_precision(bits: int, distance: int) -> int:

@@ -247,8 +247,8 @@ def read_faults(path: str) -> tuple[Faults, str]:
         raise PlatformError(f"option faults={path}: not TOML: {error}") from None
     except ValidationError as error:
         first = error.errors()[0]
-        # The discriminator's value stands in the place too, after the number of the fault.
-        place = ".".join(str(part) for at, part in enumerate(first["loc"]) if at != 2 or len(first["loc"]) < 4)
+        # After the number of the fault the place names its kind again, which is no key of the file.
+        place = ".".join(str(part) for at, part in enumerate(first["loc"]) if at != 2)
         message = first["msg"].removeprefix("Value error, ")
         raise PlatformError(f"option faults={path}: {place or 'file'}: {message}") from None
     return found, hashlib.sha256(data).hexdigest()
