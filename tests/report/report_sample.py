@@ -28,7 +28,7 @@ def sample() -> Report:
         Row("tiny_bert", PLATFORMS[0], "ok", "ill_conditioned", metrics(3), digests=("x",)),
         Row(
             "tiny_bert", PLATFORMS[1], "ok", "exceptional", {**metrics(0), "max_abs": float("inf"), "nan_mismatch": 3},
-            Culprit(9, "aten.clamp.default+aten.log.default"), "platform", detail="NaN <b>where</b> none is & should be",
+            Culprit(9, "aten.clamp.default+aten.log.default"), "platform", detail="NaN <b>where</b> none is & may be",
             profiles={"paper": False, "assert_close": False}, digests=("y",),
         ),
         Row("tiny_bert", PLATFORMS[2], "compile_error", "failed", blame="platform", message="no kernel <x>\nmore",
@@ -49,8 +49,8 @@ def sample() -> Report:
         *(PlatformFacts(name, "x", True, "", "AMD EPYC", {"torch": "2.13.0"}) for name in PLATFORMS),
         PlatformFacts("cuda/eager", "torch", False, "no CUDA device is visible"),
     )
-    return Report("cpu/eager", facts, models, rows, (Refused("timm:none", "no such model"),), "2026-11-21T00:00:00+00:00",
-                  "0.1.0", 12.5)  # fmt: skip
+    return Report("cpu/eager", facts, models, rows, (Refused("timm:none", "no such model"),),
+                  "2026-11-21T00:00:00+00:00", "0.1.0", 12.5)  # fmt: skip
 
 
 def metrics(bits: int | None) -> dict[str, object]:

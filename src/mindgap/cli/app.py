@@ -31,7 +31,9 @@ app = typer.Typer(
 )
 for command in (platforms, capture, diff, demo, selftest, report):
     app.command()(command)
-app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})(worker)
+app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})(
+    worker
+)
 
 
 @app.callback()

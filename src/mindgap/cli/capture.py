@@ -12,7 +12,7 @@ import typer
 from mindgap.cli.report import write_file
 from mindgap.cli.sources import with_options
 from mindgap.cli.streams import result_stream
-from mindgap.graph import Graph, MindgapError, default_tensor_store, graph_digest
+from mindgap.graph import Graph, MindgapError, default_tensor_store, digest
 
 if TYPE_CHECKING:
     from mindgap.corpus import CaptureFailure
@@ -22,7 +22,8 @@ def capture(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="FILE.py:callable, timm:NAME, transformers:NAME, …")],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where the graph goes.")],
     options: Annotated[
-        list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="Of the source: size=64, batch=2, seed=1 …")
+        list[str] | None,
+        typer.Option("--set", metavar="OPTION=VALUE", help="Of the source: size=64, batch=2, seed=1 …"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="What was captured, as JSON.")] = False,
 ) -> None:
@@ -60,7 +61,7 @@ def _told(name: str, graph: Graph, file: Path) -> dict[str, Any]:
     return {
         "file": str(file),
         "name": name,
-        "digest": graph_digest(graph),
+        "digest": digest(graph),
         "nodes": len(graph.nodes),
         "operators": len(counts),
         "inputs": [str(i.spec) for i in graph.inputs if i.role == "input"],

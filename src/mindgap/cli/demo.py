@@ -32,7 +32,9 @@ PLATFORMS: Final = (
 
 
 def demo(
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIRECTORY", help="Where results go.")] = Path("out"),
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIRECTORY", help="Where results go.")] = Path(
+        "out"
+    ),
     jobs: Annotated[int | None, typer.Option(min=1, help="Workers that work at once (default: one per core).")] = None,
 ) -> int:
     """Run real architectures on every platform at hand, print the matrix and write the page.

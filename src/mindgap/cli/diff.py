@@ -26,14 +26,18 @@ def diff(
     platforms: Annotated[
         list[str], typer.Option("-p", "--platform", metavar="PLATFORM", help="DEVICE/MODE[@key=value,…]; may repeat.")
     ],
-    reference: Annotated[str, typer.Option(metavar="PLATFORM", help="What the others are compared with.")] = "cpu/eager",
+    reference: Annotated[
+        str, typer.Option(metavar="PLATFORM", help="What the others are compared with.")
+    ] = "cpu/eager",
     options: Annotated[
         list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="Of the sources: size=64, batch=2, …")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The report as JSON on standard output.")] = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the self-contained page.")] = None,
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
-    baseline: Annotated[Path | None, typer.Option(metavar="FILE", help="Fail on findings that it does not hold.")] = None,
+    baseline: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Fail on findings that it does not hold.")
+    ] = None,
     update_baseline: Annotated[bool, typer.Option("--update-baseline", help="Write the findings to it.")] = False,
     require_support: Annotated[bool, typer.Option("--require-support", help="`unsupported` counts as found.")] = False,
     no_trace: Annotated[bool, typer.Option("--no-trace", help="Do not follow differences from node to node.")] = False,

@@ -7,10 +7,10 @@ import json
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from mindgap.cli.streams import result_stream
+from mindgap.cli.tables import console
 
 
 def platforms(
@@ -33,7 +33,12 @@ def platforms(
             table.add_column(column, overflow="fold")
         for fact in facts:
             versions = ", ".join(f"{name} {version}" for name, version in fact.versions.items())
-            options = "\n".join(f"{name}= {takes}" for name, takes in fact.options.items())
             there = "yes" if fact.available else "no"
-            table.add_row(fact.platform, there, versions if fact.available else fact.reason, fact.hardware, options)
-        Console(file=out).print(table)
+            table.add_row(
+                fact.platform,
+                there,
+                versions if fact.available else fact.reason,
+                fact.hardware,
+                ", ".join(fact.options),
+            )
+        console(out).print(table)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -15,7 +15,7 @@ from mindgap.diff.api import OnTick
 
 
 @contextmanager
-def progress(*, lines: bool = False) -> Iterator[OnTick]:
+def progress(*, lines: bool = False) -> Generator[OnTick]:
     """What `diff_many` tells its ticks to. `lines`: without a terminal, write a line per finished row."""
     if sys.stderr.isatty():
         with _bar() as tell:
@@ -27,7 +27,7 @@ def progress(*, lines: bool = False) -> Iterator[OnTick]:
 
 
 @contextmanager
-def _bar() -> Iterator[OnTick]:
+def _bar() -> Generator[OnTick]:
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("capturing", total=None)

@@ -29,7 +29,7 @@ def report(
     found = decode_report(text, str(source))
     with result_stream() as out:
         write_file(output, html_page(found))
-        print(output, file=out)  # noqa: T201
+        print(output, file=out)
 
 
 def write_file(path: Path, text: str | bytes) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TextIO
 
 
 @contextmanager
-def result_stream() -> Iterator[TextIO]:
+def result_stream() -> Generator[TextIO]:
     """The real standard output; meanwhile descriptor 1, from Python and from C, goes to standard error."""
     sys.stdout.flush()
     kept = os.dup(1)

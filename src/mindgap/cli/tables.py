@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mindgap.diff import Report, Row
-from mindgap.report.words import METRICS, number, short
+from mindgap.report.words import METRICS, metric, short
 
 _STYLES: Final = {
     "identical": "dim",
@@ -25,23 +25,28 @@ _FINDING: Final = "bold red"
 _PLAIN_WIDTH: Final = 160
 
 
+def console(out: TextIO) -> Console:
+    """Rich on a stream: as wide as the terminal, or wide enough for a log."""
+    return Console(file=out, width=None if out.isatty() else _PLAIN_WIDTH)
+
+
 def print_report(report: Report, out: TextIO) -> None:
     """One model: a line per platform with its metrics. Several: a matrix, then the findings."""
-    console = Console(file=out, width=None if out.isatty() else _PLAIN_WIDTH)
+    page = console(out)
     if len(report.models) == 1:
-        console.print(_one_model(report))
+        page.print(_one_model(report))
     elif report.models:
-        console.print(_matrix(report))
+        page.print(_matrix(report))
         for number_, platform in enumerate(_platforms(report), 1):
-            console.print(f"  [{number_}] {platform}", markup=False, highlight=False)
+            page.print(f"  [{number_}] {platform}", markup=False, highlight=False)
         if report.findings:
-            console.print()
-            console.print(_findings(report))
+            page.print()
+            page.print(_findings(report))
     for refused in report.refused:
-        console.print(Text(f"refused: {refused.source}: {refused.reason}", style="bold"))
-    console.print(totals_line(report), highlight=False)
+        page.print(Text(f"refused: {refused.source}: {refused.reason}", style="bold"))
+    page.print(totals_line(report), highlight=False)
     if report.nothing:
-        console.print(Text(f"NOTHING WAS COMPARED: {report.nothing}", style="bold reverse"))
+        page.print(Text(f"NOTHING WAS COMPARED: {report.nothing}", style="bold reverse"))
 
 
 def totals_line(report: Report) -> str:
@@ -105,4 +110,4 @@ def _culprit(row: Row) -> str:
 
 
 def _figures(row: Row) -> list[str]:
-    return [number(row.metrics[name]) if name in row.metrics else "" for name in METRICS]
+    return [metric(row, name) if name in row.metrics else "" for name in METRICS]

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from importlib.metadata import version
 from typing import Any, Final
 
-import mindgap
 from mindgap.diff.facts import facts_of, spelled
 from mindgap.diff.rows import Model, Refused, Report, Row
 from mindgap.diff.session import Bench, Comparison, Settings, Subject, Tick
@@ -118,7 +118,7 @@ def diff_many(
         rows=tuple(row for _, rows, _ in done for row in rows),
         refused=tuple(refused for _, _, refused in done if refused is not None),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        version=mindgap.__version__,
+        version=version("mindgap"),
         seconds=time.perf_counter() - started,
     )
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from mindgap.diff.rows import Culprit, Model, Row
-from mindgap.graph import Graph, graph_digest, materialise_all
+from mindgap.graph import Graph, digest, materialise_all
 from mindgap.graph.tensors import TensorStore
 from mindgap.run.outcome import Job, Outcome, Want
 
@@ -36,7 +36,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A model to run: its name, and the graph or what gives it. `graph` may raise `MindgapError`: the source is refused."""
+    """A model to run: its name, and what gives its graph, which may raise `MindgapError`: then it is refused."""
 
     name: str
     graph: Callable[[], Graph]
@@ -93,7 +93,7 @@ class Comparison:
         graph, outcome = self.graph, self.reference
         return Model(
             name=self.name,
-            digest=graph_digest(graph),
+            digest=digest(graph),
             nodes=len(graph.nodes),
             operators=len({node.op for node in graph.nodes}),
             inputs=tuple(str(given.spec) for given in graph.inputs if given.role == "input"),

@@ -5,11 +5,14 @@ from __future__ import annotations
 import random
 from typing import Any, Final
 
-import altair as alt
+import altair
 import vl_convert
 
 from mindgap.diff import Report
 from mindgap.report.words import short
+
+#: Altair's interface is generated, and typed in parts only.
+alt: Final[Any] = altair
 
 #: Fill of a mark by verdict, as in page.css, but dark enough for a mark on white.
 COLOURS: Final = {
@@ -54,7 +57,7 @@ def precision_chart(report: Report) -> dict[str, Any] | None:
     words = [word for word in COLOURS if any(p["verdict"] == short(word) for p in points)]
     names = [short(word) for word in words]
     platforms = list(dict.fromkeys(row.platform for row in report.rows))
-    base = alt.Chart(alt.Data(values=points)).encode(  # pyright: ignore[reportUnknownMemberType] # altair is generated
+    base = alt.Chart(alt.Data(values=points)).encode(
         y=alt.Y("platform:N", sort=platforms, title=None, axis=alt.Axis(labelLimit=320, grid=True, tickBand="extent"))
     )
     marks = base.mark_point(filled=True, size=55, opacity=0.85).encode(

@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 
 from mindgap.diff import Report, Row
 from mindgap.report.chart import bundle, precision_chart
-from mindgap.report.words import MEANINGS, explain, number, short
+from mindgap.report.words import MEANINGS, explain, metric, number, short
 
 _HERE = Path(__file__).parent
 
@@ -42,6 +42,7 @@ def html_page(report: Report) -> str:
         anchors={(row.model, row.platform): f"f-{n}" for n, row in enumerate(report.findings, 1)},
         roots=roots(report),
         classes={model.name: lettered(report, model.name) for model in report.models},
+        class_columns=list(dict.fromkeys([report.reference, *platforms])),
         chart=chart,
         bundle=Markup(bundle()) if chart else "",
         css=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
@@ -58,7 +59,7 @@ def _template() -> Template:
         "heading": heading,
         "hover": explain,
         "letter_name": letter_name,
-        "number": number,
+        "metric": metric,
         "profiles": profiles,
         "roles": roles,
         "said": said,

@@ -55,6 +55,12 @@ def explain(row: Row) -> str:
     return "; ".join(parts)
 
 
+def metric(row: Row, name: str) -> str:
+    """A row's metric for a table; a cosine keeps the digits that tell it from 1."""
+    value = row.metrics.get(name)
+    return f"{value:.6f}" if name == "cosine" and isinstance(value, float) else number(value)
+
+
 def number(value: Any) -> str:
     """A metric for a table: three significant digits, integers whole, a dash for what is not there."""
     if value is None:

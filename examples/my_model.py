@@ -1,0 +1,26 @@
+"""A model as mindgap takes one: a callable that returns a module and its arguments."""
+
+from __future__ import annotations
+
+import torch
+
+
+class Classifier(torch.nn.Module):
+    """Convolution, normalisation, gelu, a linear layer, softmax."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = torch.nn.Conv2d(3, 16, 3, stride=2)
+        self.norm = torch.nn.BatchNorm2d(16)
+        self.head = torch.nn.Linear(16, 10)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """float32[n, 3, h, w] -> float32[n, 10], probabilities."""
+        features = torch.nn.functional.gelu(self.norm(self.features(images)))
+        return self.head(features.mean((2, 3))).softmax(-1)
+
+
+def make() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+    """The model and one batch. Seeded: a difference must not come from other weights."""
+    torch.manual_seed(0)
+    return Classifier().eval(), (torch.randn(2, 3, 32, 32),)

@@ -1,0 +1,74 @@
+"""`mindgap diff` end to end, on platforms that are real."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from cli.command_line import MODELS, mindgap
+
+FAULTY = "faulty/eager@faults=faults.toml"
+FAULTS = '[[fault]]\nop = "aten.gelu.default"\nkind = "wrong_value"\n'
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    (tmp_path / "models.py").write_text(MODELS)
+    return tmp_path
+
+
+def test_json_is_all_that_standard_output_holds(models: Path) -> None:
+    ran = mindgap("diff", "models.py:calm", "-p", "cpu/eager@isa=avx2", "-p", "cpu/jit", "--json", cwd=models)
+    assert ran.status == 0, ran.err
+    data = json.loads(ran.out)
+    assert "a library that prints" in ran.err
+    assert [row["platform"] for row in data["rows"]] == ["cpu/eager@isa=avx2", "cpu/jit"]
+    assert all(row["verdict"] in ("identical", "rounding") for row in data["rows"])
+    assert data["totals"]["rows"] == 2 and data["totals"]["findings"] == 0 and data["nothing"] is None
+    assert data["models"][0]["classes"][0][0] == "cpu/eager"
+
+
+def test_a_source_with_several_models_gives_a_row_for_each(models: Path) -> None:
+    ran = mindgap("diff", "models.py:two", "-p", "cpu/jit", "--json", "--no-trace", cwd=models)
+    assert ran.status == 0, ran.err
+    assert len({row["model"] for row in json.loads(ran.out)["rows"]}) == 2
+
+
+def test_a_source_that_cannot_be_captured_is_refused_and_the_others_go_on(models: Path) -> None:
+    ran = mindgap("diff", "models.py:calm", "models.py:broken", "-p", "cpu/jit", "--json", cwd=models)
+    data = json.loads(ran.out)
+    assert ran.status == 2
+    assert len(data["rows"]) == 1 and len(data["refused"]) == 1
+    assert "refused" in ran.err
+
+
+def test_people_get_a_table(models: Path) -> None:
+    ran = mindgap("diff", "models.py:calm", "-p", "cpu/jit", cwd=models)
+    assert ran.status == 0, ran.err
+    assert "cpu/jit" in ran.out and "1 × 1 = 1 rows against cpu/eager" in ran.out
+    with pytest.raises(ValueError, match=""):
+        json.loads(ran.out)
+
+
+def test_pages_are_written_and_made_again_from_json(models: Path) -> None:
+    wanted = ("--html", "page.html", "--junit", "junit.xml", "--json")
+    ran = mindgap("diff", "models.py:calm", "-p", "cpu/jit", *wanted, cwd=models)
+    assert ran.status == 0, ran.err
+    assert ET.parse(models / "junit.xml").getroot().get("tests") == "1"
+    (models / "report.json").write_text(ran.out)
+    again = mindgap("report", "report.json", "-o", "again.html", cwd=models)
+    assert again.status == 0, again.err
+    assert (models / "again.html").read_text() == (models / "page.html").read_text()
+
+
+def test_a_captured_graph_runs_like_its_model(models: Path) -> None:
+    captured = mindgap("capture", "models.py:calm", "-o", "calm.graph", "--json", cwd=models)
+    assert captured.status == 0, captured.err
+    (about,) = json.loads(captured.out)
+    assert about["nodes"] == 2 and about["bytes"] == (models / "calm.graph").stat().st_size
+    ran = mindgap("diff", "graph:calm.graph", "-p", "cpu/jit", "--json", cwd=models)
+    assert ran.status == 0, ran.err
+    assert json.loads(ran.out)["models"][0]["digest"] == about["digest"]

@@ -1,0 +1,57 @@
+"""A user's mistake is one line on standard error, exit status 2, and never a traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli.command_line import MODELS, mindgap
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["diff"], "SOURCE"),
+        (["nonsense"], "nonsense"),
+        (["diff", "models.py:calm"], "--platform"),
+        (["diff", "models.py:calm", "-p", "cpu/eager", "--nonsense"], "--nonsense"),
+        (["diff", "models.py:calm", "-p", "cpu/nonsense"], "cpu/nonsense"),
+        (["diff", "models.py:calm", "-p", "nonsense"], "DEVICE/MODE"),
+        (["diff", "models.py:calm", "-p", "cpu/eager@isa=z80"], "z80"),
+        (["diff", "models.py:calm", "-p", "cpu/jit", "--reference", "cpu/none"], "cpu/none"),
+        (["diff", "models.py:missing", "-p", "cpu/jit"], "missing"),
+        (["diff", "absent.py:make", "-p", "cpu/jit"], "absent.py"),
+        (["diff", "models.py:unbuildable", "-p", "cpu/jit"], "no weights here"),
+        (["diff", "gopher:x", "-p", "cpu/jit"], "gopher"),
+        (["diff", "models.py:calm", "-p", "cpu/jit", "--set", "size"], "OPTION=VALUE"),
+        (["diff", "models.py:calm", "-p", "cpu/jit", "--baseline", "absent.json"], "absent.json"),
+        (["diff", "models.py:calm", "-p", "cpu/jit", "--update-baseline"], "--baseline"),
+        (["diff", "models.py:calm", "-p", "cpu/jit", "--deadline", "0"], "--deadline"),
+        (["diff", "models.py:calm", "-p", "cpu/jit", "--repeat", "0"], "--repeat"),
+        (["capture", "models.py:calm"], "--output"),
+        (["capture", "models.py:broken", "-o", "x.graph"], "models.py"),
+        (["diff", "graph:models.py", "-p", "cpu/jit"], "graph"),
+        (["report", "absent.json", "-o", "x.html"], "absent.json"),
+        (["report", "models.py", "-o", "x.html"], "models.py"),
+    ],
+)
+def test_one_line_and_status_2(tmp_path: Path, arguments: list[str], says: str) -> None:
+    (tmp_path / "models.py").write_text(MODELS)
+    ran = mindgap(*arguments, cwd=tmp_path)
+    complaints = [line for line in ran.err.splitlines() if line.startswith("mindgap: ")]
+    assert ran.status == 2, ran.err
+    assert len(complaints) == 1 and says in complaints[0], ran.err
+    assert "Traceback" not in ran.err
+    assert ran.out == ""
+
+
+def test_no_arguments_show_the_help_and_are_wrong_use(tmp_path: Path) -> None:
+    ran = mindgap(cwd=tmp_path)
+    assert ran.status == 2 and "diff" in ran.out and "selftest" in ran.out
+
+
+@pytest.mark.parametrize("command", ["platforms", "capture", "diff", "demo", "selftest", "report"])
+def test_every_command_has_help_with_an_example(tmp_path: Path, command: str) -> None:
+    ran = mindgap(command, "--help", cwd=tmp_path)
+    assert ran.status == 0 and f"Example: mindgap {command}" in " ".join(ran.out.split())

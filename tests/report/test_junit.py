@@ -1,0 +1,36 @@
+"""JUnit XML that a CI system can read, with the right numbers in it."""
+
+from __future__ import annotations
+
+import dataclasses
+import xml.etree.ElementTree as ET
+
+from mindgap.baseline import Baseline
+from mindgap.diff import Report
+from mindgap.report import junit_xml
+from report.report_sample import sample
+
+
+def counts(report: Report) -> tuple[int, int, int, int]:
+    root = ET.fromstring(junit_xml(report))
+    suites = root.findall("testsuite")
+    for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        assert int(root.get(name, "")) == len(root.findall(f".//{tag}")) == sum(int(s.get(name, "")) for s in suites)
+    return tuple(int(root.get(name, "")) for name in ("tests", "failures", "errors", "skipped"))  # type: ignore[return-value] # four of them
+
+
+def test_findings_fail_refused_sources_err_and_null_verdicts_are_skipped() -> None:
+    assert counts(sample()) == (13, 5, 1, 2)
+
+
+def test_known_findings_are_skipped() -> None:
+    known = Baseline().updated(sample()).mark(sample())
+    assert counts(known) == (13, 0, 1, 7)
+
+
+def test_any_message_gives_well_formed_xml() -> None:
+    nasty = 'bell \x07, null \x00, lone \ud800, ]]> & <b> "quoted"'
+    rows = tuple(dataclasses.replace(row, message=nasty, detail=nasty) for row in sample().rows)
+    root = ET.fromstring(junit_xml(dataclasses.replace(sample(), rows=rows)).encode())
+    failure = root.find(".//failure")
+    assert failure is not None and '& <b> "quoted"' in (failure.text or "")

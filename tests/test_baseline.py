@@ -1,0 +1,77 @@
+"""A baseline knows what it was given, and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from mindgap.baseline import Baseline, Known, known_as
+from mindgap.diff import Culprit
+from mindgap.graph import MindgapError
+from report.report_sample import sample
+
+
+def test_it_comes_back_from_its_file(tmp_path: Path) -> None:
+    baseline = Baseline().updated(sample())
+    file = tmp_path / "baseline.json"
+    file.write_text(baseline.text(), encoding="utf-8")
+    assert Baseline.load(file) == baseline
+    assert len(baseline.known) == len(sample().findings) == 5
+
+
+def test_marked_findings_are_no_longer_new() -> None:
+    report = Baseline().updated(sample()).mark(sample())
+    assert report.totals.known == 5 and report.totals.new == 0
+    assert not any(row.known for row in report.rows if not row.finding)
+
+
+def test_another_culprit_is_a_new_finding() -> None:
+    baseline = Baseline().updated(sample())
+    moved = tuple(
+        dataclasses.replace(r, culprit=Culprit(8, "aten.exp.default")) if r.word == "discrepant" else r
+        for r in sample().rows
+    )
+    report = baseline.mark(dataclasses.replace(sample(), rows=moved))
+    assert [row.word for row in report.new_findings] == ["discrepant"]
+
+
+def test_the_size_and_the_node_of_an_error_do_not_matter() -> None:
+    row = next(r for r in sample().rows if r.word == "discrepant")
+    again = dataclasses.replace(row, metrics={"max_abs": 9.0}, culprit=Culprit(77, "aten.sort.default", "elsewhere"))
+    assert known_as(row) == known_as(again)
+
+
+def test_an_update_keeps_what_did_not_run_and_drops_what_is_gone() -> None:
+    elsewhere = Known("other", "cuda/eager", "failed")
+    healed = Known("resnet18", "cpu/inductor", "discrepant", "aten.mm.default")
+    before = Baseline(frozenset({elsewhere, healed}))
+    after = before.updated(sample())
+    assert elsewhere in after.known and healed not in after.known
+    assert before.gone(sample()) == (healed,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[1]",
+        '{"mindgap_baseline": 2, "findings": []}',
+        '{"mindgap_baseline": 1}',
+        '{"mindgap_baseline": 1, "findings": [{"model": "m"}]}',
+        '{"mindgap_baseline": 1, "findings": [{"model": 1, "platform": "", "verdict": "", "culprit": ""}]}',
+    ],
+)
+def test_a_damaged_baseline_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "baseline.json"
+    file.write_text(text)
+    with pytest.raises(MindgapError) as refused:
+        Baseline.load(file)
+    assert str(file) in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_missing_baseline_says_how_to_make_one(tmp_path: Path) -> None:
+    with pytest.raises(MindgapError, match="--update-baseline"):
+        Baseline.load(tmp_path / "none.json")
