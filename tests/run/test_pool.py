@@ -5,6 +5,7 @@ Real worker processes with the platforms of `misbehaving.py`.
 
 from __future__ import annotations
 
+import _thread
 import os
 import random
 import signal
@@ -306,8 +307,9 @@ def test_a_start_that_fails_once_is_forgiven(
 
 def test_a_start_that_hangs_is_a_timeout(make_pool: MakePool) -> None:
     name = f"{ZOO}@start=hang"
-    outcome = make_pool(name, start_s=0.8).run(job("add", name))
-    assert outcome.status == "timeout" and "while starting" in outcome.message
+    pool = make_pool(name, start_s=0.8)
+    outcome = pool.run(job("add", name))
+    assert outcome.status == "timeout" and "while starting" in outcome.message and pool.starts(name) == 1
 
 
 def test_a_platform_that_is_not_available_says_so(make_pool: MakePool) -> None:
@@ -466,6 +468,15 @@ def test_killed_while_idle_costs_nothing(make_pool: MakePool) -> None:
     os.kill(pool.pids()[ZOO], signal.SIGKILL)
     assert gone(pool.pids()[ZOO])
     assert well(pool)
+
+
+def test_an_interrupted_wait_leaves_no_answer_behind(make_pool: MakePool) -> None:
+    pool = make_pool()
+    assert well(pool)
+    threading.Timer(0.3, _thread.interrupt_main).start()
+    with pytest.raises(KeyboardInterrupt):
+        pool.run(job("long_nap", repeat=20))
+    assert well(pool) and pool.starts(ZOO) == 2
 
 
 def test_no_worker_and_no_zombie_is_left(make_pool: MakePool) -> None:

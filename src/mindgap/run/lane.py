@@ -8,7 +8,8 @@ When a job ends its worker, the rules are these.
 - Otherwise the job did it: `crash` or `oom`, with what the worker was doing and printed last.
 
 A worker that does not get ready is tried `START_ATTEMPTS` times, further and further apart; then the
-platform is given up, and every job for it gets the same failure at once. Being killed from outside
+platform is given up, and every job for it gets the same failure at once. A start that times out or
+says that it is no use is not tried again. Being killed from outside
 while it starts counts for little: the job may fail, and the next one has another try.
 """
 
@@ -191,7 +192,7 @@ class Lane:
                 self._drop()
                 failed = error
                 self._failures += _OUTSIDE if failed.outside else 1
-                permanent = isinstance(failed, _CannotOpen) and failed.permanent
+                permanent = failed.fault == "timeout" or (isinstance(failed, _CannotOpen) and failed.permanent)
                 if permanent or self._failures >= START_ATTEMPTS:
                     self._given_up = failed
                     break
@@ -206,8 +207,7 @@ class Lane:
         frame = worker.listen(Limits(self._bounds.start_s, self._bounds.memory_bytes))
         header = frame.header
         if header.get("kind") == "failed":
-            message = f"platform {self.platform} cannot be opened: {header.get('message')}"
-            raise _CannotOpen(message, permanent=bool(header.get("permanent")))
+            raise _CannotOpen(str(header.get("message")), permanent=bool(header.get("permanent")))
         if header.get("kind") != "ready" or header.get("protocol") != PROTOCOL:
             raise _CannotOpen("the worker speaks another version of the protocol than this mindgap", permanent=True)
         self.description = dict(header["description"])

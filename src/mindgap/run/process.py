@@ -156,6 +156,10 @@ class WorkerProcess:
             self._drain_stderr()
             self.stop()
             raise WorkerFailed("crash", f"garbage on the channel: {error}", self.tail) from None
+        except BaseException:
+            # Interrupted in the middle of an exchange: what it says next would be taken for another answer.
+            self.stop()
+            raise
 
     def kill(self) -> None:
         """Ends it from another thread than the one that waits for it, which then sees it die."""
@@ -176,7 +180,9 @@ class WorkerProcess:
             raise WorkerFailed("oom", f"{message}, while {self.stage}", self.tail)
 
     def _running(self) -> bool:
-        """Whether the process runs, without reaping it."""
+        """Whether the process runs, without reaping it where the system can tell so."""
+        if not hasattr(os, "waitid"):
+            return self.alive
         try:
             return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
         except ChildProcessError:

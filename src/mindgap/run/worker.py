@@ -14,6 +14,7 @@ import ctypes
 import faulthandler
 import gc
 import io
+import json
 import os
 import select
 import signal
@@ -47,7 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         platform, description = _open(arguments.platform)
     except Exception as error:
         permanent = isinstance(error, (MindgapError, ImportError))
-        message = str(error) if isinstance(error, MindgapError) else f"{type(error).__name__}: {error}"
+        message = str(error)
+        if not isinstance(error, MindgapError):
+            message = f"platform {arguments.platform} cannot be opened: {type(error).__name__}: {error}"
         send_frame(answers, {"kind": "failed", "permanent": permanent, "message": message})
         return 1
     server = _Server(platform, description, answers, arguments)
@@ -77,7 +80,8 @@ def _open(name: str) -> tuple[Platform, dict[str, Any]]:
     if not availability.available:
         raise MindgapError(f"platform {name} is not available: {availability.reason}")
     platform = backend.open(options)
-    return platform, dict(platform.describe())
+    # Whatever a platform puts in, a number of numpy's for one, what travels is JSON.
+    return platform, json.loads(json.dumps(dict(platform.describe()), default=str))
 
 
 class _Server:
