@@ -1,0 +1,147 @@
+"""OpenVINO: real models near eager, the precision in force told and enforced."""
+
+import json
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+
+from mindgap.platforms.openvino import BACKEND
+from mindgap.platforms.protocol import CompileFailure, Executable, Fallback, PlatformError, Unsupported
+from platforms.onnx_graphs import MODELS, captured, eager, normal
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def exact():
+    return BACKEND.open({"precision": "f32"})
+
+
+@pytest.fixture(scope="module")
+def reduced():
+    platform = BACKEND.open({"precision": "default"})
+    if platform.describe()["precision_in_force"] == "f32":
+        pytest.skip("OpenVINO chooses f32 on this CPU")
+    return platform
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_real_models_stay_near_eager(exact, name):
+    model, example = MODELS[name]()
+    graph, inputs = captured(model, example)
+    executable = exact.load(graph, inputs)
+    assert isinstance(executable, Executable)
+    for ours, theirs in zip(executable(inputs), eager(graph, inputs), strict=True):
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_allclose(ours, theirs, atol=1e-3 * max(1.0, np.abs(theirs).max()))
+
+
+def test_the_same_inputs_give_the_same_bytes_and_stay_as_they_were(exact):
+    graph, inputs = captured(lambda x: x.softmax(-1).add_(1), normal(4, 5))
+    before = inputs[0].copy()
+    executable = exact.load(graph, inputs)
+    assert executable(inputs)[0].tobytes() == executable(inputs)[0].tobytes()
+    np.testing.assert_array_equal(inputs[0], before)
+
+
+def test_earlier_outputs_survive_a_later_call(exact):
+    graph, inputs = captured(lambda x: x + 1, torch.zeros(3))
+    executable = exact.load(graph, inputs)
+    first = executable(inputs)[0]
+    executable([np.full(3, 7.0, np.float32)])
+    assert first.tolist() == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.int8, torch.uint8, torch.int32, torch.bool])
+def test_plain_dtypes_go_in_and_out(exact, dtype):
+    graph, inputs = captured(lambda x: torch.cat([x, x]).reshape(2, 2, 2), normal(2, 2).to(dtype))
+    found, expected = exact.load(graph, inputs)(inputs)[0], eager(graph, inputs)[0]
+    assert (found.dtype, found.tobytes()) == (expected.dtype, expected.tobytes())
+
+
+def test_bfloat16_goes_in_and_out(exact):
+    graph, inputs = captured(lambda x: torch.cat([x.reshape(4), x.reshape(4)]), normal(2, 2, dtype=torch.bfloat16))
+    found = exact.load(graph, inputs)(inputs)[0]
+    assert found.dtype == ml_dtypes.bfloat16
+    assert found.tobytes() == eager(graph, inputs)[0].tobytes()
+
+
+def test_unused_and_repeated_values(exact):
+    graph, inputs = captured(lambda x, unused: (x + 1, x), normal(3), normal(2))
+    plus, same = exact.load(graph, inputs)(inputs)
+    np.testing.assert_array_equal(same, inputs[0])
+    np.testing.assert_array_equal(plus, inputs[0] + 1)
+
+
+def test_a_graph_without_inputs(exact):
+    graph, inputs = captured(lambda: torch.arange(4, dtype=torch.float32) * 2)
+    assert exact.load(graph, inputs)(inputs)[0].tolist() == [0.0, 2.0, 4.0, 6.0]
+
+
+def test_f32_computes_in_f32_and_says_so(exact):
+    graph, inputs = captured(torch.nn.Linear(64, 64), normal(4, 64))
+    executable = exact.load(graph, inputs)
+    assert executable.facts["precision_in_force"] == "f32"
+    assert not any(kind.endswith("bf16") for kind in executable.facts["node_precisions"])
+    assert exact.describe()["precision_in_force"] == "f32"
+
+
+def test_default_computes_in_less_and_says_so(exact, reduced):
+    graph, inputs = captured(torch.nn.Linear(64, 64), normal(4, 64))
+    executable = reduced.load(graph, inputs)
+    assert executable.facts["precision_in_force"] == "bf16"
+    assert any(kind.endswith(":bf16") for kind in executable.facts["node_precisions"])
+    expected = eager(graph, inputs)[0]
+    error = np.abs(executable(inputs)[0] - expected).max()
+    assert error > 100 * np.abs(exact.load(graph, inputs)(inputs)[0] - expected).max()
+    assert executable(inputs)[0].dtype == np.float32
+
+
+def test_less_precision_than_asked_for_is_a_fallback(reduced):
+    lying = BACKEND.open({"precision": "f32"})
+    lying._settings["INFERENCE_PRECISION_HINT"] = "bf16"
+    graph, inputs = captured(torch.nn.Linear(64, 64), normal(4, 64))
+    with pytest.raises(Fallback, match="bf16 where f32 was asked for"):
+        lying.load(graph, inputs)
+
+
+def test_an_attribute_that_is_not_there_is_a_refusal_by_the_aten_operator(exact):
+    graph, inputs = captured(lambda x: torch.nn.functional.pad(x, (1, 1, 1, 1), mode="circular"), normal(1, 1, 3, 3))
+    with pytest.raises(Unsupported, match="wrap") as refused:
+        exact.load(graph, inputs)
+    assert refused.value.op == "aten.pad.default"
+
+
+def test_a_missing_translation_is_a_refusal(exact):
+    graph, inputs = captured(torch.erfinv, torch.tensor([0.5]))
+    with pytest.raises(Unsupported) as refused:
+        exact.load(graph, inputs)
+    assert refused.value.op == "aten.erfinv.default"
+
+
+def test_a_rewrite_that_throws_is_a_failure(exact):
+    """The plugin's own pass makes -1 of type u8 and trips over it."""
+    graph, inputs = captured(torch.neg, torch.ones(3, dtype=torch.uint8))
+    with pytest.raises(CompileFailure, match="ConvertNegative"):
+        exact.load(graph, inputs)
+
+
+def test_options_are_checked_in_the_parent():
+    assert BACKEND.environment({"precision": "f32", "threads": "2"}) == {}
+    for bad in ({"precision": "bf16"}, {"threads": "-1"}, {"device": "GPU"}):
+        with pytest.raises(PlatformError):
+            BACKEND.environment(bad)
+
+
+def test_description_is_data():
+    said = BACKEND.open({"threads": "2"}).describe()
+    assert json.loads(json.dumps(said)) == said
+    assert said["threads"] == 2 and said["precision_asked"] == "f32"
