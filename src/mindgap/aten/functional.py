@@ -20,7 +20,22 @@ from mindgap.aten.operators import facts, is_inplace, overload
 from mindgap.aten.tape import Tape, flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, spec_of
 from mindgap.aten.unview import Step, write_back
-from mindgap.graph import Arg, DType, Graph, GraphError, Labels, Node, Ref, TensorSpec, map_refs, operands, refs
+from mindgap.graph import (
+    Arg,
+    Device,
+    DType,
+    Graph,
+    GraphError,
+    Labels,
+    Layout,
+    MemoryFormat,
+    Node,
+    Ref,
+    TensorSpec,
+    map_refs,
+    operands,
+    refs,
+)
 
 
 @dataclass(frozen=True)
@@ -287,9 +302,9 @@ def concrete(arg: Arg, known: Sequence[torch.Tensor | None]) -> Any:
         return [concrete(item, known) for item in arg]
     if isinstance(arg, DType):
         return TORCH_DTYPES[arg.name]
-    if arg is None or isinstance(arg, (bool, int, float, complex, str)):
-        return arg
-    return getattr(torch, arg.name) if hasattr(arg, "name") else torch.device("cpu")
+    if isinstance(arg, (MemoryFormat, Layout)):
+        return getattr(torch, arg.name)
+    return torch.device("cpu") if isinstance(arg, Device) else arg
 
 
 def _empty(spec: TensorSpec) -> torch.Tensor:
@@ -302,7 +317,7 @@ def _copy_of(fake: torch.Tensor | None) -> torch.Tensor:
 
 
 def _storage(fake: torch.Tensor) -> int:
-    return fake.untyped_storage()._cdata
+    return fake.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage] # PyTorch's only identity of memory
 
 
 def _pruned(graph: Graph, builder: _Builder, outputs: tuple[int, ...]) -> tuple[Graph, tuple[int, ...]]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from functools import cache
+from typing import Any, Final
 
 import torch
 
@@ -31,14 +31,16 @@ class Facts:
     arguments: tuple[str, ...]
 
 
-@lru_cache(maxsize=None)
+@cache
 def overload(name: str) -> Any:
     """`aten.add.Tensor` -> torch.ops.aten.add.Tensor. Raises `UnknownOperator`."""
     try:
         namespace, packet, variant = name.split(".")
         return getattr(getattr(getattr(torch.ops, namespace), packet), variant)
     except (ValueError, AttributeError, RuntimeError):
-        raise UnknownOperator(f"operator {name!r} is not in torch {torch.__version__}: is it a graph of a newer one?") from None
+        raise UnknownOperator(
+            f"operator {name!r} is not in torch {torch.__version__}: is it a graph of a newer one?"
+        ) from None
 
 
 def overload_name(function: Any) -> str:
@@ -46,12 +48,18 @@ def overload_name(function: Any) -> str:
     return str(function)
 
 
-@lru_cache(maxsize=None)
+#: They may return their operand itself, as dropout does in evaluation, and neither schema nor tag says so.
+_MAY_RETURN_OPERAND: Final = frozenset({"aten.feature_dropout.default", "aten.feature_alpha_dropout.default"})
+
+
+@cache
 def facts(name: str) -> Facts:
     """The schema of an overload as `Facts`. Raises `UnknownOperator`."""
     schema = overload(name)._schema
     mutates: set[int | str] = set()
     views: set[int | str] = set()
+    if torch.Tag.maybe_aliasing_or_mutating in overload(name).tags or name in _MAY_RETURN_OPERAND:
+        views.update((0, schema.arguments[0].name))
     for position, argument in enumerate(schema.arguments):
         if argument.alias_info is None:
             continue

@@ -42,9 +42,9 @@ def to_torch(array: Array, spec: TensorSpec | None = None, device: str = "cpu") 
         array = array.copy()
     if _needs_carrier(array.dtype):
         carrier, _ = _CARRIER[array.dtype.itemsize]
-        tensor = torch.from_numpy(array.view(carrier)).view(TORCH_DTYPES[dtype_name(array.dtype)])
+        tensor = torch.from_numpy(array.view(carrier)).view(TORCH_DTYPES[dtype_name(array.dtype)])  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
     else:
-        tensor = torch.from_numpy(array)
+        tensor = torch.from_numpy(array)  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
     if spec is not None and tuple(tensor.stride()) != spec.stride and tensor.numel() > 0:
         laid_out = torch.empty_strided(spec.shape, spec.stride, dtype=tensor.dtype)
         tensor = laid_out.copy_(tensor) if not _overlaps(spec) else _fill_overlapping(laid_out, tensor)

@@ -76,7 +76,7 @@ def _scattered(builder: Builder, written: _Written) -> list[int]:
     base, view = written.base_fake, written.view_fake
     if base.dtype != view.dtype or builder.spec(written.base.index).stride != tuple(base.stride()):
         raise GraphError(f"a write through {written.step.op} has no functional form")
-    offset = view.storage_offset() - base.storage_offset()
+    offset = int(view.storage_offset()) - int(base.storage_offset())
     return builder.emit(
         "aten.as_strided_scatter.default", written.base, written.view, tuple(view.shape), tuple(view.stride()), offset
     )
@@ -120,14 +120,14 @@ def _sliced(builder: Builder, written: _Written) -> list[int]:
 
 
 def _narrowed(builder: Builder, written: _Written) -> list[int]:
-    dim, start, length = (written.argument(name) for name in ("dim", "start", "length"))
+    dim, start, length = int(written.argument("dim")), int(written.argument("start")), int(written.argument("length"))
     if start < 0:
         start += written.base_fake.shape[dim]
     return builder.emit("aten.slice_scatter.default", written.base, written.view, dim, start, start + length)
 
 
 def _part(builder: Builder, written: _Written) -> list[int]:
-    dim = written.argument("dim") % written.base_fake.dim()
+    dim = int(written.argument("dim")) % written.base_fake.dim()
     start = sum(size[dim] for size in written.step.sizes[: written.step.slot])
     end = start + written.view_fake.shape[dim]
     return builder.emit("aten.slice_scatter.default", written.base, written.view, dim, start, end)

@@ -7,18 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
-from torch._dispatch.python import enable_pre_dispatch, enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from mindgap.aten.operators import overload_name
 from mindgap.aten.tensors import spec_of
 from mindgap.capture.check import Subject, check
+from mindgap.capture.dispatcher import seen_by
 from mindgap.capture.errors import CaptureError
 from mindgap.capture.neutral import neutral
 from mindgap.capture.origin import line_of
-from mindgap.capture.program import Copy, Held, copied, leaves, modules_of
+from mindgap.capture.program import Copy, Held, copied, leaves, paths_of
 from mindgap.capture.recipes import recipe_for
-from mindgap.capture.recorder import Recorded, Recorder, Source
+from mindgap.capture.recorder import Recorder
+from mindgap.capture.recording import Recorded, Source
 from mindgap.graph import Graph, Input, Labels, MindgapError, Node, map_refs, refs
 from mindgap.graph.tensors import TensorStore, default_tensor_store
 
@@ -51,17 +52,16 @@ def capture(
     Warns `UnprovenCapture` when the replay on two inputs is skipped (`verify=False`, tensors on the meta device).
     """
     store = tensors if tensors is not None or weights == "seeded" else default_tensor_store()
+    unproven = "" if verify else "verify=False: the capture was not replayed, so it is not proven"
     with neutral():
         recorded, returned = _trace(program, args, kwargs or {})
         graph, sources = _assemble(recorded, returned, store, weights, name)
         if any(s.real is not None and s.real.device.type == "meta" for s in sources):
-            warnings.warn("captured from meta tensors: not replayed, so not proven", UnprovenCapture, stacklevel=2)
-        elif not verify:
-            warnings.warn(
-                "verify=False: the capture was not replayed, so it is not proven", UnprovenCapture, stacklevel=2
-            )
-        else:
+            unproven = "captured from meta tensors: there is nothing to replay, so it is not proven"
+        if not unproven:
             check(Subject(graph, sources, len(returned), program, args, kwargs or {}))
+    if unproven:
+        warnings.warn(unproven, UnprovenCapture, stacklevel=2)
     return graph
 
 
@@ -76,12 +76,7 @@ def _trace(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tupl
         return fake
 
     twin = copied(program, args, kwargs, fake_of)
-    paths = {
-        id(m): ".".join(p for p in (prefix, path) if p)
-        for prefix, root in modules_of(twin.program)
-        for path, m in root.named_modules()
-    }
-    recorder = Recorder(fake_mode, paths)
+    recorder = Recorder(fake_mode, paths_of(twin.program))
     for held, fake in fakes:
         recorder.add_input(held.tensor.detach(), fake, held.role, held.name)
     result = _run(twin, fake_mode, recorder)
@@ -92,15 +87,22 @@ def _trace(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tupl
 
 def _run(twin: Copy, fake_mode: FakeTensorMode, recorder: Recorder) -> Any:
     try:
-        with fake_mode, enable_python_dispatcher(), enable_pre_dispatch(), recorder:
+        with seen_by(fake_mode, recorder):
             return twin.program(*twin.args, **twin.kwargs)
     except CaptureError:
         raise
     except MindgapError as error:
         raise CaptureError(str(error), line_of(error.__traceback__)) from error
     except Exception as error:
-        said = (str(error).strip().splitlines() or [""])[0]
-        raise CaptureError(f"{type(error).__name__}: {said}", line_of(error.__traceback__)) from error
+        raise CaptureError(_reason(error), line_of(error.__traceback__)) from error
+
+
+def _reason(error: Exception) -> str:
+    said = (str(error).strip().splitlines() or [""])[0]
+    for words, meaning in _MEANINGS.items():
+        if words in said:
+            return meaning
+    return f"the program raised {type(error).__name__}: {said}"
 
 
 def _faked(tensor: torch.Tensor, fake_mode: FakeTensorMode) -> torch.Tensor:
@@ -159,5 +161,14 @@ def _assemble(
     )
     return graph, sources
 
+
+#: What PyTorch says of a tensor without values, in words for its author.
+_MEANINGS = {
+    ".numpy() is not supported": "the program turns a tensor into a numpy array, whose values a graph would freeze",
+    "Cannot access storage of": "the program makes a tensor without strided storage (sparse or of a library's own layout)",
+    "tolist() is not supported": "the program turns a tensor into a list, whose values a graph would freeze",
+    "does not require grad and does not have a grad_fn": "the program runs a backward pass of its own; "
+    "capture its forward part, or use torch.func.grad",
+}
 
 _ORDER = {"input": 0, "parameter": 1, "buffer": 2, "constant": 3, "random": 4}

@@ -9,18 +9,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch._C import DispatchKey
-from torch._dispatch.python import enable_pre_dispatch, enable_python_dispatcher
-from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from mindgap.aten.tape import Tape, clone_strided
 from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.capture import draw
+from mindgap.capture.dispatcher import PreDispatchMode, seen_by
 from mindgap.capture.errors import CaptureError
 from mindgap.capture.origin import line_of
 from mindgap.capture.program import Held, copied, leaves
-from mindgap.capture.recorder import Source
+from mindgap.capture.recording import Source
 from mindgap.graph import Graph, Recipe
 from mindgap.graph.materialise import materialise
 
@@ -104,15 +101,16 @@ def _shuffled(array: Any, generator: np.random.Generator) -> Any:
 
 def _other_floats(array: Any, generator: np.random.Generator) -> Any:
     if np.iscomplexobj(array):
-        real, imaginary = (_other_floats(part, generator) for part in (array.real, array.imag))
-        return (real + 1j * imaginary).astype(array.dtype)
+        pairs = np.ascontiguousarray(array).view(np.float32 if array.dtype == np.complex64 else np.float64)
+        return _other_floats(pairs, generator).view(array.dtype).reshape(array.shape)
     wide = array.astype(np.float64)
     finite = wide[np.isfinite(wide)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (-1.0, 1.0)
     if low == high:
         low, high = (low * 0.5, low * 1.5) if low else (-1.0, 1.0)
-    drawn = low + (high - low) * generator.random(array.shape)
-    return np.where(np.isfinite(wide), drawn, wide).astype(array.dtype)
+    drawn: Any = low + (high - low) * generator.random(array.shape)
+    other: Any = np.where(np.isfinite(wide), drawn, wide)
+    return other.astype(array.dtype)
 
 
 def _own(tensor: torch.Tensor) -> torch.Tensor:
@@ -154,10 +152,16 @@ def _program_outputs(subject: Subject, tensors: list[torch.Tensor]) -> tuple[lis
     sources = subject.sources
     by_name = {(s.role, s.name): (i, t) for i, (s, t) in enumerate(zip(sources, tensors, strict=True))}
     placed: dict[int, torch.Tensor] = {}
+    originals: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def swap(held: Held) -> torch.Tensor:
         known = by_name.get((held.role, held.name))
-        twin = _own(held.tensor if known is None else known[1])
+        if held.role == "constant":
+            # The very tensor: Python may write to its memory by another name, which a copy would not show.
+            twin = held.tensor
+            originals.append((twin, _own(twin)))
+        else:
+            twin = _own(held.tensor if known is None else known[1])
         if isinstance(held.tensor, torch.nn.Parameter):
             twin = torch.nn.Parameter(twin, requires_grad=False)
         if known is not None:
@@ -165,7 +169,7 @@ def _program_outputs(subject: Subject, tensors: list[torch.Tensor]) -> tuple[lis
         return twin
 
     twin = copied(subject.program, subject.args, subject.kwargs, swap)
-    constants = [(s.real, _own(s.real)) for i, s in enumerate(sources) if s.real is not None and i not in placed]
+    originals += [(s.real, _own(s.real)) for i, s in enumerate(sources) if s.real is not None and i not in placed]
     pool = [t for s, t in zip(sources, tensors, strict=True) if s.role == "random"]
     try:
         result = _call(twin.program, twin.args, twin.kwargs, pool)
@@ -179,16 +183,16 @@ def _program_outputs(subject: Subject, tensors: list[torch.Tensor]) -> tuple[lis
         ]
         return outputs, left
     finally:
-        for real, before in constants:
+        for real, before in originals:
             if not same_bits(real, before):
-                real.copy_(before)
+                real.detach().copy_(before)
 
 
 def _call(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any], pool: list[torch.Tensor]) -> Any:
     try:
         if not pool:
             return program(*args, **kwargs)
-        with enable_python_dispatcher(), enable_pre_dispatch(), _Drawing(pool):
+        with seen_by(_Drawing(pool)):
             return program(*args, **kwargs)
     except CaptureError:
         raise
@@ -197,13 +201,11 @@ def _call(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any], pool: li
         raise _Invalid(f"{type(error).__name__}: {said}", line_of(error.__traceback__)) from error
 
 
-class _Drawing(ProxyTorchDispatchMode):
+class _Drawing(PreDispatchMode):
     """Gives the program the drawn tensors of the graph, in their order, and leaves every other call alone."""
 
     def __init__(self, pool: list[torch.Tensor]) -> None:
-        TorchDispatchMode.__init__(self, DispatchKey.PreDispatch)  # not the parent's: it would start an FX tracer
-        self._mode_key = torch._C._TorchDispatchModeKey.PROXY
-        self.enter_stack: list[ProxyTorchDispatchMode | None] = []
+        super().__init__()
         self._left = iter(pool)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:

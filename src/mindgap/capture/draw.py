@@ -12,6 +12,7 @@ from typing import Any, Final
 import torch
 
 from mindgap.aten.operators import overload_name
+from mindgap.capture.dispatcher import taken_apart
 from mindgap.capture.errors import CaptureError
 from mindgap.capture.neutral import portable_kernels
 from mindgap.capture.origin import current_line
@@ -78,11 +79,6 @@ def lower(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], like: tor
     if name in _RULES and not overload_name(func).endswith("out"):
         return _RULES[name](bound, like, draw)
     raise CaptureError(f"{overload_name(func)} draws random numbers that no recipe can reproduce", current_line())
-
-
-def taken_apart(func: Any, *args: Any, **kwargs: Any) -> Any:
-    """A composite operator's own definition in C++, which Python's replacements for it do not always follow."""
-    return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
 
 
 def needs_result(func: Any) -> bool:

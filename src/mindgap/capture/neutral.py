@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 
 import numpy as np
@@ -16,7 +16,7 @@ _LOUD = ("torch._subclasses.fake_tensor", "torch._subclasses.fake_impls", "torch
 
 
 @contextmanager
-def neutral() -> Iterator[None]:
+def neutral() -> Generator[None]:
     """Portable settings: fused attention paths of the CPU off, one thread, no gradients.
 
     Random states of torch, numpy and Python are put back on leaving.
@@ -24,7 +24,7 @@ def neutral() -> Iterator[None]:
     fast, threads = torch.backends.mha.get_fastpath_enabled(), torch.get_num_threads()
     python, legacy = random.getstate(), np.random.get_state()
     with ExitStack() as stack:
-        stack.enter_context(torch.random.fork_rng(devices=[]))
+        stack.enter_context(torch.random.fork_rng(devices=[]))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] # untyped in PyTorch
         stack.enter_context(torch.no_grad())
         stack.enter_context(_quiet())
         stack.enter_context(torch.autocast("cpu", enabled=False))
@@ -40,7 +40,7 @@ def neutral() -> Iterator[None]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _quiet() -> Generator[None]:
     loggers = [logging.getLogger(name) for name in _LOUD]
     before = [logger.disabled for logger in loggers]
     for logger in loggers:
@@ -55,7 +55,7 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def portable_kernels() -> Iterator[None]:
+def portable_kernels() -> Generator[None]:
     """While a composite operator is taken apart: the parts must exist on every device."""
     with torch.backends.mkldnn.flags(enabled=False):
         yield

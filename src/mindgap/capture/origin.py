@@ -14,7 +14,7 @@ _TORCH: Final = os.path.dirname(os.path.abspath(torch.__file__))
 _STDLIB: Final = os.path.dirname(os.path.abspath(os.__file__))
 #: The function that starts the program: beyond it are the callers of capture.
 _START: Final = (os.path.join(_OURS, "capture.py"), "_run")
-_CALL: Final[CodeType] = torch.nn.Module._call_impl.__code__  # pyright: ignore[reportPrivateUsage] # the one frame that holds the module
+_CALL: Final[CodeType] = torch.nn.Module._call_impl.__code__  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType] # the one frame that holds the module
 
 
 def _is_users(code: CodeType) -> bool:

@@ -8,12 +8,13 @@ import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from mindgap.capture.dispatcher import memory_of
 from mindgap.capture.errors import CaptureError
 from mindgap.graph import Role
 
@@ -65,6 +66,15 @@ def modules_of(program: Any, prefix: str = "") -> list[tuple[str, torch.nn.Modul
         ):
             found += modules_of(part, path)
     return found
+
+
+def paths_of(program: Any) -> dict[int, str]:
+    """The path of every module that a callable holds, by id."""
+    paths: dict[int, str] = {}
+    for prefix, root in modules_of(program):
+        for path, module in cast("list[tuple[str, torch.nn.Module]]", list(root.named_modules())):  # pyright: ignore[reportUnknownArgumentType] # untyped in PyTorch
+            paths[id(module)] = ".".join(part for part in (prefix, path) if part)
+    return paths
 
 
 def _reached(function: types.FunctionType) -> dict[str, Any]:
@@ -126,7 +136,7 @@ def copied(
 def _place(tensor: torch.Tensor) -> Any:
     """Equal for two tensors that are the same elements of the same memory."""
     try:
-        memory = tensor.untyped_storage()._cdata
+        memory = memory_of(tensor)
         return memory, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype
     except (RuntimeError, NotImplementedError):  # layouts without storage: refused when they are used
         return id(tensor)
@@ -153,7 +163,7 @@ def _renewed(program: Any, memo: dict[int, Any]) -> Any:
         return functools.partial(_renewed(program.func, memo), *[_renewed(a, memo) for a in program.args], **keywords)
     if isinstance(program, types.MethodType):
         return types.MethodType(program.__func__, _renewed(program.__self__, memo))
-    return _deep(program, memo)
+    return program if isinstance(program, types.ModuleType) else _deep(program, memo)
 
 
 def _renewed_function(function: types.FunctionType, memo: dict[int, Any]) -> Any:
@@ -191,7 +201,7 @@ class _Tensors(TorchFunctionMode):
         self._put = put
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        if func is torch.Tensor.__deepcopy__:
+        if func is torch.Tensor.__deepcopy__:  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
             return self._put(args[0])
         return func(*args, **(kwargs or {}))
 
@@ -218,7 +228,7 @@ def leaves(value: Any) -> list[tuple[str, Any]]:
         return [("", value)]
     if isinstance(value, Mapping):
         items: list[tuple[str, Any]] = [(str(k), v) for k, v in value.items()]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] # any mapping
-    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):  # pyright: ignore[reportUnknownArgumentType] # any tuple
         items = [(n, getattr(value, n)) for n in value._fields]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType, reportUnknownArgumentType] # a named tuple
     elif isinstance(value, (list, tuple)):
         items = [(str(i), v) for i, v in enumerate(value)]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] # any sequence

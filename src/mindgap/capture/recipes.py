@@ -9,7 +9,7 @@ import torch
 
 from mindgap.aten.tensors import to_numpy
 from mindgap.capture.errors import CaptureError
-from mindgap.capture.recorder import Source
+from mindgap.capture.recording import Source
 from mindgap.graph import Constant, Normal, Recipe, Stored, Uniform
 from mindgap.graph import Literal as LiteralBytes
 from mindgap.graph.tensors import TensorStore

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import torch
-from torch._C import DispatchKey
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -16,16 +14,27 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     unset_fake_temporarily,
 )
-from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from mindgap.aten.operators import facts, overload_name
 from mindgap.aten.tape import flatten_result
 from mindgap.aten.tensors import torch_dtype_name
 from mindgap.capture import draw
+from mindgap.capture.dispatcher import (
+    PreDispatchMode,
+    autocast_casts,
+    away,
+    below,
+    in_function_transform,
+    is_composite,
+    memory_of,
+    taken_apart,
+    tensors_in,
+    through_autocast,
+)
 from mindgap.capture.errors import CaptureError
 from mindgap.capture.neutral import portable_kernels
 from mindgap.capture.origin import current_line, here
+from mindgap.capture.recording import Call, Recorded, Source
 from mindgap.graph import Arg, Device, DType, Layout, MemoryFormat, Recipe, Ref, Role, TensorSpec
 
 #: Operators of one device or of one library: a portable graph holds none.
@@ -44,60 +53,13 @@ _DEVICE_BOUND: Final = (
 )
 #: Operators whose result's size depends on the data of one operand only, and its position.
 _SIZED_BY: Final = {"aten.index.Tensor": 1, "aten.masked_select.default": 1, "aten.repeat_interleave.self_Tensor": 1}
-#: Dispatch keys that most operators pass by.
-_PASSING: Final = (
-    DispatchKey.FuncTorchVmapMode,
-    DispatchKey.AutocastCPU,
-    DispatchKey.ADInplaceOrView,
-    DispatchKey.BackendSelect,
-)
-_AUTOCAST: Final = DispatchKey.AutocastCPU
 
 
-@dataclass(frozen=True)
-class Source:
-    """An input as it is found: the tensor (None for a drawn one), its fake, its role and name."""
-
-    real: torch.Tensor | None
-    fake: torch.Tensor
-    role: Role
-    name: str
-    recipe: Recipe | None = None
-
-
-@dataclass
-class Recorded:
-    """Inputs and calls so far. A `Ref` holds -(k + 1) for input k and n for the n-th output slot of all calls."""
-
-    inputs: list[Source] = field(default_factory=list[Source])
-    calls: list[Call] = field(default_factory=list["Call"])
-    written: set[int] = field(default_factory=set[int])
-
-
-@dataclass(frozen=True)
-class Call:
-    """One recorded call; `fixed`: nothing that it reads depends on an argument, a parameter or a drawn tensor."""
-
-    func: Any
-    args: tuple[Arg, ...]
-    kwargs: tuple[tuple[str, Arg], ...]
-    outputs: tuple[TensorSpec | None, ...]
-    origin: str
-    fixed: bool
-    first: int
-
-
-class Recorder(ProxyTorchDispatchMode):
-    """Sits above autocast and autograd, where composite operators are still whole.
-
-    It takes the place that PyTorch keeps there for a proxy mode, and records by the identity of fake tensors.
-    """
+class Recorder(PreDispatchMode):
+    """Records every call above autocast and autograd, by the identity of fake tensors."""
 
     def __init__(self, fake_mode: FakeTensorMode, modules: dict[int, str]) -> None:
-        TorchDispatchMode.__init__(self, DispatchKey.PreDispatch)  # not the parent's: it would start an FX tracer
-        self._mode_key = torch._C._TorchDispatchModeKey.PROXY
-        self.enter_stack: list[ProxyTorchDispatchMode | None] = []
-        self.pre_dispatch = True
+        super().__init__()
         self.recorded = Recorded()
         self._fake_mode = fake_mode
         self._modules = modules
@@ -119,7 +81,7 @@ class Recorder(ProxyTorchDispatchMode):
         """Declare a tensor as the next input. `real` is None for one that is drawn."""
         index = len(self.recorded.inputs)
         self.recorded.inputs.append(Source(real, fake, role, name, recipe))
-        memory = _memory(fake)
+        memory = memory_of(fake)
         self._inputs_of.setdefault(memory, set()).add(index)
         self._name(fake, -(index + 1))
         if role not in ("constant", "buffer"):
@@ -137,16 +99,17 @@ class Recorder(ProxyTorchDispatchMode):
         kwargs = kwargs or {}
         if func is torch.ops.prim.device.default:
             return func(*args, **kwargs)
-        if torch._C._functorch.peek_interpreter_stack() is not None:
+        if in_function_transform():
             with self:
-                return _below(func, args, kwargs)
+                return below(func, args, kwargs)
         if torch.is_autocast_enabled("cpu"):
-            if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "AutocastCPU"):
+            if autocast_casts(func):
                 with self:
-                    return func._op_dk(_AUTOCAST, *args, **kwargs)
-            if func._can_decompose() and not draw.is_random(func, args, kwargs):
+                    return through_autocast(func, args, kwargs)
+            # A composite without a rule of its own may call operators that have one.
+            if is_composite(func) and not draw.is_random(func, args, kwargs):
                 with self, portable_kernels():
-                    return draw.taken_apart(func, *args, **kwargs)
+                    return taken_apart(func, *args, **kwargs)
         if draw.is_random(func, args, kwargs):
             return self._draw(func, args, kwargs)
         hidden = _HIDDEN_WRITES.get(draw.packet(func))
@@ -171,7 +134,7 @@ class Recorder(ProxyTorchDispatchMode):
 
     def _drawn(self, make: Callable[[int], Recipe], shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         count = sum(source.role == "random" for source in self.recorded.inputs)
-        with _Without(self):
+        with away(self):
             fake = torch.empty(shape, dtype=dtype)
         self.add_input(None, fake, "random", f"random.{count}", make(count + 1))
         return fake
@@ -180,7 +143,7 @@ class Recorder(ProxyTorchDispatchMode):
         name = overload_name(func)
         noted = tuple(self._arg(arg) for arg in args)
         named = tuple(sorted((key, self._arg(arg)) for key, arg in kwargs.items() if not _is_idle(key, arg)))
-        fixed = all(_memory(fake) not in self._tainted for fake in _tensors((args, kwargs), self._faked))
+        fixed = all(memory_of(fake) not in self._tainted for fake in self._fakes((args, kwargs)))
         # The call runs on fakes: a tensor of the program that is real is a constant and has one.
         real_args, real_kwargs = _swap(args, self._faked), _swap(kwargs, self._faked)
         try:
@@ -215,12 +178,12 @@ class Recorder(ProxyTorchDispatchMode):
         writes = facts(name).mutates
         for key, value in bound.items():
             if key in writes:
-                for tensor in _tensors(value, self._faked):
-                    self._written(_memory(tensor), fixed)
+                for tensor in self._fakes(value):
+                    self._written(memory_of(tensor), fixed)
         for offset, slot in enumerate(flat):
             if slot is not None:
                 if not fixed:
-                    self._tainted.add(_memory(slot))
+                    self._tainted.add(memory_of(slot))
                 self._name(slot, self._slots + offset)
         self._slots += len(flat)
 
@@ -238,7 +201,7 @@ class Recorder(ProxyTorchDispatchMode):
     def _name(self, tensor: torch.Tensor, number: int) -> None:
         self._numbers[id(tensor)] = number
         self._alive.append(tensor)
-        self._memory.setdefault(_memory(tensor), []).append((number, tensor))
+        self._memory.setdefault(memory_of(tensor), []).append((number, tensor))
 
     def _arg(self, arg: Any) -> Arg:
         if isinstance(arg, torch.Tensor):
@@ -258,6 +221,9 @@ class Recorder(ProxyTorchDispatchMode):
             self._add_constant(tensor)
         return self.recorded.inputs[-self._numbers[id(tensor)] - 1].fake
 
+    def _fakes(self, tree: Any) -> Iterator[torch.Tensor]:
+        return (self._faked(tensor) for tensor in tensors_in(tree))
+
     def _add_constant(self, tensor: torch.Tensor) -> None:
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout != torch.strided:
             raise CaptureError(f"a constant tensor of kind {type(tensor).__name__}, {tensor.layout}", current_line())
@@ -269,11 +235,11 @@ class Recorder(ProxyTorchDispatchMode):
         self._numbers[id(tensor)] = self._numbers[id(fake)]
         self._alive.append(tensor)
         # Made while the program ran, so nobody sees what is written to it except through the outputs.
-        self._inputs_of.pop(_memory(fake))
+        self._inputs_of.pop(memory_of(fake))
 
     def _adopt(self, tensor: torch.Tensor) -> None:
         """A tensor made outside the dispatcher (`x.data`, `nn.Parameter(x)`): an alias of a known one."""
-        known = [(number, one) for number, one in self._memory.get(_memory(tensor), ()) if one.dtype == tensor.dtype]
+        known = [(number, one) for number, one in self._memory.get(memory_of(tensor), ()) if one.dtype == tensor.dtype]
         if not known:
             raise CaptureError("a tensor that no recorded call made", current_line())
         place = _place(tensor)
@@ -287,7 +253,7 @@ class Recorder(ProxyTorchDispatchMode):
             (Ref(number), *place),
             (),
             [tensor],
-            _memory(source) not in self._tainted,
+            memory_of(source) not in self._tainted,
             {},
         )
 
@@ -308,7 +274,7 @@ class Recorder(ProxyTorchDispatchMode):
     ) -> Any:
         """The result of a call whose shape is in its operands' data, where those operands are constants."""
         sizing = _SIZED_BY.get(overload_name(func))
-        tainted = [any(_memory(t) in self._tainted for t in _tensors(fake, self._faked)) for fake in fakes]
+        tainted = [any(memory_of(t) in self._tainted for t in self._fakes(fake)) for fake in fakes]
         if any(taint and (sizing is None or position == sizing) for position, taint in enumerate(tainted)):
             raise CaptureError(
                 f"the size of what {overload_name(func)} returns depends on the data of the arguments", current_line()
@@ -317,9 +283,7 @@ class Recorder(ProxyTorchDispatchMode):
             # Only the shape is asked for: zeros stand for the operand that holds data.
             stand_ins = {i: torch.zeros(fakes[i].shape, dtype=fakes[i].dtype) for i, t in enumerate(tainted) if t}
         result = self._run(func, args, kwargs, stand_ins)
-        return torch.utils._pytree.tree_map_only(
-            torch.Tensor, lambda t: self._fake_mode.from_tensor(t, static_shapes=True), result
-        )
+        return _swap(result, lambda tensor: self._fake_mode.from_tensor(tensor, static_shapes=True))
 
     def _run(
         self,
@@ -360,46 +324,6 @@ class Recorder(ProxyTorchDispatchMode):
         return torch.device("cpu") if isinstance(arg, Device) else arg
 
 
-class _Without:
-    """Take the recorder away for the time of a block, if it is there."""
-
-    def __init__(self, mode: Recorder) -> None:
-        self._mode = mode
-
-    def __enter__(self) -> None:
-        self._taken = torch._ops._get_dispatch_mode_pre_dispatch(torch._C._TorchDispatchModeKey.PROXY) is self._mode
-        if self._taken:
-            torch._ops.unset_mode_pre_dispatch(torch._C._TorchDispatchModeKey.PROXY)
-
-    def __exit__(self, *_: object) -> None:
-        if self._taken:
-            torch._ops._set_mode_pre_dispatch(self._mode)
-
-
-def _falls_through(name: str, key: DispatchKey) -> bool:
-    return not torch._C._dispatch_has_kernel_for_dispatch_key(
-        name, key
-    ) or torch._C._dispatch_kernel_for_dispatch_key_is_fallthrough(name, key)
-
-
-def _below(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """The call at the next dispatch key, so that what that key calls in turn is seen again (vmap and its kin)."""
-    keys = torch._C._dispatch_tls_local_include_set()
-    for tensor in _tensors((args, kwargs), lambda t: t):
-        keys = keys | torch._C._dispatch_keys(tensor)
-    keys = keys - torch._C._dispatch_tls_local_exclude_set()
-    keys = keys & torch._C._dispatch_keyset_full_after(DispatchKey.PreDispatch)
-    keys = keys.remove(DispatchKey.PythonDispatcher)
-    for key in _PASSING:
-        if keys.has(key) and _falls_through(func.name(), key):
-            keys = keys.remove(key)
-    return func.redispatch(keys, *args, **kwargs)
-
-
-def _memory(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage()._cdata
-
-
 def _place(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     return tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset())
 
@@ -437,17 +361,6 @@ def _plain(arg: Any) -> Arg:
     raise CaptureError(f"an operand of type {type(arg).__name__}", current_line())
 
 
-def _tensors(tree: Any, faked: Callable[[torch.Tensor], torch.Tensor]) -> Iterable[torch.Tensor]:
-    if isinstance(tree, torch.Tensor):
-        yield faked(tree)
-    elif isinstance(tree, (list, tuple)):
-        for item in tree:  # pyright: ignore[reportUnknownVariableType] # operator arguments are untyped
-            yield from _tensors(item, faked)
-    elif isinstance(tree, dict):
-        for item in tree.values():  # pyright: ignore[reportUnknownVariableType] # operator arguments are untyped
-            yield from _tensors(item, faked)
-
-
 def _swap(tree: Any, faked: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     if isinstance(tree, torch.Tensor):
         return faked(tree)
@@ -473,7 +386,7 @@ def _training_norm(func: Any, bound: Mapping[str, Any], _: Any, __: Any) -> Any:
 
 
 def _taken_apart(func: Any, _: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    return draw.taken_apart(func, *args, **kwargs)
+    return taken_apart(func, *args, **kwargs)
 
 
 #: Operators that write running statistics without saying so in their schema: (does this call?, what to record).

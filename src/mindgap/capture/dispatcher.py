@@ -1,0 +1,119 @@
+"""What capture needs of PyTorch's dispatcher. Everything that leans on its private parts is in this module."""
+# pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+# (the dispatcher has no public Python interface, and its private one is untyped)
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+import torch
+from torch._dispatch.python import enable_pre_dispatch, enable_python_dispatcher
+from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_C: Final[Any] = torch._C
+_OPS: Final[Any] = torch._ops
+_KEY: Final[Any] = torch._C.DispatchKey
+_PLACE: Final[Any] = _C._TorchDispatchModeKey.PROXY
+#: Dispatch keys that most operators pass by.
+_PASSING: Final = (_KEY.FuncTorchVmapMode, _KEY.AutocastCPU, _KEY.ADInplaceOrView, _KEY.BackendSelect)
+
+
+class PreDispatchMode(ProxyTorchDispatchMode):
+    """A mode that sees calls above autocast and autograd, where composite operators are still whole.
+
+    It takes the place that PyTorch keeps there for a proxy mode. While it handles a call it is not in force; `with
+    self` puts it back for what that call calls in turn.
+    """
+
+    def __init__(self) -> None:
+        TorchDispatchMode.__init__(self, _KEY.PreDispatch)  # not the parent's: it would start an FX tracer
+        self._mode_key = _PLACE
+        self.enter_stack: list[ProxyTorchDispatchMode | None] = []
+        self.pre_dispatch = True
+
+
+@contextmanager
+def seen_by(*modes: Any) -> Generator[None]:
+    """Run a block under dispatch modes, the last of them a `PreDispatchMode`."""
+    with ExitStack() as stack:
+        stack.enter_context(enable_python_dispatcher())
+        stack.enter_context(enable_pre_dispatch())
+        for mode in modes:
+            stack.enter_context(mode)
+        yield
+
+
+@contextmanager
+def away(mode: PreDispatchMode) -> Generator[None]:
+    """Take a mode out of force for a block, if it is in force."""
+    if _OPS._get_dispatch_mode_pre_dispatch(_PLACE) is not mode:
+        yield
+        return
+    _OPS.unset_mode_pre_dispatch(_PLACE)
+    try:
+        yield
+    finally:
+        _OPS._set_mode_pre_dispatch(mode)
+
+
+def in_function_transform() -> bool:
+    """A `vmap`, `grad` or the like is running: tensors are its wrappers."""
+    return _C._functorch.peek_interpreter_stack() is not None
+
+
+def autocast_casts(func: Any) -> bool:
+    """Autocast on the CPU has a rule for this operator."""
+    return _C._dispatch_has_kernel_for_dispatch_key(func.name(), "AutocastCPU")
+
+
+def through_autocast(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """The call by autocast's rule: it calls the casts, then the operator itself with autocast off."""
+    return func._op_dk(_KEY.AutocastCPU, *args, **kwargs)
+
+
+def taken_apart(func: Any, *args: Any, **kwargs: Any) -> Any:
+    """A composite operator by its own definition in C++, which Python's replacements for it do not always follow."""
+    return func._op_dk(_KEY.CompositeImplicitAutograd, *args, **kwargs)
+
+
+def is_composite(func: Any) -> bool:
+    """The operator is defined by calls of others."""
+    return _C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
+
+
+def below(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """The call at the next dispatch key, so that what that key calls in turn is seen again (vmap and its kin)."""
+    keys = _C._dispatch_tls_local_include_set()
+    for tensor in tensors_in((args, kwargs)):
+        keys = keys | _C._dispatch_keys(tensor)
+    keys = keys - _C._dispatch_tls_local_exclude_set()
+    keys = (keys & _C._dispatch_keyset_full_after(_KEY.PreDispatch)).remove(_KEY.PythonDispatcher)
+    for key in _PASSING:
+        if keys.has(key) and _falls_through(func.name(), key):
+            keys = keys.remove(key)
+    return func.redispatch(keys, *args, **kwargs)
+
+
+def _falls_through(name: str, key: Any) -> bool:
+    own = _C._dispatch_has_kernel_for_dispatch_key(name, key)
+    return not own or _C._dispatch_kernel_for_dispatch_key_is_fallthrough(name, key)
+
+
+def memory_of(tensor: torch.Tensor) -> int:
+    """A number for the memory that a tensor lies in: equal for tensors that share it, while they live."""
+    return tensor.untyped_storage()._cdata
+
+
+def tensors_in(tree: Any) -> Iterator[torch.Tensor]:
+    """The tensors of nested lists, tuples and dictionaries of operands."""
+    if isinstance(tree, torch.Tensor):
+        yield tree
+    elif isinstance(tree, (list, tuple)):
+        for item in tree:
+            yield from tensors_in(item)
+    elif isinstance(tree, dict):
+        yield from tensors_in(list(tree.values()))

@@ -1,0 +1,43 @@
+"""A recording: what a program held and called, before it becomes a graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from mindgap.graph import Arg, Recipe, Role, TensorSpec
+
+
+@dataclass(frozen=True)
+class Source:
+    """An input as it is found: the tensor (None for a drawn one), its fake, its role and name."""
+
+    real: torch.Tensor | None
+    fake: torch.Tensor
+    role: Role
+    name: str
+    recipe: Recipe | None = None
+
+
+@dataclass
+class Recorded:
+    """Inputs and calls so far. A `Ref` holds -(k + 1) for input k and n for the n-th output slot of all calls."""
+
+    inputs: list[Source] = field(default_factory=list[Source])
+    calls: list[Call] = field(default_factory=list["Call"])
+    written: set[int] = field(default_factory=set[int])
+
+
+@dataclass(frozen=True)
+class Call:
+    """One recorded call; `fixed`: nothing that it reads depends on an argument, a parameter or a drawn tensor."""
+
+    func: Any
+    args: tuple[Arg, ...]
+    kwargs: tuple[tuple[str, Arg], ...]
+    outputs: tuple[TensorSpec | None, ...]
+    origin: str
+    fixed: bool
+    first: int
