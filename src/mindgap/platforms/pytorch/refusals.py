@@ -43,9 +43,10 @@ _QUALIFIED: Final = re.compile(r"\baten(?:::|\.)(\w+)(?:\.(\w+))?")
 def refusal(error: BaseException) -> str | None:
     """Why the platform refuses, in PyTorch's words, on one line; None where `error` is no refusal.
 
-    A `NotImplementedError` that PyTorch's dispatcher raised carries a message; a bare one is a bug.
+    Looks at the innermost cause first, for what wraps it quotes it. A `NotImplementedError` that PyTorch's
+    dispatcher raised carries a message; a bare one is a bug.
     """
-    for cause in causes(error):
+    for cause in reversed(causes(error)):
         text = str(cause).strip()
         if type(cause).__name__ in _TYPED:
             return _line(text) or type(cause).__name__
@@ -58,7 +59,7 @@ def refusal(error: BaseException) -> str | None:
 
 def refused_operator(error: BaseException) -> str | None:
     """The operator that a compiler's message names (`aten.foo.default`), None where it names none."""
-    for cause in reversed(list(causes(error))):
+    for cause in reversed(causes(error)):
         found = _QUALIFIED.search(str(cause))
         if found:
             return f"aten.{found[1]}.{found[2] or 'default'}"
