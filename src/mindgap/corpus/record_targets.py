@@ -141,8 +141,13 @@ def _of_a_family(target: str) -> Any:
 
 
 def _aten(parts: list[str]) -> Any:
-    """`torch.ops.aten.index` and `torch.ops.aten.sym_size.int`."""
+    """`torch.ops.aten.index` and `torch.ops.aten.sym_size.int`: operators of the dispatcher only.
+
+    `torch.ops.aten` also finds what TorchScript adds to the name space, `aten::save` among it.
+    """
     if not 1 <= len(parts) <= 2 or parts[0] in _DENIED or any(part.startswith("__") for part in parts):
+        return None
+    if f"aten::{parts[0]}" not in _dispatched():
         return None
     found: Any = _torch.ops.aten
     try:
@@ -151,6 +156,12 @@ def _aten(parts: list[str]) -> Any:
     except AttributeError:
         return None
     return found
+
+
+@lru_cache(maxsize=1)
+def _dispatched() -> frozenset[str]:
+    """Names of the dispatcher's operators, without overloads."""
+    return frozenset(name.partition(".")[0] for name in _torch._C._dispatch_get_all_op_names())
 
 
 def _size(parts: Any) -> tuple[Any, ...]:

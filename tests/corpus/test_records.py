@@ -1,0 +1,195 @@
+"""Recorded calls: what they may name, that they run as recorded, and what is said about bad ones."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from mindgap.corpus import CaptureFailure, SourceError, capture_source, open_source
+from mindgap.corpus.record_recipes import record_recipe, scalar_value
+from mindgap.corpus.record_targets import UnknownTarget, attribute, function, method
+from mindgap.graph import Constant, Integers, Literal, Uniform, materialise_all
+
+WEIGHT = {"name": "P0", "kind": "parameter", "shape": [2, 3], "dtype": "float32", "mean": 0.5, "std": 0.2,
+          "data": None, "path": "layer.weight"}  # fmt: skip
+EXAMPLE = {"name": "X0", "kind": "input", "shape": [4, 3], "dtype": "float32", "mean": 0.0, "std": 1.0, "data": None,
+           "original_name": "x"}  # fmt: skip
+EPSILON = {"name": "X1", "kind": "input", "shape": [], "dtype": "float64", "mean": 0.0, "std": 0.0, "data": [0.25],
+           "scalar": True, "original_name": "scale"}  # fmt: skip
+NODES = [
+    {"name": "y", "op": "call_function", "target": "torch._C._nn.linear", "args": [{"ref": "X0"}, {"ref": "P0"}], "kwargs": {}},
+    {"name": "s", "op": "call_method", "target": "item", "args": [{"ref": "X1"}], "kwargs": {}},
+    {"name": "z", "op": "call_function", "target": "operator.imul", "args": [{"ref": "y"}, {"ref": "s"}], "kwargs": {}},
+    {"name": "t", "op": "getattr", "target": "T", "args": [{"ref": "z"}], "kwargs": {}},
+    {"name": "r", "op": "call_method", "target": "reshape", "args": [{"ref": "t"}, {"tuple": [2, -1]}], "kwargs": {}},
+]
+
+
+def write(path, rows):
+    columns = {"id": [name for name, _ in rows]}
+    for column in ("inputs", "nodes", "outputs"):
+        columns[column] = [json.dumps(record[column]) for _, record in rows]
+    pq.write_table(pa.table(columns), path, row_group_size=2)
+    return path
+
+
+def record(nodes=NODES, inputs=(WEIGHT, EXAMPLE, EPSILON), outputs=({"ref": "r"},)):
+    return {"inputs": list(inputs), "nodes": list(nodes), "outputs": list(outputs)}
+
+
+@pytest.fixture
+def file(tmp_path):
+    names = ["zoo/a", "zoo/b", "zoo/a_large", "other/c"]
+    return write(tmp_path / "records.parquet", [(name, record()) for name in names])
+
+
+def test_a_record_runs_as_its_calls_say(file):
+    (program,) = open_source(f"records:{file}#zoo/a")
+    module, args, kwargs = program.build()
+    weight = module.get_parameter("layer.weight")
+    assert weight.std().item() < 0.3
+    with torch.no_grad():
+        (result,) = module(*args, **kwargs)
+    assert torch.equal(result, ((args[0] @ weight.T) * 0.25).T)
+
+
+def test_a_captured_record_describes_its_weights_by_recipes_bit_for_bit(file):
+    (name, graph), = capture_source(f"records:{file}#zoo/a")
+    assert name == "zoo/a"
+    module, args, _ = open_source(f"records:{file}#zoo/a")[0].build()
+    arrays = materialise_all(graph)
+    by_name = dict(zip(graph.labels.inputs, arrays, strict=True))
+    assert np.array_equal(by_name["layer.weight"], module.get_parameter("layer.weight").detach().numpy())
+    assert not any(isinstance(given.recipe, Literal) for given in graph.inputs)
+
+
+def test_ids_patterns_and_parts(file):
+    assert [p.name for p in open_source(f"records:{file}#*")] == ["zoo/a", "zoo/b", "zoo/a_large", "other/c"]
+    assert [p.name for p in open_source(f"records:{file}#zoo/?")] == ["zoo/a", "zoo/b"]
+    assert [p.name for p in open_source(f"records:{file}#large")] == ["zoo/a_large"]
+    for program in open_source(f"records:{file}#zoo/*?seed=3"):
+        assert [p.name for p in open_source(program.source)] == [program.name]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [("#zoo/aa_lrge", "did you mean zoo/a_large"), ("#", "say which record"), ("", "say which record")],
+)
+def test_what_is_not_there(file, wanted, says):
+    with pytest.raises(SourceError, match=says):
+        open_source(f"records:{file}{wanted}")
+    with pytest.raises(SourceError, match="no such file"):
+        open_source(f"records:{file}x#a")
+
+
+def test_a_file_of_another_kind(tmp_path):
+    (tmp_path / "a.parquet").write_text("text")
+    with pytest.raises(SourceError, match="not a Parquet file"):
+        open_source(f"records:{tmp_path}/a.parquet#x")
+    pq.write_table(pa.table({"id": ["x"]}), tmp_path / "b.parquet")
+    with pytest.raises(SourceError, match="no column 'inputs'"):
+        open_source(f"records:{tmp_path}/b.parquet#x")
+
+
+HOSTILE = [
+    ("call_function", "os.system", "os.system"),
+    ("call_function", "builtins.eval", "builtins.eval"),
+    ("call_function", "torch.load", "torch.load"),
+    ("call_function", "torch.from_file", "torch.from_file"),
+    ("call_function", "torch.hub.load", "torch.hub.load"),
+    ("call_function", "torch.ops.load_library", "torch.ops.load_library"),
+    ("call_function", "torch.ops.aten.from_file", "from_file"),
+    ("call_function", "torch.ops.aten.save", "torch.ops.aten.save"),
+    ("call_function", "torch.ops.aten.__class__", "__class__"),
+    ("call_function", "torch.nn.functional.torch", "torch.nn.functional.torch"),
+    ("call_function", "torch._C._nn.__loader__", "__loader__"),
+    ("call_function", "operator.attrgetter", "attrgetter"),
+    ("call_function", "operator.methodcaller", "methodcaller"),
+    ("call_method", "apply_", "apply_"),
+    ("call_method", "__reduce_ex__", "__reduce_ex__"),
+    ("call_method", "data_ptr", "data_ptr"),
+    ("getattr", "__class__", "__class__"),
+    ("getattr", "grad_fn", "grad_fn"),
+    ("call_module", "torch.nn.Linear", "call_module"),
+]
+
+
+@pytest.mark.parametrize(("kind", "target", "says"), HOSTILE)
+def test_no_record_reaches_a_function_that_is_not_on_the_list(tmp_path, kind, target, says):
+    bad = {"name": "r", "op": kind, "target": target, "args": [{"ref": "X0"}], "kwargs": {}}
+    path = write(tmp_path / "bad.parquet", [("bad", record(nodes=[bad]))])
+    (_, failure), = capture_source(f"records:{path}#bad")
+    assert isinstance(failure, CaptureFailure)
+    assert says in failure.reason and "not on the list" in failure.reason
+
+
+def test_what_is_on_the_list():
+    assert function("torch.nn.functional.softmax") is torch.nn.functional.softmax
+    assert function("torch.functional.einsum") is torch.functional.einsum
+    assert function("torch.ops.aten.index.Tensor") is torch.ops.aten.index.Tensor
+    assert method("view") == "view"
+    assert attribute("T") == "T"
+    for wrong in ("torch", "", "torch.float32", "torch.Tensor", "torch.nn.functional", "math.sin"):
+        with pytest.raises(UnknownTarget):
+            function(wrong)
+
+
+def test_every_target_of_the_published_collection_is_known(records):
+    targets = json.loads((records.parent / "targets.json").read_text())
+    for kind, target, *_ in targets:
+        if kind == "call_method":
+            method(target)
+        elif kind == "getattr":
+            attribute(target)
+        elif "vmap" not in target and "_batch_dim" not in target and target != "torch.autograd.function.FunctionCtx":
+            from mindgap.corpus.record_targets import IGNORED
+
+            assert target in IGNORED or function(target)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"nodes": [{**NODES[0], "args": [{"ref": "nowhere"}, {"ref": "P0"}]}]}, "nowhere"),
+        ({"nodes": [{**NODES[0], "args": [{"python": "import os"}]}]}, "python"),
+        ({"outputs": [{"ref": "nowhere"}]}, "nowhere"),
+        ({"inputs": [{**WEIGHT, "dtype": "float99"}, EXAMPLE, EPSILON]}, "float99"),
+        ({"inputs": [{**WEIGHT, "shape": [5, 7]}, EXAMPLE, EPSILON]}, "shapes cannot be multiplied"),
+    ],
+)
+def test_malformed_records_are_failures_with_a_reason(tmp_path, change, says):
+    path = write(tmp_path / "bad.parquet", [("bad", record(**change)), ("good", record())])
+    found = dict(capture_source(f"records:{path}#*"))
+    assert says in found["bad"].reason and "\n" not in found["bad"].reason
+    assert found["good"].nodes
+
+
+def test_statistics_become_recipes():
+    assert record_recipe({**WEIGHT, "shape": [3], "data": [1.0, 2.0, 3.0]}, 0, False) == Literal(
+        np.array([1, 2, 3], np.float32).tobytes()
+    )
+    ids = {**WEIGHT, "dtype": "int64", "mean": None, "std": None, "min": 2, "max": 9}
+    assert record_recipe(ids, 5, False) == Integers(5, 2, 10)
+    variance = {**WEIGHT, "mean": 4.0, "std": 9.0, "min": 0}
+    recipe = record_recipe(variance, 1, False)
+    assert isinstance(recipe, Uniform) and recipe.low > 0 and (recipe.low + recipe.high) / 2 == pytest.approx(4.0)
+    assert record_recipe({**WEIGHT, "shape": [], "mean": 2.5}, 0, False) == Constant(2.5)
+    unknown = record_recipe({**WEIGHT, "mean": {"float": "nan"}, "std": {"float": "inf"}}, 1, True)
+    assert isinstance(unknown, Uniform)
+
+
+@pytest.mark.parametrize(
+    ("mean", "data", "name", "value"),
+    [(0.0, None, "L_self_eps", 1e-6), (0.0, [0.0], "layer_eps_", 1e-8), (0.0, None, "p", 0.0), (0.125, [0.125], "eps", 0.125)],
+)
+def test_numbers_that_were_rounded_to_nothing_are_filled_in(mean, data, name, value):
+    assert scalar_value({**EPSILON, "mean": mean, "data": data, "original_name": name}) == value
+
+
+def test_real_records_capture(records):
+    for name in ("timm/test_convnext.r160_in1k", "torchgeometric/SignedGCN"):
+        (_, graph), = capture_source(f"records:{records}#{name}")
+        assert not isinstance(graph, CaptureFailure), graph

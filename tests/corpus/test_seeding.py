@@ -1,0 +1,106 @@
+"""Seeded weights: nothing stays degenerate, everything comes from a recipe, scales are sane."""
+
+import numpy as np
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from mindgap.capture import capture
+from mindgap.corpus.ledger import Ledger
+from mindgap.corpus.seeding import seed_statistics, seed_weights, weight_recipe
+from mindgap.graph import Literal, Stored, Uniform, materialise_all
+
+
+class Degenerate(nn.Module):
+    """What zoos start from: a zero last gamma, a tiny layer scale, a zero head, untouched statistics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, bias=False)
+        self.bn = nn.BatchNorm2d(8)
+        self.last = nn.BatchNorm2d(8)
+        self.scale = nn.Parameter(torch.full((8, 1, 1), 1e-6))
+        self.alpha = nn.Parameter(torch.zeros(()))
+        self.head = nn.Linear(8, 5)
+        self.register_buffer("table", torch.arange(400.0))
+        nn.init.zeros_(self.last.weight)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+
+    def forward(self, x):
+        y = self.bn(self.conv(x) * 1000)
+        y = y + self.last(y) * self.scale + self.alpha
+        return self.head(y.mean((2, 3))) + self.table.sum() * 0
+
+
+def seeded(seed=0):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = Degenerate().eval()
+    ledger = Ledger()
+    seed_weights(model, seed, ledger)
+    x = torch.rand(1, 3, 16, 16)
+    seed_statistics(model, lambda: model(x), seed, ledger)
+    return model, ledger, x
+
+
+def test_nothing_is_constant_any_more_and_the_output_says_something():
+    model, _, x = seeded()
+    for name, weight in model.named_parameters():
+        assert weight.numel() == 1 or weight.std() > 0, name
+    assert model.alpha.item() != 0
+    assert 0.2 <= model.scale.min() and model.scale.max() <= 0.6
+    with torch.no_grad():
+        output = model(x)
+        other = model(x + torch.rand_like(x))
+    assert torch.isfinite(output).all() and output.std() > 1e-3
+    assert not torch.allclose(output, other, rtol=1e-2)
+
+
+def test_statistics_follow_what_flows_through():
+    model, _, _ = seeded()
+    scale = model.bn.running_var.mean().item()
+    assert scale > 100, "the activations were multiplied by 1000"
+    assert not model.bn.training and model.bn.momentum == 0.1
+
+
+def test_the_same_seed_gives_the_same_bits():
+    first, second, third = (seeded(seed)[0].state_dict() for seed in (3, 3, 4))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert not torch.equal(first["conv.weight"], third["conv.weight"])
+
+
+def test_a_captured_graph_holds_recipes_that_give_the_very_weights():
+    model, ledger, x = seeded()
+    kept = ledger.store()
+    graph = ledger.restore(capture(model, (x,), tensors=kept), kept, None)
+    arrays = dict(zip(graph.labels.inputs, materialise_all(graph, kept), strict=True))
+    recipes = dict(zip(graph.labels.inputs, graph.inputs, strict=True))
+    for name, weight in model.named_parameters():
+        assert np.array_equal(arrays[name], weight.detach().numpy()), name
+        assert not isinstance(recipes[name].recipe, (Stored, Literal)), name
+    assert isinstance(recipes["table"].recipe, Literal)
+    assert np.array_equal(arrays["table"], np.arange(400, dtype=np.float32))
+
+
+def test_shared_weights_stay_shared():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    model[1].weight = model[0].weight
+    seed_weights(model, 0, Ledger())
+    assert model[1].weight is model[0].weight
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 2**32 - 1), st.floats(1e-5, 10), st.floats(-2, 2))
+def test_redrawn_vectors_keep_range_and_scale(seed, std, mean):
+    generator = torch.Generator().manual_seed(seed)
+    weight = torch.randn(64, generator=generator) * std + mean
+    recipe = weight_recipe(weight, "weight", nn.LayerNorm(64), seed)
+    if isinstance(recipe, Uniform):
+        slack = 0.06 * max(abs(float(weight.min())), abs(float(weight.max())))
+        assert weight.min() - slack <= recipe.low < recipe.high <= weight.max() + slack
+
+
+def test_weights_that_are_not_finite_are_left_alone():
+    assert weight_recipe(torch.tensor([1.0, float("inf")]), "weight", nn.LayerNorm(2), 0) is None
