@@ -5,13 +5,24 @@ from __future__ import annotations
 import json
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cli.command_line import MODELS, mindgap
+from cli.command_line import MODELS, Ran, mindgap
 
 FAULTY = "faulty/eager@faults=faults.toml"
-FAULTS = '[[fault]]\nop = "aten.gelu.default"\nkind = "wrong_value"\n'
+FAULTS = """
+[[fault]]
+kind = "scaled"
+factor = 1.5
+when = { op = "aten.gelu*" }
+"""
+REFUSAL = """
+[[fault]]
+kind = "refusal"
+when = { op = "aten.gelu*" }
+"""
 
 
 @pytest.fixture
@@ -49,8 +60,7 @@ def test_people_get_a_table(models: Path) -> None:
     ran = mindgap("diff", "models.py:calm", "-p", "cpu/jit", cwd=models)
     assert ran.status == 0, ran.err
     assert "cpu/jit" in ran.out and "1 × 1 = 1 rows against cpu/eager" in ran.out
-    with pytest.raises(ValueError, match=""):
-        json.loads(ran.out)
+    assert "{" not in ran.out
 
 
 def test_pages_are_written_and_made_again_from_json(models: Path) -> None:
@@ -72,3 +82,37 @@ def test_a_captured_graph_runs_like_its_model(models: Path) -> None:
     ran = mindgap("diff", "graph:calm.graph", "-p", "cpu/jit", "--json", cwd=models)
     assert ran.status == 0, ran.err
     assert json.loads(ran.out)["models"][0]["digest"] == about["digest"]
+
+
+def test_a_finding_fails_until_the_baseline_knows_it(models: Path) -> None:
+    (models / "faults.toml").write_text(FAULTS)
+
+    def diff(*more: str) -> tuple[Ran, dict[str, Any]]:
+        ran = mindgap("diff", "models.py:calm", "-p", FAULTY, "--json", *more, cwd=models)
+        return ran, json.loads(ran.out)
+
+    ran, data = diff("--junit", "junit.xml")
+    (row,) = data["rows"]
+    assert ran.status == 1, ran.err
+    assert row["verdict"] == "discrepant" and row["blame"] == "platform"
+    assert row["culprit"]["op"] == "aten.gelu.default" and "models.py" in row["culprit"]["label"]
+    assert ET.parse(models / "junit.xml").getroot().get("failures") == "1"
+
+    assert diff("--baseline", "known.json", "--update-baseline")[0].status == 0
+    ran, data = diff("--baseline", "known.json")
+    assert ran.status == 0 and data["totals"]["known"] == 1 and data["rows"][0]["known"]
+
+    (models / "faults.toml").write_text(FAULTS.replace("gelu", "linear"))
+    ran, data = diff("--baseline", "known.json")
+    assert ran.status == 1 and data["rows"][0]["culprit"]["op"] == "aten.linear.default"
+    assert "no longer found" in ran.err
+
+
+def test_what_is_unsupported_everywhere_is_said_loudly_and_fails_on_demand(models: Path) -> None:
+    (models / "faults.toml").write_text(REFUSAL)
+    ran = mindgap("diff", "models.py:calm", "-p", FAULTY, "--json", cwd=models)
+    data = json.loads(ran.out)
+    assert ran.status == 0, ran.err
+    assert data["rows"][0]["verdict"] is None and data["rows"][0]["status"] == "unsupported"
+    assert "NOTHING WAS COMPARED: every row is unsupported" in ran.err and data["nothing"]
+    assert mindgap("diff", "models.py:calm", "-p", FAULTY, "--require-support", cwd=models).status == 1

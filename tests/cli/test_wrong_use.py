@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.command_line import MODELS, mindgap
+from mindgap.cli import main
 
 
 @pytest.mark.parametrize(
@@ -36,14 +37,29 @@ from cli.command_line import MODELS, mindgap
         (["report", "models.py", "-o", "x.html"], "models.py"),
     ],
 )
-def test_one_line_and_status_2(tmp_path: Path, arguments: list[str], says: str) -> None:
+def test_one_line_and_status_2(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    arguments: list[str],
+    says: str,
+) -> None:
     (tmp_path / "models.py").write_text(MODELS)
-    ran = mindgap(*arguments, cwd=tmp_path)
-    complaints = [line for line in ran.err.splitlines() if line.startswith("mindgap: ")]
-    assert ran.status == 2, ran.err
-    assert len(complaints) == 1 and says in complaints[0], ran.err
-    assert "Traceback" not in ran.err
-    assert ran.out == ""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MINDGAP_HOME", str(tmp_path / "home"))
+    status = main(arguments)
+    said = capfd.readouterr()
+    complaints = [line for line in said.err.splitlines() if line.startswith("mindgap: ")]
+    assert status == 2, said.err
+    assert len(complaints) == 1 and says in complaints[0], said.err
+    assert "Traceback" not in said.err
+    assert said.out == ""
+
+
+def test_the_process_ends_with_that_status(tmp_path: Path) -> None:
+    ran = mindgap("report", "absent.json", "-o", "x.html", cwd=tmp_path)
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.startswith("mindgap: absent.json cannot be read") and ran.err.count("\n") == 1
 
 
 def test_no_arguments_show_the_help_and_are_wrong_use(tmp_path: Path) -> None:
@@ -52,6 +68,6 @@ def test_no_arguments_show_the_help_and_are_wrong_use(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["platforms", "capture", "diff", "demo", "selftest", "report"])
-def test_every_command_has_help_with_an_example(tmp_path: Path, command: str) -> None:
-    ran = mindgap(command, "--help", cwd=tmp_path)
-    assert ran.status == 0 and f"Example: mindgap {command}" in " ".join(ran.out.split())
+def test_every_command_has_help_with_an_example(capfd: pytest.CaptureFixture[str], command: str) -> None:
+    assert main([command, "--help"]) == 0
+    assert f"Example: mindgap {command}" in " ".join(capfd.readouterr().out.split())

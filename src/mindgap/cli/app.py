@@ -56,7 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         found = app(args=None if argv is None else list(argv), prog_name="mindgap", standalone_mode=False)
         return int(found or 0)
     except typer.TyperException as error:
-        complain(f"{getattr(error, 'message', None) or error} (see mindgap --help)")
+        # Only usage errors come here, and they word themselves; the base class has no such method.
+        worded = getattr(error, "format_message", None)
+        complain(f"{worded() if worded else error} (see mindgap --help)")
         return Exit.WRONG_USE
     except MindgapError as error:
         complain(str(error))

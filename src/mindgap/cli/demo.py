@@ -35,6 +35,9 @@ def demo(
     output: Annotated[Path, typer.Option("-o", "--output", metavar="DIRECTORY", help="Where results go.")] = Path(
         "out"
     ),
+    records: Annotated[
+        Path, typer.Option(metavar="FILE.parquet", help="A collection of recorded graphs; left out where it is not.")
+    ] = Path("../shared/corpus/graphnet.parquet"),
     jobs: Annotated[int | None, typer.Option(min=1, help="Workers that work at once (default: one per core).")] = None,
 ) -> int:
     """Run real architectures on every platform at hand, print the matrix and write the page.
@@ -44,12 +47,13 @@ def demo(
     Example: mindgap demo -o out
     """
     with result_stream() as out:
-        from mindgap.corpus.demo import DEMO
+        from mindgap.corpus.demo import demo_sources
 
+        sources, left_out = demo_sources(records)
         tensors = default_tensor_store()
         with progress(lines=True) as tell:
             report = diff_many(
-                subjects(DEMO, [], tensors),
+                subjects(sources, [], tensors),
                 PLATFORMS,
                 settings=Settings(deadline_s=240.0),
                 progress=tell,
@@ -61,6 +65,8 @@ def demo(
         write_pages(report, page, None)
         write_file(data, report.to_json())
         print_report(report, out)
+        if left_out:
+            out.write(f"{left_out}\n")
         out.write(f"{report.seconds:.0f} s; the page is {page.resolve()}, the data {data.resolve()}\n")
     say_loudly(report)
     if report.totals.broken:

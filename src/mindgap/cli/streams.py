@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import TextIO
 
 
@@ -17,9 +17,10 @@ def result_stream() -> Generator[TextIO]:
     os.dup2(2, 1)
     result = os.fdopen(kept, "w", encoding="utf-8", closefd=False)
     try:
-        yield result
+        # Where something has replaced `sys.stdout`, the descriptor alone would not catch what Python prints.
+        with redirect_stdout(sys.stderr):
+            yield result
     finally:
-        sys.stdout.flush()
         try:
             result.flush()
         finally:
