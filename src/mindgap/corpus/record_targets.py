@@ -158,7 +158,7 @@ def _aten(parts: list[str]) -> Any:
     return found
 
 
-@lru_cache(maxsize=1)
+@cache
 def _dispatched() -> frozenset[str]:
     """Names of the dispatcher's operators, without overloads."""
     return frozenset(name.partition(".")[0] for name in _torch._C._dispatch_get_all_op_names())
