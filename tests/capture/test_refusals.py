@@ -85,7 +85,7 @@ def fails_by_itself(x: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize(("program", "reason"), [
     (reads_a_value, "reads a value"), (decides_by_a_value, "reads a value"), (compares_tensors, "reads a value"),
-    (through_numpy, "numpy"), (through_a_list, "list|reads a value"), (by_pointer, "data pointer"),
+    (through_numpy, "numpy"), (through_a_list, "list|reads a value"),
     (selects_by_data, "size of what aten.index.Tensor"), (finds_nonzero, "size of what aten.nonzero"),
     (draws_poisson, "aten.poisson"), (uses_a_sparse_tensor, "sparse"), (names_a_device, "device meta"),
     (runs_backward, "backward"), (fails_by_itself, "the program raised"),

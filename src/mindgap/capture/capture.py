@@ -165,7 +165,7 @@ def _assemble(
 #: What PyTorch says of a tensor without values, in words for its author.
 _MEANINGS = {
     ".numpy() is not supported": "the program turns a tensor into a numpy array, whose values a graph would freeze",
-    "Cannot access storage of": "the program makes a tensor without strided storage (sparse or of a library's own layout)",
+    "Cannot access storage of": "the program makes a tensor without strided storage (a sparse one, say)",
     "tolist() is not supported": "the program turns a tensor into a list, whose values a graph would freeze",
     "does not require grad and does not have a grad_fn": "the program runs a backward pass of its own; "
     "capture its forward part, or use torch.func.grad",

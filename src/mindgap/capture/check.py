@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -108,8 +108,8 @@ def _other_floats(array: Any, generator: np.random.Generator) -> Any:
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (-1.0, 1.0)
     if low == high:
         low, high = (low * 0.5, low * 1.5) if low else (-1.0, 1.0)
-    drawn: Any = low + (high - low) * generator.random(array.shape)
-    other: Any = np.where(np.isfinite(wide), drawn, wide)
+    drawn = low + (high - low) * cast(Any, generator.random(array.shape))
+    other = cast(Any, np.where(np.isfinite(wide), drawn, wide))
     return other.astype(array.dtype)
 
 
