@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -52,6 +53,8 @@ def options(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command and returns the exit status. A user's mistake is one line, a bug of ours a traceback."""
+    # Workers and the judge share the cores: a thread that waits for work must sleep, not spin. No result depends on it.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
         found = app(args=None if argv is None else list(argv), prog_name="mindgap", standalone_mode=False)
         return int(found or 0)

@@ -20,7 +20,7 @@ from mindgap.graph import default_tensor_store
 #: Unlike in make, in instruction set, in precision and in how much of the graph each compiles.
 PLATFORMS: Final = (
     "cpu/eager@isa=avx2",
-    "cpu/eager@isa=sse41",
+    "cpu/eager@isa=default",
     "cpu/eager@threads=1,onednn=off",
     "cpu/jit",
     "cpu/inductor",
