@@ -24,6 +24,15 @@ def misbehaving_on_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     monkeypatch.setenv("MINDGAP_HOME", str(tmp_path / "home"))
 
 
+@pytest.fixture(scope="module")
+def calm_pool() -> Iterator[WorkerPool]:
+    """One worker for all the tests that do not hurt theirs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(HERE))
+        with WorkerPool([ZOO]) as pool:
+            yield pool
+
+
 @pytest.fixture
 def make_pool() -> Iterator[Callable[..., WorkerPool]]:
     """Pools that are closed at the end of the test; one platform of `misbehaving.py` unless told."""

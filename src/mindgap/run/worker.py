@@ -103,6 +103,9 @@ class _Server:
     def serve(self, requests: int) -> None:
         """Answers every frame. Raises `ChannelClosed` when the parent hangs up."""
         reader = FrameReader(requests)
+        # What a framework brings along is garbage only at the end: no collection need walk through it.
+        gc.collect()
+        gc.freeze()
         self._send(
             {
                 "kind": "ready",
