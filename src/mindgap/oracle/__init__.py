@@ -12,7 +12,7 @@ from mindgap.oracle.decisions import decision_slots
 from mindgap.oracle.examine import Examined, Expectation, examine
 from mindgap.oracle.families import FAMILIES
 from mindgap.oracle.float64 import OracleError
-from mindgap.oracle.local import LocalExpectation, local_expectations
+from mindgap.oracle.local import LocalExpectation, local_expectation
 from mindgap.oracle.oracle import FEW, MANY, Oracle
 
 __all__ = [
@@ -26,5 +26,5 @@ __all__ = [
     "OracleError",
     "decision_slots",
     "examine",
-    "local_expectations",
+    "local_expectation",
 ]

@@ -229,5 +229,6 @@ def _length(site: Site, x: torch.Tensor) -> float:
 def _flat(args: Sequence[Any]) -> list[Any]:
     found: list[Any] = []
     for arg in args:
-        found.extend(_flat(cast("list[Any]", arg)) if isinstance(arg, (list, tuple)) else [arg])
+        nested: list[Any] = cast("list[Any]", arg) if isinstance(arg, (list, tuple)) else []
+        found.extend(_flat(nested) if nested else [arg])
     return found

@@ -39,7 +39,8 @@ class Examined:
 
     `kind`: `calm`, `discrepant` (beyond 16 σ, or a discrete value that none of the replays gave), `exceptional`,
     `structural`. `bad`: mask of offending elements. `worst`: largest error in σ. `median`: median error in typical σ
-    (None under 16 elements). `ill`: σ is as large as the values. `tainted`: mismatches that lie in undefined elements.
+    (None under 16 elements). `ill`: σ is as large as the values. `relative`: root mean
+    square error over value, for suspects. `tainted`: mismatches that lie in undefined elements.
     """
 
     kind: str
@@ -75,14 +76,22 @@ def expect_floor(sigma: torch.Tensor) -> torch.Tensor:
     return torch.maximum(sigma, floor)
 
 
-def examine(expected: Expectation, got: torch.Tensor) -> Examined:
-    """Compares one output with what it may be. dtype and shape decide first."""
+def examine(expected: Expectation, got: torch.Tensor, typical: torch.Tensor | None = None) -> Examined:
+    """Compares one output with what it may be. dtype and shape decide first.
+
+    `typical`: measure the median in this σ instead of the one that sets the limit.
+    """
     name = str(got.dtype).removeprefix("torch.")
     if name != expected.dtype or got.shape != expected.step.shape:
         return Examined("structural")
     if got.numel() == 0:
         return Examined("calm")
-    return _examine_float(expected, widen(got)) if is_real(expected.dtype) else _examine_discrete(expected, got)
+    if not is_real(expected.dtype):
+        return _examine_discrete(expected, got)
+    wide = widen(got)
+    if torch.equal(wide, expected.step) and typical is not None:
+        return Examined("calm", median=0.0)
+    return _examine_float(expected, wide, typical)
 
 
 def _examine_discrete(expected: Expectation, got: torch.Tensor) -> Examined:
@@ -100,7 +109,7 @@ def _examine_discrete(expected: Expectation, got: torch.Tensor) -> Examined:
     )
 
 
-def _examine_float(expected: Expectation, got: torch.Tensor) -> Examined:
+def _examine_float(expected: Expectation, got: torch.Tensor, typical: torch.Tensor | None) -> Examined:
     fmt = FORMATS[expected.dtype]
     bits = class_bits(got)
     allowed = expected.classes | class_bits(expected.step) | class_bits(expected.wide)
@@ -117,14 +126,18 @@ def _examine_float(expected: Expectation, got: torch.Tensor) -> Examined:
         measurable = measurable & ~expected.tainted
     scaled = error / (sigma + fmt.u * size / 4 + fmt.tiny)
     worst = float(scaled[measurable].max()) if bool(measurable.any()) else 0.0
+    if typical is not None:
+        scaled = error / (expect_floor(typical) + fmt.u * size / 4 + fmt.tiny)
+    median = float(scaled[measurable].median()) if int(measurable.sum()) >= BULK_SIZE else None
+    suspect = kind != "calm" or (median is not None and median > BULK_RATIO)
     return Examined(
         kind,
         wrong_class | beyond,
         worst=float("inf") if kind == "exceptional" else worst,
-        median=float(scaled[measurable].median()) if int(measurable.sum()) >= BULK_SIZE else None,
-        ill=_ill_conditioned(expected, size, sigma),
+        median=median,
+        ill=typical is None and _ill_conditioned(expected, size, sigma),
         tainted=tainted_class + tainted_value,
-        relative=_relative(error, size, measurable),
+        relative=_relative(error, size, measurable) if suspect else 0.0,
     )
 
 

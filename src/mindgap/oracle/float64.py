@@ -59,7 +59,7 @@ class Float64Graph:
 
     def __init__(self, graph: Graph, narrow_scalars: bool = False) -> None:
         self.graph = graph
-        self.calls = [_bind(graph, node, narrow_scalars) for node in graph.nodes]
+        self.calls = [bind_call(graph, node, narrow_scalars) for node in graph.nodes]
         self._dying = last_uses(graph)
 
     def run(
@@ -140,7 +140,8 @@ def _narrow_dtype(arg: Any, call: Call) -> Any:
     return arg
 
 
-def _bind(graph: Graph, node: Node, narrow_scalars: bool) -> Call:
+def bind_call(graph: Graph, node: Node, narrow_scalars: bool = False) -> Call:
+    """One node of a graph, bound to float64. `narrow_scalars` as in `Float64Graph`."""
     dtypes = tuple(spec.dtype for i in operands(node) if (spec := graph.values[i]) is not None)
     native = node.op in OPAQUE
     packet = packet_of(node.op)

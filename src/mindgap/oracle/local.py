@@ -2,61 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from mindgap.aten.tensors import to_torch
-from mindgap.oracle.bounds import bounds_of
 from mindgap.oracle.classes import ANY, class_bits
-from mindgap.oracle.decisions import decision_slots, implausible
+from mindgap.oracle.decisions import COMPARED, decision_slots, implausible
 from mindgap.oracle.examine import SIGMAS, Examined, Expectation, examine
-from mindgap.oracle.float64 import Call, Float64Graph, evaluate, neutral_float64
+from mindgap.oracle.float64 import bind_call, evaluate, neutral_float64
 from mindgap.oracle.oracle import Oracle
-from mindgap.oracle.precision import in_range, is_real, rounded, widen
-from mindgap.oracle.undefined import undefined_masks
+from mindgap.oracle.precision import FORMATS, in_range, is_real, rounded, widen
 
 
 @dataclass(frozen=True)
 class LocalExpectation:
-    """One node on its operands in S. Per slot: the expectation with hard bounds, and with typical ones."""
+    """One node on its operands in S. Per slot: the expectation with hard bounds, and the typical ones.
+
+    Slots that hold no tensor are None.
+    """
 
     node: int
     first: int
     hard: tuple[Expectation | None, ...]
-    typical: tuple[Expectation | None, ...]
+    typical: tuple[torch.Tensor, ...]
     oracle: Oracle
 
-    def examine(self, slot: int, array: Any) -> tuple[Examined, Examined]:
-        """One result of a platform, against the hard and the typical bound. Ties of discrete results are calm."""
-        got = to_torch(array)
-        hard, typical = self.hard[slot], self.typical[slot]
-        if hard is None or typical is None:
-            return Examined("calm"), Examined("calm")
-        verdict = examine(hard, got)
+    def examine(self, slot: int, array: Any) -> Examined:
+        """One result of a platform: limits from the hard bound, the median in typical σ. Ties are calm."""
+        got, hard = to_torch(array), self.hard[slot]
+        if hard is None:
+            return Examined("calm")
+        verdict = examine(hard, got, self.typical[slot])
         if verdict.kind == "discrepant" and not is_real(hard.dtype) and verdict.bad is not None:
-            verdict = self._without_ties(slot, got, verdict)
-        return verdict, examine(typical, got)
+            return self._without_ties(slot, got, verdict, verdict.bad)
+        return verdict
 
     def around(self, slot: int, array: Any) -> LocalExpectation:
         """The same bounds around somebody's result instead of the shadows."""
-        centre = to_torch(array)
+        centre, old = to_torch(array), self.hard[slot]
+        if old is None or old.step.shape != centre.shape:
+            return self
         bits = class_bits(centre) if centre.is_floating_point() or centre.is_complex() else torch.zeros(())
+        moved = replace(old, step=widen(centre), wide=widen(centre), classes=bits)
+        return replace(self, hard=tuple(moved if s == slot else e for s, e in enumerate(self.hard)))
 
-        def moved(old: Expectation | None) -> Expectation | None:
-            if old is None or old.step.shape != centre.shape:
-                return old
-            return replace(old, step=widen(centre), wide=widen(centre), classes=bits)
-
-        return replace(
-            self,
-            hard=tuple(moved(e) if s == slot else e for s, e in enumerate(self.hard)),
-            typical=tuple(moved(e) if s == slot else e for s, e in enumerate(self.typical)),
-        )
-
-    def _without_ties(self, slot: int, got: torch.Tensor, verdict: Examined) -> Examined:
+    def _without_ties(self, slot: int, got: torch.Tensor, verdict: Examined, bad: torch.Tensor) -> Examined:
         graph = self.oracle.graph
         if self.first + slot not in decision_slots(graph):
             return verdict
@@ -65,30 +58,49 @@ class LocalExpectation:
             return self.oracle.step.wide(number), torch.zeros(())
 
         unexplained = implausible(graph, self.first + slot, widen(got), certain)
-        if unexplained is None or verdict.bad is None:
+        if unexplained is None:
             return verdict
-        bad = verdict.bad & unexplained
+        bad = bad & unexplained
         return replace(verdict, bad=bad) if bool(bad.any()) else Examined("calm", bad)
 
 
-def local_expectations(oracle: Oracle, nodes: Sequence[int]) -> Iterator[LocalExpectation]:
-    """For each node, in the order given: its exact results on S's operands, with their bounds. One node at a time."""
-    graph = oracle.graph
-    plain, narrow = Float64Graph(graph), Float64Graph(graph, narrow_scalars=True)
-    values = _Widened(oracle)
-    for index in nodes:
-        call, first = plain.calls[index], graph.first_value[index]
-        with neutral_float64():
-            args, kwargs = call.bind(values)
-            results = evaluate(call, args, kwargs)
-            bounds = bounds_of(call, args, kwargs, results)
-            other = _with_narrow_scalars(narrow.calls[index], values, results)
-            masks = undefined_masks(call, args, kwargs, results)
-        pairs = [
-            _expect(call, slot, y, wide, bounds[slot], masks.get(slot))
-            for slot, (y, wide) in enumerate(zip(results, other, strict=True))
-        ]
-        yield LocalExpectation(index, first, tuple(p[0] for p in pairs), tuple(p[1] for p in pairs), oracle)
+def local_expectation(oracle: Oracle, node: int) -> LocalExpectation:
+    """The node's exact results on S's operands, with their bounds."""
+    first = oracle.graph.first_value[node]
+    slots = range(first, first + len(oracle.graph.nodes[node].outputs))
+    typical = tuple(oracle.step.typical.get(n, torch.zeros(())).to(torch.float64) for n in slots)
+    return LocalExpectation(node, first, tuple(_expect(oracle, node, n) for n in slots), typical, oracle)
+
+
+def _expect(oracle: Oracle, node: int, number: int) -> Expectation | None:
+    spec, step = oracle.graph.values[number], oracle.step
+    if spec is None or number not in step.values:
+        return None
+    value, exact, undefined = step.wide(number), step.exact(number), step.undefined.get(number)
+    if not is_real(spec.dtype):
+        other = _with_narrow_scalars(oracle, node) if undefined is None else value
+        return Expectation(spec.dtype, value, other, torch.zeros(()), torch.zeros(()), (), undefined)
+    classes = class_bits(value) | class_bits(in_range(exact, spec.dtype))
+    hard = step.hard[number].to(torch.float64) if number in step.hard else torch.zeros(value.shape, dtype=torch.float64)
+    if number in step.hard and float(value.abs().max() if value.numel() else 0.0) > FORMATS[spec.dtype].largest / 4:
+        for sign in (-1, 1):
+            classes = classes | class_bits(
+                rounded(torch.where(hard > 0, exact + sign * SIGMAS * hard, exact), spec.dtype)
+            )
+    if number in step.hazards:
+        classes = torch.where(step.hazards[number].expand(classes.shape), torch.full_like(classes, ANY), classes)
+    return Expectation(spec.dtype, value, exact, hard, classes, (), undefined)
+
+
+def _with_narrow_scalars(oracle: Oracle, node: int) -> torch.Tensor:
+    """A comparison whose scalar was rounded to the narrow dtype that it is compared with; else what S has."""
+    call = bind_call(oracle.graph, oracle.graph.nodes[node], narrow_scalars=True)
+    first = oracle.graph.first_value[node]
+    if call.packet not in COMPARED or not any(d in FORMATS and FORMATS[d].narrow for d in call.dtypes):
+        return oracle.step.wide(first)
+    with neutral_float64():
+        args, kwargs = call.bind(_Widened(oracle))
+        return evaluate(call, args, kwargs)[0]
 
 
 class _Widened(Sequence[Any]):
@@ -102,35 +114,3 @@ class _Widened(Sequence[Any]):
 
     def __len__(self) -> int:
         return len(self._step.values)
-
-
-def _with_narrow_scalars(call: Call, values: Sequence[Any], results: Sequence[Any]) -> Sequence[Any]:
-    """The same call where the scalars of a comparison are rounded; the results themselves where nothing differs."""
-    if all(not isinstance(y, torch.Tensor) or y.is_floating_point() for y in results):
-        return results
-    args, kwargs = call.bind(values)
-    return evaluate(call, args, kwargs)
-
-
-def _expect(
-    call: Call, slot: int, y: Any, other: Any, bound: Any, undefined: torch.Tensor | None
-) -> tuple[Expectation | None, Expectation | None]:
-    spec = call.node.outputs[slot]
-    if spec is None or not isinstance(y, torch.Tensor):
-        return None, None
-    if not is_real(spec.dtype):
-        plain = Expectation(spec.dtype, y, other, torch.zeros(()), torch.zeros(()), (), undefined)
-        return plain, plain
-    step, zero = rounded(y, spec.dtype), torch.zeros(y.shape, dtype=torch.float64)
-    hard = bound.hard if bound is not None else zero
-    typical = bound.typical if bound is not None else zero
-    classes = class_bits(step) | class_bits(in_range(y, spec.dtype))
-    if bound is not None:
-        for sign in (-1, 1):
-            classes = classes | class_bits(rounded(torch.where(hard > 0, y + sign * SIGMAS * hard, y), spec.dtype))
-        if bound.hazard is not None:
-            classes = torch.where(bound.hazard.expand(classes.shape), torch.full_like(classes, ANY), classes)
-    return (
-        Expectation(spec.dtype, step, y, hard, classes, (), undefined),
-        Expectation(spec.dtype, step, y, typical, classes, (), undefined),
-    )

@@ -113,16 +113,13 @@ class Oracle:
         return Expectation(dtype, step, shadow, self.replays.sigma(number), classes, (), self.tainted.get(number))
 
     def examine(self, outputs: Sequence[Any], count: int = FEW) -> list[Examined]:
-        """A platform's outputs (numpy, in graph order) against what they may be; 64 replays for each candidate."""
+        """A platform's outputs (numpy, in graph order) against what they may be, from `count` replays at least."""
         return [self.examine_value(n, array, count) for n, array in zip(self.graph.outputs, outputs, strict=True)]
 
     def examine_value(self, number: int, array: Any, count: int = FEW) -> Examined:
         """One output, by its value number."""
         tensor = to_torch(array)
-        verdict = examine(self.expectation(number, count), tensor)
-        if verdict.kind in ("discrepant", "exceptional") and self.replays.count < MANY:
-            verdict = examine(self.expectation(number, MANY), tensor)
-        return self._plausible(number, tensor, verdict)
+        return self._plausible(number, tensor, examine(self.expectation(number, count), tensor))
 
     def carried(self, imposed: Decisions) -> dict[int, torch.Tensor]:
         """S's outputs, in graph order, with the given values (by number) put in place of S's own."""

@@ -22,13 +22,20 @@ Decisions = Mapping[int, torch.Tensor]
 
 @dataclass(frozen=True)
 class Stepwise:
-    """S. `values`: every value in its declared dtype. By value number: errors, hazards, undefined elements."""
+    """S. `values`: every value in its declared dtype. By value number: errors, hazards, undefined elements;
+    `residual`: what rounding took off each operator's exact result."""
 
     values: dict[int, torch.Tensor]
     typical: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
     hard: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
     hazards: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
     undefined: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
+    residual: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
+
+    def exact(self, number: int) -> torch.Tensor:
+        """An operator's result on S's operands before it was rounded."""
+        step = self.wide(number)
+        return step + self.residual[number] if number in self.residual else step
 
     def wide(self, number: int) -> torch.Tensor:
         """A value in float64 (or as it is, where it is no float)."""
@@ -64,13 +71,24 @@ def stepwise(
         settled = [round_to(y, spec) for y, spec in zip(results, call.node.outputs, strict=True)]
         settled = impose(first, settled, decisions)
         for slot, y in enumerate(settled):
+            spec = call.node.outputs[slot]
             if isinstance(y, torch.Tensor):
-                spec = call.node.outputs[slot]
                 kept.values[first + slot] = y.to(TORCH_DTYPES[spec.dtype]) if spec is not None else y
+            if first + slot in kept.typical or call.packet in CASTS:
+                _keep_residual(kept, first + slot, results[slot], y)
         return settled
 
     graph.run(inputs, after, before=before)
     return kept
+
+
+def _keep_residual(kept: Stepwise, number: int, exact: Any, settled: Any) -> None:
+    """float32 is enough: a residual is a small part of an ulp of the result. Infinite ones are left out."""
+    if not isinstance(exact, torch.Tensor) or not exact.is_floating_point() or exact.dtype != settled.dtype:
+        return
+    residual = exact - settled
+    if bool((residual != 0).any()):
+        kept.residual[number] = torch.nan_to_num(residual, nan=0.0, posinf=0.0, neginf=0.0).to(torch.float32)
 
 
 def wide(

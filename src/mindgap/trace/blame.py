@@ -8,7 +8,7 @@ import torch
 
 from mindgap.aten.tensors import to_torch
 from mindgap.compare.verdict import Blame
-from mindgap.oracle import Oracle, local_expectations
+from mindgap.oracle import Oracle, local_expectation
 from mindgap.oracle.precision import widen
 from mindgap.trace.independent import second_opinion
 from mindgap.trace.lockstep import Confirmed
@@ -41,14 +41,14 @@ def blamed(oracle: Oracle, confirmed: Confirmed, on_platform: bool, also_other: 
 def _sides(oracle: Oracle, confirmed: Confirmed, opinion: list[Any]) -> tuple[float, float]:
     """Shares of the disputed elements where the opinion agrees with the accused, and with the shadow."""
     node = confirmed.nodes[0]
-    expected = next(iter(local_expectations(oracle, [node])))
+    expected = local_expectation(oracle, node)
     counted = accused = shadow = 0
     for number, array in confirmed.arrays.items():
         slot = number - expected.first
         hard, third = expected.hard[slot], opinion[slot] if slot < len(opinion) else None
         if hard is None or not isinstance(third, torch.Tensor):
             continue
-        verdict, _ = expected.examine(slot, array)
+        verdict = expected.examine(slot, array)
         bad = verdict.bad if verdict.bad is not None and bool(verdict.bad.any()) else None
         if bad is None:
             continue

@@ -39,13 +39,25 @@ class CutResult:
     failure: Outcome | None
 
 
-def cut(graph: Graph, nodes: Sequence[int]) -> Cut:
-    """The cut of these nodes. Outputs: what the rest of the graph reads, and every decision taken inside."""
+def readers_of(graph: Graph) -> dict[int, set[int]]:
+    """Value number -> the nodes that read it; -1 stands for the graph's outputs."""
+    readers: dict[int, set[int]] = {number: {-1} for number in graph.outputs}
+    for index, node in enumerate(graph.nodes):
+        for value in operands(node):
+            readers.setdefault(value, set()).add(index)
+    return readers
+
+
+def cut(graph: Graph, nodes: Sequence[int], readers: Mapping[int, set[int]] | None = None) -> Cut:
+    """The cut of these nodes. Outputs: what the rest of the graph reads, and every decision taken inside.
+
+    `readers`: those of the graph, where many cuts are made of one.
+    """
+    readers = readers_of(graph) if readers is None else readers
     inside = set(nodes)
     made = {graph.first_value[i] + s for i in nodes for s in range(len(graph.nodes[i].outputs))}
-    outside = {v for i, node in enumerate(graph.nodes) if i not in inside for v in operands(node)} | set(graph.outputs)
     last = set(_final_values(graph, nodes))
-    shown = [v for v in sorted(made) if graph.values[v] is not None and (v in outside or v in last)]
+    shown = [v for v in sorted(made) if graph.values[v] is not None and (v in last or readers.get(v, set()) - inside)]
     decided = [v for v in sorted(made & set(decision_slots(graph))) if v not in shown] if len(nodes) > 1 else []
     outputs = tuple(shown + decided)
     small, borders = extract(graph, nodes, outputs)

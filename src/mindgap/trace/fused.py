@@ -10,7 +10,7 @@ import torch
 
 from mindgap.aten.tensors import to_torch
 from mindgap.graph import Graph, Labels
-from mindgap.oracle import MANY, Oracle, OracleError, decision_slots
+from mindgap.oracle import FEW, MANY, Oracle, OracleError, decision_slots
 from mindgap.trace.cuts import Array, CutResult, Execute, cut, run_cuts, window
 from mindgap.trace.lockstep import Confirmed, Kind, Lockstep, kind_of_error
 
@@ -67,12 +67,15 @@ def _worst_error(
     graph: Graph, inputs: Sequence[Array], arrays: Sequence[Array], chosen: Mapping[int, Array]
 ) -> tuple[Kind, float, int] | None:
     try:
-        verdicts = with_decisions(graph, inputs, chosen).examine(arrays, MANY)
+        oracle = with_decisions(graph, inputs, chosen)
+        verdicts = oracle.examine(arrays, FEW)
+        if any(v.kind != "calm" for v in verdicts):
+            verdicts = oracle.examine(arrays, MANY)
     except OracleError:
         return None
     worst: tuple[Kind, float, int] | None = None
     for verdict in verdicts:
-        kind = kind_of_error(verdict, verdict)
+        kind = kind_of_error(verdict)
         if kind is not None and not verdict.ill and (worst is None or verdict.worst > worst[1]):
             worst = (kind, verdict.worst, verdict.count)
     return worst

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from mindgap.aten.tape import flatten_result
-from mindgap.oracle.float64 import Float64Graph, neutral_float64, packet_of
+from mindgap.oracle.float64 import bind_call, neutral_float64, packet_of
 from mindgap.oracle.oracle import Oracle
 from mindgap.oracle.precision import widen
 
@@ -31,7 +31,7 @@ def second_opinion(oracle: Oracle, node: int) -> list[Any] | None:
     numpy for what it has; a sum over kernel positions for convolutions; otherwise PyTorch's own decomposition into
     smaller operators, or its reference implementation in Python.
     """
-    call = Float64Graph(oracle.graph).calls[node]
+    call = bind_call(oracle.graph, oracle.graph.nodes[node])
     values = {n: widen(t) for n, t in oracle.step.values.items()}
     args, kwargs = call.bind(_Lookup(values))
     packet = packet_of(call.node.op)

@@ -12,7 +12,7 @@ from mindgap.aten.functional import functionalize
 from mindgap.aten.tensors import to_torch
 from mindgap.compare.verdict import Blame, Verdict
 from mindgap.graph import Graph, MindgapError
-from mindgap.oracle import FEW, Examined, Oracle, OracleError
+from mindgap.oracle import FEW, MANY, Examined, Oracle, OracleError
 from mindgap.oracle.precision import FORMATS, widen
 from mindgap.run.outcome import Outcome
 from mindgap.trace.blame import blamed
@@ -129,7 +129,7 @@ class Judge:
         ill = any(e.ill for e in (*mine, *reference))
         if not suspects and not ill and not self._narrow():
             return self._calm(mine, ours, theirs, metrics)
-        finding = self._search(outcome.platform, mine, reference, ours, theirs, bool(suspects))
+        finding = self._search(outcome.platform, mine, reference, ours, theirs)
         if finding is None:
             return self._unconfirmed(mine, suspects, ill, ours, theirs, metrics)
         return self._finding(outcome.platform, finding, ours, theirs, metrics)
@@ -159,21 +159,30 @@ class Judge:
 
     def _search(
         self, platform: str, mine: list[Examined], reference: list[Examined], ours: tuple[Array, ...],
-        theirs: tuple[Array, ...], candidate: bool,
+        theirs: tuple[Array, ...],
     ) -> tuple[Confirmed, str] | None:  # fmt: skip
-        """The first confirmed cut that breaks an output, with the side it was confirmed on."""
+        """The first confirmed cut that breaks an output, with the side it was confirmed on.
+
+        Single operators on both sides first. Only where none errs by itself are outputs held against 64 replays, and
+        fused cuts tried. What both sides get wrong alike is no difference, and says nothing about larger cuts.
+        """
         sides = ((platform, mine, ours), (self._reference, reference, theirs))
-        for side, examined, arrays in sides:
+        candidate = any(_broken(examined) for _, examined, _ in sides)
+        for side, examined, _ in sides:
             local = self.lockstep.own(side, self._reference if side == platform else platform)
-            broken = [e for e in examined if e.kind != "calm"]
-            if local:
-                culprit = breaking(self.oracle, local[:MAX_TRIED], bool(broken))
-                if culprit is not None and (broken or side == platform or not candidate):
+            broken = _broken(examined)
+            if local and (broken or side == platform or not candidate):
+                culprit = breaking(self.oracle, local[:MAX_TRIED], broken)
+                if culprit is not None:
                     return culprit, side
-            if (side == platform or broken) and not self.lockstep.shared(platform, self._reference):
-                fused = self._search_fused(side, arrays, bool(broken), any(e.ill for e in examined))
-                if fused is not None:
-                    return fused, side
+        if self.lockstep.shared(platform, self._reference):
+            return None
+        for side, examined, arrays in sides:
+            if _broken(examined):
+                examined = self.oracle.examine(arrays, MANY)
+            fused = self._search_fused(side, arrays, _broken(examined), any(e.ill for e in examined))
+            if fused is not None:
+                return fused, side
         return None
 
     def _search_fused(self, side: str, arrays: tuple[Array, ...], broken: bool, ill: bool) -> Confirmed | None:
@@ -277,6 +286,10 @@ def _worst(runs: list[list[Examined]]) -> list[Examined]:
     """For each output, the repetition that is furthest off."""
     order = {"calm": 0, "discrepant": 1, "exceptional": 2, "structural": 3}
     return [max(outputs, key=lambda e: (order[e.kind], e.worst)) for outputs in zip(*runs, strict=True)]
+
+
+def _broken(examined: list[Examined]) -> bool:
+    return any(e.kind != "calm" for e in examined)
 
 
 def _label(graph: Graph, node: int) -> str:

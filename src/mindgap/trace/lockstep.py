@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from mindgap.aten.tensors import to_numpy
-from mindgap.oracle import Examined, LocalExpectation, Oracle, local_expectations
+from mindgap.oracle import Examined, LocalExpectation, Oracle, local_expectation
 from mindgap.oracle.examine import BULK_RATIO
-from mindgap.trace.cuts import Array, Cut, CutResult, Execute, cut, run_cuts, written_as_it_ran
+from mindgap.trace.cuts import Array, Cut, CutResult, Execute, cut, readers_of, run_cuts, written_as_it_ran
 
 Kind = Literal["discrepant", "exceptional", "reduced_precision", "structural", "failed"]
 #: A result wrong in bulk by less than this share of its own size was computed in fewer bits; by more, it is wrong.
@@ -43,7 +43,10 @@ class Lockstep:
 
     def __init__(self, oracle: Oracle, original: Sequence[str], execute: Execute, deadline_s: float) -> None:
         self._oracle, self._execute, self._deadline_s = oracle, execute, deadline_s
-        self._singles = [written_as_it_ran(cut(oracle.graph, [i]), original[i]) for i in range(len(oracle.graph.nodes))]
+        graph, readers = oracle.graph, readers_of(oracle.graph)
+        self._singles = [
+            written_as_it_ran(cut(graph, [i], readers), original[i]) for i in range(len(oracle.graph.nodes))
+        ]
         self._values: dict[int, Array] = {}
         self._found: dict[str, list[Confirmed]] = {}
 
@@ -62,8 +65,7 @@ class Lockstep:
         if platform not in self._found:
             singles = [c for c in self._singles if c.outputs]
             results = run_cuts(singles, self.operands_of(singles), platform, self._execute, self._deadline_s)
-            expectations = local_expectations(self._oracle, [c.nodes[0] for c in singles])
-            judged = [judge_single(r, e) for r, e in zip(results, expectations, strict=True)]
+            judged = [judge_single(r, local_expectation(self._oracle, r.cut.nodes[0])) for r in results]
             self._found[platform] = [c for c in judged if c is not None]
         return self._found[platform]
 
@@ -83,13 +85,10 @@ class Lockstep:
     def _alike(self, one: Confirmed, other: Confirmed) -> bool:
         if one.kind != other.kind or one.arrays.keys() != other.arrays.keys():
             return False
-        expected = next(iter(local_expectations(self._oracle, [one.nodes[0]])))
+        expected = local_expectation(self._oracle, one.nodes[0])
         return all(
-            expected.around(number - expected.first, other.arrays[number])
-            .examine(number - expected.first, array)[0]
-            .kind
-            == "calm"
-            for number, array in one.arrays.items()
+            expected.around(n - expected.first, other.arrays[n]).examine(n - expected.first, array).kind == "calm"
+            for n, array in one.arrays.items()
         )
 
 
@@ -103,20 +102,20 @@ def judge_single(result: CutResult, expected: LocalExpectation) -> Confirmed | N
     worst: Confirmed | None = None
     arrays = dict(zip(result.cut.outputs, result.arrays, strict=True))
     for number, array in arrays.items():
-        hard, typical = expected.examine(number - expected.first, array)
-        kind = kind_of_error(hard, typical)
-        if kind is not None and (worst is None or hard.worst > worst.worst):
-            worst = Confirmed(result.cut.nodes, kind, hard.worst, arrays, hard.count)
+        verdict = expected.examine(number - expected.first, array)
+        kind = kind_of_error(verdict)
+        if kind is not None and (worst is None or verdict.worst > worst.worst):
+            worst = Confirmed(result.cut.nodes, kind, verdict.worst, arrays, verdict.count)
     return worst
 
 
-def kind_of_error(hard: Examined, typical: Examined) -> Kind | None:
+def kind_of_error(verdict: Examined) -> Kind | None:
     """The finding that one examined result amounts to, None for a calm one."""
-    if hard.kind == "structural":
+    if verdict.kind == "structural":
         return "structural"
-    if hard.kind == "exceptional":
+    if verdict.kind == "exceptional":
         return "exceptional"
-    bulk = typical.median is not None and typical.median > BULK_RATIO
-    if bulk and hard.relative < REDUCED_UP_TO:
+    bulk = verdict.median is not None and verdict.median > BULK_RATIO
+    if bulk and verdict.relative < REDUCED_UP_TO:
         return "reduced_precision"
-    return "discrepant" if hard.kind == "discrepant" or bulk else None
+    return "discrepant" if verdict.kind == "discrepant" or bulk else None
