@@ -1,0 +1,25 @@
+"""One program whose verdict was settled by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+
+@dataclass(frozen=True)
+class Case:
+    """`expected`: does a person want to hear of it. `verdicts`: the words that would be right.
+
+    `why`: what the platform and eager PyTorch answer, and who is right by which standard.
+    """
+
+    name: str
+    program: Callable[..., Any]
+    args: tuple[torch.Tensor, ...]
+    platform: str
+    expected: Literal["finding", "calm"]
+    verdicts: tuple[str, ...]
+    why: str
