@@ -82,7 +82,7 @@ class FaultyExecutable:
         from mindgap.platforms.faults.strike import Striker
         from mindgap.platforms.pytorch.feeds import Feeds
 
-        self._feeds = Feeds([i.spec for i in graph.inputs], "cpu")
+        self._feeds = Feeds(graph.inputs, "cpu")
         self._tape = Tape(graph)
         self._striker = Striker(graph, places)
 
