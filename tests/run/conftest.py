@@ -19,8 +19,7 @@ ZOO = "misbehaving:BACKEND"
 
 @pytest.fixture(autouse=True)
 def misbehaving_on_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    paths = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    monkeypatch.setenv("PYTHONPATH", str(HERE), prepend=os.pathsep)
     monkeypatch.setenv("MINDGAP_HOME", str(tmp_path / "home"))
 
 
@@ -28,7 +27,7 @@ def misbehaving_on_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 def calm_pool() -> Iterator[WorkerPool]:
     """One worker for all the tests that do not hurt theirs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(HERE))
+        patch.setenv("PYTHONPATH", str(HERE), prepend=os.pathsep)
         with WorkerPool([ZOO]) as pool:
             yield pool
 

@@ -10,7 +10,7 @@ import pytest
 from misbehaving import Run, Zoo, graph
 
 from mindgap.compare.digest import digested
-from mindgap.graph import Graph, GraphError, Input, Stored, materialise_all
+from mindgap.graph import Graph, GraphError, Input, MindgapError, Stored, materialise_all
 from mindgap.graph import digest as graph_digest
 from mindgap.platforms.protocol import Array
 from mindgap.run.local import Caches, fingerprint_of, run_job
@@ -128,6 +128,21 @@ def test_a_missing_tensor_is_bad_input_not_an_outcome() -> None:
     base = graph("add")
     with pytest.raises(GraphError, match="input 0"):
         run_job(Zoo({}), Job(HERE, Graph((Input(base.inputs[0].spec, Stored("0" * 64)),), base.nodes, base.outputs)))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"inputs": {0: np.zeros(5, np.float32)}}, r"float32\[4\], by float32\[5\]"),
+        ({"inputs": {0: np.zeros(4, np.float64)}}, "by float64"),
+        ({"inputs": {0: np.zeros(4, ">f4")}}, "by >f4"),
+        ({"inputs": {1: np.zeros(4, np.float32)}}, "input 1 of a graph with 1"),
+        ({"repeat": 0}, "at least once"),
+    ],
+)
+def test_jobs_that_cannot_be_meant(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(MindgapError, match=message):
+        run_job(Zoo({}), Job(HERE, graph("add"), **wrong))
 
 
 def test_fingerprints_depend_on_what_is_said_and_not_on_its_order() -> None:

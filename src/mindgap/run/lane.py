@@ -26,7 +26,7 @@ from mindgap.graph import MindgapError, TensorStore
 from mindgap.run.channel import Array, Frame
 from mindgap.run.identity import bytes_of, digest_of
 from mindgap.run.message import PROTOCOL, job_frame, read_outcome
-from mindgap.run.outcome import Job, Outcome, Status
+from mindgap.run.outcome import Job, Outcome, Status, check_job
 from mindgap.run.process import Limits, WorkerFailed, WorkerProcess
 from mindgap.run.signature import signature
 
@@ -80,6 +80,7 @@ class Lane:
 
     def run(self, job: Job) -> Outcome:
         """What the platform did with the job. Raises `MindgapError` for bad input only."""
+        check_job(job)
         digest = digest_of(job.graph)
         with self._lock, self._busy:
             try:

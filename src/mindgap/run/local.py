@@ -28,7 +28,7 @@ from mindgap.platforms.protocol import (
 )
 from mindgap.run.cache import Cache
 from mindgap.run.identity import digest_of
-from mindgap.run.outcome import Array, Job, Outcome, Status
+from mindgap.run.outcome import Array, Job, Outcome, Status, check_job
 from mindgap.run.signature import signature
 
 #: Told what is about to happen to a graph that is not loaded yet: `loading`, then `running`.
@@ -81,8 +81,9 @@ def run_job(
 ) -> Outcome:
     """What the platform does with the job. `caches` must belong to this platform alone.
 
-    Raises `MindgapError` where an input cannot be made.
+    Raises `MindgapError` for a job that cannot be meant and where an input cannot be made.
     """
+    check_job(job)
     clock = time.perf_counter()
     caches = Caches() if caches is None else caches
     timings: dict[str, float] = {}

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from mindgap.compare.digest import Digested
-from mindgap.graph import Graph
+from mindgap.graph import Graph, MindgapError, numpy_dtype
 
 Status = Literal["ok", "unsupported", "compile_error", "runtime_error", "crash", "timeout", "oom", "nondeterministic"]
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -30,6 +30,21 @@ class Job:
     repeat: int = 2
     deadline_s: float = 120.0
     inputs: Mapping[int, Array] = field(default_factory=dict[int, Array])
+
+
+def check_job(job: Job) -> None:
+    """Raises `MindgapError` for a job that cannot be meant: arrays that do not fit their inputs, no repetition."""
+    if job.repeat < 1 or job.deadline_s <= 0:
+        raise MindgapError(
+            f"a job runs at least once and has time for it, not repeat={job.repeat}, deadline_s={job.deadline_s:g}"
+        )
+    for number, array in job.inputs.items():
+        if not 0 <= number < len(job.graph.inputs):
+            raise MindgapError(f"a job replaces input {number} of a graph with {len(job.graph.inputs)} inputs")
+        spec = job.graph.inputs[number].spec
+        if array.shape != spec.shape or array.dtype != numpy_dtype(spec.dtype):
+            given = f"{array.dtype}[{','.join(map(str, array.shape))}]"
+            raise MindgapError(f"a job replaces input {number}, which is {spec}, by {given}")
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,7 @@ def _command(platform: str, launch: Sequence[str] | None, tensors: Path, bounds:
         ("--recycle", str(bounds.recycle_bytes)),
     ]
     for option, value in wanted:
-        if option not in command:
+        if not any(part == option or part.startswith(f"{option}=") for part in command):
             command += [option, value]
     return command
 
