@@ -385,3 +385,14 @@ def test_kept_tensors_make_a_repeated_call_cheap():
         executable(given)
         ratios.append((time.perf_counter() - middle) / (middle - start))
     assert sorted(ratios)[3] < 1.25, ratios
+
+
+def test_a_parameter_that_has_to_be_converted_is_converted_once():
+    graph = conv_net()
+    inputs = arrays(graph)
+    executable = opened("cpu/eager@dtype=float64").load(graph, inputs)
+    executable(inputs)
+    image, weight, bias = executable._feeds(inputs)
+    again = executable._feeds(inputs)
+    assert again[1] is weight and again[2] is bias
+    assert again[0] is not image and again[0].dtype == torch.float64

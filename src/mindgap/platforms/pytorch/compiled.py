@@ -33,7 +33,7 @@ class Compiled:
         self._graph = graph
         self._device = device
         self._options = options
-        self._feeds = Feeds([i.spec for i in graph.inputs], device)
+        self._feeds = Feeds(graph.inputs, device)
         self._written = frozenset(written_inputs(graph))
         self._dtypes = declared_dtypes(graph)
         chosen = foldable(graph) if fold else frozenset[int]()

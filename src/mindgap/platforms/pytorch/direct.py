@@ -35,7 +35,7 @@ class Direct:
         self._options = options
         self._device = device
         program = rewritten(graph, options)
-        self._feeds = Feeds([i.spec for i in program.inputs], device)
+        self._feeds = Feeds(program.inputs, device)
         self._tape = Tape(program, device)
         self._dtypes = declared_dtypes(graph)
         #: Options that change dtypes on the way; without them a wrong dtype is there to be seen.

@@ -8,22 +8,24 @@ import numpy as np
 import torch
 
 from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, to_torch, torch_dtype_name
-from mindgap.graph import Graph, TensorSpec, numpy_dtype
+from mindgap.graph import Graph, Input, numpy_dtype
 from mindgap.platforms.protocol import Array, Fallback
 from mindgap.platforms.pytorch.widen import wide
 
 
 class Feeds:
-    """Turns a graph's input arrays into tensors of the dtype and strides that `specs` ask for.
+    """Turns a graph's input arrays into tensors of the dtype and strides that the inputs' specs ask for.
 
     The tensor made from an array is kept for as long as the same array object comes again, where it
-    shares the array's memory or the array is read-only: a change to the array is never missed.
+    shares the array's memory, the array is read-only, or the input's role says that it may be folded:
+    a change to an array of another role is never missed.
     """
 
-    def __init__(self, specs: Sequence[TensorSpec], device: str) -> None:
-        self._specs = specs
+    def __init__(self, inputs: Sequence[Input], device: str) -> None:
+        self._specs = [given.spec for given in inputs]
+        self._fixed = [given.role not in ("input", "random") for given in inputs]
         self._device = device
-        self._kept: list[tuple[Array, torch.Tensor] | None] = [None] * len(specs)
+        self._kept: list[tuple[Array, torch.Tensor] | None] = [None] * len(inputs)
         self._storages: frozenset[int] = frozenset()
 
     def __call__(self, inputs: Sequence[Array]) -> list[torch.Tensor]:
@@ -55,7 +57,8 @@ class Feeds:
         held = array if array.dtype == wanted else array.astype(wanted)
         tensor = to_torch(held, spec, self._device)
         shared = self._device == "cpu" and array.size > 0 and tensor.data_ptr() == array.ctypes.data
-        self._kept[index] = (array, tensor) if shared or not array.flags.writeable else None
+        lasting = shared or self._fixed[index] or not array.flags.writeable
+        self._kept[index] = (array, tensor) if lasting else None
         return tensor
 
 
