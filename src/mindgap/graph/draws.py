@@ -55,6 +55,9 @@ def _scaled(steps: Array, scale: float, dtype: str, low: float, high: float) -> 
     values = np.multiply(steps, scale, dtype=np.float64)
     if low != 0.0:
         values += low
+    largest = float_range(dtype)[0]
+    if low < -largest or high > largest:
+        np.clip(values, -largest, largest, out=values)  # Some formats have no infinity: beyond is NaN.
     first, last = interval_in(dtype, low, high)
     rounded = round_to(values, dtype)
     own = numpy_dtype(dtype).type
@@ -82,7 +85,8 @@ def normal(source: np.random.Philox, count: int, dtype: str, mean: float, std: f
     1. |z| < 6. Two words an element (three for float64).
     """
     extra = 17 if dtype == "float64" else 0
-    words = source.random_raw(count * (3 if extra else 2)).reshape(count, -1)
+    each = 3 if extra else 2
+    words = source.random_raw(count * each).reshape(count, each)
     eight, four = words[:, 0], words[:, 1]
     coarse = _byte_sum(eight) + _byte_sum(four & np.uint64(0xFF_FFFF))
     signs = (four >> np.uint64(24)) & np.uint64(7)

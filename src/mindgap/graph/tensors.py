@@ -81,7 +81,7 @@ class TensorStore:
             if about["dtype"] in _RAW:
                 array = array.view(numpy_dtype(about["dtype"]))
             array = array.reshape(tuple(json.loads(about["shape"])))
-            intact = tensor_key(array) == key
+            intact = dtype_name(array.dtype) == about["dtype"] and tensor_key(array) == key
         except (safetensors.SafetensorError, KeyError, ValueError, TypeError, OSError) as error:
             raise GraphError(f"tensor file {file} cannot be read ({error}): copy it again") from None
         if not intact:

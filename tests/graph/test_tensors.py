@@ -1,0 +1,111 @@
+"""The tensor store: content-addressed, verified, safe to share."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+
+from graph.strategies import recipes, specs
+from mindgap.graph import (
+    DTYPES,
+    GraphError,
+    Input,
+    TensorStore,
+    default_tensor_store,
+    materialise,
+    numpy_dtype,
+    tensor_key,
+)
+
+
+@given(st.data())
+@settings(max_examples=60)
+def test_round_trip(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    store = TensorStore(tmp_path_factory.mktemp("tensors") / "deep" / "down")
+    spec = data.draw(specs())
+    array = materialise(Input(spec, data.draw(recipes(spec, stored=False))))
+    key = store.put(array)
+    assert key == tensor_key(array) and key in store and store.put(array) == key
+    back = store.get(key)
+    assert back.dtype == array.dtype and back.shape == array.shape and back.tobytes() == array.tobytes()
+    assert [file.name for file in store.path.iterdir()] == [f"{key}.safetensors"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_files_are_safetensors(dtype: str, tmp_path: Path) -> None:
+    store = TensorStore(tmp_path)
+    key = store.put(np.ones((2, 3), numpy_dtype(dtype)))
+    with safe_open(tmp_path / f"{key}.safetensors", framework="np") as file:
+        assert file.metadata() == {"dtype": dtype, "shape": "[2, 3]"}
+        assert list(file.keys()) == ["tensor"]
+    assert store.get(key).dtype == numpy_dtype(dtype)
+
+
+def test_keys_tell_dtype_shape_and_bytes_apart() -> None:
+    zeros = [np.zeros(shape, dtype) for shape in ((4,), (2, 2), (4, 1), ()) for dtype in (np.float32, np.int32)]
+    zeros += [np.array([-0.0] * 4, np.float32), np.zeros(4, numpy_dtype("bfloat16")), np.zeros(4, np.float16)]
+    assert len({tensor_key(array) for array in zeros}) == len(zeros)
+    turned = np.arange(6.0).reshape(2, 3).T
+    assert tensor_key(turned) == tensor_key(turned.copy())
+    assert tensor_key(np.arange(3, dtype=np.int8)) == (
+        "d6f4cd8a14d7d4cc7c757e869089507bd54e4916cf1a4f5e98ef5a0bfa942fe4"
+    )
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    store = TensorStore(tmp_path)
+    key = store.put(np.arange(100))
+    file = tmp_path / f"{key}.safetensors"
+    good = file.read_bytes()
+    for bad, message in (
+        (good[:-1], "cannot be read"),
+        (b"", "cannot be read"),
+        (good[:-1] + b"\1", "does not hold what its name promises"),
+        (good.replace(b'"shape":"[100]"', b'"shape":"[99]" '), "cannot be read"),
+        (good.replace(b"int64", b"int32", 1), "does not hold"),
+    ):
+        file.write_bytes(bad)
+        with pytest.raises(GraphError, match=message):
+            store.get(key)
+
+
+def test_missing_and_malformed_keys(tmp_path: Path) -> None:
+    store = TensorStore(tmp_path)
+    with pytest.raises(GraphError, match=r"no tensor 0{64} in"):
+        store.get("0" * 64)
+    for key in ("../../etc/passwd", "0" * 63, "A" * 64, ""):
+        assert key not in store
+        with pytest.raises(GraphError, match="is no tensor key"):
+            store.get(key)
+    assert 7 not in store
+
+
+def test_a_dtype_that_no_graph_holds() -> None:
+    with pytest.raises(GraphError, match="cannot hold a tensor of dtype"):
+        tensor_key(np.array(["text"]))
+
+
+def test_many_may_put_the_same(tmp_path: Path) -> None:
+    store = TensorStore(tmp_path)
+    array = np.arange(200_000)
+    threads = [threading.Thread(target=lambda: [store.put(array), store.get(tensor_key(array))]) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert store.get(tensor_key(array)).tolist() == array.tolist() and len(list(tmp_path.iterdir())) == 1
+
+
+def test_the_default_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINDGAP_HOME", str(tmp_path / "home"))
+    assert default_tensor_store().path == tmp_path / "home" / "tensors"
+    monkeypatch.delenv("MINDGAP_HOME")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("sys.platform", "linux")
+    assert default_tensor_store().path == tmp_path / "cache" / "mindgap" / "tensors"
