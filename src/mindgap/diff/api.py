@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any
 
 from mindgap.diff.facts import facts_of, spelled
 from mindgap.diff.rows import Model, Refused, Report, Row
@@ -23,9 +23,6 @@ from mindgap.graph.tensors import TensorStore, default_tensor_store
 from mindgap.run.pool import WorkerPool
 
 OnTick = Callable[[Tick], None]
-
-#: Capturing patches PyTorch while it runs: one at a time in a process.
-_CAPTURING: Final = threading.Lock()
 
 
 def diff(
@@ -129,7 +126,10 @@ def _one(
     """One subject from capture to its last row."""
     started = time.perf_counter()
     try:
-        with _CAPTURING:
+        # Imported late: a process that only lists platforms needs no PyTorch.
+        from mindgap.aten.state import TORCH_STATE
+
+        with TORCH_STATE:
             graph = subject.graph()
     except MindgapError as error:
         tell("refused", subject.name, "", finished=len(platforms))

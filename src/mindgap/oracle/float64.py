@@ -11,6 +11,7 @@ from typing import Any, Final
 import torch
 
 from mindgap.aten.operators import facts, overload
+from mindgap.aten.state import TORCH_STATE
 from mindgap.aten.tape import flatten_result, last_uses
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import Arg, Device, DType, Graph, Layout, MemoryFormat, MindgapError, Node, Ref, operands
@@ -91,13 +92,14 @@ class Float64Graph:
 @contextlib.contextmanager
 def neutral_float64() -> Generator[None]:
     """No autograd; tensors created without a dtype are float64."""
-    default = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        torch.set_default_dtype(default)
+    with TORCH_STATE:
+        default = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            torch.set_default_dtype(default)
 
 
 def evaluate(call: Call, args: list[Any], kwargs: Mapping[str, Any]) -> list[Any]:

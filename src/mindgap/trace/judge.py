@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -69,9 +70,17 @@ class Judge:
         self._lockstep: Lockstep | None = None
         self._examined: dict[str, list[Examined]] = {}
         self._probes: dict[str, Probe | None] = {}
+        self._one_at_a_time = threading.RLock()
 
     def judge(self, outcome: Outcome, reference: Outcome) -> Judgement:
-        """The judgement on a platform's outcome against the reference's. Outcomes that ran carry whole outputs."""
+        """The judgement on a platform's outcome against the reference's. Outcomes that ran carry whole outputs.
+
+        Thread-safe: platforms of one graph take turns, because they share its shadows and replays.
+        """
+        with self._one_at_a_time:
+            return self._decide(outcome, reference)
+
+    def _decide(self, outcome: Outcome, reference: Outcome) -> Judgement:
         if not outcome.ran:
             return self.judge_failure(outcome)
         if outcome.arrays is None or reference.arrays is None:

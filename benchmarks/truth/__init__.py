@@ -1,0 +1,1 @@
+"""Small programs whose verdicts were settled by hand, and the run that holds mindgap to them."""

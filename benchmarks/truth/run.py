@@ -1,0 +1,80 @@
+"""Judges every case and counts what came out right: `python benchmarks/truth/run.py [--platform SUBSTRING] [--name SUBSTRING]`.
+
+Prints a line per wrong case and totals per platform; exits 1 if any case is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from truth.case import Case
+from truth.cases_ort_ov import CASES as ORT_OV
+
+from mindgap.capture import capture
+from mindgap.diff import Settings, Subject, diff_many
+from mindgap.diff.rows import Row
+from mindgap.graph import TensorStore
+
+
+def main() -> int:
+    """Runs the chosen cases platform by platform."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--platform", default="")
+    parser.add_argument("--name", default="")
+    parser.add_argument("--json", type=Path, help="write every row here")
+    chosen = parser.parse_args()
+    cases = [c for c in all_cases() if chosen.platform in c.platform and chosen.name in c.name]
+    if not cases:
+        print("no case has such a name or platform", file=sys.stderr)
+        return 2
+    started = time.perf_counter()
+    wrong = 0
+    rows: list[dict[str, object]] = []
+    tally: Counter[tuple[str, str, bool]] = Counter()
+    for platform in dict.fromkeys(c.platform for c in cases):
+        here = [c for c in cases if c.platform == platform]
+        for case, row in zip(here, judged(here, platform), strict=True):
+            right = row.verdict in case.verdicts
+            wrong += not right
+            tally[platform, case.expected, right] += 1
+            culprit = row.culprit.op if row.culprit else "-"
+            rows.append({"case": case.name, "platform": platform, "verdict": row.verdict, "right": right, "culprit": culprit})
+            if not right:
+                print(f"WRONG {platform} {case.name}: {row.verdict} ({row.status}), not {'/'.join(case.verdicts)}; "
+                      f"{culprit}; {row.detail or row.message}"[:400], flush=True)  # fmt: skip
+    for (platform, expected, right), count in sorted(tally.items()):
+        print(f"{platform:40} {expected:8} {'right' if right else 'WRONG':6} {count}")
+    print(f"{len(cases) - wrong} of {len(cases)} right in {time.perf_counter() - started:.0f} s")
+    if chosen.json:
+        chosen.json.write_text(json.dumps(rows, indent=1))
+    return 1 if wrong else 0
+
+
+def all_cases() -> list[Case]:
+    """Every case, of all makes."""
+    return list(ORT_OV)
+
+
+def judged(cases: list[Case], platform: str) -> list[Row]:
+    """One row per case, in order."""
+    with tempfile.TemporaryDirectory() as directory:
+        store = TensorStore(directory)
+        subjects = [Subject(c.name, lambda c=c: capture(c.program, c.args, tensors=store)) for c in cases]
+        report = diff_many(subjects, [platform], settings=Settings(trace=False), tensors=store)
+    by_name = {row.model: row for row in report.rows}
+    for refused in report.refused:
+        print(f"REFUSED {refused.model}: {refused.reason}", flush=True)
+        by_name[refused.model] = Row(refused.model, platform, "refused", None, detail=refused.reason)  # pyright: ignore[reportArgumentType] # a word of this script's own
+    return [by_name[c.name] for c in cases]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
