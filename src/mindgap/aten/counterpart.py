@@ -47,7 +47,10 @@ def counterpart(op: str) -> Counterpart:
     if op in _SPECIAL:
         return Counterpart(_SPECIAL[op])
     namespace, packet, variant = op.split(".")
-    if packet in ("resize_", "resize_as_", "set_", "as_strided_") or (packet.startswith("_") and packet.endswith("__")):
+    if packet in _PYTHON:
+        name = f"{namespace}.{_PYTHON[packet]}.{variant if variant == 'Tensor' else _scalar(packet)}"
+        return Counterpart(_same_arguments(name), op=name)
+    if packet in ("resize_", "resize_as_", "set_", "as_strided_"):
         raise GraphError(f"{op} has no functional form: it changes which memory a tensor has")
     if packet.endswith("_") and _exists(f"{namespace}.{packet[:-1]}.{variant}"):
         name = f"{namespace}.{packet[:-1]}.{variant}"
@@ -56,6 +59,10 @@ def counterpart(op: str) -> Counterpart:
     if found is not None:
         return found
     raise GraphError(f"{op} writes to its operand, and no functional counterpart of it is known")
+
+
+def _scalar(packet: str) -> str:
+    return "Tensor_Scalar" if "shift" in packet else "Scalar"
 
 
 def _same_arguments(name: str) -> Emit:
@@ -103,6 +110,14 @@ def _norm(builder: Builder, args: list[Arg], kwargs: dict[str, Arg]) -> list[int
     return builder.emit("aten._native_batch_norm_legit_functional.default", *args, **kwargs)
 
 
+#: What Python's `|=` and its kin are called.
+_PYTHON: Final = {
+    "__ior__": "bitwise_or",
+    "__iand__": "bitwise_and",
+    "__ixor__": "bitwise_xor",
+    "__ilshift__": "bitwise_left_shift",
+    "__irshift__": "bitwise_right_shift",
+}
 _SPECIAL: Final[dict[str, Emit]] = {
     "aten.copy_.default": _copy,
     "aten.zero_.default": _zero,

@@ -16,6 +16,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from mindgap.aten.counterpart import counterpart, is_layout_change
+from mindgap.aten.imagine import imagined
 from mindgap.aten.operators import facts, is_inplace, overload
 from mindgap.aten.tape import Tape, flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, spec_of
@@ -158,7 +159,7 @@ class _Builder:
         named = {key: concrete(arg, known) for key, arg in kwargs}
         if facts(op).takes_device and "device" not in named and len(args) <= facts(op).arguments.index("device"):
             named["device"] = torch.device("cpu")
-        return overload(op)(*bound, **named)
+        return imagined(overload(op), bound, named)
 
     def emit(self, op: str, *args: Arg, **kwargs: Arg) -> list[int]:
         """Append a call to the new graph; the numbers of its results."""

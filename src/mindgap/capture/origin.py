@@ -9,8 +9,8 @@ from typing import Final
 
 import torch
 
-_OURS: Final = os.path.dirname(os.path.abspath(__file__))
-_TORCH: Final = os.path.dirname(os.path.abspath(torch.__file__))
+_OURS: Final = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_TORCH: Final = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _STDLIB: Final = os.path.dirname(os.path.abspath(os.__file__))
 #: The function that starts the program: beyond it are the callers of capture.
 _START: Final = (os.path.join(_OURS, "capture.py"), "_run")

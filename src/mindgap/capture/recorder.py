@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import (
     unset_fake_temporarily,
 )
 
+from mindgap.aten.imagine import imagined
 from mindgap.aten.operators import facts, overload_name
 from mindgap.aten.tape import flatten_result
 from mindgap.aten.tensors import torch_dtype_name
@@ -147,7 +148,7 @@ class Recorder(PreDispatchMode):
         # The call runs on fakes: a tensor of the program that is real is a constant and has one.
         real_args, real_kwargs = _swap(args, self._faked), _swap(kwargs, self._faked)
         try:
-            result = func(*real_args, **real_kwargs)
+            result = imagined(func, real_args, real_kwargs)
         except DataDependentOutputException:
             return self._scalar(func, noted, named, fixed, name)
         except DynamicOutputShapeException:
