@@ -1,0 +1,113 @@
+"""What it costs to bring a graph to ONNX Runtime and OpenVINO, against the exporter's own way there.
+
+    python benchmarks/export_time.py
+
+CPU seconds, the second of two runs each (the first fills caches that live as long as a worker). `official`:
+`torch.onnx.export(dynamo=True)`, from the module. `ours`: from the captured graph, with and without onnxscript's
+optimiser. `convert_model`: OpenVINO's own translation of a `torch.export` program. `distance`: the largest
+difference from eager over the largest output, through ONNX and through `convert_model`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from mindgap.graph import concatenate
+from mindgap.platforms.onnx_export import export
+from mindgap.platforms.onnxruntime import BACKEND as ONNXRUNTIME
+from mindgap.platforms.openvino import BACKEND as OPENVINO
+from platforms.onnx_graphs import MODELS, captured, eager, normal
+
+
+def seconds(action: Callable[[], Any]) -> float:
+    """CPU seconds of the second of two runs."""
+    action()
+    start = time.process_time()
+    action()
+    return time.process_time() - start
+
+
+def distance(found: Any, expected: Any) -> float:
+    return float(np.abs(found - expected).max() / np.abs(expected).max())
+
+
+class Wrapped(torch.nn.Module):
+    def __init__(self, program: Any) -> None:
+        super().__init__()
+        self.program = program
+
+    def forward(self, example: torch.Tensor) -> Any:
+        return self.program(example)
+
+
+def models() -> None:
+    import openvino
+
+    print(f"{'model':10}{'nodes':>6}{'official':>9}{'ours':>6}{'plain':>6}{'ort':>6}{'openvino':>9}", end="")
+    print(f"{'convert_model':>14}  distance")
+    for name, make in MODELS.items():
+        program, example = make()
+        graph, inputs = captured(program, example)
+        module = program if isinstance(program, torch.nn.Module) else Wrapped(program).eval()
+        reference = eager(graph, inputs)[0]
+        exported = torch.export.export(module, (example,))
+        settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
+        direct = openvino.Core().compile_model(openvino.convert_model(exported), "CPU", settings)
+        far = distance(OPENVINO.open({}).load(graph, inputs)(inputs)[0], reference)
+        near = distance(direct([example.numpy()])[0], reference)
+        costs = (
+            seconds(lambda m=module, e=example: torch.onnx.export(m, (e,), dynamo=True, verbose=False)),
+            seconds(lambda g=graph, i=inputs: export(g, i)),
+            seconds(lambda g=graph, i=inputs: export(g, i, optimize=False)),
+            seconds(lambda g=graph, i=inputs: ONNXRUNTIME.open({}).load(g, i)),
+            seconds(lambda g=graph, i=inputs: OPENVINO.open({}).load(g, i)),
+            seconds(lambda m=module, e=example: openvino.convert_model(torch.export.export(m, (e,)))),
+        )
+        print(f"{name:10}{len(graph.nodes):6}{costs[0]:9.2f}{costs[1]:6.2f}{costs[2]:6.2f}", end="")
+        print(f"{costs[3]:6.2f}{costs[4]:9.2f}{costs[5]:14.2f}  {far:.1e} {near:.1e}")
+
+
+def islands(count: int) -> None:
+    made = [
+        captured(lambda x, w: torch.relu(torch.nn.functional.linear(x, w)).sum(0), normal(4, 8), normal(8, 8)),
+        captured(lambda x, w: (x * 2 + 1).softmax(-1) @ w.t(), normal(4, 8), normal(8, 8)),
+        captured(lambda x, w: torch.nn.functional.layer_norm(x, (8,)).exp(), normal(4, 8), normal(8, 8)),
+    ]
+    chosen = [made[number % 3] for number in range(count)]
+    graph, inputs = concatenate([g for g, _ in chosen]), [array for _, arrays in chosen for array in arrays]
+    loads = (
+        seconds(lambda: ONNXRUNTIME.open({}).load(graph, inputs)),
+        seconds(lambda: OPENVINO.open({}).load(graph, inputs)),
+    )
+    runs = [backend.open({}).load(graph, inputs) for backend in (ONNXRUNTIME, OPENVINO)]
+    once = [seconds(lambda r=run: [r(inputs) for _ in range(20)]) / 20 for run in runs]
+    print(
+        f"{count} islands, {len(graph.nodes)} nodes, {len(graph.inputs)} inputs: load {loads[0]:.2f} s onnxruntime, ",
+        end="",
+    )
+    print(f"{loads[1]:.2f} s openvino; run {once[0] * 1e3:.2f} ms, {once[1] * 1e3:.2f} ms")
+
+
+def call() -> None:
+    graph, inputs = captured(lambda x: x + 1, normal(4, 8))
+    for name, backend in (("onnxruntime", ONNXRUNTIME), ("openvino", OPENVINO)):
+        executable = backend.open({}).load(graph, inputs)
+        cost = seconds(lambda e=executable: [e(inputs) for _ in range(1000)])
+        print(f"{name}: {cost * 1e3:.0f} µs a call of one node")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    models()
+    for count in (20, 100, 300):
+        islands(count)
+    call()
