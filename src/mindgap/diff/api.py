@@ -17,7 +17,7 @@ from typing import Any
 
 from mindgap.diff.facts import facts_of, spelled
 from mindgap.diff.rows import Model, Refused, Report, Row
-from mindgap.diff.session import Bench, Comparison, Settings, Subject, Tick
+from mindgap.diff.session import IN_PYTORCH, Bench, Comparison, Settings, Subject, Tick
 from mindgap.graph import Graph, MindgapError
 from mindgap.graph.tensors import TensorStore, default_tensor_store
 from mindgap.run.pool import WorkerPool
@@ -63,8 +63,8 @@ def diff(
     called = name or ("graph" if isinstance(model, Graph) else _name_of(model))
     settings = Settings(reference, trace, repeat, deadline_s)
     report = diff_many([Subject(called, graph)], platforms, settings=settings, tensors=store)
-    if report.refused:
-        raise MindgapError(report.refused[0].reason)
+    for refused in report.refused:
+        raise RuntimeError(refused.broken) if refused.broken else MindgapError(refused.reason)
     for row in report.rows:
         if row.broken:
             raise RuntimeError(f"mindgap failed while judging {row.platform}:\n{row.broken}")
@@ -134,6 +134,10 @@ def _one(
     except MindgapError as error:
         tell("refused", subject.name, "", finished=len(platforms))
         return None, [], Refused(subject.name, str(error))
+    except Exception as error:
+        # One model that mindgap itself fails on must not cost the others; it is counted and told apart.
+        tell("refused", subject.name, "", finished=len(platforms))
+        return None, [], Refused(subject.name, f"mindgap failed: {error}", traceback.format_exc())
     captured = time.perf_counter() - started
     tell("captured", subject.name, "")
     comparison = Comparison(bench, subject.name, graph)

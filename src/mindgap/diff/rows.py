@@ -103,15 +103,17 @@ class PlatformFacts:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A source that gave no graph, and why."""
+    """A source that gave no graph, and why. `broken`: mindgap itself failed on it, and this is its traceback."""
 
     source: str
     reason: str
+    broken: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Counts over all rows. `words` sums to `rows`; `findings` = `known` + `new`."""
+    """Counts over all rows. `words` sums to `rows`; `findings` = `known` + `new`; `broken`: rows and sources that
+    mindgap itself failed on."""
 
     models: int
     platforms: int
@@ -157,7 +159,7 @@ class Report:
             platforms=len({row.platform for row in self.rows}),
             rows=len(self.rows),
             refused=len(self.refused),
-            broken=sum(bool(row.broken) for row in self.rows),
+            broken=sum(bool(each.broken) for each in (*self.rows, *self.refused)),
             words=_ordered(Counter(row.word for row in self.rows)),
             statuses=dict(sorted(Counter(row.status for row in self.rows).items())),
             findings=len(self.findings),
