@@ -103,6 +103,21 @@ def test_torchscript_gives_gradients():
         run("cpu/jit@freezing=1", graph)
 
 
+def test_torchscript_has_optimised_the_backward_pass_too():
+    """With an in-place call between two differentiable parts, the backward pass is optimised a run later."""
+    x = spec("float32", (4, 8))
+    nodes = (
+        node("aten.layer_norm.default", Ref(0), (8,), Ref(1), out=x),
+        node("aten.gelu.default", Ref(2), out=x),
+        node("aten.add_.Scalar", Ref(3), 1.0, out=x),
+        node("aten.mul.Tensor", Ref(4), Ref(4), out=x),
+        node("aten.tanh.default", Ref(5), out=x),
+    )
+    graph = Graph((Input(x, Normal(0)), Input(spec("float32", (8,)), Normal(1), "parameter")), nodes, (6,), (0, 1))
+    close(run("cpu/jit", graph), run("cpu/eager", graph))
+    assert "prim::profile" not in str(torch.jit.last_executed_optimized_graph())
+
+
 def test_a_program_that_fails_by_itself_is_no_failure_to_compile():
     executable = opened("cpu/jit").load(mismatched(), arrays(mismatched()))
     with pytest.raises(RuntimeError, match="cannot be multiplied"):
