@@ -20,7 +20,13 @@ EXAMPLE = {"name": "X0", "kind": "input", "shape": [4, 3], "dtype": "float32", "
 EPSILON = {"name": "X1", "kind": "input", "shape": [], "dtype": "float64", "mean": 0.0, "std": 0.0, "data": [0.25],
            "scalar": True, "original_name": "scale"}  # fmt: skip
 NODES = [
-    {"name": "y", "op": "call_function", "target": "torch._C._nn.linear", "args": [{"ref": "X0"}, {"ref": "P0"}], "kwargs": {}},
+    {
+        "name": "y",
+        "op": "call_function",
+        "target": "torch._C._nn.linear",
+        "args": [{"ref": "X0"}, {"ref": "P0"}],
+        "kwargs": {},
+    },
     {"name": "s", "op": "call_method", "target": "item", "args": [{"ref": "X1"}], "kwargs": {}},
     {"name": "z", "op": "call_function", "target": "operator.imul", "args": [{"ref": "y"}, {"ref": "s"}], "kwargs": {}},
     {"name": "t", "op": "getattr", "target": "T", "args": [{"ref": "z"}], "kwargs": {}},
@@ -57,9 +63,9 @@ def test_a_record_runs_as_its_calls_say(file):
 
 
 def test_a_captured_record_describes_its_weights_by_recipes_bit_for_bit(file):
-    (name, graph), = capture_source(f"records:{file}#zoo/a")
+    ((name, graph),) = capture_source(f"records:{file}#zoo/a")
     assert name == "zoo/a"
-    module, args, _ = open_source(f"records:{file}#zoo/a")[0].build()
+    module, _, _ = open_source(f"records:{file}#zoo/a")[0].build()
     arrays = materialise_all(graph)
     by_name = dict(zip(graph.labels.inputs, arrays, strict=True))
     assert np.array_equal(by_name["layer.weight"], module.get_parameter("layer.weight").detach().numpy())
@@ -121,7 +127,7 @@ HOSTILE = [
 def test_no_record_reaches_a_function_that_is_not_on_the_list(tmp_path, kind, target, says):
     bad = {"name": "r", "op": kind, "target": target, "args": [{"ref": "X0"}], "kwargs": {}}
     path = write(tmp_path / "bad.parquet", [("bad", record(nodes=[bad]))])
-    (_, failure), = capture_source(f"records:{path}#bad")
+    ((_, failure),) = capture_source(f"records:{path}#bad")
     assert isinstance(failure, CaptureFailure)
     assert says in failure.reason and "not on the list" in failure.reason
 
@@ -183,7 +189,12 @@ def test_statistics_become_recipes():
 
 @pytest.mark.parametrize(
     ("mean", "data", "name", "value"),
-    [(0.0, None, "L_self_eps", 1e-6), (0.0, [0.0], "layer_eps_", 1e-8), (0.0, None, "p", 0.0), (0.125, [0.125], "eps", 0.125)],
+    [
+        (0.0, None, "L_self_eps", 1e-6),
+        (0.0, [0.0], "layer_eps_", 1e-8),
+        (0.0, None, "p", 0.0),
+        (0.125, [0.125], "eps", 0.125),
+    ],
 )
 def test_numbers_that_were_rounded_to_nothing_are_filled_in(mean, data, name, value):
     assert scalar_value({**EPSILON, "mean": mean, "data": data, "original_name": name}) == value
@@ -191,5 +202,5 @@ def test_numbers_that_were_rounded_to_nothing_are_filled_in(mean, data, name, va
 
 def test_real_records_capture(records):
     for name in ("timm/test_convnext.r160_in1k", "torchgeometric/SignedGCN"):
-        (_, graph), = capture_source(f"records:{records}#{name}")
+        ((_, graph),) = capture_source(f"records:{records}#{name}")
         assert not isinstance(graph, CaptureFailure), graph

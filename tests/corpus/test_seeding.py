@@ -50,7 +50,7 @@ def test_nothing_is_constant_any_more_and_the_output_says_something():
     for name, weight in model.named_parameters():
         assert weight.numel() == 1 or weight.std() > 0, name
     assert model.alpha.item() != 0
-    assert 0.2 <= model.scale.min() and model.scale.max() <= 0.6
+    assert model.scale.min() >= 0.2 and model.scale.max() <= 0.6
     with torch.no_grad():
         output = model(x)
         other = model(x + torch.rand_like(x))

@@ -9,7 +9,11 @@ from mindgap.corpus.source import SCHEMES, SourceError, parse, settings, suggest
 NAMES = st.from_regex(r"[A-Za-z][A-Za-z0-9_.\-]{0,20}", fullmatch=True)
 
 
-@given(st.sampled_from(sorted(SCHEMES)), NAMES, st.dictionaries(st.from_regex(r"[a-z]{1,8}", fullmatch=True), NAMES, max_size=3))
+@given(
+    st.sampled_from(sorted(SCHEMES)),
+    NAMES,
+    st.dictionaries(st.from_regex(r"[a-z]{1,8}", fullmatch=True), NAMES, max_size=3),
+)
 def test_a_source_is_put_together_from_what_it_was_taken_apart_into(scheme, name, options):
     text = f"{scheme}:{name}" + ("?" + "&".join(f"{k}={v}" for k, v in options.items()) if options else "")
     source = parse(text)

@@ -116,7 +116,8 @@ def test_one_model_that_cannot_be_captured_does_not_stop_the_others(tmp_path):
     path.write_text(
         "import torch\n"
         "def both():\n"
-        "    return [('bad', lambda x: x if x.sum() > 0 else -x, torch.ones(3)), ('good', torch.nn.ReLU(), torch.ones(3))]\n"
+        "    bad = lambda x: x if x.sum() > 0 else -x\n"
+        "    return [('bad', bad, torch.ones(3)), ('good', torch.nn.ReLU(), torch.ones(3))]\n"
     )
     found = dict(capture_source(f"{path}:both"))
     assert "sum" in found["bad"].reason or "value" in found["bad"].reason

@@ -18,7 +18,7 @@ DEMO: Final[tuple[str, ...]] = (
     "timm:vit_tiny_patch16_224?size=64",
     "timm:mixer_s32_224",
     "timm:efficientnet_lite0?size=64",
-    "timm:mobilevit_xxs?size=64",
+    "timm:resmlp_12_224?size=64",
     "torchvision:mobilenet_v3_small?size=64",
     "torchvision:shufflenet_v2_x0_5?size=64",
     "torchvision:fcn_resnet50?size=64",

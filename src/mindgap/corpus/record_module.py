@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from torch import nn
 from mindgap.corpus.parsed import is_list, is_sequence, is_slice, is_table, is_tuple
 from mindgap.corpus.record_targets import IGNORED, UnknownTarget, attribute, function, method
 
-_functorch: Any = torch._C._functorch  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType] # what the tracer recorded; no stubs
+_functorch: Any = importlib.import_module("torch._C._functorch")
 #: `vmap` over one more dimension, as the tracer recorded it, and its names in two versions of PyTorch.
 _VMAP = ("torch._functorch.predispatch.", "torch._C._functorch.")
 

@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
@@ -73,7 +72,7 @@ def _open(path: Path) -> Any:
         raise SourceError(f"{path}: no such file")
     try:
         return pq.ParquetFile(path)
-    except pa.ArrowException as error:
+    except (ValueError, OSError, RuntimeError) as error:  # what the library's own errors derive from
         raise SourceError(f"{path}: not a Parquet file ({one_line(error)})") from error
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -35,7 +35,7 @@ def seed_weights(module: nn.Module, seed: int, ledger: Ledger) -> None:
     """Draw every floating parameter of `module` anew, in place; shared ones once."""
     seen: set[int] = set()
     with torch.no_grad():
-        for path, owner in module.named_modules():
+        for path, owner in _parts(module):
             for leaf, weight in owner.named_parameters(recurse=False):
                 if id(weight) in seen or not weight.is_floating_point() or not weight.numel() or weight.is_meta:
                     continue
@@ -115,9 +115,14 @@ def seed_statistics(module: nn.Module, run: Callable[[], Any], seed: int, ledger
 
 
 def _tracking(module: nn.Module) -> Iterator[tuple[str, nn.modules.batchnorm._BatchNorm]]:  # pyright: ignore[reportPrivateUsage] # see BatchNorm
-    for path, part in module.named_modules():
+    for path, part in _parts(module):
         if isinstance(part, BatchNorm) and part.running_mean is not None and part.running_var is not None:
             yield path, part
+
+
+def _parts(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    parts = cast("Iterator[tuple[str, nn.Module]]", module.named_modules())
+    yield from parts
 
 
 def _measure(norms: list[tuple[str, Any]], run: Callable[[], Any]) -> dict[str, tuple[float, float]]:

@@ -38,7 +38,7 @@ def declare_operators() -> None:
         library = torch.library.Library("torchvision", "FRAGMENT")
         for schema in _SCHEMAS:
             if not hasattr(torch.ops.torchvision, schema.partition("(")[0]):
-                library.define(schema)
+                library.define(schema)  # pyright: ignore[reportUnknownMemberType] # untyped
         _declared.append(library)
 
 

@@ -38,7 +38,7 @@ _WIDTHS: Final = re.compile(
     r"^(\w+_)?(hidden_size|hidden_dim|intermediate_size|embed_dim|embed_dims|ffn_dim|ffn_hidden_size|embedding_size"
     r"|embedding_dim|proj_dim|projection_dim|projection_size|feature_size|feedforward_dim|channels|hid_dim|hidden_sizes"
     r"|d_model|d_ff|mlp_dim|emb_dim|inner_dim|latent_dim|output_size|width|output_dim|dim_feedforward|lru_width"
-    r"|classifier_proj_size|tdnn_dim|codevector_dim|dim_out|num_pos_feats|num_filters|in_dim|out_dim)$"
+    r"|classifier_proj_size|tdnn_dim|codevector_dim|dim_out|num_pos_feats|num_filters|in_dim|out_dim|upsample_groups)$"
     r"|^(n_embd|dim|n_inner|d_inner|conv_dim|d_embed|xvector_output_dim|coordinate_size|shape_size|d_latents"
     r"|qk_channels|v_channels|n_embed|encoder_dim|decoder_dim|text_dim|input_dim|adapter_out_dim)$"
 )
@@ -68,6 +68,16 @@ _SMALL: Final[Mapping[str, int]] = {
 }  # fmt: skip
 
 
+#: What some configurations leave to whoever trains the model.
+_MISSING: Final[Mapping[str, int]] = {
+    "prediction_length": 4,
+    "vocab_size": 33,
+    "n_shared_experts": 1,
+    "topk_group": 1,
+    "n_group": 1,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Shrinking:
     """One way to make a configuration small. `layers`: repeated blocks kept; `size`: edge of pictures in pixels."""
@@ -85,7 +95,7 @@ def shrunk(config: Mapping[str, Any], way: Shrinking) -> dict[str, Any]:
 
 def _shrink(config: Mapping[str, Any], way: Shrinking) -> dict[str, Any]:
     stages = next((len(value) for key in _STAGES if is_sequence(value := config.get(key))), 0)
-    depths = [v for k, v in config.items() if _is_depth(k) and type(v) is int and v != stages]
+    depths = {v for k, v in config.items() if _is_depth(k) and type(v) is int and v != stages}
     depth = max(depths, default=0)
     features = config.get("out_features")
     per_layer = stages == 0 and is_sequence(features) and depth > 0
@@ -95,19 +105,20 @@ def _shrink(config: Mapping[str, Any], way: Shrinking) -> dict[str, Any]:
         if is_table(value) and ("model_type" in value or key.endswith("_config")) and key != "per_layer_config":
             small[key] = _shrink(value, way)
         elif not (_is_depth(key) and value == stages):
-            small[key] = _value(key, value, depth, kept, way)
+            small[key] = _value(key, value, depths, kept, way)
         else:
             small[key] = value
     if per_layer and is_sequence(features):
         _keep_last_stages(small, len(features), len(kept))
-    if is_table(layers := config.get("per_layer_config")):
+    layers: Any = config.get("per_layer_config")
+    if isinstance(layers, dict):
         small["per_layer_config"] = {new: layers[old] for new, old in enumerate(kept) if old in layers} or None
     _reconcile(small, way)
     return small
 
 
-def _value(key: str, value: Any, depth: int, kept: tuple[int, ...], way: Shrinking) -> Any:
-    if is_sequence(value) and depth > len(kept) and len(value) == depth and key not in _STAGES:
+def _value(key: str, value: Any, depths: set[int], kept: tuple[int, ...], way: Shrinking) -> Any:
+    if is_sequence(value) and len(value) in depths and len(value) > len(kept) and key not in _STAGES:
         return [value[i] for i in kept]
     if _is_depth(key):
         return _each(value, lambda v: min(v, len(kept)) if v > 0 else v)
@@ -190,11 +201,9 @@ def _keep_last_stages(config: dict[str, Any], features: int, layers: int) -> Non
 def _reconcile(config: dict[str, Any], way: Shrinking) -> None:
     """Repair what shrinking each value by itself broke, and fill in what the library leaves open."""
     _move_special_tokens(config)
-    for key in ("prediction_length",):
+    for key, value in _MISSING.items():
         if key in config and config[key] is None:
-            config[key] = 4
-    if "vocab_size" in config and config["vocab_size"] is None:
-        config["vocab_size"] = 33
+            config[key] = value
     if config.get("use_cache"):
         config["use_cache"] = False
     if config.get("model_type") == "timm_backbone" and config.get("backbone") is None:
@@ -214,6 +223,10 @@ def _fit_heads(config: dict[str, Any]) -> None:
         config["num_attention_heads"] = heads = math.gcd(heads, width)
     if type(heads) is int and type(width) is int and "head_dim" in config and config["head_dim"] is None:
         config["head_dim"] = width // heads
+    if "qk_rope_head_dim" in config and "head_dim" in config:
+        config["head_dim"] = config["qk_rope_head_dim"]
+    if "num_key_value_heads" in config and config["num_key_value_heads"] is None:
+        config["num_key_value_heads"] = heads
     key_values = config.get("num_key_value_heads")
     if type(heads) is int and type(key_values) is int and key_values > 0 and heads % key_values:
         config["num_key_value_heads"] = 1
@@ -254,8 +267,9 @@ def _move_special_tokens(config: dict[str, Any]) -> None:
 def _fit_rope_sections(config: dict[str, Any]) -> None:
     """Sections of a multi-axis rotary embedding add up to half of a head's rotated part."""
     heads, hidden = config.get("num_attention_heads"), config.get("hidden_size")
-    known = type(heads) is int and type(hidden) is int and heads > 0
-    width = config.get("head_dim") or (hidden // heads if known else 16)
+    width: int = config.get("head_dim") or 16
+    if not config.get("head_dim") and type(heads) is int and type(hidden) is int and heads > 0:
+        width = hidden // heads
     for key in ("rope_parameters", "rope_scaling"):
         table: Any = config.get(key)
         if is_table(table) and ("mrope_section" in table or _MULTI_AXIS.search(str(config.get("model_type")))):

@@ -52,8 +52,8 @@ class _Facts:
 
 def _towers(config: Any) -> dict[str, Any]:
     """The configurations inside a configuration."""
-    held: dict[str, Any] = vars(config)
-    return {name: value for name, value in held.items() if name.endswith("_config") and hasattr(value, "to_dict")}
+    held: list[tuple[str, Any]] = list(config.__dict__.items())
+    return {name: value for name, value in held if name.endswith("_config") and hasattr(value, "to_dict")}
 
 
 def candidates(model: nn.Module, sizes: Sizes, ledger: Ledger) -> Iterator[dict[str, Any]]:
