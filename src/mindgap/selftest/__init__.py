@@ -1,1 +1,11 @@
+"""mindgap measured against the truth: faults that were put in on purpose.
 
+Comes in: small graphs, real and made for the purpose. Goes out: a `SelftestReport`: how many of the faults that
+matter were found, how many were traced to the right operator, and how often nothing was called something. What
+matters is decided here from the oracle's bounds, before anything is judged. Knows nothing of stores or pages.
+"""
+
+from mindgap.selftest.report import CaseRow, SelftestReport
+from mindgap.selftest.run import run
+
+__all__ = ["CaseRow", "SelftestReport", "run"]

@@ -84,6 +84,10 @@ class Striker:
         self._met.clear()
         self._earlier = {key: kept for key, kept in self._earlier.items() if key[0] == "node"}
 
+    def may_strike(self, index: int) -> bool:
+        """Some fault is placed at this node."""
+        return bool(self._places[index])
+
     def call(self, index: int, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """The node's result, damaged by every fault that strikes this call."""
         struck = [place for place in self._places[index] if self._strikes(place, args, kwargs)]

@@ -1,0 +1,54 @@
+"""Faults that end or stall a process, through real workers, as a user's `diff` meets them."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from mindgap.diff import Settings, Subject, diff_many
+from mindgap.graph.tensors import TensorStore
+from mindgap.selftest.matrix import Case
+from mindgap.selftest.report import CaseRow
+from mindgap.selftest.subjects import graph_of
+from mindgap.selftest.trial import case_row
+from mindgap.selftest.truth import Effect
+
+_SUBJECT: Final = "mlp"
+_STRUCK: Final = "aten.gelu.default"
+#: What the outcome must be called, by kind of fault; the hang costs its deadline several times over.
+_QUICK: Final = {"crash": "crash"}
+_FULL: Final = {"crash": "crash", "hang": "timeout"}
+_DEADLINE_S: Final = 6.0
+
+
+def try_failures(quick: bool, seed: int) -> list[CaseRow]:
+    """A crash (and a hang, unless quick) in the middle of a graph. Called at once, since workers start slowly."""
+    rows: list[CaseRow] = []
+    with tempfile.TemporaryDirectory(prefix="mindgap-selftest-") as name:
+        folder = Path(name)
+        tensors = TensorStore(folder / "tensors")
+        graph = graph_of(_SUBJECT, seed, tensors)
+        node = [n.op for n in graph.nodes].index(_STRUCK)
+        for kind, status in (_QUICK if quick else _FULL).items():
+            when: dict[str, Any] = {"kind": kind, "when": {"op": _STRUCK}}
+            case = Case(kind, _STRUCK, (when,))
+            file = folder / f"{kind}.toml"
+            file.write_text(case.to_toml())
+            report = diff_many(
+                [Subject(_SUBJECT, lambda: graph)],
+                [f"faulty/eager@faults={file}"],
+                settings=Settings(deadline_s=_DEADLINE_S),
+                tensors=tensors,
+            )
+            effect = Effect({node: float("inf")}, float("inf"), failed=True)
+            row = case_row(_SUBJECT, case, effect, report.rows[0])
+            rows.append(row if row.status == status else _misnamed(row, status))
+    return rows
+
+
+def _misnamed(row: CaseRow, status: str) -> CaseRow:
+    """A failure under the wrong name is not found."""
+    import dataclasses
+
+    return dataclasses.replace(row, found=False, detail=f"the outcome was {row.status}, not {status}: {row.detail}")

@@ -1,0 +1,125 @@
+"""One subject with all of its faults, in one process: the truth, then what `diff` says of it."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import torch
+
+from mindgap.diff.rows import Row
+from mindgap.diff.session import Bench, Comparison, Settings
+from mindgap.graph import Graph, MindgapError, materialise_all
+from mindgap.graph.tensors import TensorStore
+from mindgap.platforms.faults.schema import read_faults
+from mindgap.platforms.protocol import Platform, Unsupported
+from mindgap.platforms.registry import find
+from mindgap.run.local import Caches, run_job
+from mindgap.run.outcome import Job, Outcome
+from mindgap.selftest.matrix import Case, benign_for, faults_for
+from mindgap.selftest.report import CaseRow
+from mindgap.selftest.subjects import graph_of
+from mindgap.selftest.truth import Effect, Ground
+
+_REFERENCE: Final = "cpu/eager"
+
+
+class HereExecutor:
+    """Runs jobs on platforms opened in this process. Only for faults that leave the process alive."""
+
+    def __init__(self, tensors: TensorStore) -> None:
+        self._tensors = tensors
+        self._open: dict[str, tuple[Platform, Caches]] = {}
+
+    def __call__(self, job: Job) -> Outcome:
+        if job.platform not in self._open:
+            backend, options = find(job.platform)
+            self._open[job.platform] = (backend.open(options), Caches())
+        platform, caches = self._open[job.platform]
+        return run_job(platform, job, tensors=self._tensors, caches=caches)
+
+    def close(self, platform: str) -> None:
+        """Forgets a platform and what it loaded."""
+        self._open.pop(platform, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Trials:
+    """What was tried on one subject; `skipped` is the reason where it could not be made."""
+
+    subject: str
+    rows: tuple[CaseRow, ...]
+    skipped: str = ""
+
+
+def try_subject(name: str, seed: int, limit: int) -> Trials:
+    """Up to `limit` faults and the benign cases in one subject. Runs in a process of its own, on one thread."""
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory(prefix="mindgap-selftest-") as folder:
+        tensors = TensorStore(Path(folder) / "tensors")
+        try:
+            graph = graph_of(name, seed, tensors)
+        except MindgapError as error:
+            return Trials(name, (), str(error))
+        return Trials(name, tuple(_Bench(name, graph, tensors, Path(folder)).rows(seed, limit)))
+
+
+class _Bench:
+    """A graph, its ground truth, and the comparison that all its faulty platforms go through."""
+
+    def __init__(self, name: str, graph: Graph, tensors: TensorStore, folder: Path) -> None:
+        self._name, self._folder = name, folder
+        self._execute = HereExecutor(tensors)
+        self._comparison = Comparison(Bench(self._execute, Settings(_REFERENCE), tensors), name, graph)
+        self._ground = Ground(graph, materialise_all(graph, tensors))
+
+    def rows(self, seed: int, limit: int) -> list[CaseRow]:
+        graph = self._ground.graph
+        faults = faults_for(graph, seed, limit)
+        benign = benign_for(graph, self._ground.rounding_operators(), seed)
+        found = [self._case(number, case) for number, case in enumerate([*benign, *faults])]
+        return [row for row in found if row is not None]
+
+    def _case(self, number: int, case: Case) -> CaseRow | None:
+        """The row of one case; None where the fault changes nothing at all, so that there is nothing to say."""
+        started = time.perf_counter()
+        file = self._folder / f"{number}.toml"
+        file.write_text(case.to_toml())
+        effect = self._effect(file)
+        if case.expected == "fault" and effect.at_output == 0 and not any(effect.at_node.values()):
+            return None
+        platform = f"faulty/eager@faults={file}"
+        row = self._comparison.row(platform)
+        self._execute.close(platform)
+        return replace(case_row(self._name, case, effect, row), seconds=time.perf_counter() - started)
+
+    def _effect(self, file: Path) -> Effect:
+        faults, _ = read_faults(str(file))
+        try:
+            return self._ground.effect(faults)
+        except Unsupported:
+            return Effect({}, 0.0)
+
+
+def case_row(graph: str, case: Case, effect: Effect, row: Row) -> CaseRow:
+    """What was found, beside what is true."""
+    culprit = row.culprit
+    return CaseRow(
+        graph=graph,
+        fault=case.kind,
+        op=case.op,
+        expected=case.expected,
+        at_node=max(effect.at_node.values(), default=0.0),
+        at_output=effect.at_output,
+        struck=effect.struck,
+        verdict=row.verdict,
+        status=row.status,
+        culprit_node=None if culprit is None else culprit.node,
+        culprit_op="" if culprit is None else culprit.op,
+        found=row.finding,
+        right=culprit is not None and culprit.node in effect.struck,
+        detail=row.detail or row.message,
+    )

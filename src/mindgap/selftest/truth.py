@@ -1,0 +1,212 @@
+"""What a fault really does to a graph, measured before anything is judged: at its nodes and at the outputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from mindgap.aten.functional import functionalize
+from mindgap.aten.tape import Tape, clone_strided, flatten_result
+from mindgap.aten.tensors import TORCH_DTYPES, to_torch
+from mindgap.graph import Graph
+from mindgap.oracle import Oracle
+from mindgap.oracle.classes import class_bits
+from mindgap.oracle.examine import SIGMAS, expect_floor
+from mindgap.oracle.precision import FORMATS, is_real, widen
+from mindgap.platforms.faults.schema import Faults
+from mindgap.platforms.faults.strike import Striker, placed
+from mindgap.platforms.protocol import CompileFailure
+
+Array = np.ndarray[Any, np.dtype[Any]]
+#: Replays behind σ at the outputs.
+_REPLAYS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """`at_node`: by node, the largest change on right operands over B (hard); `at_output`: the largest over σ.
+
+    Infinite where a class, a discrete value, a shape or a dtype changes, or the graph fails. `failed`: it does, at
+    a node of `at_node`.
+    """
+
+    at_node: dict[int, float]
+    at_output: float
+    failed: bool = False
+
+    @property
+    def struck(self) -> tuple[int, ...]:
+        """Nodes whose local change is past 16 B."""
+        return tuple(sorted(n for n, ratio in self.at_node.items() if ratio > SIGMAS))
+
+
+class Ground:
+    """One graph on its inputs: the bounds of its nodes, σ of its outputs, its right results."""
+
+    def __init__(self, graph: Graph, inputs: Sequence[Array]) -> None:
+        self.graph = graph
+        self._inputs = [to_torch(a, i.spec) for a, i in zip(inputs, graph.inputs, strict=True)]
+        self._tape = Tape(graph)
+        functional = functionalize(graph)
+        self._oracle = Oracle(functional.graph, inputs)
+        self._origin = functional.origin
+
+    @cached_property
+    def _right(self) -> list[torch.Tensor]:
+        with torch.no_grad():
+            return [t.clone() for t in self._tape.run(self._inputs)]
+
+    def rounding_operators(self) -> list[str]:
+        """The operators of which every float result has room for rounding everywhere: its bound is nowhere zero."""
+        room: dict[str, bool] = {}
+        for index, node in enumerate(self.graph.nodes):
+            for slot, spec in enumerate(node.outputs):
+                if spec is None or not is_real(spec.dtype) or spec.numel == 0:
+                    room[node.op] = False
+                    continue
+                number = self._number(index, slot, spec.dtype, spec.shape)
+                bound = None if number is None else self._oracle.step.typical.get(number)
+                room[node.op] = room.get(node.op, True) and bound is not None and bool((bound > 0).all())
+        return [op for op, has_room in room.items() if has_room]
+
+    def effect(self, faults: Faults) -> Effect:
+        """What these faults do to this graph. Raises `Unsupported` where they refuse it."""
+        try:
+            places = placed(faults, self.graph, "")
+        except CompileFailure:
+            return Effect(dict.fromkeys(self._meant(faults), math.inf), math.inf, failed=True)
+        at_node = self._locally(Striker(self.graph, places))
+        whole = Striker(self.graph, places)
+        whole.begin()
+        seen = _Position()
+        try:
+            with torch.no_grad():
+                wrong = self._tape.run(self._inputs, call=seen.watching(whole))
+        except Exception:
+            # Whatever PyTorch raises on damaged values: the graph fails there.
+            return Effect({**at_node, seen.at: math.inf}, math.inf, failed=True)
+        return Effect(at_node, self._at_outputs(wrong))
+
+    def _meant(self, faults: Faults) -> list[int]:
+        """The nodes that faults at load are about."""
+        found: list[int] = []
+        for index, node in enumerate(self.graph.nodes):
+            spec = node.outputs[0] if node.outputs else None
+            for fault in faults.fault:
+                when = fault.when
+                if spec is not None and node.op == when.op and when.shape in (None, spec.shape):
+                    found.append(index)
+        return found
+
+    def _locally(self, striker: Striker) -> dict[int, float]:
+        """For each node that is struck, how far its results move on the right operands."""
+        found: dict[int, float] = {}
+        striker.begin()
+
+        def call(index: int, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+            if not striker.may_strike(index):
+                return function(*args, **kwargs)
+            copies = [_copied(a) for a in args], {k: _copied(v) for k, v in kwargs.items()}
+            try:
+                wrong = flatten_result(striker.call(index, function, *copies))
+            except Exception:  # an injected failure, or PyTorch's on overridden arguments
+                found[index] = math.inf
+                return function(*args, **kwargs)
+            right = flatten_result(function(*args, **kwargs))
+            found[index] = max(
+                (self._ratio(index, slot, a, b) for slot, (a, b) in enumerate(zip(right, wrong, strict=True))),
+                default=0.0,
+            )
+            return right if len(right) != 1 else right[0]
+
+        with torch.no_grad():
+            self._tape.run(self._inputs, call=call)
+        return found
+
+    def _ratio(self, index: int, slot: int, right: torch.Tensor | None, wrong: torch.Tensor | None) -> float:
+        if right is None or wrong is None:
+            return 0.0
+        if right.dtype != wrong.dtype or right.shape != wrong.shape:
+            return math.inf
+        name = str(right.dtype).removeprefix("torch.")
+        if not is_real(name):
+            return 0.0 if torch.equal(right, wrong) else math.inf
+        number = self._number(index, slot, name, tuple(right.shape))
+        if number is None:
+            return 0.0  # Its bound is not known: it cannot be said to count.
+        zero = torch.zeros((), dtype=torch.float64)
+        bound = self._oracle.step.hard.get(number, zero).to(torch.float64)
+        hazard = self._oracle.step.hazards.get(number)
+        return _over(widen(right), widen(wrong), bound, name, class_bits(widen(right)), hazard)
+
+    def _number(self, index: int, slot: int, dtype: str, shape: tuple[int, ...]) -> int | None:
+        """The value of the functional graph that stands for a result of an original node."""
+        graph = self._oracle.graph
+        for node, original in enumerate(self._origin):
+            if original == index and slot < len(graph.nodes[node].outputs):
+                spec = graph.nodes[node].outputs[slot]
+                if spec is not None and (spec.dtype, spec.shape) == (dtype, shape):
+                    return graph.first_value[node] + slot
+        return None
+
+    def _at_outputs(self, wrong: Sequence[torch.Tensor]) -> float:
+        worst = 0.0
+        for number, a, b in zip(self._oracle.graph.outputs, self._right, wrong, strict=True):
+            if a.dtype != b.dtype or a.shape != b.shape:
+                return math.inf
+            worst = max(worst, self._output_ratio(number, a, b))
+        return worst
+
+    def _output_ratio(self, number: int, right: torch.Tensor, wrong: torch.Tensor) -> float:
+        expected = self._oracle.expectation(number, _REPLAYS)
+        spared = expected.tainted if expected.tainted is not None else torch.zeros(right.shape, dtype=torch.bool)
+        if not is_real(expected.dtype):
+            new = right != wrong
+            for seen in (expected.step, expected.wide, *expected.seen):
+                new &= seen.to(TORCH_DTYPES[expected.dtype]) != wrong
+            return math.inf if bool((new & ~spared).any()) else 0.0
+        sigma = expect_floor(expected.sigma).to(torch.float64)
+        legal = expected.classes | class_bits(widen(right)) | class_bits(expected.wide)
+        return _over(widen(right), widen(wrong), sigma, expected.dtype, legal, expected.tainted)
+
+
+class _Position:
+    """Which node ran last."""
+
+    def __init__(self) -> None:
+        self.at = -1
+
+    def watching(self, striker: Striker) -> Any:
+        def call(index: int, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+            self.at = index
+            return striker.call(index, function, args, kwargs)
+
+        return call
+
+
+def _over(
+    right: torch.Tensor, wrong: torch.Tensor, size: torch.Tensor, dtype: str, legal: torch.Tensor,
+    spared: torch.Tensor | None,
+) -> float:  # fmt: skip
+    """The largest change in units of `size`, which is floored at 1/16 of what a last rounding may do by itself."""
+    counted = torch.ones(right.shape, dtype=torch.bool) if spared is None else ~spared.expand(right.shape)
+    if bool((((class_bits(wrong) & legal) == 0) & counted).any()):
+        return math.inf
+    fmt = FORMATS[dtype]
+    magnitude = torch.maximum(right.abs(), wrong.abs())
+    floor = (2 * fmt.u * magnitude + fmt.tiny) / SIGMAS
+    both = counted & torch.isfinite(right) & torch.isfinite(wrong)
+    ratio = (right - wrong).abs() / (size + floor)
+    return float(ratio[both].max()) if bool(both.any()) else 0.0
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return clone_strided(value)
+    return [_copied(item) for item in value] if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType] # operands are untyped
