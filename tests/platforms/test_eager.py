@@ -277,6 +277,11 @@ def test_threads_are_in_force():
     assert json.loads(done.stdout.splitlines()[-1])[0]["threads"] == {"aten": 3, "openmp": 3, "mkl": 3}
 
 
+def test_a_lower_precision_that_nobody_asked_for_is_a_fallback():
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(Fallback, match=r"matrix products keep \d bits only"):
+        opened("cpu/eager")
+
+
 # ---- gradients
 
 
