@@ -125,8 +125,7 @@ class WorkerProcess:
         poll.register(self._stdout, select.POLLIN)
         if self._stderr_open:
             poll.register(self._stderr, select.POLLIN)
-        sending = bool(pending)
-        if sending:
+        if pending:
             poll.register(self._stdin, select.POLLOUT)
         next_look = started + TICK_S
         try:
