@@ -17,7 +17,7 @@ from typing import Any
 
 from mindgap.diff.facts import facts_of, spelled
 from mindgap.diff.rows import Model, Refused, Report, Row
-from mindgap.diff.session import IN_PYTORCH, Bench, Comparison, Settings, Subject, Tick
+from mindgap.diff.session import Bench, Comparison, Settings, Subject, Tick
 from mindgap.graph import Graph, MindgapError
 from mindgap.graph.tensors import TensorStore, default_tensor_store
 from mindgap.run.pool import WorkerPool

@@ -58,8 +58,6 @@ class Tick:
     row: Row | None = None
 
 
-#: Capturing patches PyTorch, and judging changes its default dtype: in one process, one at a time. Workers run meanwhile.
-IN_PYTORCH: Final = threading.Lock()
 #: What a platform and the reference did -> why there is nothing to compare.
 _BOTH_FAILED: Final = "the reference failed as well: there is nothing to compare"
 
@@ -89,6 +87,7 @@ class Comparison:
         self.reference = bench.run(bench.settings.reference, graph)
         self._whole: Outcome | None = None
         self._judge: Judge | None = None
+        self._judging = threading.Lock()
 
     def model(self, timings: Mapping[str, float]) -> Model:
         """What a report says of the graph and of the reference's run."""
@@ -142,7 +141,7 @@ class Comparison:
         if not whole.ran:
             detail = "the platform ran once, and failed when it was run again"
             return dataclasses.replace(row, verdict="failed", blame="platform", detail=detail)
-        with IN_PYTORCH:
+        with self._judging:
             reference = self._whole_reference()
             if not reference.ran:
                 detail = f"the reference ran once, and failed when it was run again: {reference.message}"
@@ -153,7 +152,7 @@ class Comparison:
 
     def _failure_traced(self, row: Row, outcome: Outcome) -> Row:
         """The same row with the operator that makes the platform fail."""
-        with IN_PYTORCH:
+        with self._judging:
             started = time.perf_counter()
             judgement = self._the_judge().judge_failure(outcome)
             return with_judgement(row, judgement, time.perf_counter() - started)

@@ -61,7 +61,12 @@ def precision_chart(report: Report) -> dict[str, Any] | None:
         y=alt.Y("platform:N", sort=platforms, title=None, axis=alt.Axis(labelLimit=320, grid=True, tickBand="extent"))
     )
     marks = base.mark_point(filled=True, size=55, opacity=0.85).encode(
-        x=alt.X("bits:Q", title="bits that agree", scale=alt.Scale(nice=True, zero=True)),
+        x=alt.X(
+            "bits:Q",
+            title="bits that agree",
+            axis=alt.Axis(format="d", tickMinStep=1),
+            scale=alt.Scale(nice=True, zero=True),
+        ),
         yOffset=alt.YOffset("shift:Q", scale=alt.Scale(domain=[-0.15, 1.15])),
         color=alt.Color("verdict:N", title=None, scale=alt.Scale(domain=names, range=[COLOURS[w] for w in words])),
         shape=alt.Shape("verdict:N", title=None, scale=alt.Scale(domain=names, range=[_SHAPES[w] for w in words])),

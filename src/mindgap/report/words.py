@@ -62,7 +62,7 @@ def metric(row: Row, name: str) -> str:
 
 
 def number(value: Any) -> str:
-    """A metric for a table: three significant digits, integers whole, a dash for what is not there."""
+    """A metric for a table: three significant digits, integers whole up to 99999, a dash for what is not there."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -71,4 +71,6 @@ def number(value: Any) -> str:
         if math.isnan(value):
             return "NaN"
         return f"{value:.3g}"
+    if isinstance(value, int) and abs(value) >= 100_000:
+        return f"{value:.2e}"
     return str(value)
