@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -27,9 +27,24 @@ def progress(*, lines: bool = False) -> Generator[OnTick]:
 
 
 @contextmanager
-def _bar() -> Generator[OnTick]:
+def counting() -> Generator[Callable[[int, int, str], None]]:
+    """The same for work that counts (done, total, what was finished)."""
+    if not sys.stderr.isatty():
+        yield lambda done, total, name: None
+        return
+    with _progress() as bar:
+        task = bar.add_task("starting", total=None)
+        yield lambda done, total, name: bar.update(task, total=total, completed=done, description=name)
+
+
+def _progress() -> Progress:
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
+@contextmanager
+def _bar() -> Generator[OnTick]:
+    with _progress() as bar:
         task = bar.add_task("capturing", total=None)
 
         def tell(tick: Tick) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from mindgap.cli.progress import counting
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import result_stream
 
@@ -17,11 +18,14 @@ def selftest(
 ) -> int:
     """Inject faults into real graphs and see that each is found, traced to its operator, and nothing else is.
 
+    The exit status is 0 when all of that holds, and 3, mindgap's own failure, when it does not.
+
     Example: mindgap selftest --quick
     """
     with result_stream() as out:
         from mindgap.selftest import run
 
-        result = run(quick=quick, seed=seed)
+        with counting() as tell:
+            result = run(quick=quick, seed=seed, progress=tell)
         out.write((result.to_json() if as_json else result.to_text()) + "\n")
     return Exit.NOTHING_FOUND if result.passed else Exit.TOOL_FAILED
