@@ -31,9 +31,10 @@ def cases() -> list[tuple[str, Callable[[], torch.nn.Module], dict[str, Any]]]:
     image = {"x": torch.randn(1, 3, 224, 224)}
     found = [(name, lambda name=name: timm.create_model(name).eval(), image) for name in TIMM]
     small = {"hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 100}
+    heads = {"num_key_value_heads": 4}
     ids = {"input_ids": torch.arange(32).reshape(2, 16)}
     for kind in ("Bert", "Llama", "Qwen3"):
-        config = getattr(transformers, f"{kind}Config")(**small)
+        config = getattr(transformers, f"{kind}Config")(**small, **({} if kind == "Bert" else heads))
         found.append((kind, lambda config=config: transformers.AutoModel.from_config(config).eval(), ids))
     return found
 

@@ -294,6 +294,29 @@ def test_capture_inside_autocast_and_grad_regions_is_of_the_program_alone(store:
     assert ops(capture(regions, (X,), tensors=store)) == ["aten.mul.Tensor", "aten.add.Tensor", "aten.add.Tensor"]
 
 
+def test_what_was_compiled_is_captured_as_it_was_before(store: TensorStore) -> None:
+    layer = nn.Linear(8, 8)
+    plain = capture(layer, (X,), tensors=store)
+    assert capture(torch.compile(layer), (X,), tensors=store) == plain
+    assert ops(capture(torch.compile(lambda x: x + 1), (X,), tensors=store)) == ["aten.add.Tensor"]
+
+
+def test_lengths_of_a_loss_are_constants(store: TensorStore) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return F.ctc_loss(x.log_softmax(-1)[:, None], torch.tensor([[1, 2]]), torch.tensor([4]), torch.tensor([2]))
+
+    assert torch.equal(replay(capture(program, (X,), tensors=store), store)[0], program(X))
+
+
+def test_statistics_kept_by_older_parametrizations(store: TensorStore) -> None:
+    graph = capture(nn.utils.spectral_norm(nn.Linear(8, 8)), (X,), tensors=store)
+    assert graph.labels.outputs == ("output", "weight_u", "weight_v")
+    assert all(graph.labels.nodes)
+    assert "aten._weight_norm.default" in ops(
+        capture(nn.utils.parametrizations.weight_norm(nn.Linear(8, 8)), (X,), tensors=store)
+    )
+
+
 def test_vmap_and_grad_become_plain_calls(store: TensorStore) -> None:
     graph = capture(torch.vmap(lambda row: row.sin() * row.sum()), (X,), tensors=store)
     assert "aten.sin.default" in ops(graph)

@@ -16,7 +16,7 @@ from mindgap.capture.dispatcher import seen_by
 from mindgap.capture.errors import CaptureError
 from mindgap.capture.neutral import neutral
 from mindgap.capture.origin import line_of
-from mindgap.capture.program import Copy, Held, copied, leaves, paths_of
+from mindgap.capture.program import Copy, Held, copied, leaves, paths_of, uncompiled
 from mindgap.capture.recipes import recipe_for
 from mindgap.capture.recorder import Recorder
 from mindgap.capture.recording import Recorded, Source
@@ -52,6 +52,7 @@ def capture(
     Warns `UnprovenCapture` when the replay on two inputs is skipped (`verify=False`, tensors on the meta device).
     """
     store = tensors if tensors is not None or weights == "seeded" else default_tensor_store()
+    program = uncompiled(program)
     unproven = "" if verify else "verify=False: the capture was not replayed, so it is not proven"
     with neutral():
         recorded, returned = _trace(program, args, kwargs or {})
@@ -164,6 +165,7 @@ def _assemble(
 
 #: What PyTorch says of a tensor without values, in words for its author.
 _MEANINGS = {
+    "not registered": "the program uses a higher-order operator (cond, while_loop, ...), which no graph of calls holds",
     ".numpy() is not supported": "the program turns a tensor into a numpy array, whose values a graph would freeze",
     "Cannot access storage of": "the program makes a tensor without strided storage (a sparse one, say)",
     "tolist() is not supported": "the program turns a tensor into a list, whose values a graph would freeze",

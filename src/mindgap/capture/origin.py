@@ -9,17 +9,18 @@ from typing import Final
 
 import torch
 
-_OURS: Final = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_HERE: Final = os.path.dirname(os.path.abspath(__file__))
+_OURS: Final = os.path.dirname(_HERE) + os.sep
 _TORCH: Final = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _STDLIB: Final = os.path.dirname(os.path.abspath(os.__file__))
 #: The function that starts the program: beyond it are the callers of capture.
-_START: Final = (os.path.join(_OURS, "capture.py"), "_run")
+_START: Final = (os.path.join(_HERE, "capture.py"), "_run")
 _CALL: Final[CodeType] = torch.nn.Module._call_impl.__code__  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType] # the one frame that holds the module
 
 
 def _is_users(code: CodeType) -> bool:
     name = code.co_filename
-    if name.startswith((_OURS, _TORCH, "<frozen", "<__array_function__")):
+    if name.startswith((_OURS, _TORCH, "<frozen", "<__array_function__", "<eval_with_key>")):
         return False
     return not (name.startswith(_STDLIB) and "site-packages" not in name)
 
@@ -35,20 +36,21 @@ def _shown(frame: FrameType, line: int) -> str:
 def here(modules: dict[int, str]) -> str:
     """The innermost module's path and the user's line of the running call: `layer1.0 (model.py:42)`.
 
-    `modules`: path by id of every module of the program.
+    `modules`: path by id of every module of the program. The name of its class stands for a root that has neither.
     """
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] # the only way to the caller
-    line, path = "", ""
+    line, path, kind = "", "", ""
     while frame is not None and not _is_start(frame):
         code = frame.f_code
         if not line and _is_users(code):
             line = _shown(frame, frame.f_lineno)
         if not path and code is _CALL:
-            path = modules.get(id(frame.f_locals["self"]), "")
+            module = frame.f_locals["self"]
+            path, kind = modules.get(id(module), ""), kind or type(module).__name__
         if line and path:
             break
         frame = frame.f_back
-    return f"{path} ({line})" if path and line else path or line
+    return f"{path} ({line})" if path and line else path or line or kind
 
 
 def line_of(traceback: TracebackType | None) -> str:

@@ -40,6 +40,13 @@ class Copy:
     held: list[Held] = field(default_factory=list[Held])
 
 
+def uncompiled(program: Any) -> Any:
+    """What `torch.compile` was given, where the program is what it returned."""
+    for name in ("_orig_mod", "_torchdynamo_orig_callable"):
+        program = getattr(program, name, program)
+    return program
+
+
 def modules_of(program: Any, prefix: str = "") -> list[tuple[str, torch.nn.Module]]:
     """The outermost modules that a callable holds, with a name for each: itself, its closure, its globals."""
     if isinstance(program, torch.nn.Module):

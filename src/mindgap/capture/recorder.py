@@ -52,8 +52,13 @@ _DEVICE_BOUND: Final = (
     "_mps_",
     "quantized.",
 )
-#: Operators whose result's size depends on the data of one operand only, and its position.
-_SIZED_BY: Final = {"aten.index.Tensor": 1, "aten.masked_select.default": 1, "aten.repeat_interleave.self_Tensor": 1}
+#: Operators whose result's size depends on the data of some operands only, and the positions of those.
+_SIZED_BY: Final = {
+    "aten.index.Tensor": {1},
+    "aten.masked_select.default": {1},
+    "aten.repeat_interleave.self_Tensor": {1},
+    "aten.ctc_loss.Tensor": {2, 3},
+}
 
 
 class Recorder(PreDispatchMode):
@@ -276,7 +281,7 @@ class Recorder(PreDispatchMode):
         """The result of a call whose shape is in its operands' data, where those operands are constants."""
         sizing = _SIZED_BY.get(overload_name(func))
         tainted = [any(memory_of(t) in self._tainted for t in self._fakes(fake)) for fake in fakes]
-        if any(taint and (sizing is None or position == sizing) for position, taint in enumerate(tainted)):
+        if any(taint and (sizing is None or position in sizing) for position, taint in enumerate(tainted)):
             raise CaptureError(
                 f"the size of what {overload_name(func)} returns depends on the data of the arguments", current_line()
             )
