@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -92,8 +92,3 @@ def _argument(arg: Arg, values: Sequence[torch.fx.Node | None], device: torch.de
     if isinstance(arg, tuple):
         return [_argument(item, values, device) for item in arg]
     return arg
-
-
-def kept(values: Sequence[Any], dropped: Collection[int]) -> list[Any]:
-    """The values whose numbers are not in `dropped`, in order."""
-    return [value for index, value in enumerate(values) if index not in dropped]
