@@ -229,6 +229,8 @@ def _length(site: Site, x: torch.Tensor) -> float:
 def _flat(args: Sequence[Any]) -> list[Any]:
     found: list[Any] = []
     for arg in args:
-        nested: list[Any] = cast("list[Any]", arg) if isinstance(arg, (list, tuple)) else []
-        found.extend(_flat(nested) if nested else [arg])
+        if isinstance(arg, (list, tuple)):
+            found.extend(_flat(cast("Sequence[Any]", arg)))
+        else:
+            found.append(arg)
     return found

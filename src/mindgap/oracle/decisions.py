@@ -38,12 +38,15 @@ def decision_slots(graph: Graph) -> dict[int, int]:
     found: dict[int, int] = {}
     for index, node in enumerate(graph.nodes):
         first = graph.first_value[index]
-        if not any((s := graph.values[i]) is not None and is_real(s.dtype) for i in operands(node)):
-            continue
+        packet = packet_of(node.op)
+        rounds = any((s := graph.values[i]) is not None and is_real(s.dtype) for i in operands(node))
         for slot, spec in enumerate(node.outputs):
-            if spec is not None and (
-                not is_real(spec.dtype) or packet_of(node.op) in STEPS.keys() - {"to", "_to_copy"}
-            ):
+            if spec is None or (packet in PICKED and slot != len(node.outputs) - 1):
+                continue
+            # Integers do not round, but equal ones may be picked in any order.
+            decided = not is_real(spec.dtype) or packet in STEPS.keys() - {"to", "_to_copy"}
+            picks = packet in PICKED and (len(node.outputs) > 1 or packet.startswith("arg"))
+            if decided and (rounds or picks):
                 found[first + slot] = index
     return found
 
@@ -103,8 +106,11 @@ def _picked(node: Node, arguments: list[Any], chosen: torch.Tensor, lookup: Look
     spread = sigma.expand(x.shape)
     got, wanted = x.gather(dim, inside), x.gather(dim, expected)
     near = (got - wanted).abs() <= SIGMAS * (spread.gather(dim, inside) + spread.gather(dim, expected))
-    alike = near | (got == wanted) | (torch.isnan(got) & torch.isnan(wanted))
-    bad = ~(valid & alike)
+    tied = (got == wanted) | (torch.isnan(got) & torch.isnan(wanted))
+    if named.get("stable") is True:
+        tied &= inside == expected
+        near &= got != wanted
+    bad = ~(valid & (near | tied))
     if packet in ("sort", "argsort", "topk") and positions.numel():
         bad |= _repeated(inside, dim)
     return bad.reshape(chosen.shape)
