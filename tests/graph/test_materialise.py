@@ -225,7 +225,7 @@ def test_constants() -> None:
     assert made("float8_e5m2", (1,), Constant(math.nan)).astype(np.float64) != 0
     assert made("complex64", (1,), Constant(1 - 2j)).tolist() == [1 - 2j]
     assert made("uint64", (1,), Constant((1 << 64) - 1)).tolist() == [(1 << 64) - 1]
-    # 2^24 + 1 + 2^-30 is above the tie between two float32: rounding through float64 must not lose that.
+    # One above the tie between two float32: rounding through float64 must not lose that.
     assert made("float32", (1,), Constant((1 << 54) + (1 << 30) + 1)).tolist() == [float((1 << 54) + (1 << 31))]
 
 

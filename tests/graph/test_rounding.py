@@ -95,6 +95,8 @@ def test_long_integers_round_once(number: int) -> None:
     gap = Fraction(float(np.spacing(np.abs(np.float32(found)))))
     assert abs(found - number) <= gap / 2
     assert float(round_number(number, "float64")) == float(number)
+    # One above the tie of two float32, which float64 cannot see.
+    assert float(round_number((1 << 54) + (1 << 30) + 1, "float32")) == float((1 << 54) + (1 << 31))
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
