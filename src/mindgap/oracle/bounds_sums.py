@@ -222,7 +222,7 @@ def _numel(site: Site) -> int:
 
 
 def _length(site: Site, x: torch.Tensor) -> float:
-    dim = site.arg(1, "dim", 0)
+    dim = int(site.arg(1, "dim", 0))
     return float(x.shape[dim]) if x.dim() else 1.0
 
 
