@@ -21,7 +21,7 @@ check: $(VENV)/.installed-dev
 	$(BIN)/pyright
 
 bench: $(VENV)/.installed-dev
-	for each in benchmarks/bench_*.py; do echo "== $$each"; $(BIN)/python "$$each" || exit 1; done
+	for each in benchmarks/*.py; do echo "== $$each"; $(BIN)/python "$$each" || exit 1; done
 
 install: $(VENV)/.installed
 
