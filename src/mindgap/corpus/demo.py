@@ -21,7 +21,7 @@ DEMO: Final[tuple[str, ...]] = (
     "timm:resmlp_12_224?size=64",
     "torchvision:mobilenet_v3_small?size=64",
     "torchvision:shufflenet_v2_x0_5?size=64",
-    "torchvision:fcn_resnet50?size=64",
+    "torchvision:squeezenet1_1?size=64",
     "transformers:BertModel",
     "transformers:GPT2Model",
     "transformers:LlamaModel",
