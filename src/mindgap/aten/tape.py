@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from mindgap.aten.operators import facts, overload
-from mindgap.aten.tensors import TORCH_DTYPES
+from mindgap.aten.tensors import TORCH_DTYPES, extent
 from mindgap.graph import Arg, Device, DType, Graph, Layout, MemoryFormat, Node, Ref, operands, refs
 
 #: Called after each node: (node index, its flattened results). May return replacements for the results.
@@ -117,11 +117,8 @@ def written_inputs(graph: Graph) -> tuple[int, ...]:
 
 def clone_strided(tensor: torch.Tensor) -> torch.Tensor:
     """A copy with the very same strides, overlapping ones included."""
-    copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
-    if tensor.numel():
-        cells = tuple(slice(0, 1) if step == 0 else slice(None) for step in tensor.stride())
-        copy[cells].copy_(tensor[cells])
-    return copy
+    cells = torch.as_strided(tensor, (extent(tensor),), (1,), tensor.storage_offset()).clone()
+    return torch.as_strided(cells, tensor.shape, tensor.stride(), 0)
 
 
 def last_uses(graph: Graph) -> list[list[int]]:

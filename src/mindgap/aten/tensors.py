@@ -52,14 +52,28 @@ def to_torch(array: Array, spec: TensorSpec | None = None, device: str = "cpu") 
 
 
 def _overlaps(spec: TensorSpec) -> bool:
-    return any(step == 0 and size > 1 for step, size in zip(spec.stride, spec.shape, strict=True))
+    """Some memory cell may hold more than one element: sorted by stride, a dimension does not clear the one before."""
+    reach = 0
+    for step, size in sorted(zip(spec.stride, spec.shape, strict=True)):
+        if size > 1:
+            if step <= reach:
+                return True
+            reach += step * (size - 1)
+    return False
 
 
 def _fill_overlapping(laid_out: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-    """An expanded input: one memory cell per distinct element, taken from the first of each."""
-    index = tuple(slice(0, 1) if step == 0 else slice(None) for step in laid_out.stride())
-    laid_out[index].copy_(tensor[index])
+    """Expanded and sliding-window inputs: each cell is written through its offset; elements that share one agree."""
+    cells = torch.as_strided(laid_out, (extent(laid_out),), (1,))
+    offsets = torch.arange(cells.numel()).as_strided(tensor.shape, laid_out.stride())
+    cells[offsets.flatten()] = tensor.flatten()
     return laid_out
+
+
+def extent(tensor: torch.Tensor) -> int:
+    """How many memory cells lie between a tensor's first and last element, both included."""
+    steps = zip(tensor.stride(), tensor.shape, strict=True)
+    return 1 + sum(step * (size - 1) for step, size in steps) if tensor.numel() else 0
 
 
 def to_numpy(tensor: torch.Tensor) -> Array:

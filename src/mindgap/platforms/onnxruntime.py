@@ -98,6 +98,8 @@ class OnnxRuntimePlatform:
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
         from mindgap.platforms.onnx_export import export
 
+        if graph.grad:
+            raise Unsupported("backward", "ONNX Runtime's inference sessions run no backward pass")
         exported = export(graph, inputs)
         session = _session(exported.model, self._opt, self._threads, exported.origin)
         outputs = [graph.values[number] for number in graph.outputs]

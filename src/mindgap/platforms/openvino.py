@@ -92,6 +92,8 @@ class OpenVinoPlatform:
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
         from mindgap.platforms.onnx_export import export
 
+        if graph.grad:
+            raise Unsupported("backward", "OpenVINO runs no backward pass")
         exported = export(graph, inputs)
         compiled = self._compile(exported.model, exported.origin)
         facts = {**exported.facts, **self._require_precision(compiled, graph)}
