@@ -94,7 +94,7 @@ def test_a_finding_fails_until_the_baseline_knows_it(models: Path) -> None:
     ran, data = diff("--junit", "junit.xml")
     (row,) = data["rows"]
     assert ran.status == 1, ran.err
-    assert row["verdict"] == "discrepant" and row["blame"] == "platform"
+    assert row["verdict"] == "discrepant" and row["blame"] == "platform", row
     assert row["culprit"]["op"] == "aten.gelu.default" and row["culprit"]["label"]
     assert ET.parse(models / "junit.xml").getroot().get("failures") == "1"
 
