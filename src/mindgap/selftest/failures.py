@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import tempfile
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +14,7 @@ from mindgap.selftest.matrix import Case
 from mindgap.selftest.report import CaseRow
 from mindgap.selftest.subjects import graph_of
 from mindgap.selftest.trial import case_row
-from mindgap.selftest.truth import Effect
+from mindgap.selftest.truth import Change, Effect
 
 _SUBJECT: Final = "mlp"
 _STRUCK: Final = "aten.gelu.default"
@@ -41,7 +43,7 @@ def try_failures(quick: bool, seed: int) -> list[CaseRow]:
                 settings=Settings(deadline_s=_DEADLINE_S),
                 tensors=tensors,
             )
-            effect = Effect({node: float("inf")}, float("inf"), failed=True)
+            effect = Effect({node: Change(math.inf, math.inf)}, math.inf, failed=True)
             row = case_row(_SUBJECT, case, effect, report.rows[0])
             rows.append(row if row.status == status else _misnamed(row, status))
     return rows
@@ -49,6 +51,4 @@ def try_failures(quick: bool, seed: int) -> list[CaseRow]:
 
 def _misnamed(row: CaseRow, status: str) -> CaseRow:
     """A failure under the wrong name is not found."""
-    import dataclasses
-
     return dataclasses.replace(row, found=False, detail=f"the outcome was {row.status}, not {status}: {row.detail}")

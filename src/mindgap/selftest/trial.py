@@ -89,7 +89,7 @@ class _Bench:
         file = self._folder / f"{number}.toml"
         file.write_text(case.to_toml())
         effect = self._effect(file)
-        if case.expected == "fault" and effect.at_output == 0 and not any(effect.at_node.values()):
+        if case.expected == "fault" and effect.at_output == effect.typical == 0:
             return None
         platform = f"faulty/eager@faults={file}"
         row = self._comparison.row(platform)
@@ -112,7 +112,8 @@ def case_row(graph: str, case: Case, effect: Effect, row: Row) -> CaseRow:
         fault=case.kind,
         op=case.op,
         expected=case.expected,
-        at_node=max(effect.at_node.values(), default=0.0),
+        at_node=effect.hard,
+        at_node_typical=effect.typical,
         at_output=effect.at_output,
         struck=effect.struck,
         verdict=row.verdict,

@@ -29,21 +29,39 @@ _REPLAYS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """How far the results of one node move on right operands, over the two bounds of the operator."""
+
+    hard: float
+    typical: float
+
+
+#: Another class, discrete value, shape or dtype, or no result at all.
+_UTTER: Final = Change(math.inf, math.inf)
+
+
+@dataclass(frozen=True, slots=True)
 class Effect:
-    """`at_node`: by node, the largest change on right operands over B (hard); `at_output`: the largest over σ.
+    """`at_node`: the change by node; `at_output`: the largest over σ. `failed`: the graph fails, at such a node."""
 
-    Infinite where a class, a discrete value, a shape or a dtype changes, or the graph fails. `failed`: it does, at
-    a node of `at_node`.
-    """
-
-    at_node: dict[int, float]
+    at_node: dict[int, Change]
     at_output: float
     failed: bool = False
 
     @property
+    def hard(self) -> float:
+        """The largest change at a node over its hard bound."""
+        return max((change.hard for change in self.at_node.values()), default=0.0)
+
+    @property
+    def typical(self) -> float:
+        """The same over the typical bound."""
+        return max((change.typical for change in self.at_node.values()), default=0.0)
+
+    @property
     def struck(self) -> tuple[int, ...]:
-        """Nodes whose local change is past 16 B."""
-        return tuple(sorted(n for n, ratio in self.at_node.items() if ratio > SIGMAS))
+        """Nodes that a fault changes past 16 typical bounds: those that may be called the culprit."""
+        return tuple(sorted(n for n, change in self.at_node.items() if change.typical > SIGMAS))
 
 
 class Ground:
@@ -80,7 +98,7 @@ class Ground:
         try:
             places = placed(faults, self.graph, "")
         except CompileFailure:
-            return Effect(dict.fromkeys(self._meant(faults), math.inf), math.inf, failed=True)
+            return Effect(dict.fromkeys(self._meant(faults), _UTTER), math.inf, failed=True)
         at_node = self._locally(Striker(self.graph, places))
         whole = Striker(self.graph, places)
         whole.begin()
@@ -90,7 +108,7 @@ class Ground:
                 wrong = self._tape.run(self._inputs, call=seen.watching(whole))
         except Exception:
             # Whatever PyTorch raises on damaged values: the graph fails there.
-            return Effect({**at_node, seen.at: math.inf}, math.inf, failed=True)
+            return Effect({**at_node, seen.at: _UTTER}, math.inf, failed=True)
         return Effect(at_node, self._at_outputs(wrong))
 
     def _meant(self, faults: Faults) -> list[int]:
@@ -104,9 +122,9 @@ class Ground:
                     found.append(index)
         return found
 
-    def _locally(self, striker: Striker) -> dict[int, float]:
+    def _locally(self, striker: Striker) -> dict[int, Change]:
         """For each node that is struck, how far its results move on the right operands."""
-        found: dict[int, float] = {}
+        found: dict[int, Change] = {}
         striker.begin()
 
         def call(index: int, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -116,12 +134,12 @@ class Ground:
             try:
                 wrong = flatten_result(striker.call(index, function, *copies))
             except Exception:  # an injected failure, or PyTorch's on overridden arguments
-                found[index] = math.inf
+                found[index] = _UTTER
                 return function(*args, **kwargs)
             right = flatten_result(function(*args, **kwargs))
-            found[index] = max(
-                (self._ratio(index, slot, a, b) for slot, (a, b) in enumerate(zip(right, wrong, strict=True))),
-                default=0.0,
+            changes = [self._change(index, slot, a, b) for slot, (a, b) in enumerate(zip(right, wrong, strict=True))]
+            found[index] = Change(
+                max((c.hard for c in changes), default=0.0), max((c.typical for c in changes), default=0.0)
             )
             return right if len(right) != 1 else right[0]
 
@@ -129,21 +147,22 @@ class Ground:
             self._tape.run(self._inputs, call=call)
         return found
 
-    def _ratio(self, index: int, slot: int, right: torch.Tensor | None, wrong: torch.Tensor | None) -> float:
+    def _change(self, index: int, slot: int, right: torch.Tensor | None, wrong: torch.Tensor | None) -> Change:
+        still = Change(0.0, 0.0)
         if right is None or wrong is None:
-            return 0.0
+            return still
         if right.dtype != wrong.dtype or right.shape != wrong.shape:
-            return math.inf
+            return _UTTER
         name = str(right.dtype).removeprefix("torch.")
         if not is_real(name):
-            return 0.0 if torch.equal(right, wrong) else math.inf
+            return still if torch.equal(right, wrong) else _UTTER
         number = self._number(index, slot, name, tuple(right.shape))
         if number is None:
-            return 0.0  # Its bound is not known: it cannot be said to count.
-        zero = torch.zeros((), dtype=torch.float64)
-        bound = self._oracle.step.hard.get(number, zero).to(torch.float64)
-        hazard = self._oracle.step.hazards.get(number)
-        return _over(widen(right), widen(wrong), bound, name, class_bits(widen(right)), hazard)
+            return still  # Its bound is not known: it cannot be said to count.
+        step, zero = self._oracle.step, torch.zeros((), dtype=torch.float64)
+        legal, hazard = class_bits(widen(right)), step.hazards.get(number)
+        sizes = [bounds.get(number, zero).to(torch.float64) for bounds in (step.hard, step.typical)]
+        return Change(*(_over(widen(right), widen(wrong), size, name, legal, hazard) for size in sizes))
 
     def _number(self, index: int, slot: int, dtype: str, shape: tuple[int, ...]) -> int | None:
         """The value of the functional graph that stands for a result of an original node."""

@@ -48,7 +48,7 @@ def damaged(fault: schema.Fault, result: torch.Tensor, draw: int) -> torch.Tenso
         case schema.Transposed():
             return _transposed(result)
         case schema.WrongDtype():
-            return result.to(TORCH_DTYPES[fault.dtype])
+            return _recast(result, fault.dtype)
         case schema.WrongShape():
             return _misshapen(result, fault.how)
         case _:
@@ -127,6 +127,12 @@ def _replaced(result: torch.Tensor, which: Callable[[torch.Tensor], torch.Tensor
     if not (result.is_floating_point() or result.is_complex()):
         return result.clone()
     return torch.where(which(result), torch.tensor(by, dtype=result.dtype), result)
+
+
+def _recast(result: torch.Tensor, dtype: str) -> torch.Tensor:
+    # Said outright, or PyTorch warns that the imaginary part is lost.
+    real = result.real if result.is_complex() and kind_of(dtype) != "complex" else result
+    return real.to(TORCH_DTYPES[dtype])
 
 
 def _one_wrong(result: torch.Tensor, fault: schema.WrongElement) -> torch.Tensor:
