@@ -19,8 +19,8 @@ from mindgap.oracle import Oracle
 from mindgap.oracle.classes import class_bits
 from mindgap.oracle.examine import SIGMAS, expect_floor
 from mindgap.oracle.precision import FORMATS, is_real, widen
-from mindgap.platforms.faults.schema import Faults
-from mindgap.platforms.faults.strike import Striker, placed
+from mindgap.platforms.faults.schema import AT_LOAD, Faults
+from mindgap.platforms.faults.strike import Striker, meets, placed
 from mindgap.platforms.protocol import CompileFailure
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -113,14 +113,9 @@ class Ground:
 
     def _meant(self, faults: Faults) -> list[int]:
         """The nodes that faults at load are about."""
-        found: list[int] = []
-        for index, node in enumerate(self.graph.nodes):
-            spec = node.outputs[0] if node.outputs else None
-            for fault in faults.fault:
-                when = fault.when
-                if spec is not None and node.op == when.op and when.shape in (None, spec.shape):
-                    found.append(index)
-        return found
+        at_load = [fault for fault in faults.fault if isinstance(fault, AT_LOAD)]
+        nodes = enumerate(self.graph.nodes)
+        return [index for index, node in nodes if any(meets(fault, node, index, "") for fault in at_load)]
 
     def _locally(self, striker: Striker) -> dict[int, Change]:
         """For each node that is struck, how far its results move on the right operands."""

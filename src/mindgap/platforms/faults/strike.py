@@ -39,7 +39,7 @@ def placed(faults: schema.Faults, graph: Graph, digest: str) -> list[list[Placed
     """For each node, the faults that may strike it. Raises what those that strike at load do."""
     found: list[list[Placed]] = []
     for index, node in enumerate(graph.nodes):
-        here = [Placed(n, f) for n, f in enumerate(faults.fault) if _statically(f, node, index, digest)]
+        here = [Placed(n, f) for n, f in enumerate(faults.fault) if meets(f, node, index, digest)]
         for place in here:
             if isinstance(place.fault, schema.Refusal):
                 raise Unsupported(node.op, place.fault.why)
@@ -49,7 +49,8 @@ def placed(faults: schema.Faults, graph: Graph, digest: str) -> list[list[Placed
     return found
 
 
-def _statically(fault: schema.Fault, node: Node, index: int, digest: str) -> bool:
+def meets(fault: schema.Fault, node: Node, index: int, digest: str) -> bool:
+    """Whether a node meets every condition of a fault that can be known before anything runs."""
     when = fault.when
     if not fnmatchcase(node.op, when.op) or not digest.startswith(when.graph) or when.node not in (None, index):
         return False
