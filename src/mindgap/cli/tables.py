@@ -22,7 +22,7 @@ _STYLES: Final = {
 }
 _FINDING: Final = "bold red"
 #: Columns of text when standard output is no terminal, which would otherwise count as 80.
-_PLAIN_WIDTH: Final = 160
+_PLAIN_WIDTH: Final = 200
 
 
 def console(out: TextIO) -> Console:
