@@ -90,8 +90,9 @@ def test_a_fault_elsewhere_changes_nothing(tmp_path: Path) -> None:
 
 def test_a_fault_here_strikes(tmp_path: Path) -> None:
     graph, right = one()
+    here = f'graph = "{digest(graph)[:12]}"'
     for when in ('op = "aten.exp*"', 'dtype = "float32"', "shape = [4, -1]", "min_numel = 24", "max_numel = 24",
-                 "node = 0", f'graph = "{digest(graph)[:12]}"', 'any = "negative"', "nth = 1", "every = 1"):  # fmt: skip
+                 "node = 0", here, 'any = "negative"', "nth = 1", "every = 1"):  # fmt: skip
         assert np.array_equal(run(tmp_path, fault("scaled", when, factor=2.0), graph, [X])[0], right * 2), when
 
 

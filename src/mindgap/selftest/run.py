@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from typing import Final
 
 from mindgap.selftest.failures import try_failures
@@ -33,13 +33,14 @@ def run(quick: bool = False, seed: int = 0, progress: Progress | None = None) ->
     done: dict[str, Trials] = {}
     # Spawned, not forked: PyTorch's threads do not survive a fork.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(os.cpu_count() or 1, len(subjects)), context) as pool:
+    cores = min(os.cpu_count() or 1, len(subjects))
+    with ProcessPoolExecutor(cores, context) as pool, ThreadPoolExecutor(1) as beside:
         waiting = {pool.submit(try_subject, name, seed, limit): name for name in subjects}
-        failures = try_failures(quick, seed)
+        failures = beside.submit(try_failures, quick, seed)
         for future in as_completed(waiting):
             done[waiting[future]] = future.result()
             if progress is not None:
                 progress(len(done), len(subjects), waiting[future])
     rows: list[CaseRow] = [row for name in subjects for row in done[name].rows]
     skipped = tuple((name, done[name].skipped) for name in subjects if done[name].skipped)
-    return SelftestReport((*rows, *failures), skipped, time.perf_counter() - started)
+    return SelftestReport((*rows, *failures.result()), skipped, time.perf_counter() - started)
