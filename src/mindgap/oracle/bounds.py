@@ -94,7 +94,8 @@ def bounds_of(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], result
         largest=min(f.largest_acc for f in formats),
     )  # fmt: skip
     found = _apply(_RULES.get(call.packet, perturbed), site)
-    return [_narrow(site, b, y) for b, y in zip(found, results, strict=True)]
+    step = max(f.u * f.tiny for f in formats[: len(real)])
+    return [_narrow(site, b, y, step) for b, y in zip(found, results, strict=True)]
 
 
 def _apply(found: Rule, site: Site) -> list[Bound | None]:
@@ -110,12 +111,16 @@ def _widens(call: Call) -> bool:
     return call.packet in ("to", "_to_copy", "type_as", "copy", "copy_")
 
 
-def _narrow(site: Site, bound: Bound | None, result: Any) -> Bound | None:
-    """Narrow results are rounded once more: a computed value may fall on the other side of a tie."""
+def _narrow(site: Site, bound: Bound | None, result: Any, step: float) -> Bound | None:
+    """Narrow results are rounded once more: a computed value may fall on the other side of a tie.
+
+    `step`: half the distance between subnormals, below which no rounding error shrinks.
+    """
     if bound is None or not isinstance(result, torch.Tensor) or not (result.is_floating_point() or result.is_complex()):
         return None
     extra = site.u_out * result.abs() if site.u_out > site.u else 0.0
     typical = torch.nan_to_num(bound.typical + extra, nan=0.0, posinf=0.0)
+    typical = torch.where(typical > 0, typical + step, typical)
     hard = torch.maximum(torch.nan_to_num(bound.hard + extra, nan=0.0, posinf=0.0), typical)
     return Bound(typical.expand(result.shape), hard.expand(result.shape), bound.hazard)
 
