@@ -119,13 +119,25 @@ def maybe_views(x: torch.Tensor) -> Any:
     return y, z, w
 
 
+def otherwise_named(x: torch.Tensor) -> Any:
+    """Their functional overloads have other names, or the same name and another order of arguments."""
+    y = x.abs() + 1
+    y.pow_(-0.5).pow_(x.abs())
+    y.floor_divide_(torch.full((), 0.25)).add_(x)
+    y.ldexp_(torch.tensor(2)).transpose_(0, 1).mul_(2)
+    z = torch.polygamma(1, y.abs() + 1).polygamma_(1)
+    w = x.double()
+    w.float_power_(2).float_power_(x.abs().double())
+    return y, z, w
+
+
 def statistics(x: torch.Tensor) -> Any:
     return nn.functional.batch_norm(x, STATS[0], STATS[1], training=True)
 
 
 STATS = (torch.zeros(8), torch.ones(8))
 PROGRAMS = [slices, turned, parts, indexed, written_out, complex_parts, strided, mixed_dtypes, special_values,
-            maybe_views, statistics]  # fmt: skip
+            maybe_views, otherwise_named, statistics]  # fmt: skip
 
 
 def inputs_of(graph: Graph, store: TensorStore) -> list[torch.Tensor]:

@@ -52,8 +52,8 @@ def counterpart(op: str) -> Counterpart:
         return Counterpart(_same_arguments(name), op=name)
     if packet in ("resize_", "resize_as_", "set_", "as_strided_"):
         raise GraphError(f"{op} has no functional form: it changes which memory a tensor has")
-    if packet.endswith("_") and _exists(f"{namespace}.{packet[:-1]}.{variant}"):
-        name = f"{namespace}.{packet[:-1]}.{variant}"
+    name = _alike(op, namespace, packet.removesuffix("_"), variant) if packet.endswith("_") else None
+    if name is not None:
         return Counterpart(_same_arguments(name), op=name)
     found = _without_out(op, namespace, packet)
     if found is not None:
@@ -81,11 +81,26 @@ def _without_out(op: str, namespace: str, packet: str) -> Counterpart | None:
     return None
 
 
-def _exists(name: str) -> bool:
+def _alike(op: str, namespace: str, packet: str, variant: str) -> str | None:
+    """The functional overload that takes what `op` takes: usually the variant of that name, but `pow_.Scalar` is
+    `pow.Tensor_Scalar`, since `pow.Scalar` has the number first."""
+    wanted = _types(op)
     try:
-        return not facts(name).mutates
-    except UnknownOperator:
-        return False
+        others = list(getattr(getattr(torch.ops, namespace), packet).overloads())
+    except AttributeError:
+        return None
+    for name in (f"{namespace}.{packet}.{v}" for v in dict.fromkeys([variant, *others])):
+        try:
+            if not facts(name).mutates and _types(name) == wanted:
+                return name
+        except UnknownOperator:
+            continue
+    return None
+
+
+def _types(op: str) -> list[str]:
+    """The types of an overload's arguments, in order."""
+    return [str(argument.type) for argument in overload(op)._schema.arguments]
 
 
 def _number(arg: Arg) -> int:
@@ -106,6 +121,10 @@ def _fill(builder: Builder, args: list[Arg], _: dict[str, Arg]) -> list[int]:
     return builder.emit("aten.full_like.default", args[0], args[1], dtype=DType(spec.dtype))
 
 
+def _polygamma(builder: Builder, args: list[Arg], _: dict[str, Arg]) -> list[int]:
+    return builder.emit("aten.polygamma.default", args[1], args[0])  # the order of the derivative comes first
+
+
 def _norm(builder: Builder, args: list[Arg], kwargs: dict[str, Arg]) -> list[int]:
     return builder.emit("aten._native_batch_norm_legit_functional.default", *args, **kwargs)
 
@@ -123,5 +142,6 @@ _SPECIAL: Final[dict[str, Emit]] = {
     "aten.zero_.default": _zero,
     "aten.fill_.Scalar": _fill,
     "aten.fill_.Tensor": _copy,
+    "aten.polygamma_.default": _polygamma,
     "aten._native_batch_norm_legit.default": _norm,
 }
