@@ -13,7 +13,8 @@ import torch
 class Case:
     """`expected`: does a person want to hear of it. `verdicts`: the words that would be right.
 
-    `why`: what the platform and eager PyTorch answer, and who is right by which standard.
+    `why`: what the platform and eager PyTorch answer, and who is right by which standard. `blame`: who is wrong, where
+    that is settled; None leaves it open.
     """
 
     name: str
@@ -23,3 +24,4 @@ class Case:
     expected: Literal["finding", "calm"]
     verdicts: tuple[str, ...]
     why: str
+    blame: Literal["platform", "reference", "undecided"] | None = None

@@ -1,6 +1,7 @@
-"""Judges every case and counts what came out right: `python benchmarks/truth/run.py [--platform SUBSTRING] [--name SUBSTRING]`.
+"""Judges every case and counts what came out right: `python benchmarks/truth/run.py [--platform TEXT] [--name TEXT]`.
 
-Prints a line per wrong case and totals per platform; exits 1 if any case is wrong.
+Prints a line per wrong case, one per finding that blames the wrong side, and totals per platform; exits 1 if any
+verdict is wrong.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from truth.case import Case
+from truth.cases_inductor import CASES as TORCH
 from truth.cases_ort_ov import CASES as ORT_OV
 
 from mindgap.capture import capture
@@ -36,7 +38,7 @@ def main() -> int:
         print("no case has such a name or platform", file=sys.stderr)
         return 2
     started = time.perf_counter()
-    wrong = 0
+    wrong = unblamed = 0
     rows: list[dict[str, object]] = []
     tally: Counter[tuple[str, str, bool]] = Counter()
     for platform in dict.fromkeys(c.platform for c in cases):
@@ -46,12 +48,17 @@ def main() -> int:
             wrong += not right
             tally[platform, case.expected, right] += 1
             culprit = row.culprit.op if row.culprit else "-"
-            rows.append({"case": case.name, "platform": platform, "verdict": row.verdict, "right": right, "culprit": culprit})
+            unblamed += right and case.blame not in (None, row.blame)
+            rows.append({"case": case.name, "platform": platform, "verdict": row.verdict, "right": right,
+                         "culprit": culprit, "blame": row.blame})  # fmt: skip
             if not right:
                 print(f"WRONG {platform} {case.name}: {row.verdict} ({row.status}), not {'/'.join(case.verdicts)}; "
                       f"{culprit}; {row.detail or row.message}"[:400], flush=True)  # fmt: skip
+            elif case.blame not in (None, row.blame):
+                print(f"BLAME {platform} {case.name}: {row.blame}, not {case.blame}; {row.detail}"[:400], flush=True)
     for (platform, expected, right), count in sorted(tally.items()):
         print(f"{platform:40} {expected:8} {'right' if right else 'WRONG':6} {count}")
+    print(f"{unblamed} findings that blame another side than the case does")
     print(f"{len(cases) - wrong} of {len(cases)} right in {time.perf_counter() - started:.0f} s")
     if chosen.json:
         chosen.json.write_text(json.dumps(rows, indent=1))
@@ -60,7 +67,7 @@ def main() -> int:
 
 def all_cases() -> list[Case]:
     """Every case, of all makes."""
-    return list(ORT_OV)
+    return [*ORT_OV, *TORCH]
 
 
 def judged(cases: list[Case], platform: str) -> list[Row]:
@@ -71,8 +78,8 @@ def judged(cases: list[Case], platform: str) -> list[Row]:
         report = diff_many(subjects, [platform], settings=Settings(trace=False), tensors=store)
     by_name = {row.model: row for row in report.rows}
     for refused in report.refused:
-        print(f"REFUSED {refused.model}: {refused.reason}", flush=True)
-        by_name[refused.model] = Row(refused.model, platform, "refused", None, detail=refused.reason)  # pyright: ignore[reportArgumentType] # a word of this script's own
+        print(f"REFUSED {refused.source}: {refused.reason}", flush=True)
+        by_name[refused.source] = Row(refused.source, platform, "refused", None, detail=refused.reason)  # pyright: ignore[reportArgumentType] # a word of this script's own
     return [by_name[c.name] for c in cases]
 
 
