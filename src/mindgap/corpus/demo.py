@@ -31,7 +31,6 @@ DEMO: Final[tuple[str, ...]] = (
     "transformers:CLIPModel",
     f"graph:{DATA / 'deberta_sequence_classification.graph'}",
     f"graph:{DATA / 'swinv2_image_classification.graph'}",
-    f"graph:{DATA / 'wav2vec2_conformer.graph'}",
 )
 
 #: Ids in the record file.
