@@ -19,6 +19,8 @@ from typing import Any, Final
 
 import torch
 
+from mindgap.graph import TensorSpec
+from mindgap.oracle.bounds_range import out_of_range
 from mindgap.oracle.float64 import Call, OracleError, evaluate
 from mindgap.oracle.precision import FORMATS, is_real
 
@@ -27,7 +29,7 @@ from mindgap.oracle.precision import FORMATS, is_real
 class Bound:
     """Typical and hard error of one result, same shape, float64, before rounding to a narrow dtype.
 
-    `hazard`: elements whose intermediate sums may overflow the accumulator: any class is legal there.
+    `hazard`: elements whose intermediates may leave the accumulator's range: anything is legal there.
     """
 
     typical: torch.Tensor
@@ -95,7 +97,19 @@ def bounds_of(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], result
     )  # fmt: skip
     found = _apply(_RULES.get(call.packet, perturbed), site)
     step = max(f.u * f.tiny for f in formats[: len(real)])
-    return [_narrow(site, b, y, step) for b, y in zip(found, results, strict=True)]
+    narrowed = [_narrow(site, b, y, step) for b, y in zip(found, results, strict=True)]
+    return [_ranged(site, b, y, s) for b, y, s in zip(narrowed, results, call.node.outputs, strict=True)]
+
+
+def _ranged(site: Site, bound: Bound | None, result: Any, spec: TensorSpec | None) -> Bound | None:
+    """With the elements marked whose intermediates may leave the accumulator's range."""
+    if bound is None or spec is None:
+        return bound
+    packet = site.call.packet
+    mask = out_of_range(packet, site.args, result, spec.dtype, site.largest, packet in _RULES)
+    if mask is None:
+        return bound
+    return Bound(bound.typical, bound.hard, mask if bound.hazard is None else mask | bound.hazard)
 
 
 def _apply(found: Rule, site: Site) -> list[Bound | None]:
@@ -151,7 +165,8 @@ def perturbed(site: Site) -> list[Bound | None]:
     sizes = [t.numel() for t in _tensors([*site.args, *site.kwargs.values()])]
     outputs = max((t.numel() for t in _tensors(list(site.results))), default=1)
     terms = max(1.0, max(sizes, default=1) / max(outputs, 1))
-    scale = 2 * site.u * terms**0.5
+    # Composite operators round every step to the dtype they declare.
+    scale = 2 * max(site.u, site.u_out) * terms**0.5
     squares: list[Any] = [0.0] * len(site.results)
     largest: list[Any] = [0.0] * len(site.results)
     for _ in range(8):

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from mindgap.oracle.bounds import Bound, Site, relative, rule
+from mindgap.oracle.bounds_range import largest_finite
 
 
 @rule("layer_norm", "native_layer_norm")
@@ -107,6 +108,10 @@ def _normalised(
     typical = site.u * (4 * folded + (offset + centred * lost if terms > 1 else 0.0))
     hard = site.u * (4 * folded + (math.sqrt(terms) * (offset + centred * lost) if terms > 1 else 0.0))
     hazard = _squares_overflow(x, terms, site) if terms > 1 else None
+    if terms > 1 and "layer" not in site.call.packet and site.u_out > site.u:
+        # A mean may be handed on in the declared dtype.
+        kept = site.u_out * (mean * gain).abs()
+        typical, hard = typical + kept, hard + kept
     first = Bound(typical.expand(y.shape), hard.expand(y.shape), hazard)
     return [first, *relative(site, math.sqrt(max(terms, 1.0)) + 8, _size_of_mean(x, terms))[1:]]
 
@@ -116,7 +121,7 @@ def _size_of_mean(x: torch.Tensor, terms: float) -> float:
 
 
 def _squares_overflow(x: torch.Tensor, terms: float, site: Site) -> torch.Tensor | None:
-    worst = float(x.abs().max()) if x.numel() else 0.0
+    worst = largest_finite(x)
     return torch.ones_like(x, dtype=torch.bool) if worst > math.sqrt(site.largest / max(terms, 1.0)) / 2 else None
 
 
@@ -214,7 +219,9 @@ def losses_of_differences(site: Site) -> list[Bound | None]:
     """A mean or sum of terms of one sign, each of a difference of rounded operands."""
     x, target = site.args[0], site.args[1]
     terms = max(x.numel() / max(site.results[0].numel(), 1), 1.0)
-    return relative(site, math.sqrt(terms) + 8, float((x - target).abs().max()) if x.numel() else 0.0)
+    gap = torch.nan_to_num((x - target).abs(), nan=0.0, posinf=0.0)
+    unreduced = gap.shape == site.results[0].shape
+    return relative(site, math.sqrt(terms) + 8, gap if unreduced else largest_finite(gap))
 
 
 @rule("cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss2d", "kl_div", "binary_cross_entropy",
@@ -223,5 +230,5 @@ def losses_of_logarithms(site: Site) -> list[Bound | None]:
     """Logarithms of normalised exponentials, then a mean."""
     x = site.args[0]
     terms = max(x.numel() / max(site.results[0].numel(), 1), 1.0)
-    size = float(torch.nan_to_num(x.abs(), posinf=0.0).max()) if x.numel() else 0.0
+    size = largest_finite(x)
     return relative(site, math.sqrt(terms) + 8, 8 + 4 * size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.oracle.bounds import Bound, Site, exact, relative, rule
 
 rule(
@@ -33,10 +34,10 @@ rule(
     "_upsample_nearest_exact2d", "_upsample_nearest_exact3d", "unique_consecutive", "nonzero",
     "one_hot", "fractional_max_pool2d",
     # order, sign, steps
-    "relu", "relu6", "abs", "neg", "negative", "maximum", "minimum", "fmax", "fmin", "max", "min", "amax", "amin",
-    "aminmax", "clamp", "clip", "clamp_min", "clamp_max", "hardtanh", "sign", "sgn", "floor", "ceil", "trunc", "fix",
+    "relu", "relu6", "neg", "negative", "maximum", "minimum", "fmax", "fmin", "max", "min", "amax", "amin",
+    "aminmax", "clamp", "clip", "clamp_min", "clamp_max", "hardtanh", "sign", "floor", "ceil", "trunc", "fix",
     "round", "sort", "topk", "argsort", "kthvalue", "mode", "median", "nanmedian", "cummax", "cummin", "threshold",
-    "nan_to_num", "copysign", "heaviside", "positive", "hardshrink", "signbit", "msort", "absolute", "frac",
+    "nan_to_num", "copysign", "heaviside", "positive", "hardshrink", "signbit", "msort", "frac",
     # constants
     "zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones",
     "new_full", "new_empty", "empty_strided", "new_empty_strided", "eye", "scalar_tensor", "ldexp", "empty_permuted",
@@ -48,13 +49,19 @@ _ONE = ("add", "sub", "subtract", "rsub", "mul", "multiply", "square", "dot_scal
       "hypot_exact")  # fmt: skip
 
 
+@rule("abs", "absolute", "sgn")
+def magnitudes(site: Site) -> list[Bound | None]:
+    """Exact for real numbers, a square root for complex ones."""
+    return relative(site, 4.0) if _complex(site.args[0]) else exact(site)
+
+
 @rule(*_ONE)
 def one_rounding(site: Site) -> list[Bound | None]:
     """u·|y|, and the rounding of a scaled operand (`alpha`) where one is added."""
     alpha = site.kwargs.get("alpha", 1)
     other = site.arg(1, "other", 0.0)
     scaled = abs(alpha) * _magnitude(other) if alpha not in (1, -1) else 0.0
-    return relative(site, 1.0, scaled)
+    return relative(site, 1.0, scaled + _coarse_scalar(site, other) * _magnitude(other))
 
 
 @rule("div", "divide", "true_divide", "reciprocal", "rsqrt", "arange", "linspace", "range")
@@ -72,13 +79,28 @@ def products_added(site: Site) -> list[Bound | None]:
     """The product is rounded before it is added, twice at most: u·(|y| + 3·|product|)."""
     base = site.args[0]
     product = site.results[0] - base
-    return relative(site, 1.0, 3 * product.abs() + (2 * base.abs() if site.call.packet == "lerp" else 0.0))
+    found = relative(site, 1.0, 3 * product.abs() + (2 * base.abs() if site.call.packet == "lerp" else 0.0))
+    if site.call.packet == "addcdiv" and found[0] is not None:
+        # A subnormal numerator has lost its last bits before it is divided.
+        vanished = 4 / site.largest / site.args[2].abs().clamp_min(4 / site.largest)
+        return [Bound(found[0].typical + vanished * site.u, found[0].hard + vanished * site.u)]
+    return found
 
 
 @rule("fmod", "remainder", "floor_divide", "__mod__")
 def remainders(site: Site) -> list[Bound | None]:
     """x - y·⌊x/y⌋ written out: the error follows |x|."""
-    return relative(site, 1.0, 2 * _magnitude(site.args[0]))
+    x, y, r = site.args[0], _magnitude(site.args[1]), site.results[0]
+    error = site.u * (r.abs() + (2 + _coarse_scalar(site, site.args[1])) * _magnitude(x))
+    if site.call.packet == "floor_divide":
+        quotient = torch.as_tensor(x, dtype=torch.float64) / torch.as_tensor(site.args[1], dtype=torch.float64)
+        near = (quotient - quotient.round()).abs() <= 16 * site.u * 4 * quotient.abs()
+        jump: torch.Tensor | float = 1.0
+    else:
+        # Next to a multiple the remainder may be all of y or nothing.
+        near, jump = (r.abs() <= 16 * error) | ((y - r.abs()).abs() <= 16 * error), y
+    error = error + torch.where(near & torch.isfinite(r), jump, 0.0)
+    return [Bound(error, error)]
 
 
 _TRANSCENDENTAL = ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "asin", "acos", "atan", "sinh", "cosh",
@@ -92,7 +114,10 @@ def transcendental(site: Site) -> list[Bound | None]:
     """4u·|y|; sums of two logarithms also carry the larger operand."""
     if site.call.packet in ("logaddexp", "logaddexp2"):
         return relative(site, 4.0, torch.maximum(site.args[0].abs(), site.args[1].abs()))
-    return relative(site, 4.0, 1.0 if site.call.packet in ("logit", "sinc") else 0.0)
+    if site.call.packet == "logit":
+        # x/(1 - x) near 1, rounded to the declared dtype before the logarithm.
+        return relative(site, 4.0, 1.0 + 2 * max(site.u, site.u_out) / site.u)
+    return relative(site, 4.0, 1.0 if site.call.packet == "sinc" else 0.0)
 
 
 @rule("sin", "cos", "tan")
@@ -112,7 +137,11 @@ def power(site: Site) -> list[Bound | None]:
         torch.log(torch.as_tensor(base, dtype=torch.float64).abs()) if not _complex(base) else torch.log(base).abs()
     )
     swing = torch.nan_to_num((torch.as_tensor(exponent) * logarithm).abs(), nan=0.0, posinf=0.0)
-    return relative(site, 4.0, swing * y.abs())
+    coarse = _coarse_scalar(site, exponent)
+    if not isinstance(base, torch.Tensor):
+        coarse = _coarse_scalar(site, base) * torch.nan_to_num(exponent.abs(), nan=0.0, posinf=0.0)
+        return relative(site, 4.0, (swing + coarse) * y.abs())
+    return relative(site, 4.0, (1 + coarse) * swing * y.abs())
 
 
 @rule("erf", "erfc", "erfinv", "tanh", "sigmoid", "silu", "swish", "hardswish", "hardsigmoid", "special_expit",
@@ -144,6 +173,17 @@ def exponential_linear(site: Site) -> list[Bound | None]:
     """α·(eˣ - 1) written out cancels near 0: 2u·α absolute."""
     alpha = site.arg(1, "alpha", 1.0) if site.call.packet != "selu" else 1.76
     return relative(site, 16.0, 2 * abs(float(alpha)))
+
+
+def _coarse_scalar(site: Site, operand: object) -> float:
+    """Error of a scalar operand in units of u·|scalar|: it may be rounded to the narrow dtype it is combined with."""
+    narrow = isinstance(operand, float) and site.u_out > site.u
+    rounds = narrow and float(torch.tensor(operand).to(TORCH_DTYPES[_declared(site)])) != operand
+    return site.u_out / site.u if rounds else 0.0
+
+
+def _declared(site: Site) -> str:
+    return next((s.dtype for s in site.call.node.outputs if s is not None), "float32")
 
 
 def _magnitude(operand: object) -> torch.Tensor | float:

@@ -9,6 +9,8 @@ from typing import Any, cast
 import torch
 
 from mindgap.oracle.bounds import Bound, Site, exact, perturbed, relative, rule
+from mindgap.oracle.bounds_range import largest_finite
+from mindgap.oracle.precision import FORMATS
 
 
 def summed(site: Site, hard_sum: torch.Tensor, two_norm: torch.Tensor, terms: float) -> list[Bound | None]:
@@ -69,12 +71,22 @@ def products_added(site: Site) -> list[Bound | None]:
 def convolutions(site: Site) -> list[Bound | None]:
     """K: input channels of a group times the kernel's volume (for transposed ones no more than that)."""
     weight = site.args[1]
-    terms = (
-        float(weight[0].numel())
-        if "transpose" not in site.call.packet
-        else float(weight.numel() // max(weight.shape[1], 1))
-    )
-    return _bilinear(site, 3 if len(site.args) > 2 else 2, terms)
+    transposed = "transpose" in site.call.packet or (len(site.args) > 6 and site.args[6] is True)
+    terms = float(weight.numel() // max(weight.shape[1], 1)) if transposed else float(weight[0].numel())
+    found = _bilinear(site, 3 if len(site.args) > 2 else 2, terms)
+    first = found[0]
+    if not transposed or site.u_out <= site.u or first is None:
+        return found
+    # Columns are scattered back in the declared dtype: every overlapping one rounds there, and may overflow.
+    magnitudes = (first.hard - site.u * site.results[0].abs()) / (site.u * math.sqrt(max(terms, 1.0)))
+    volume = math.sqrt(max(float(weight[0, 0].numel()), 1.0))
+    coarse = site.u_out * volume * magnitudes
+    overflows = magnitudes > FORMATS[dtype].largest / 4 if (dtype := _declared(site)) else None
+    return [Bound(first.typical + coarse, first.hard + coarse, overflows), *found[1:]]
+
+
+def _declared(site: Site) -> str:
+    return next((s.dtype for s in site.call.node.outputs if s is not None), "")
 
 
 @rule("sum", "nansum", "cumsum", "trace", "sum_to_size")
@@ -100,7 +112,10 @@ def means(site: Site) -> list[Bound | None]:
     hard = site.again(x.abs()).abs()
     two_norm = (site.again(x.abs() ** 2).abs() / terms).sqrt()
     found = summed(site, hard, two_norm, terms)
-    return found
+    # What overflows is the sum, and a window may count more terms than there are results for each.
+    overflows = hard * (4 * terms) > site.largest / 4
+    return [Bound(found[0].typical, found[0].hard, overflows) if found[0] and bool(overflows.any()) else found[0],
+            *found[1:]]  # fmt: skip
 
 
 @rule("prod", "cumprod")
@@ -121,7 +136,8 @@ def spreads(site: Site) -> list[Bound | None]:
     terms = max(x.numel() / max(_numel(site), 1), 1.0)
     reach = site.u * (math.sqrt(terms) + 8)
     # The mean that is subtracted is itself rounded: its square is what a variance near zero keeps of that.
-    offset = site.u * float(x.abs().max() if x.numel() else 0.0)
+    worst = largest_finite(x)
+    offset = site.u * worst
     around = (
         offset
         if site.call.packet in ("std", "std_mean", "pairwise_distance")
@@ -129,7 +145,9 @@ def spreads(site: Site) -> list[Bound | None]:
         if "var" in site.call.packet
         else 0.0
     )
-    hazard = bool(x.numel()) and float(x.abs().max()) > math.sqrt(site.largest / terms) / 2
+    # Squares of small numbers vanish below the smallest normal, 4/largest.
+    around = around + math.sqrt(4 * terms / site.largest)
+    hazard = worst > math.sqrt(site.largest / terms) / 2
     found: list[Bound | None] = []
     for slot, y in enumerate(site.results):
         if slot == 0:
@@ -181,6 +199,7 @@ def resampled(site: Site) -> list[Bound | None]:
 
 def _neighbourhood(x: torch.Tensor, shape: torch.Size) -> torch.Tensor:
     """An upper bound of |x| per channel: interpolation never reaches across channels."""
+    x = torch.nan_to_num(x, nan=0.0, posinf=0.0)
     per_channel = x.flatten(2).amax(-1) if x.numel() else x.new_zeros(x.shape[:2])
     return per_channel.reshape(*per_channel.shape, *([1] * (len(shape) - 2))).expand(shape)
 
@@ -191,7 +210,7 @@ def _neighbourhood(x: torch.Tensor, shape: torch.Size) -> torch.Tensor:
 def fourier(site: Site) -> list[Bound | None]:
     """Every element carries u·log₂K of the transform's root mean square (Higham, §24)."""
     y = site.results[0]
-    size = float((y.abs() ** 2).mean().sqrt()) if y.numel() else 0.0
+    size = float((torch.nan_to_num(y.abs(), nan=0.0, posinf=0.0) ** 2).mean().sqrt()) if y.numel() else 0.0
     bound = 4 * site.u * math.log2(max(y.numel(), 2)) * size
     return [Bound(torch.full(y.shape, bound, dtype=torch.float64), torch.full(y.shape, 4 * bound, dtype=torch.float64))]
 
@@ -203,6 +222,7 @@ def distances(site: Site) -> list[Bound | None]:
     squares = (a**2).sum(-1)[..., :, None] + (b**2).sum(-1)[..., None, :]
     reach = 4 * site.u * math.sqrt(max(a.shape[-1], 1)) * squares
     size = torch.minimum(reach.sqrt(), reach / y.clamp_min(1e-300)) + 4 * site.u * y
+    size = size + math.sqrt(4 * a.shape[-1] / site.largest)
     return [Bound(size, size)]
 
 
@@ -210,7 +230,9 @@ def distances(site: Site) -> list[Bound | None]:
 def cosines(site: Site) -> list[Bound | None]:
     """A quotient of sums: the products' magnitudes over the same norms."""
     terms = float(site.args[0].shape[site.arg(2, "dim", 1)]) if site.args[0].dim() else 1.0
-    return relative(site, math.sqrt(terms) + 8, math.sqrt(terms) + 8)
+    # Composed of smaller operators, each of which rounds to the declared dtype.
+    coarse = max(site.u, site.u_out) / site.u
+    return relative(site, math.sqrt(terms) + 8, (math.sqrt(terms) + 8) * coarse)
 
 
 def _real(x: torch.Tensor) -> torch.Tensor:

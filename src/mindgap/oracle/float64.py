@@ -166,7 +166,30 @@ def bind_call(graph: Graph, node: Node, narrow_scalars: bool = False) -> Call:
     known = facts(node.op)
     if known.takes_device and "device" not in kwargs and len(node.args) <= known.arguments.index("device"):
         kwargs["device"] = torch.device("cpu")
-    return Call(node, overload(node.op), tuple(constant(a) for a in node.args), kwargs, packet, dtypes, native)
+    args = tuple(constant(a) for a in node.args)
+    _own_defaults(packet, known.arguments, args, kwargs, dtypes)
+    return Call(node, overload(node.op), args, kwargs, packet, dtypes, native)
+
+
+def _own_defaults(
+    packet: str, names: Sequence[str], args: Sequence[Any], kwargs: dict[str, Any], dtypes: Sequence[str]
+) -> None:
+    """Arguments whose default follows from the dtype of the operand, as it is declared."""
+    real = next((d for d in dtypes if is_real(d)), None)
+    if real is None:
+        return
+
+    def default(name: str, value: float) -> None:
+        position = names.index(name)
+        if (args[position] if position < len(args) else kwargs.get(name)) is None and position >= len(args):
+            kwargs[name] = value
+
+    if packet == "rms_norm":
+        # The epsilon of the format that the sum is kept in.
+        default("eps", 2 * FORMATS[real].u_acc)
+    elif packet == "nan_to_num":
+        default("posinf", FORMATS[real].largest)
+        default("neginf", -FORMATS[real].largest)
 
 
 def _wide_dtype(name: str) -> torch.dtype:

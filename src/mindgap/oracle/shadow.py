@@ -65,6 +65,11 @@ def stepwise(
                 kept.hazards[first + slot] = bound.hazard
         for slot, mask in undefined_masks(call, args, kwargs, results).items():
             kept.undefined[first + slot] = mask
+        for slot in range(len(results)):
+            if (hazard := kept.hazards.get(first + slot)) is not None:
+                # An infinite intermediate may end as NaN, as Inf or as zero, and so may all that follows from it.
+                hazard = hazard.expand(results[slot].shape)
+                kept.undefined[first + slot] = hazard | kept.undefined.get(first + slot, hazard)
 
     def after(index: int, results: list[Any]) -> list[Any]:
         call, first = graph.calls[index], starts[index]
