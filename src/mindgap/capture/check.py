@@ -13,7 +13,7 @@ import torch
 from mindgap.aten.tape import Tape, clone_strided
 from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.capture import draw
-from mindgap.capture.dispatcher import PreDispatchMode, seen_by
+from mindgap.capture.dispatcher import PreDispatchMode, as_without_modes, seen_by
 from mindgap.capture.errors import CaptureError
 from mindgap.capture.origin import line_of
 from mindgap.capture.program import Held, copied, leaves
@@ -211,7 +211,7 @@ class _Drawing(PreDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if not draw.is_random(func, args, kwargs):
-            return func(*args, **kwargs)
+            return as_without_modes(func, args, kwargs)
         plain = {k: v for k, v in kwargs.items() if k != "generator"}
         like = func(*args, **plain) if draw.needs_result(func) else None
         with self:

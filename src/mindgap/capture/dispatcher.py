@@ -80,6 +80,13 @@ def taken_apart(func: Any, *args: Any, **kwargs: Any) -> Any:
     return func._op_dk(_KEY.CompositeImplicitAutograd, *args, **kwargs)
 
 
+def as_without_modes(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """The call as it runs where no mode is in force: without the Python definitions that PyTorch prefers under one,
+    whose rounding is another (bilinear upsampling)."""
+    with _C._DisablePythonDispatcher():
+        return func(*args, **kwargs)
+
+
 def is_composite(func: Any) -> bool:
     """The operator is defined by calls of others."""
     return _C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
