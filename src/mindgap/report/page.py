@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 
 from mindgap.diff import Report, Row
 from mindgap.report.chart import bundle, precision_chart
-from mindgap.report.words import MEANINGS, explain, metric, number, short
+from mindgap.report.words import MEANINGS, explain, metric, short
 
 _HERE = Path(__file__).parent
 
@@ -113,8 +113,8 @@ def under(row: Row) -> str:
     if row.finding:
         return plain_op(row.culprit.op) if row.culprit else row.status.replace("_", " ")
     if row.word in ("rounding", "ill_conditioned", "undefined"):
-        bits = row.metrics.get("remaining_precision")
-        return f"{number(bits)} bits" if bits is not None else ""
+        error = row.metrics.get("relative_error")
+        return f"{error:.0e}" if isinstance(error, float) else ""
     return ""
 
 

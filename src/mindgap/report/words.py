@@ -27,6 +27,7 @@ MEANINGS: Final[Mapping[str, tuple[str, str]]] = {
 
 #: The metrics that tables show, and their headings.
 METRICS: Final[Mapping[str, str]] = {
+    "relative_error": "rel. error",
     "max_abs": "max abs",
     "max_rel": "max rel",
     "max_ulp": "max ulp",

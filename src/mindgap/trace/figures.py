@@ -17,7 +17,10 @@ from mindgap.trace.cuts import Array
 
 def figures(ours: Sequence[Array], theirs: Sequence[Array], oracle: Oracle | None) -> dict[str, Any]:
     """Metrics of the output that differs most, and over all outputs: `paper` and `assert_close` (whether each profile
-    passes), `outputs_differing`, `worst_output`, `error_ratio`.
+    passes), `outputs_differing`, `worst_output`, `relative_error`, `error_ratio`.
+
+    `relative_error`: root mean square of the difference over that of the reference, over all elements of float outputs
+    that are finite on both sides; None where there are none or the reference is zero.
 
     `error_ratio`: root mean square error of the platform over that of the reference, both against W, over all finite
     float elements; None without a shadow or where the reference has no error. Below 1 the platform is the closer one.
@@ -31,8 +34,22 @@ def figures(ours: Sequence[Array], theirs: Sequence[Array], oracle: Oracle | Non
     found["outputs"] = len(pairs)
     found["paper"] = all(passes("paper", a, b) for a, b in pairs)
     found["assert_close"] = all(passes("assert_close", a, b) for a, b in pairs)
+    found["relative_error"] = _relative_error(pairs)
     found["error_ratio"] = _error_ratio(ours, theirs, oracle) if oracle is not None else None
     return found
+
+
+def _relative_error(pairs: Sequence[tuple[Array, Array]]) -> float | None:
+    gap = scale = 0.0
+    for reference, other in pairs:
+        if reference.shape != other.shape or reference.dtype != other.dtype:
+            continue
+        a, b = widen(to_torch(reference)), widen(to_torch(other))
+        if a.is_floating_point() or a.is_complex():
+            both = torch.isfinite(a) & torch.isfinite(b)
+            gap += float((a - b)[both].abs().square().sum())
+            scale += float(a[both].abs().square().sum())
+    return (gap / scale) ** 0.5 if scale > 0 else None
 
 
 def _severity(measured: object) -> tuple[float, float]:
