@@ -14,19 +14,15 @@ from mindgap.trace.lockstep import Confirmed
 def breaking(oracle: Oracle, confirmed: Sequence[Confirmed], broken: bool) -> Confirmed | None:
     """The first confirmed cut whose values, carried on by exact arithmetic, push an output past 16 σ.
 
-    `broken`: an output is past it. Where none is, or no single cut suffices, the first cut that errs is taken; a cut
-    that failed outright has no values and is passed over unless it is all there is.
+    `broken`: an output is past it. Where it is but no single cut suffices, the cut with the largest error is taken;
+    where none is, the first.
     """
-    with_values = [c for c in confirmed if c.arrays]
-    if broken:
-        for one in with_values:
-            if breaks(oracle, one.arrays):
-                return one
-    return (
-        max(with_values, key=lambda c: c.worst)
-        if with_values and broken
-        else next(iter(with_values or confirmed), None)
-    )
+    if not broken:
+        return next(iter(confirmed), None)
+    for one in confirmed:
+        if breaks(oracle, one.arrays):
+            return one
+    return max(confirmed, key=lambda c: c.worst, default=None)
 
 
 def breaks(oracle: Oracle, arrays: Mapping[int, Array]) -> bool:

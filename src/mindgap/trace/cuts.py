@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from mindgap.run.outcome import Job, Outcome
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Execute = Callable[[Job], Outcome]
+#: Failures after which the halving of a job stops: enough for five operators among a thousand that fail alone.
+PATIENCE: Final = 50
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,10 @@ class Cut:
 
 @dataclass(frozen=True)
 class CutResult:
-    """What a platform gave for one cut: arrays in the order of the cut's outputs, or the outcome that failed."""
+    """What a platform gave for one cut: arrays in the order of the cut's outputs, or the outcome that failed.
+
+    Neither where it was never run.
+    """
 
     cut: Cut
     arrays: tuple[Array, ...] | None
@@ -105,19 +110,35 @@ def window(graph: Graph, last: int, size: int) -> tuple[int, ...]:
 def run_cuts(
     cuts: Sequence[Cut], values: Mapping[int, Array], platform: str, execute: Execute, deadline_s: float = 120.0
 ) -> list[CutResult]:
-    """Runs all cuts in one job; where that fails, halves it until the cuts that fail stand alone."""
-    if not cuts:
-        return []
+    """Runs all cuts in one job; where that fails, halves it until the cuts that fail stand alone.
+
+    After `PATIENCE` failures (a job that took its worker with it counts as several) what is left is given up:
+    those cuts have neither arrays nor outcome.
+    """
+    return _run_cuts(cuts, values, platform, execute, deadline_s, [PATIENCE]) if cuts else []
+
+
+def _run_cuts(
+    cuts: Sequence[Cut],
+    values: Mapping[int, Array],
+    platform: str,
+    execute: Execute,
+    deadline_s: float,
+    left: list[int],
+) -> list[CutResult]:
+    if left[0] <= 0:
+        return [CutResult(c, None, None) for c in cuts]
     joined = concatenate([c.graph for c in cuts])
     arrays = dict(enumerate(values[b] for c in cuts for b in c.borders))
     outcome = execute(Job(platform, joined, want="outputs", repeat=1, deadline_s=deadline_s, inputs=arrays))
     if outcome.ran and outcome.arrays is not None and len(outcome.arrays) == sum(len(c.outputs) for c in cuts):
         return _dealt(cuts, outcome.arrays)
+    left[0] -= 5 if outcome.status in ("crash", "timeout", "oom") else 1
     if len(cuts) == 1:
         return [CutResult(cuts[0], None, outcome)]
     middle = len(cuts) // 2
     halves = (cuts[:middle], cuts[middle:])
-    return [r for half in halves for r in run_cuts(half, values, platform, execute, deadline_s)]
+    return [r for half in halves for r in _run_cuts(half, values, platform, execute, deadline_s, left)]
 
 
 def _dealt(cuts: Sequence[Cut], arrays: Sequence[Array]) -> list[CutResult]:

@@ -15,7 +15,7 @@ from mindgap.oracle import Examined, LocalExpectation, Oracle, local_expectation
 from mindgap.oracle.examine import BULK_RATIO
 from mindgap.trace.cuts import Array, Cut, CutResult, Execute, cut, readers_of, run_cuts, written_as_it_ran
 
-Kind = Literal["discrepant", "exceptional", "reduced_precision", "structural", "failed"]
+Kind = Literal["discrepant", "exceptional", "reduced_precision", "structural"]
 #: A result wrong in bulk by less than this share of its own size was computed in fewer bits; by more, it is wrong.
 REDUCED_UP_TO: Final = 0.1
 
@@ -32,7 +32,6 @@ class Confirmed:
     worst: float
     arrays: dict[int, Array]
     count: int = 0
-    message: str = ""
 
 
 class Lockstep:
@@ -93,12 +92,12 @@ class Lockstep:
 
 
 def judge_single(result: CutResult, expected: LocalExpectation) -> Confirmed | None:
-    """One operator's own results against its bounds; None where they are calm, or the platform refuses it."""
+    """One operator's own results against its bounds; None where they are calm.
+
+    None also where the platform cannot run the operator by itself: the whole graph ran there, so that says nothing.
+    """
     if result.arrays is None:
-        failure = result.failure
-        if failure is None or failure.status == "unsupported":
-            return None
-        return Confirmed(result.cut.nodes, "failed", float("inf"), {}, message=failure.message)
+        return None
     worst: Confirmed | None = None
     arrays = dict(zip(result.cut.outputs, result.arrays, strict=True))
     for number, array in arrays.items():
