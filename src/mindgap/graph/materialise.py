@@ -149,7 +149,7 @@ def _distinct_shape(spec: TensorSpec) -> tuple[int, ...]:
 def _spread(values: Array, spec: TensorSpec) -> Array:
     if values.shape == spec.shape:
         return values
-    return np.ascontiguousarray(np.broadcast_to(values, spec.shape))
+    return np.array(np.broadcast_to(values, spec.shape), order="C")
 
 
 def _overlapping_cells(spec: TensorSpec) -> int | None:
