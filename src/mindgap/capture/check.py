@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -16,10 +17,36 @@ from mindgap.capture import draw
 from mindgap.capture.dispatcher import PreDispatchMode, as_without_modes, seen_by
 from mindgap.capture.errors import CaptureError
 from mindgap.capture.origin import line_of
-from mindgap.capture.program import Held, copied, leaves
+from mindgap.capture.program import Copy, Held, copied, leaves
 from mindgap.capture.recording import Source
 from mindgap.graph import Graph, Recipe
 from mindgap.graph.materialise import materialise
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A copy of the program on other tensors, about to run.
+
+    `held`: what it held and what it holds now; `made`: inputs of the graph that are no tensors of the program's, by
+    name; `pool`: the drawn tensors in their order.
+    """
+
+    twin: Copy
+    held: Sequence[tuple[Held, torch.Tensor]]
+    made: Mapping[str, torch.Tensor]
+    pool: Sequence[torch.Tensor]
+
+
+#: Runs a program as it was captured: the tensors that the graph returns, but for those that it writes to.
+Run = Callable[[Ready], Sequence[torch.Tensor]]
+
+
+def run_calls(ready: Ready) -> list[torch.Tensor]:
+    """The program as it is, its random numbers those of the graph."""
+    modes = seen_by(_Drawing(ready.pool)) if ready.pool else nullcontext()
+    with modes:
+        result = ready.twin.program(*ready.twin.args, **ready.twin.kwargs)
+    return [leaf for _, leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
 
 
 @dataclass(frozen=True)
@@ -32,13 +59,14 @@ class Subject:
     program: Any
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
+    run: Run = run_calls
 
 
 def check(subject: Subject) -> None:
     """Raises `CaptureError` naming the first output that the graph and the program disagree on."""
     graph, sources = subject.graph, subject.sources
     tape = Tape(graph)
-    drawn = [_materialised(graph, i) if s.role == "random" else None for i, s in enumerate(sources)]
+    drawn = [_materialised(graph, i) if s.real is None else None for i, s in enumerate(sources)]
     given = [_own(s.real) if s.real is not None else d for s, d in zip(sources, drawn, strict=True)]
     tensors = [t for t in given if t is not None]
     _agree(subject, tape, tensors, "the given arguments")
@@ -151,7 +179,9 @@ def _program_outputs(subject: Subject, tensors: list[torch.Tensor]) -> tuple[lis
     """What the program returns for `tensors` in the places of its own, and what it leaves in them."""
     sources = subject.sources
     by_name = {(s.role, s.name): (i, t) for i, (s, t) in enumerate(zip(sources, tensors, strict=True))}
-    placed: dict[int, torch.Tensor] = {}
+    placed = {i: _own(tensors[i]) for i, s in enumerate(sources) if s.real is None and s.role != "random"}
+    made = {sources[i].name: t for i, t in placed.items()}
+    taken: list[tuple[Held, torch.Tensor]] = []
     originals: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def swap(held: Held) -> torch.Tensor:
@@ -166,14 +196,14 @@ def _program_outputs(subject: Subject, tensors: list[torch.Tensor]) -> tuple[lis
             twin = torch.nn.Parameter(twin, requires_grad=False)
         if known is not None:
             placed[known[0]] = twin
+        taken.append((held, twin))
         return twin
 
     twin = copied(subject.program, subject.args, subject.kwargs, swap)
     originals += [(s.real, _own(s.real)) for i, s in enumerate(sources) if s.real is not None and i not in placed]
     pool = [t for s, t in zip(sources, tensors, strict=True) if s.role == "random"]
     try:
-        result = _call(twin.program, twin.args, twin.kwargs, pool)
-        outputs = [leaf.clone() for _, leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
+        outputs = [t.detach().clone() for t in _attempt(subject.run, Ready(twin, taken, made, pool))]
         left = _Left()
         declared = subject.graph.outputs[subject.returned :]
         after = {**placed, **{i: s.real for i, s in enumerate(sources) if s.real is not None and i not in placed}}
@@ -188,12 +218,9 @@ def _program_outputs(subject: Subject, tensors: list[torch.Tensor]) -> tuple[lis
                 real.detach().copy_(before)
 
 
-def _call(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any], pool: list[torch.Tensor]) -> Any:
+def _attempt(run: Run, ready: Ready) -> Sequence[torch.Tensor]:
     try:
-        if not pool:
-            return program(*args, **kwargs)
-        with seen_by(_Drawing(pool)):
-            return program(*args, **kwargs)
+        return run(ready)
     except CaptureError:
         raise
     except Exception as error:
@@ -204,17 +231,30 @@ def _call(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any], pool: li
 class _Drawing(PreDispatchMode):
     """Gives the program the drawn tensors of the graph, in their order, and leaves every other call alone."""
 
-    def __init__(self, pool: list[torch.Tensor]) -> None:
+    def __init__(self, pool: Sequence[torch.Tensor]) -> None:
         super().__init__()
-        self._left = iter(pool)
+        self._pool = Pool(pool)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if not draw.is_random(func, args, kwargs):
             return as_without_modes(func, args, kwargs)
+        return self._pool.lowered(func, args, kwargs, self)
+
+
+class Pool:
+    """Drawn tensors, given out in their order."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self._left = iter(tensors)
+
+    def lowered(
+        self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], mode: AbstractContextManager[Any]
+    ) -> Any:
+        """What a random call returns, computed from the next drawn tensors with `mode` in force."""
         plain = {k: v for k, v in kwargs.items() if k != "generator"}
         like = func(*args, **plain) if draw.needs_result(func) else None
-        with self:
+        with mode:
             return draw.lower(func, args, plain, like, self._next)
 
     def _next(self, make: Callable[[int], Recipe], shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

@@ -195,6 +195,17 @@ def _rrelu_(bound: Bound, like: Any, draw: Draw) -> Any:
     return bound["self"].copy_(_rrelu(bound, like, draw))
 
 
+def _rrelu_with_noise(bound: Bound, _: Any, draw: Draw) -> Any:
+    source, low, high = bound["self"], float(bound["lower"]), float(bound["upper"])
+    slope = draw(lambda seed: Uniform(seed, low, high), _shape(source), _floats(source))
+    noise = bound["noise"].copy_(torch.where(torch.le(source, 0), slope, 1.0))
+    return torch.mul(source, noise)
+
+
+def _rrelu_with_noise_(bound: Bound, like: Any, draw: Draw) -> Any:
+    return bound["self"].copy_(_rrelu_with_noise(bound, like, draw))
+
+
 def _attention(bound: Bound, _: Any, __: Draw) -> Any:
     parts = torch.ops.aten._scaled_dot_product_attention_math.default
     with portable_kernels():
@@ -235,5 +246,7 @@ _RULES: Final[dict[str, Callable[[Bound, Any, Draw], Any]]] = {
     "multinomial": _multinomial,
     "rrelu": _rrelu,
     "rrelu_": _rrelu_,
+    "rrelu_with_noise": _rrelu_with_noise,
+    "rrelu_with_noise_": _rrelu_with_noise_,
     "scaled_dot_product_attention": _attention,
 }

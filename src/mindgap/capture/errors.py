@@ -12,3 +12,7 @@ class CaptureError(MindgapError):
         super().__init__(f"cannot capture {'at ' + line + ': ' if line else ''}{reason}")
         self.reason = reason
         self.line = line
+
+
+class UnprovenCapture(UserWarning):
+    """A capture was not replayed against the program."""

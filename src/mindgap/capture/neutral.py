@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 #: Loggers that print a traceback for each operator without a fake kernel; the failure reaches the user as an error.
 _LOUD = ("torch._subclasses.fake_tensor", "torch._subclasses.fake_impls", "torch.fx.experimental.symbolic_shapes")
@@ -58,4 +59,11 @@ def _quiet() -> Generator[None]:
 def portable_kernels() -> Generator[None]:
     """While a composite operator is taken apart: the parts must exist on every device."""
     with torch.backends.mkldnn.flags(enabled=False):
+        yield
+
+
+@contextmanager
+def neutral_kernels(gradients: bool) -> Generator[None]:
+    """`neutral`, and every composite operator is taken apart into portable parts; `gradients`: autograd follows."""
+    with neutral(), portable_kernels(), sdpa_kernel(SDPBackend.MATH), torch.set_grad_enabled(gradients):
         yield

@@ -14,7 +14,7 @@ _OURS: Final = os.path.dirname(_HERE) + os.sep
 _TORCH: Final = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _STDLIB: Final = os.path.dirname(os.path.abspath(os.__file__))
 #: The function that starts the program: beyond it are the callers of capture.
-_START: Final = (os.path.join(_HERE, "capture.py"), "_run")
+_START: Final = (os.path.join(_HERE, "tracing.py"), "run_traced")
 _CALL: Final[CodeType] = torch.nn.Module._call_impl.__code__  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType] # the one frame that holds the module
 
 

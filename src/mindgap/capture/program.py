@@ -247,3 +247,10 @@ def leaves(value: Any) -> list[tuple[str, Any]]:
             return [("", value)]
         items = [(str(i), v) for i, v in enumerate(found)]
     return [(_joined(name, path), leaf) for name, item in items for path, leaf in leaves(item)]
+
+
+def differentiable(held: Held) -> bool:
+    """A parameter that wants a gradient, or a floating-point argument."""
+    if not held.tensor.is_floating_point():
+        return False
+    return held.role == "input" or (held.role == "parameter" and held.tensor.requires_grad)

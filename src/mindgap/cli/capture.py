@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -25,6 +25,12 @@ def capture(
         list[str] | None,
         typer.Option("--set", metavar="OPTION=VALUE", help="Of the source: size=64, batch=2, seed=1 …"),
     ] = None,
+    backward: Annotated[
+        bool, typer.Option("--backward", help="With the gradients, as a backend is handed them below autograd.")
+    ] = False,
+    optimizer: Annotated[
+        str | None, typer.Option(metavar="sgd|adamw", help="A whole training step, gradients included.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="What was captured, as JSON.")] = False,
 ) -> None:
     """Capture a model as a portable graph, proven to replay it. Several models are numbered FILE-1, FILE-2, …
@@ -35,7 +41,9 @@ def capture(
         from mindgap.corpus import capture_source
         from mindgap.graph import encode
 
-        found = list(capture_source(with_options(source, options or []), default_tensor_store()))
+        named = with_options(source, options or [])
+        step = _optimizer(optimizer)
+        found = list(capture_source(named, default_tensor_store(), backward=backward, optimizer=step))
         files = [output] if len(found) == 1 else [_numbered(output, n + 1) for n in range(len(found))]
         told: list[dict[str, Any]] = []
         for (name, graph), file in zip(found, files, strict=True):
@@ -48,6 +56,12 @@ def capture(
             return
         for each in told:
             out.write(f"{each['file']}: {each['name']}, {each['nodes']} nodes, {each['operators']} operators\n")
+
+
+def _optimizer(name: str | None) -> Literal["sgd", "adamw"] | None:
+    if name is None or name == "sgd" or name == "adamw":
+        return name
+    raise MindgapError(f"--optimizer {name}: sgd or adamw")
 
 
 def _captured(name: str, found: Graph | CaptureFailure) -> Graph:

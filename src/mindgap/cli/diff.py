@@ -32,6 +32,9 @@ def diff(
     options: Annotated[
         list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="Of the sources: size=64, batch=2, …")
     ] = None,
+    backward: Annotated[
+        bool, typer.Option("--backward", help="Forward and backward: kernels-level graphs with gradients as outputs.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The report as JSON on standard output.")] = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the self-contained page.")] = None,
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
@@ -58,7 +61,7 @@ def diff(
     with result_stream() as out:
         tensors = default_tensor_store()
         with progress() as tell:
-            found = subjects(sources, options or [], tensors)
+            found = subjects(sources, options or [], tensors, backward)
             report = diff_many(found, platforms, settings=settings, progress=tell, tensors=tensors, jobs=jobs)
         for gone in known.gone(report):
             complain(f"no longer found, and still in the baseline: {gone.model} on {gone.platform}: {gone.verdict}")

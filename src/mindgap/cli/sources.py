@@ -24,18 +24,25 @@ def with_options(source: str, options: Sequence[str]) -> str:
     return source
 
 
-def subjects(sources: Sequence[str], options: Sequence[str], tensors: TensorStore) -> list[Subject]:
-    """A subject per model that the sources name. Raises `MindgapError` for a source that names nothing."""
+def subjects(
+    sources: Sequence[str], options: Sequence[str], tensors: TensorStore, backward: bool = False
+) -> list[Subject]:
+    """A subject per model that the sources name, with its gradients where `backward` asks for them.
+
+    Raises `MindgapError` for a source that names nothing.
+    """
     from mindgap.corpus import open_source
 
     opened = [one for source in sources for one in open_source(with_options(source, options))]
-    return [Subject(one.name, _graph_of(one, tensors)) for one in opened]
+    return [Subject(one.name, _graph_of(one, tensors, backward)) for one in opened]
 
 
-def _graph_of(one: Program | Captured, tensors: TensorStore) -> Callable[[], Graph]:
+def _graph_of(one: Program | Captured, tensors: TensorStore, backward: bool) -> Callable[[], Graph]:
     def graph() -> Graph:
-        from mindgap.corpus import Captured, capture_program
+        from mindgap.corpus import Captured, capture_program, captured_graph
 
-        return one.graph if isinstance(one, Captured) else capture_program(one, tensors)
+        if isinstance(one, Captured):
+            return captured_graph(one, backward)
+        return capture_program(one, tensors, backward=backward)
 
     return graph

@@ -6,7 +6,7 @@ Goes out: programs with their arguments, built on demand without network, and ca
 Knows no platform.
 """
 
-from mindgap.corpus.opening import CaptureFailure, capture_program, capture_source, open_source
+from mindgap.corpus.opening import CaptureFailure, capture_program, capture_source, captured_graph, open_source
 from mindgap.corpus.program import Built, Captured, Program
 from mindgap.corpus.source import SCHEMES, Source, SourceError, parse
 
@@ -20,6 +20,7 @@ __all__ = [
     "SourceError",
     "capture_program",
     "capture_source",
+    "captured_graph",
     "open_source",
     "parse",
 ]

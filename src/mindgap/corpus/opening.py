@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from mindgap.capture import CaptureError, capture
+from mindgap.capture import CaptureError, Optimizer, capture
 from mindgap.corpus.program import Built, Captured, Program
 from mindgap.corpus.pt2 import open_pt2
 from mindgap.corpus.records import open_records
@@ -64,22 +64,25 @@ def capture_source(
     tensors: TensorStore | None = None,
     weights: Literal["stored", "seeded", "auto"] = "auto",
     verify: bool = True,
+    backward: bool = False,
+    optimizer: Optimizer | None = None,
 ) -> Iterator[tuple[str, Graph | CaptureFailure]]:
     """(name, graph or failure) for each model that a source names, one at a time.
 
     `weights`: "auto" gives zoo models and records back the recipes that their weights were drawn
     from, bit for bit, and stores the bytes of a user's; "stored" keeps bytes in `tensors` for
-    all; "seeded" replaces a user's weights by seeded ones of like statistics. Raises `SourceError`
+    all; "seeded" replaces a user's weights by seeded ones of like statistics. `backward`, `optimizer`:
+    the gradients too, or a training step (see `capture_kernels`). Raises `SourceError`
     for a source that names nothing; a model that cannot be built or captured is a failure in the
     stream where the source names several, and an exception where it names one.
     """
     opened = open_source(text)
     for one in opened:
-        if isinstance(one, Captured):
-            yield one.name, one.graph
-            continue
         try:
-            yield one.name, capture_program(one, tensors, weights, verify)
+            if isinstance(one, Captured):
+                yield one.name, captured_graph(one, backward or optimizer is not None)
+            else:
+                yield one.name, capture_program(one, tensors, weights, verify, backward, optimizer)
         except (SourceError, CaptureError) as error:
             yield one.name, CaptureFailure(one.name, str(error))
 
@@ -89,24 +92,34 @@ def capture_program(
     tensors: TensorStore | None = None,
     weights: Literal["stored", "seeded", "auto"] = "auto",
     verify: bool = True,
+    backward: bool = False,
+    optimizer: Optimizer | None = None,
 ) -> Graph:
     """Build one program and capture it. Raises `SourceError` or `CaptureError`; see `capture_source`."""
     built = program.make()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Zoo code warns of its own deprecations; a user has no part in them.
-            return _captured(built, tensors, weights, verify)
+            return _captured(built, tensors, weights, verify, backward, optimizer)
     except CaptureError:
         raise
     except MindgapError as error:
         raise CaptureError(str(error)) from error
 
 
-def _captured(built: Built, tensors: TensorStore | None, weights: str, verify: bool) -> Graph:
-    args, kwargs = built.args, built.kwargs
-    if weights == "auto" and built.ledger:
-        kept = built.ledger.store()
-        graph = capture(built.program, args, kwargs, tensors=kept, weights="stored", verify=verify)
-        return built.ledger.restore(graph, kept, tensors)
-    how: Literal["stored", "seeded"] = "seeded" if weights == "seeded" else "stored"
-    return capture(built.program, args, kwargs, tensors=tensors, weights=how, verify=verify)
+def captured_graph(one: Captured, backward: bool) -> Graph:
+    """The graph as it is. Raises `SourceError` where a backward pass is asked of it, which takes the program."""
+    if backward:
+        raise SourceError(f"{one.source}: it is a graph already; a backward pass is captured from the program itself")
+    return one.graph
+
+
+def _captured(
+    built: Built, tensors: TensorStore | None, weights: str, verify: bool, backward: bool, optimizer: Optimizer | None
+) -> Graph:
+    kept = built.ledger.store() if weights == "auto" and built.ledger else None
+    graph = capture(
+        built.program, built.args, built.kwargs, tensors=tensors if kept is None else kept,
+        weights="seeded" if weights == "seeded" else "stored", verify=verify, backward=backward, optimizer=optimizer,
+    )  # fmt: skip
+    return graph if kept is None else built.ledger.restore(graph, kept, tensors)

@@ -37,19 +37,24 @@ def diff(
     repeat: int = 2,
     deadline_s: float = 300.0,
     tensors: TensorStore | None = None,
+    backward: bool = False,
 ) -> Report:
     """Runs a model (or a captured graph) on every platform and compares each with the reference.
 
     `report.rows` has one row per platform, in the order given. Raises `MindgapError` where the model cannot be
     captured, or a platform is unknown or not available on this machine. What a platform does wrong is a row.
     `tensors` is where the weights are kept: by default the user's store for a graph that was captured before,
-    and a temporary directory for a model.
+    and a temporary directory for a model. `backward`: the model's gradients are compared too (`capture_kernels`).
     """
+    if backward and isinstance(model, Graph):
+        raise MindgapError(
+            "backward=True takes a model: a graph that was captured already has no program to go back through"
+        )
     if tensors is None and not isinstance(model, Graph):
         with tempfile.TemporaryDirectory(prefix="mindgap-") as directory:
             return diff(
                 model, args, kwargs, platforms=platforms, reference=reference, trace=trace, name=name,
-                repeat=repeat, deadline_s=deadline_s, tensors=TensorStore(directory),
+                repeat=repeat, deadline_s=deadline_s, tensors=TensorStore(directory), backward=backward,
             )  # fmt: skip
     store = tensors or default_tensor_store()
 
@@ -58,7 +63,7 @@ def diff(
             return model
         from mindgap.capture import capture
 
-        return capture(model, args, kwargs, tensors=store)
+        return capture(model, args, kwargs, tensors=store, backward=backward)
 
     called = name or ("graph" if isinstance(model, Graph) else _name_of(model))
     settings = Settings(reference, trace, repeat, deadline_s)

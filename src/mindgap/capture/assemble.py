@@ -1,0 +1,70 @@
+"""From a recording to a graph: values renumbered, recipes for inputs, labels."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from mindgap.aten.operators import overload_name
+from mindgap.aten.tensors import spec_of
+from mindgap.capture.draw import packet
+from mindgap.capture.errors import CaptureError
+from mindgap.capture.recipes import recipe_for
+from mindgap.capture.recording import Call, Recorded, Source
+from mindgap.graph import Graph, Input, Labels, Node, map_refs, refs
+from mindgap.graph.tensors import TensorStore
+
+Weights = Literal["stored", "seeded"]
+
+
+def assemble(
+    recorded: Recorded, returned: list[tuple[str, int]], store: TensorStore | None, weights: Weights, name: str
+) -> tuple[Graph, list[Source]]:
+    """The graph with its values renumbered, and its inputs' sources in order."""
+    calls = _without_unread_memory(recorded, returned)
+    used = {r for call in calls for arg in (*call.args, *[a for _, a in call.kwargs]) for r in refs(arg)}
+    used |= {number for _, number in returned}
+    kept = [i for i, s in enumerate(recorded.inputs) if s.role == "input" or -(i + 1) in used]
+    kept.sort(key=lambda i: _ORDER[recorded.inputs[i].role])
+    renumber = {-(old + 1): new for new, old in enumerate(kept)}
+    number = len(kept)
+    for call in calls:
+        renumber.update({call.first + slot: number + slot for slot in range(len(call.outputs))})
+        number += len(call.outputs)
+    written = sorted(renumber[-(i + 1)] for i in recorded.written)
+    if not returned and not written:
+        raise CaptureError("the program returns no tensor and changes none: there is nothing to compare")
+    sources = [recorded.inputs[i] for i in kept]
+    names = tuple(f"{name}.{s.name}" if name and s.role in ("parameter", "buffer") else s.name for s in sources)
+    graph = Graph(
+        inputs=tuple(
+            Input(spec_of(s.fake), s.recipe or recipe_for(s, store, weights, i), s.role) for i, s in enumerate(sources)
+        ),
+        nodes=tuple(
+            Node(
+                overload_name(c.func),
+                tuple(map_refs(a, renumber) for a in c.args),
+                tuple((k, map_refs(a, renumber)) for k, a in c.kwargs),
+                c.outputs,
+            )
+            for c in calls
+        ),
+        outputs=(*[renumber[number] for _, number in returned], *written),
+        labels=Labels(
+            names,
+            tuple(c.origin for c in calls),
+            (*[path or "output" for path, _ in returned], *[names[i] for i in written]),
+        ),
+    )
+    return graph, sources
+
+
+def _without_unread_memory(recorded: Recorded, returned: list[tuple[str, int]]) -> list[Call]:
+    """The calls without those that make memory which nobody sets or reads: what is in it would differ by chance."""
+    read = {r for call in recorded.calls for arg in (*call.args, *[a for _, a in call.kwargs]) for r in refs(arg)}
+    read |= {number for _, number in returned}
+    return [c for c in recorded.calls if packet(c.func) not in _UNSET or c.first in read]
+
+
+#: Operators whose result is whatever was in memory.
+_UNSET: Final = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"})
+_ORDER: Final = {"input": 0, "parameter": 1, "buffer": 2, "constant": 3, "random": 4}

@@ -1,0 +1,127 @@
+"""The lower entrance: what the ATen dispatcher hands to a backend below autograd, as a graph that is proven."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from mindgap.capture.assemble import Weights, assemble
+from mindgap.capture.check import Ready, Run, Subject, check
+from mindgap.capture.errors import CaptureError, UnprovenCapture
+from mindgap.capture.kernels_pass import Optimizer, Pass, run_pass
+from mindgap.capture.kernels_recorder import KernelDrawing, KernelRecorder
+from mindgap.capture.neutral import neutral_kernels
+from mindgap.capture.program import Held, copied, paths_of, uncompiled
+from mindgap.capture.recording import Recorded
+from mindgap.capture.tracing import faked, run_traced
+from mindgap.graph import Graph, Recipe, Role
+from mindgap.graph.tensors import TensorStore, default_tensor_store
+
+#: What autograd says when a program writes to an argument that is to have a gradient.
+_WRITTEN_LEAF = "leaf Variable that requires grad"
+
+
+def capture_kernels(
+    program: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    tensors: TensorStore | None = None,
+    name: str = "",
+    weights: Weights = "stored",
+    backward: bool = False,
+    optimizer: Optimizer | None = None,
+    verify: bool = True,
+) -> Graph:
+    """The kernels-level graph of `program(*args, **kwargs)`: composite operators taken apart, gradients as calls.
+
+    `backward`: a loss is made of the floating-point outputs (`loss`, Σ of products with fixed seeded weights), and
+    the gradients of parameters and floating-point arguments are outputs, labelled `grad:<name>` (those that the loss
+    depends on; of parameters alone where the program writes to its arguments). `optimizer`: a whole training step,
+    `backward` included; "sgd" (momentum 0.9, weight decay 1e-4) and "adamw" (PyTorch's defaults) start from seeded
+    state, inputs `state.<name>.<key>`; a function that makes another from parameters starts from none. Parameters
+    and state that the step wrote to are outputs, as is all that the program writes to.
+
+    Inputs, weights, labels and proof otherwise as for `capture`. What a graph holds exists on every device: fused
+    attention and one library's operators are off while the program runs, and refused by name if one comes up.
+    Raises `CaptureError`. Warns `UnprovenCapture` when the replay on two inputs is skipped.
+    """
+    if isinstance(optimizer, str) and optimizer not in ("sgd", "adamw"):
+        raise CaptureError(f"optimizer {optimizer!r}: sgd, adamw, or a function from parameters to an optimiser")
+    store = tensors if tensors is not None or weights == "seeded" else default_tensor_store()
+    work = Pass(backward or optimizer is not None, optimizer)
+    call = (uncompiled(program), args, kwargs or {})
+    unproven = "" if verify else "verify=False: the capture was not replayed, so it is not proven"
+    with neutral_kernels(work.backward):
+        work, recorded, returned = _traced(work, *call)
+        graph, sources = assemble(recorded, returned, store, weights, name)
+        if any(s.real is not None and s.real.device.type == "meta" for s in sources):
+            unproven = "captured from meta tensors: there is nothing to replay, so it is not proven"
+        if not unproven:
+            check(Subject(graph, sources, len(returned), *call, run=_again(work)))
+    if unproven:
+        warnings.warn(unproven, UnprovenCapture, stacklevel=2)
+    return graph
+
+
+_Traced = tuple[Pass, Recorded, list[tuple[str, int]]]
+
+
+def _traced(work: Pass, program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Traced:
+    try:
+        return _trace(work, program, args, kwargs)
+    except CaptureError as error:
+        if not work.backward or _WRITTEN_LEAF not in error.reason:
+            raise
+        return _trace(dataclasses.replace(work, arguments=False), program, args, kwargs)
+
+
+def _trace(work: Pass, program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Traced:
+    """What the pass called, and (label, value number) of each tensor that it gave."""
+    fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
+    fakes: list[tuple[Held, torch.Tensor]] = []
+
+    def fake_of(held: Held) -> torch.Tensor:
+        fake = faked(held.tensor, fake_mode)
+        fakes.append((held, fake))
+        return fake
+
+    twin = copied(program, args, kwargs, fake_of)
+    recorder = KernelRecorder(fake_mode, paths_of(twin.program))
+    book = recorder.book
+    for held, fake in fakes:
+        book.add_input(held.tensor.detach(), fake, held.role, held.name)
+    named = run_traced(lambda: run_pass(work, twin, fakes, book.made), _under(fake_mode, recorder))
+    with fake_mode:
+        return work, book.recorded, [(label, book.number(tensor)) for label, tensor in named]
+
+
+@contextmanager
+def _under(*modes: Any) -> Generator[None]:
+    fake_mode, recorder = modes
+    with fake_mode, recorder:
+        yield
+
+
+def _again(work: Pass) -> Run:
+    """The same pass for real, on the graph's own inputs."""
+
+    def run(ready: Ready) -> list[torch.Tensor]:
+        def own(
+            role: Role, name: str, recipe: Recipe, shape: tuple[int, ...], dtype: torch.dtype, readable: bool = False
+        ) -> torch.Tensor:
+            found = ready.made.get(name)
+            if found is None or tuple(found.shape) != shape or found.dtype != dtype:
+                raise CaptureError(f"the program returns other tensors than when it was captured ({name})")
+            return found
+
+        with KernelDrawing(ready.pool):
+            return [tensor for _, tensor in run_pass(work, ready.twin, ready.held, own)]
+
+    return run

@@ -1,0 +1,64 @@
+"""A program run under the modes that record it: stand-ins for its tensors, and its errors in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from mindgap.capture.errors import CaptureError
+from mindgap.capture.origin import line_of
+from mindgap.graph import MindgapError
+
+
+def run_traced(call: Callable[[], Any], modes: AbstractContextManager[Any]) -> Any:
+    """`call()` under `modes`. Raises `CaptureError` with the user's line for whatever it raises."""
+    try:
+        with modes:
+            return call()
+    except CaptureError:
+        raise
+    except MindgapError as error:
+        raise CaptureError(str(error), line_of(error.__traceback__)) from error
+    except Exception as error:
+        raise CaptureError(_reason(error), line_of(error.__traceback__)) from error
+
+
+def _reason(error: Exception) -> str:
+    said = (str(error).strip().splitlines() or [""])[0]
+    for words, meaning in _MEANINGS.items():
+        if words in said:
+            return meaning
+    return f"the program raised {type(error).__name__}: {said}"
+
+
+def faked(tensor: torch.Tensor, fake_mode: FakeTensorMode) -> torch.Tensor:
+    """A stand-in on the CPU without memory; a parameter stays one, without gradient."""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+        raise CaptureError(f"a tensor of type {type(tensor).__name__}; capture takes plain tensors")
+    if tensor.layout != torch.strided or tensor.is_quantized:
+        raise CaptureError(f"a tensor of layout {tensor.layout} and dtype {tensor.dtype}; graphs hold strided ones")
+    if tensor.device.type == "meta":
+        with fake_mode:
+            fake = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+    elif tensor.device.type != "cpu":
+        raise CaptureError(f"a tensor on {tensor.device}; move the program and its arguments to the CPU")
+    else:
+        fake = fake_mode.from_tensor(tensor.detach(), static_shapes=True)
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch.nn.Parameter(fake, requires_grad=False)
+    return fake
+
+
+#: What PyTorch says of a tensor without values, in words for its author.
+_MEANINGS = {
+    "not registered": "the program uses a higher-order operator (cond, while_loop, ...), which no graph of calls holds",
+    ".numpy() is not supported": "the program turns a tensor into a numpy array, whose values a graph would freeze",
+    "Cannot access storage of": "the program makes a tensor without strided storage (a sparse one, say)",
+    "tolist() is not supported": "the program turns a tensor into a list, whose values a graph would freeze",
+    "does not require grad and does not have a grad_fn": "the program runs a backward pass of its own; "
+    "capture its forward part, or use torch.func.grad",
+}
