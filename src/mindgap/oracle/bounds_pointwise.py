@@ -82,7 +82,7 @@ def products_added(site: Site) -> list[Bound | None]:
     found = relative(site, 1.0, 3 * product.abs() + (2 * base.abs() if site.call.packet == "lerp" else 0.0))
     if site.call.packet == "addcdiv" and found[0] is not None:
         # A subnormal numerator has lost its last bits before it is divided.
-        vanished = 4 / site.largest / site.args[2].abs().clamp_min(4 / site.largest)
+        vanished = 4 / site.largest / site.args[2].abs().clamp_min(4 * site.u / site.largest)
         return [Bound(found[0].typical + vanished * site.u, found[0].hard + vanished * site.u)]
     return found
 

@@ -22,6 +22,7 @@ _SQUARES: Final = frozenset(
         "instance_norm", "cdist", "_cdist_forward", "_euclidean_dist", "cosine_similarity", "pairwise_distance", "var",
         "std", "var_mean", "std_mean", "norm", "linalg_vector_norm", "mse_loss", "kl_div", "huber_loss",
         "smooth_l1_loss", "scaled_dot_product_attention", "_scaled_dot_product_attention_math",
+        "trapezoid", "trapz", "cumulative_trapezoid",
     }
 )  # fmt: skip
 _SUMS: Final = frozenset(
@@ -38,6 +39,7 @@ _STEP_BY_STEP: Final = frozenset(
         "mse_loss", "kl_div", "huber_loss", "smooth_l1_loss", "l1_loss", "cross_entropy_loss", "cosine_similarity",
         "nll_loss", "nll_loss_nd", "binary_cross_entropy_with_logits", "scatter_reduce", "index_reduce",
         "scaled_dot_product_attention", "_scaled_dot_product_attention_math",
+        "trapezoid", "trapz", "cumulative_trapezoid",
     }
 )  # fmt: skip
 _ELEMENTWISE: Final = frozenset(
@@ -82,7 +84,7 @@ def out_of_range(
         power = 1.0
     else:
         return None
-    steps = worst > (narrow ** (1 / power) / 2 if ruled else narrow / 16)
+    steps = worst > (narrow ** (1 / power) / 2 if ruled or packet in _STEP_BY_STEP else narrow / 16)
     vanishing = not ruled and 0 < worst < 4 / acc ** (1 / 2)
     return _all(result) if vanishing or steps or worst > (acc / max(terms, 1.0)) ** (1 / power) / 4 else None
 
@@ -119,7 +121,7 @@ def _elementwise(args: Sequence[Any], result: torch.Tensor, largest: float) -> t
 
 def _shape(operand: torch.Tensor, result: torch.Tensor) -> torch.Size:
     try:
-        return torch.Size(torch.broadcast_shapes(operand.shape, result.shape))  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
+        return torch.Size(torch.broadcast_shapes(operand.shape, result.shape))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] # untyped
     except RuntimeError:
         return operand.shape
 
