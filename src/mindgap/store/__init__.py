@@ -1,0 +1,27 @@
+"""What was run, what it did and what was decided, kept.
+
+Comes in: rows of the tables that `tables.py` lists, graphs, tensors. Goes out: a directory of immutable Parquet
+segments, each published by one atomic rename, and answers to SQL over them. Knows no platform and judges nothing.
+Any number of processes may write at once; killing one loses at most what it had buffered.
+"""
+
+from mindgap.store.errors import StoreError
+from mindgap.store.records import graph_row, metric_columns, metrics_of, outcome_of, outcome_row
+from mindgap.store.store import Merged, Store
+from mindgap.store.tables import TABLES, VERSION
+from mindgap.store.writer import Row, Writer
+
+__all__ = [
+    "TABLES",
+    "VERSION",
+    "Merged",
+    "Row",
+    "Store",
+    "StoreError",
+    "Writer",
+    "graph_row",
+    "metric_columns",
+    "metrics_of",
+    "outcome_of",
+    "outcome_row",
+]

@@ -1,0 +1,11 @@
+"""What can be wrong with a store."""
+
+from mindgap.graph import MindgapError
+
+
+class StoreError(MindgapError):
+    """A store that cannot be opened, read or written. The message names the file and what to do."""
+
+
+class RowError(StoreError):
+    """A row that its table cannot hold."""

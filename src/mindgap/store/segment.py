@@ -1,0 +1,99 @@
+"""One immutable Parquet file of one table.
+
+Its name says when it was made, by which writer, and what its bytes are: the last part is their XXH3-128, so
+that a copy can be checked, and equal names mean equal content wherever they meet.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownParameterType=false
+# (pyarrow has no types)
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+
+from mindgap.store.errors import RowError, StoreError
+from mindgap.store.place import Place
+from mindgap.store.tables import VERSION, Table
+
+SUFFIX: Final = ".parquet"
+_NAME: Final = re.compile(r"[0-9a-f]{16}-[0-9a-f]+-(?P<hash>[0-9a-f]{32})\.parquet")
+_AGAIN: Final = "copy it again, or move it away and run again with --resume: its rows are lost, no others"
+
+
+def folder_of(table: Table) -> str:
+    return f"tables/{table.name}"
+
+
+def to_arrow(table: Table, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """The rows under the table's schema. Raises `RowError` naming what a column cannot hold."""
+    columns: list[pa.Array[Any]] = []
+    for field in table.schema:
+        values = [_plain(row.get(field.name)) for row in rows]
+        try:
+            column: pa.Array[Any] = pa.array(values, field.type)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError) as error:
+            raise RowError(f"table {table.name}, column {field.name} holds {field.type}: {error}") from None
+        if not field.nullable and column.null_count:
+            raise RowError(f"table {table.name}: {field.name} is part of the key and cannot be null")
+        columns.append(column)
+    return pa.Table.from_arrays(columns, schema=table.schema)
+
+
+def packed(rows: pa.Table) -> bytes:
+    """The bytes of a segment."""
+    sink = io.BytesIO()
+    pq.write_table(rows, sink, compression="zstd", compression_level=3, write_page_checksum=True)
+    return sink.getvalue()
+
+
+def segment_name(table: Table, data: bytes, written: int, writer: str) -> str:
+    """`written`: microseconds since 1970, of the youngest row."""
+    return f"{folder_of(table)}/{written:016x}-{writer}-{xxhash.xxh3_128_hexdigest(data)}{SUFFIX}"
+
+
+def check_footer(place: Place, name: str, table: Table) -> int:
+    """The number of rows, read from the end of the file: a file that was cut short has none.
+
+    Raises `StoreError` for a damaged file, one of another version, or one of another table.
+    """
+    where = place.url(name)
+    try:
+        with place.open(name) as file:
+            found = pq.read_metadata(file)
+            schema = found.schema.to_arrow_schema()
+    except (pa.ArrowException, OSError) as error:
+        why = str(error).strip().splitlines()[0]
+        raise StoreError(f"segment {where} is damaged or cut short ({why}): {_AGAIN}") from None
+    about = found.metadata or {}
+    version = about.get(b"mindgap.store", b"none").decode(errors="replace")
+    if version != str(VERSION):
+        raise StoreError(f"segment {where} is of store version {version}, this mindgap reads {VERSION}: move it away")
+    if about.get(b"mindgap.table") != table.name.encode() or not schema.equals(table.schema):
+        raise StoreError(f"segment {where} is not of the table {table.name}: move it to the folder that it came from")
+    return found.num_rows
+
+
+def checked_bytes(place: Place, name: str) -> bytes:
+    """The segment's bytes. Raises `StoreError` where they are not what its name promises."""
+    data = place.read(name)
+    named = _NAME.fullmatch(name.rpartition("/")[2])
+    if data is None:
+        raise StoreError(f"segment {place.url(name)} is gone: list the store again")
+    if named is None:
+        raise StoreError(f"{place.url(name)} is no segment, going by its name: move it away")
+    if xxhash.xxh3_128_hexdigest(data) != named["hash"]:
+        raise StoreError(f"segment {place.url(name)} does not hold what its name promises: {_AGAIN}")
+    return data
+
+
+def _plain(value: Any) -> Any:
+    """Arrow takes a map as a dict, and no other mapping."""
+    return dict(value) if isinstance(value, Mapping) else value

@@ -1,0 +1,135 @@
+"""The tables of a store: their columns and their keys. The one place where either is written down.
+
+Every row also carries when it was written and by whom (`_written`, `_writer`, `_seq`), which the writer fills in:
+of several rows with one key, the last written is the one that a query sees.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownParameterType=false
+# (pyarrow has no types)
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+#: Raised with every change to a schema below. A store holds rows of one version.
+VERSION: Final = 1
+
+_TEXT: Final = pa.string()
+#: JSON text, for what has no columns of its own.
+_JSON: Final = pa.string()
+_NAMES: Final = pa.list_(_TEXT)
+_WORDS: Final = pa.map_(_TEXT, _TEXT)
+_SECONDS: Final = pa.map_(_TEXT, pa.float64())
+_PASSES: Final = pa.map_(_TEXT, pa.bool_())
+_MOMENT: Final = pa.timestamp("us", tz="UTC")
+
+#: A digested output, its sketch flattened. Counts and sample are `mindgap.compare.digest.Sketch`'s.
+_OUTPUT: Final = pa.struct(
+    [
+        ("dtype", _TEXT), ("shape", pa.list_(pa.int64())), ("digest", _TEXT),
+        ("nan", pa.int64()), ("pos_inf", pa.int64()), ("neg_inf", pa.int64()), ("zero", pa.int64()),
+        ("minimum", pa.float64()), ("maximum", pa.float64()), ("mean", pa.float64()), ("norm", pa.float64()),
+        ("sample", pa.list_(pa.float64())),
+    ]
+)  # fmt: skip
+#: A node that a difference reaches, and what it does to it.
+_REACHED: Final = pa.struct([("node", pa.int64()), ("op", _TEXT), ("role", _TEXT)])
+
+#: Metrics with a column of their own; the others are in the JSON of `metrics`.
+METRICS: Final[dict[str, pa.DataType]] = {
+    "max_abs": pa.float64(),
+    "max_rel": pa.float64(),
+    "max_ulp": pa.uint64(),
+    "remaining_precision": pa.int64(),
+    "cosine": pa.float64(),
+    "mad": pa.float64(),
+    "error_ratio": pa.float64(),
+    "nan_mismatch": pa.int64(),
+    "inf_mismatch": pa.int64(),
+    "signed_zero_mismatch": pa.int64(),
+    "top1_flips": pa.int64(),
+    "top5_flips": pa.int64(),
+    "n": pa.int64(),
+    "n_differing": pa.int64(),
+    "outputs": pa.int64(),
+    "outputs_differing": pa.int64(),
+    "worst_output": pa.int64(),
+}
+
+#: Filled in by the writer. The rank of rows with one key is by these three, in this order.
+STAMP: Final[dict[str, pa.DataType]] = {"_written": pa.int64(), "_writer": _TEXT, "_seq": pa.int64()}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`key`: the columns, none of them ever null, that tell what a row is about."""
+
+    name: str
+    key: tuple[str, ...]
+    schema: pa.Schema
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """What a row may hold; the stamp is not among it."""
+        return frozenset(self.schema.names) - STAMP.keys()
+
+
+def _table(name: str, key: str, columns: dict[str, pa.DataType]) -> Table:
+    keys = tuple(key.split())
+    fields = [pa.field(column, kind, nullable=column not in keys) for column, kind in {**columns, **STAMP}.items()]
+    metadata = {"mindgap.store": str(VERSION), "mindgap.table": name}
+    return Table(name, keys, pa.schema(fields, metadata))
+
+
+#: In the order in which a writer publishes them: what a row refers to is there before it.
+TABLES: Final[dict[str, Table]] = {
+    table.name: table
+    for table in (
+        # `seconds` is null while a run goes on, and for good where it was killed.
+        _table(
+            "runs", "run",
+            {"run": _TEXT, "kind": _TEXT, "created": _MOMENT, "version": _TEXT, "reference": _TEXT, "settings": _JSON,
+             "seconds": pa.float64()},
+        ),
+        # As a run found them. `fingerprint` is empty for what has run nothing (yet).
+        _table(
+            "platforms", "run platform fingerprint",
+            {"run": _TEXT, "platform": _TEXT, "fingerprint": _TEXT, "position": pa.int32(), "backend": _TEXT,
+             "available": pa.bool_(), "reason": _TEXT, "hardware": _TEXT, "versions": _WORDS, "options": _WORDS,
+             "describe": _JSON},
+        ),
+        # `variant`: how it is made from others, where its bytes are not kept. `tensors`: keys of what it needs.
+        _table(
+            "graphs", "graph",
+            {"graph": _TEXT, "structure": _TEXT, "name": _TEXT, "source": _TEXT, "nodes": pa.int64(),
+             "operators": _NAMES, "variant": _JSON, "tensors": _NAMES},
+        ),
+        # What a run calls a graph: two models of one run may be the same graph.
+        _table(
+            "models", "run model",
+            {"run": _TEXT, "model": _TEXT, "position": pa.int32(), "graph": _TEXT, "nodes": pa.int64(),
+             "operators": pa.int64(), "inputs": _NAMES, "outputs": _NAMES, "timings": _SECONDS},
+        ),
+        _table(
+            "refused", "run source position",
+            {"run": _TEXT, "source": _TEXT, "position": pa.int32(), "reason": _TEXT, "broken": _TEXT},
+        ),
+        _table(
+            "outcomes", "run model graph platform",
+            {"run": _TEXT, "model": _TEXT, "graph": _TEXT, "platform": _TEXT, "fingerprint": _TEXT, "status": _TEXT,
+             "op": _TEXT, "message": _TEXT, "signature": _TEXT, "outputs": pa.list_(_OUTPUT), "timings": _SECONDS},
+        ),
+        # `word` is the verdict, or why there is none. `origin`: the run that measured it, where another took it over.
+        _table(
+            "verdicts", "run model graph platform reference",
+            {"run": _TEXT, "model": _TEXT, "graph": _TEXT, "platform": _TEXT, "reference": _TEXT, "status": _TEXT,
+             "verdict": _TEXT, "word": _TEXT, "blame": _TEXT, "culprit_node": pa.int64(), "culprit_op": _TEXT,
+             "culprit_label": _TEXT, **METRICS, "metrics": _JSON, "profiles": _PASSES, "detail": _TEXT,
+             "nodes": pa.list_(_REACHED), "judge_seconds": pa.float64(), "broken": _TEXT, "origin": _TEXT},
+        ),
+    )
+}  # fmt: skip

@@ -1,0 +1,129 @@
+"""SQL over the segments: a DuckDB view for each table, kept up with the files that are there.
+
+In a view, each key occurs once: of its rows, the last written counts. That is a property of the rows and not of
+the files that hold them, so that copying files in, in whatever order and however often, gives one answer.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownParameterType=false
+# (pyarrow has no types)
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+import duckdb
+import pyarrow as pa
+
+from mindgap.store.errors import StoreError
+from mindgap.store.place import Place
+from mindgap.store.segment import SUFFIX, check_footer, checked_bytes, folder_of
+from mindgap.store.tables import STAMP, TABLES, Table
+
+_WORD: Final = re.compile(r"\w+")
+_RANK: Final = ", ".join(f"{column} DESC" for column in STAMP)
+
+
+class Views:
+    """One connection, and for each table the files that its view was made of. Thread-safe."""
+
+    def __init__(self, place: Place, filesystem: Any) -> None:
+        self._place = place
+        self._filesystem = filesystem
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._seen: dict[str, tuple[str, ...]] = {}
+        self._sound: set[str] = set()
+        self._lock = threading.Lock()
+
+    def query(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None) -> pa.Table:
+        """Raises `StoreError` for SQL that fails, and for a segment that is damaged."""
+        # A name in a string or a comment costs a view that nobody asked for, and nothing else.
+        named = {word.lower() for word in _WORD.findall(sql)}
+        wanted = [table for table in TABLES.values() if table.name in named]
+        with self._lock:
+            try:
+                return self._answer(sql, params, wanted)
+            except duckdb.IOException:
+                # A compaction may have taken a file away between listing and reading: look again, once.
+                self._seen.clear()
+                try:
+                    return self._answer(sql, params, wanted)
+                except duckdb.Error as error:
+                    raise self._explained(error, wanted) from None
+            except duckdb.Error as error:
+                raise self._explained(error, wanted) from None
+
+    def _answer(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None, wanted: Sequence[Table]) -> pa.Table:
+        connection = self._connection = self._connection or self._connected()
+        for table in wanted:
+            self._refresh(connection, table)
+        # Typed as if never None, which it is where a statement asks nothing.
+        found = cast("duckdb.DuckDBPyRelation | None", connection.sql(sql, params=params))
+        return pa.table({}) if found is None else found.to_arrow_table()
+
+    def _connected(self) -> duckdb.DuckDBPyConnection:
+        # Nothing is fetched from anywhere, and what does not fit in memory does not land in the current directory.
+        spill = os.path.join(tempfile.gettempdir(), f"mindgap-duckdb-{os.getpid()}")
+        settings: dict[str, Any] = {"autoinstall_known_extensions": False, "temp_directory": spill}
+        connection = duckdb.connect(config=settings)
+        connection.execute("SET TimeZone = 'UTC'")
+        if self._filesystem is not None:
+            connection.register_filesystem(self._filesystem)
+        return connection
+
+    def _refresh(self, connection: duckdb.DuckDBPyConnection, table: Table) -> None:
+        files = tuple(name for name in self._place.names(folder_of(table)) if name.endswith(SUFFIX))
+        if self._seen.get(table.name) == files:
+            return
+        for name in files:
+            if name not in self._sound:
+                check_footer(self._place, name, table)
+                self._sound.add(name)
+        connection.execute(f"DROP VIEW IF EXISTS {table.name}")
+        connection.execute(f"DROP TABLE IF EXISTS _superseded_{table.name}")
+        if files:
+            self._make_view(connection, table, files)
+        else:
+            connection.register("_empty", table.schema.empty_table())
+            connection.execute(f"CREATE OR REPLACE TABLE _none_{table.name} AS SELECT * FROM _empty")
+            connection.unregister("_empty")
+            connection.execute(f"CREATE VIEW {table.name} AS SELECT * FROM _none_{table.name}")
+        self._seen[table.name] = files
+
+    def _make_view(self, connection: duckdb.DuckDBPyConnection, table: Table, files: Sequence[str]) -> None:
+        """A view without the rows that another with their key supersedes.
+
+        Ranking every row would cost each query more than the query itself. Keys that occur twice are few: they are
+        found once for a set of files, their losing rows noted by file and row, and the view leaves those out.
+        """
+        listed = ", ".join("'" + self._place.url(name).replace("'", "''") + "'" for name in files)
+        key = ", ".join(table.key)
+        place = "filename, file_row_number"
+        source = f"read_parquet([{listed}], filename = true, file_row_number = true)"
+        connection.execute(
+            f"CREATE TABLE _superseded_{table.name} AS "
+            f"SELECT {place} FROM {source} SEMI JOIN "
+            f"(SELECT {key} FROM {source} GROUP BY {key} HAVING count(*) > 1) USING ({key}) "
+            f"QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {_RANK}, {place}) > 1"
+        )
+        (count,) = connection.execute(f"SELECT count(*) FROM _superseded_{table.name}").fetchone() or (0,)
+        source = source if count else f"read_parquet([{listed}])"
+        left_out = f"ANTI JOIN _superseded_{table.name} USING ({place})" if count else ""
+        columns = ", ".join(table.schema.names)
+        connection.execute(f"CREATE VIEW {table.name} AS SELECT {columns} FROM {source} {left_out}")
+
+    def _explained(self, error: duckdb.Error, wanted: Sequence[Table]) -> StoreError:
+        """A damaged segment by its name, if one is to blame; otherwise DuckDB's own words."""
+        if isinstance(error, (duckdb.IOException, duckdb.InvalidInputException, duckdb.InternalException)):
+            for table in wanted:
+                for name in self._seen.get(table.name, ()):
+                    try:
+                        checked_bytes(self._place, name)
+                    except StoreError as damage:
+                        return damage
+        return StoreError(f"the query fails: {' '.join(str(error).split())}")
