@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -13,6 +14,13 @@ from mindgap.oracle.shadow import Decisions, Stepwise, impose, round_to
 
 #: Whole discrete outputs are kept per replay up to this many elements; past it their range is.
 MAX_KEPT = 1 << 20
+
+
+@lru_cache(maxsize=1)
+def _sign_pool() -> torch.Tensor:
+    """±1, float32, a prime number of them so that stretches of equal length rarely meet again."""
+    generator = torch.Generator().manual_seed(0xC0FFEE)
+    return torch.empty(4_194_301).bernoulli_(0.5, generator=generator).mul_(2).sub_(1)
 
 
 class Replays:
@@ -35,6 +43,7 @@ class Replays:
         self._decisions = decisions or {}
         self._watched = watched
         self._generator = torch.Generator().manual_seed(0xC0FFEE)
+        self._quiet = {number for number, size in noise.items() if bool((size == 0).any())}
         self.count = 0
         self.squares: dict[int, torch.Tensor] = {}
         self.finite: dict[int, torch.Tensor] = {}
@@ -67,9 +76,17 @@ class Replays:
         size = self._noise.get(number)
         if size is None or not isinstance(y, torch.Tensor) or size.shape != y.shape:
             return y
-        signs = torch.empty(y.shape, dtype=torch.float64).bernoulli_(0.5, generator=self._generator).mul_(2).sub_(1)
+        noisy = y + self._signs(y.numel()).reshape(y.shape) * size
         # Where nothing is injected the bits stay: adding zero would erase the sign of -0.
-        return torch.where(size > 0, y + signs * size, y)
+        return torch.where(size > 0, noisy, y) if number in self._quiet else noisy
+
+    def _signs(self, count: int) -> torch.Tensor:
+        """Random signs: a stretch of a fixed pool from a random place, drawn anew for every value of every replay."""
+        pool = _sign_pool()
+        if count > len(pool) // 2:
+            pool = pool.repeat(2 * count // len(pool) + 1)
+        start = int(torch.randint(len(pool) - count, (), generator=self._generator))
+        return pool[start : start + count]
 
     def _record(self, values: Mapping[int, Any]) -> None:
         for number in self._watched:
