@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -105,6 +105,22 @@ def window(graph: Graph, last: int, size: int) -> tuple[int, ...]:
             break
         chosen.add(max(producers))
     return tuple(sorted(chosen))
+
+
+def batches(cuts: Sequence[Cut], most_bytes: int) -> Iterator[list[Cut]]:
+    """The cuts in order, in groups whose inputs and outputs come to `most_bytes`, or of one cut."""
+    group: list[Cut] = []
+    held = 0
+    for one in cuts:
+        size = sum(i.spec.nbytes for i in one.graph.inputs)
+        size += sum(spec.nbytes for n in one.graph.outputs if (spec := one.graph.values[n]) is not None)
+        if group and held + size > most_bytes:
+            yield group
+            group, held = [], 0
+        group.append(one)
+        held += size
+    if group:
+        yield group
 
 
 def run_cuts(

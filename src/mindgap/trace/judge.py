@@ -26,6 +26,8 @@ from mindgap.trace.lockstep import Confirmed, Lockstep
 from mindgap.trace.probe import Probe, probe
 from mindgap.trace.roles import Role, node_roles
 
+#: The values of larger graphs are not gathered from both sides to tell the roles of their nodes.
+MAX_PROBED_BYTES: Final = 512 << 20
 #: How many confirmed operators are tried as the culprit before the worst of them is taken.
 MAX_TRIED: Final = 24
 
@@ -256,7 +258,7 @@ class Judge:
     def _roles(
         self, platform: str, ours: tuple[Array, ...], theirs: tuple[Array, ...], confirmed: Confirmed
     ) -> tuple[tuple[int, str, Role], ...]:
-        if not self._trace:
+        if not self._trace or sum(s.nbytes for s in self.oracle.graph.values if s is not None) > MAX_PROBED_BYTES:
             return ()
         mine, reference = self._probe(platform, ours), self._probe(self._reference, theirs)
         if mine is None or reference is None:
