@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
 from truth.case import Case
 from truth.cases_ort_ov import INF, NAN, normal, values
 

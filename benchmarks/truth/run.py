@@ -16,14 +16,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from truth.case import Case
-from truth.cases_inductor import CASES as TORCH
-from truth.cases_ort_ov import CASES as ORT_OV
-
 from mindgap.capture import capture
 from mindgap.diff import Settings, Subject, diff_many
 from mindgap.diff.rows import Row
 from mindgap.graph import TensorStore
+from truth.case import Case
+from truth.cases_inductor import CASES as TORCH
+from truth.cases_ort_ov import CASES as ORT_OV
 
 
 def main() -> int:
