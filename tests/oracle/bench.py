@@ -12,7 +12,7 @@ import torch
 from mindgap.aten.operators import overload
 from mindgap.aten.tape import Tape, flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, spec_of, to_numpy, to_torch
-from mindgap.graph import Constant, DType, Graph, Input, Node, Ref, materialise_all
+from mindgap.graph import Constant, DType, Graph, Input, Node, Ref
 from mindgap.run.outcome import Job, Outcome
 from mindgap.trace.judge import Judge, Judgement
 
@@ -148,7 +148,3 @@ def chain(dtype: str = "float32") -> tuple[Graph, list[Any]]:
         ("e", "aten.softmax.int", "d", -1),
     ]  # fmt: skip
     return build(arrays, calls, ["e"]), arrays
-
-
-__all__ = ["PLATFORM", "REFERENCE", "Bench", "bent", "build", "chain", "materialise_all", "normal", "one_element", "scaled",
-           "wrong_at"]  # fmt: skip

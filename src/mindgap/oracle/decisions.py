@@ -124,6 +124,7 @@ def _repeated(positions: torch.Tensor, dim: int) -> torch.Tensor:
     if length > 1:
         equal = ordered.narrow(dim, 1, length - 1) == ordered.narrow(dim, 0, length - 1)
         same.narrow(dim, 1, length - 1).logical_or_(equal)
+        same.narrow(dim, 0, length - 1).logical_or_(equal)
     return torch.zeros_like(same).scatter(dim, order, same)
 
 

@@ -78,7 +78,7 @@ def _expect(oracle: Oracle, node: int, number: int) -> Expectation | None:
         return None
     value, exact, undefined = step.wide(number), step.exact(number), step.undefined.get(number)
     if not is_real(spec.dtype):
-        other = _with_narrow_scalars(oracle, node) if undefined is None else value
+        other = _with_narrow_scalars(oracle, node, number) if undefined is None else value
         return Expectation(spec.dtype, value, other, torch.zeros(()), torch.zeros(()), (), undefined)
     classes = class_bits(value) | class_bits(in_range(exact, spec.dtype))
     hard = step.hard[number].to(torch.float64) if number in step.hard else torch.zeros(value.shape, dtype=torch.float64)
@@ -92,12 +92,11 @@ def _expect(oracle: Oracle, node: int, number: int) -> Expectation | None:
     return Expectation(spec.dtype, value, exact, hard, classes, (), undefined)
 
 
-def _with_narrow_scalars(oracle: Oracle, node: int) -> torch.Tensor:
+def _with_narrow_scalars(oracle: Oracle, node: int, number: int) -> torch.Tensor:
     """A comparison whose scalar was rounded to the narrow dtype that it is compared with; else what S has."""
     call = bind_call(oracle.graph, oracle.graph.nodes[node], narrow_scalars=True)
-    first = oracle.graph.first_value[node]
     if call.packet not in COMPARED or not any(d in FORMATS and FORMATS[d].narrow for d in call.dtypes):
-        return oracle.step.wide(first)
+        return oracle.step.wide(number)
     with neutral_float64():
         args, kwargs = call.bind(_Widened(oracle))
         return evaluate(call, args, kwargs)[0]

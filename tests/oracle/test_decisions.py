@@ -1,0 +1,139 @@
+"""Discrete results: exact where nothing rounds upstream, calm at ties and near ties, findings elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from mindgap.graph import DType
+from mindgap.oracle import MANY, Oracle, decision_slots
+from oracle.applied import applied
+from oracle.bench import build, normal
+
+TIED = torch.tensor([[3.0, 1.0, 3.0, 2.0], [0.0, 5.0, 4.0, 5.0]])
+
+
+def positions(*rows: list[int]) -> torch.Tensor:
+    return torch.tensor(rows)
+
+
+def test_exact_ties_leave_any_choice_among_the_tied() -> None:
+    one = applied("aten.argmax.default", TIED, -1)
+    assert one.kind(torch.tensor([2, 3])) is None and one.kind(torch.tensor([0, 1])) is None
+    assert one.kind(torch.tensor([1, 1])) == "discrepant"
+    assert one.kind(torch.tensor([4, 1])) == "discrepant"
+    assert one.kind(torch.tensor([-1, 1])) == "discrepant"
+
+
+def test_max_with_indices() -> None:
+    one = applied("aten.max.dim", TIED, 1)
+    assert one.kind(torch.tensor([2, 3]), 1) is None and one.kind(torch.tensor([3, 3]), 1) == "discrepant"
+    assert one.kind(torch.tensor([3.0, 4.0]), 0) == "discrepant"
+
+
+def test_topk_and_sort_choose_each_position_once() -> None:
+    one = applied("aten.topk.default", TIED, 2)
+    assert one.kind(positions([2, 0], [3, 1]), 1) is None
+    assert one.kind(positions([0, 0], [3, 1]), 1) == "discrepant"
+    sort = applied("aten.sort.default", TIED)
+    assert sort.kind(positions([1, 3, 2, 0], [0, 2, 3, 1]), 1) is None
+    assert sort.kind(positions([1, 3, 2, 2], [0, 2, 3, 1]), 1) == "discrepant"
+
+
+def test_a_stable_sort_keeps_the_order_of_the_tied() -> None:
+    stable = applied("aten.sort.stable", TIED, stable=True)
+    right, swapped = positions([1, 3, 0, 2], [0, 2, 1, 3]), positions([1, 3, 2, 0], [0, 2, 1, 3])
+    assert stable.kind(right, 1) is None and stable.kind(swapped, 1) == "discrepant"
+
+
+def test_pooling_indices_may_name_any_of_the_tied() -> None:
+    image = torch.tensor([[[[1.0, 2.0], [2.0, 0.0]]]])
+    one = applied("aten.max_pool2d_with_indices.default", image, [2, 2])
+    for place, kind in ((1, None), (2, None), (0, "discrepant"), (7, "discrepant")):
+        assert one.kind(torch.tensor([[[[place]]]]), 1) == kind
+
+
+def rounded_input() -> tuple[Any, torch.Tensor]:
+    """Values that an upstream operator rounds: i0·0.1, some of which are compared with their own result."""
+    x = normal(400)
+    return x, (torch.from_numpy(x) * 0.1)
+
+
+@pytest.mark.parametrize("op", ["gt", "ge", "lt", "le", "eq", "ne"])
+def test_comparisons_near_equality_may_go_either_way(op: str) -> None:
+    x, product = rounded_input()
+    # Half of the values sit within the rounding error of what they are compared with.
+    other = product.clone()
+    other[::2] *= 1 + 2**-23
+    other[1::2] += 0.01
+    graph = build([x, other.numpy()], [("a", "aten.mul.Tensor", "i0", 0.1), ("b", f"aten.{op}.Tensor", "a", "i1")],
+                  ["b"])  # fmt: skip
+    oracle = Oracle(graph, [x, other.numpy()])
+    right = oracle.step.values[graph.outputs[0]]
+    flipped = right.clone()
+    flipped[::2] = ~flipped[::2]
+    assert oracle.examine([flipped.numpy()], MANY)[0].kind == "calm"
+    wrong = right.clone()
+    wrong[1] = ~wrong[1]
+    assert oracle.examine([wrong.numpy()], MANY)[0].kind == "discrepant"
+
+
+def test_comparisons_of_inputs_are_exact() -> None:
+    a, b = torch.tensor([1.0, 1.0]), torch.tensor([1.0, float(np.nextafter(np.float32(1), np.float32(2)))])
+    one = applied("aten.gt.Tensor", b, a)
+    assert one.kind(torch.tensor([False, True])) is None
+    assert one.kind(torch.tensor([False, False])) == "discrepant"
+    graph = build([b.numpy(), a.numpy()], [("a", "aten.gt.Tensor", "i0", "i1")], ["a"])
+    oracle = Oracle(graph, [b.numpy(), a.numpy()])
+    assert oracle.examine([np.array([False, False])], MANY)[0].kind == "discrepant"
+
+
+@pytest.mark.parametrize("op", ["round", "floor", "ceil", "trunc"])
+def test_steps_may_go_either_way_where_rounding_reaches_the_step(op: str) -> None:
+    """Every fourth product is a half or a whole number."""
+    x = (torch.arange(-40.0, 40.0) + torch.tensor([0.0, 0.3, 0.3, 0.3]).repeat(20)).numpy()
+    graph = build([x], [("a", "aten.mul.Tensor", "i0", 0.5), ("c", "aten.mul.Tensor", "a", 1.0),
+                        ("b", f"aten.{op}.default", "c")], ["b"])  # fmt: skip
+    oracle = Oracle(graph, [x])
+    value = torch.from_numpy(x) * 0.5
+    for nudge in (1 - 2**-22, 1 + 2**-22):
+        other = getattr(torch, op)(value * nudge)
+        assert oracle.examine([other.numpy()], MANY)[0].kind == "calm", nudge
+    wrong = getattr(torch, op)(value)
+    wrong[11] += 2
+    assert oracle.examine([wrong.numpy()], MANY)[0].kind == "discrepant"
+
+
+def test_casts_to_integers() -> None:
+    x = (torch.arange(40.0) + 0.25).numpy()
+    graph = build([x], [("a", "aten.mul.Tensor", "i0", 4.0), ("b", "aten.to.dtype", "a", DType("int32"))], ["b"])
+    oracle = Oracle(graph, [x])
+    right = (torch.from_numpy(x) * 4).to(torch.int32)
+    below = right.clone()
+    below[3] -= 1
+    assert oracle.examine([right.numpy()])[0].kind == "calm"
+    assert oracle.examine([below.numpy()], MANY)[0].kind == "calm", "13 - ulp is truncated to 12"
+    below[3] -= 2
+    assert oracle.examine([below.numpy()], MANY)[0].kind == "discrepant"
+
+
+def test_decisions_of_others_are_followed_downstream() -> None:
+    x = normal(16, 8)
+    calls = [("k", "aten.argmax.default", "i0", -1), ("g", "aten.index_select.default", "i1", 0, "k")]
+    table = normal(8, 4, seed=1)
+    graph = build([x, table], calls, ["g"])
+    chosen = torch.arange(16) % 8
+    oracle = Oracle(graph, [x, table], decisions={2: chosen})
+    assert oracle.examine([table[chosen.numpy()]])[0].kind == "calm"
+    assert Oracle(graph, [x, table]).examine([table[chosen.numpy()]])[0].kind == "discrepant"
+
+
+def test_which_results_are_decisions() -> None:
+    x = normal(4, 8)
+    calls = [("e", "aten.exp.default", "i0"), ("c", "aten.gt.Scalar", "e", 1.0), ("k", "aten.topk.default", "e", 2),
+             ("r", "aten.round.default", "e"), ("s", "aten.size.int", "e", 0)][:4]  # fmt: skip
+    graph = build([x], calls, ["r"])
+    assert decision_slots(graph) == {2: 1, 4: 2, 5: 3}
