@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
+import psutil
 import torch
 
 from mindgap.aten.tensors import to_torch
@@ -19,8 +20,17 @@ from mindgap.oracle.precision import is_real, rounded, widen
 from mindgap.oracle.replay import Replays
 from mindgap.oracle.shadow import Decisions, Stepwise, impose, round_to, stepwise, wide
 
+#: What an oracle keeps of each element of each value (value, two bounds, residual), and needs on top while it works.
+BYTES_PER_ELEMENT: Final = 24
 FEW: Final = 8
 MANY: Final = 64
+
+
+def _require_memory(graph: Graph) -> None:
+    needed = BYTES_PER_ELEMENT * sum(spec.numel for spec in graph.values if spec is not None)
+    free = psutil.virtual_memory().available
+    if needed > free:
+        raise OracleError(f"its shadows need about {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} are free")
 
 
 class Oracle:
@@ -35,6 +45,7 @@ class Oracle:
         self, graph: Graph, inputs: Sequence[Any], hard: bool = False, decisions: Decisions | None = None
     ) -> None:
         self.graph = graph
+        _require_memory(graph)
         self._inputs = [to_torch(array, spec.spec) for array, spec in zip(inputs, graph.inputs, strict=True)]
         self._hard = hard
         self._decisions = decisions or {}
