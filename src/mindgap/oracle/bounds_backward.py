@@ -292,7 +292,8 @@ def _through_statistics(
 def _parameters(
     site: Site, g: torch.Tensor, x: torch.Tensor, mean: torch.Tensor, rstd: torch.Tensor, dims: tuple[int, ...]
 ) -> list[Bound | None]:
-    """Σ g·x̂ with x̂ folded or not, and Σ g."""
+    """Σ g·x̂ with x̂ folded or not, and Σ g. PyTorch's own kernel keeps these sums in bfloat16 where the tensors are."""
+    u = max(site.u, site.u_out)
     terms = float(math.prod(x.shape[d] for d in dims))
     parts = (g.abs() * rstd * (x.abs() + mean.abs()), g.abs())
     found: list[Bound | None] = []
@@ -302,8 +303,7 @@ def _parameters(
             continue
         hard = part.sum(dims) if dims else part
         norm = (part**2).sum(dims).sqrt() if dims else part
-        bound = _sum(site, y, hard.reshape(y.shape), norm.reshape(y.shape), terms, site.u)
-        found.append(
-            Bound(bound.typical + 4 * site.u * norm.reshape(y.shape), bound.hard + 4 * site.u * hard.reshape(y.shape))
-        )
+        hard, norm = hard.reshape(y.shape), norm.reshape(y.shape)
+        bound = _sum(site, y, hard, norm, terms, u)
+        found.append(Bound(bound.typical + 4 * u * norm, bound.hard + 4 * u * hard, bound.hazard))
     return found
