@@ -173,6 +173,123 @@ def test_malformed_records_are_failures_with_a_reason(tmp_path, change, says):
     assert found["good"].nodes
 
 
+def call(name, target, *args, kind="call_function", **kwargs):
+    return {"name": name, "op": kind, "target": target, "args": list(args), "kwargs": kwargs}
+
+
+def refusal(tmp_path, change):
+    """What is said of the record with this change; it is one line, and another record of the file still captures."""
+    path = write(tmp_path / "bad.parquet", [("bad", record(**change)), ("good", record())])
+    found = dict(capture_source(f"records:{path}#*"))
+    assert found["good"].nodes
+    assert isinstance(found["bad"], CaptureFailure), found["bad"]
+    assert "\n" not in found["bad"].reason and f"{path}#bad: " in found["bad"].reason
+    return found["bad"].reason
+
+
+X = {"ref": "X0"}
+BAD = {
+    "a later node": ({"nodes": [call("r", "torch.add", {"ref": "q"}, X), call("q", "torch.neg", {"ref": "r"})]},
+                     "node r refers to q, which nothing before it gives"),
+    "itself": ({"nodes": [call("r", "torch.neg", {"ref": "r"})]}, "node r refers to r"),
+    "inside a slice": ({"nodes": [call("r", "operator.getitem", X, {"slice": [{"ref": "no"}, None, None]})]},
+                       "node r refers to no"),
+    "an output of nothing": ({"outputs": [{"tuple": [{"ref": "no"}]}]}, "an output refers to no"),
+    "two nodes": ({"nodes": [call("r", "torch.neg", X), call("r", "torch.abs", X)]}, "two values are called r"),
+    "a node and an input": ({"nodes": [call("X0", "torch.neg", X)]}, "two values are called X0"),
+    "two inputs": ({"inputs": [WEIGHT, EXAMPLE, EXAMPLE, EPSILON]}, "two values are called X0"),
+    "no name": ({"nodes": [{"op": "call_function"}]}, "without a name"),
+    "no dtype": ({"inputs": [{k: v for k, v in WEIGHT.items() if k != "dtype"}, EXAMPLE, EPSILON]}, "dtype"),
+    "a number for a dtype": ({"inputs": [{**WEIGHT, "dtype": 3}, EXAMPLE, EPSILON]}, "P0 has dtype '3'"),
+    "a negative size": ({"inputs": [{**WEIGHT, "shape": [2, -3]}, EXAMPLE, EPSILON]}, "P0 has shape [2, -3]"),
+    "a size in words": ({"inputs": [{**WEIGHT, "shape": "big"}, EXAMPLE, EPSILON]}, "P0 has shape big"),
+    "another kind": ({"inputs": [{**WEIGHT, "kind": "file"}, EXAMPLE, EPSILON]}, "P0 is of kind 'file'"),
+    "values that do not fit": ({"inputs": [{**WEIGHT, "data": [1.0]}, EXAMPLE, EPSILON]}, "reshape"),
+    "huge weights": ({"inputs": [{**WEIGHT, "shape": [1 << 40]}, EXAMPLE, EPSILON]}, "4,096.0 GiB"),
+    "many large weights": ({"inputs": [{**WEIGHT, "name": f"P{i}", "shape": [1 << 31]} for i in range(9)]}, "72.0 GiB"),
+    "a huge result": ({"nodes": [call("r", "torch.zeros", 1 << 36)]}, "at node r its values take 256.0 GiB"),
+    "a huge repetition": ({"nodes": [call("r", "repeat", X, 1 << 16, 1 << 16, kind="call_method")]}, "at node r"),
+    "a huge sum of parts": ({"nodes": [call(n, "torch.empty", 1 << 29) for n in "abcr"],
+                             "outputs": [{"ref": n} for n in "abcr"]}, "at node c its values take 6.0 GiB"),
+    "a wrong type": ({"nodes": [call("r", "torch.add", X, "text")]}, "running its calls raised"),
+    "division by zero": ({"nodes": [call("r", "operator.floordiv", 1, 0)], "outputs": [X]}, "ZeroDivisionError"),
+    "an assertion": ({"nodes": [call("r", "torch.nn.functional.pad", X, [1])]}, "running its calls raised"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_breaks_the_format_or_asks_for_too_much_is_refused_in_one_line(tmp_path, case):
+    change, says = BAD[case]
+    assert says in refusal(tmp_path, change)
+
+
+def test_a_huge_expansion_takes_no_memory_and_passes(tmp_path):
+    wide = call("r", "expand", call_one := {"ref": "one"}, 1 << 20, 1 << 20, kind="call_method")
+    nodes = [call("one", "operator.getitem", X, {"tuple": [0, 0]}), wide, call("s", "select", {"ref": "r"}, 0, 5,
+             kind="call_method")]  # fmt: skip
+    nodes.append(call("t", "operator.add", {"ref": "s"}, call_one))
+    path = write(tmp_path / "wide.parquet", [("wide", record(nodes=nodes, outputs=[{"ref": "t"}]))])
+    ((_, graph),) = capture_source(f"records:{path}#wide")
+    assert not isinstance(graph, CaptureFailure), graph
+    assert str(graph.values[graph.outputs[0]]) == "float32[1048576]"
+
+
+def test_cells_that_are_not_json_and_files_that_end_early(tmp_path):
+    table = {"id": ["a", "b", "c"], "inputs": ["[", "{}", None], "nodes": ["[]"] * 3, "outputs": ["[]"] * 3}
+    pq.write_table(pa.table(table), tmp_path / "text.parquet")
+    for name, says in (("a", "JSONDecodeError"), ("b", "inputs is a dict, not a list"), ("c", "not a well-formed")):
+        ((_, failure),) = capture_source(f"records:{tmp_path}/text.parquet#{name}")
+        assert says in failure.reason and "\n" not in failure.reason
+    whole = write(tmp_path / "whole.parquet", [("a", record())]).read_bytes()
+    (tmp_path / "short.parquet").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(SourceError, match="not a Parquet file"):
+        open_source(f"records:{tmp_path}/short.parquet#a")
+    holed = bytearray(whole)
+    holed[4:64] = bytes(60)
+    (tmp_path / "holed.parquet").write_bytes(holed)
+    with pytest.raises(SourceError, match="damaged"):
+        for _, failure in capture_source(f"records:{tmp_path}/holed.parquet#a"):
+            raise SourceError(failure.reason)
+
+
+@pytest.mark.parametrize("path", ["forward", "_steps", "layer", "layer.weight.more", "pinned.x", "a..b", "", "P1"])
+def test_paths_that_collide_give_way(tmp_path, path):
+    other = {**WEIGHT, "name": "P1", "path": path}
+    nodes = [*NODES[:1], call("w", "torch._C._nn.linear", X, {"ref": "P1"})]
+    bad = record(nodes, [WEIGHT, other, EXAMPLE, EPSILON], [{"ref": "y"}, {"ref": "w"}])
+    file = write(tmp_path / "paths.parquet", [("a", bad)])
+    ((_, graph),) = capture_source(f"records:{file}#a")
+    assert not isinstance(graph, CaptureFailure), graph
+    assert sum(given.role == "parameter" for given in graph.inputs) == 2
+
+
+def test_outputs_of_no_real_network_are_tamed(tmp_path):
+    loud = {**WEIGHT, "mean": 0.0, "std": 1e9}
+    file = write(tmp_path / "loud.parquet", [("a", record(inputs=[loud, EXAMPLE, EPSILON]))])
+    module, args, _ = open_source(f"records:{file}#a")[0].build()
+    with torch.no_grad():
+        (result,) = module(*args)
+    assert 0.0 < float(result.abs().max()) < 1e4
+
+
+def test_a_record_wider_than_memory_is_captured_from_shapes(tmp_path):
+    wide = {**WEIGHT, "shape": [1 << 20, 3 << 10]}
+    example = {**EXAMPLE, "shape": [4, 3 << 10]}
+    pinned = {**EXAMPLE, "name": "X2", "shape": [2], "data": [1.5, 2.5], "original_name": "z"}
+    nodes = [*NODES[:3], call("r", "operator.mul", {"ref": "z"}, {"ref": "B0"}), call("q", "torch.neg", {"ref": "X2"})]
+    scale = {**WEIGHT, "name": "B0", "kind": "buffer", "shape": [1], "path": "scale", "mean": 3.0, "std": 0.5}
+    inputs = [wide, scale, example, EPSILON, pinned]
+    file = write(tmp_path / "wide.parquet", [("a", record(nodes, inputs, [{"ref": "r"}, {"ref": "q"}]))])
+    with pytest.warns(UserWarning, match="not proven"):
+        ((_, graph),) = capture_source(f"records:{file}#a")
+    assert not isinstance(graph, CaptureFailure), graph
+    by_label = dict(zip(graph.labels.inputs, graph.inputs, strict=True))
+    assert str(by_label["layer.weight"].spec) == "float32[1048576,3072]"
+    assert isinstance(by_label["layer.weight"].recipe, Uniform) and by_label["layer.weight"].recipe.high < 0.1
+    assert isinstance(by_label["scale"].recipe, Uniform)
+    assert by_label["inputs.1"].recipe == Literal(np.array([1.5, 2.5], np.float32).tobytes())
+
+
 def test_statistics_become_recipes():
     assert record_recipe({**WEIGHT, "shape": [3], "data": [1.0, 2.0, 3.0]}, 0, False) == Literal(
         np.array([1, 2, 3], np.float32).tobytes()

@@ -36,9 +36,30 @@ class Ledger:
 
     def __init__(self) -> None:
         self._recipes: dict[str, Recipe] = {}
+        self._described: dict[str, Recipe] = {}
 
     def __bool__(self) -> bool:
         return bool(self._recipes)
+
+    @property
+    def describes(self) -> bool:
+        """Tensors were described here that have no values."""
+        return bool(self._described)
+
+    def describe(self, label: str, recipe: Recipe) -> None:
+        """Keep the recipe of a tensor that has no values (on the meta device); `label`: its name in the graph."""
+        self._described[label] = recipe
+
+    def described(self, graph: Graph) -> Graph:
+        """The graph, captured from such tensors, with the recipe that each one stands for."""
+        known = zip(graph.inputs, graph.labels.inputs, strict=True)
+        inputs = tuple(
+            dataclasses.replace(given, recipe=self._described[label])
+            if given.role in ("input", "parameter", "buffer") and label in self._described
+            else given
+            for given, label in known
+        )
+        return dataclasses.replace(graph, inputs=inputs)
 
     def draw(self, recipe: Recipe, dtype: str, shape: tuple[int, ...]) -> torch.Tensor:
         """A new contiguous CPU tensor holding what `recipe` gives. Raises `GraphError` where they do not fit."""

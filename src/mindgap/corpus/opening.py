@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from mindgap.capture import CaptureError, Optimizer, capture
+from mindgap.capture.capture import UnprovenCapture
 from mindgap.corpus.program import Built, Captured, Program
 from mindgap.corpus.pt2 import open_pt2
 from mindgap.corpus.records import open_records
@@ -100,6 +101,7 @@ def capture_program(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Zoo code warns of its own deprecations; a user has no part in them.
+            warnings.simplefilter("default", UnprovenCapture)
             return _captured(built, tensors, weights, verify, backward, optimizer)
     except CaptureError:
         raise
@@ -118,8 +120,11 @@ def _captured(
     built: Built, tensors: TensorStore | None, weights: str, verify: bool, backward: bool, optimizer: Optimizer | None
 ) -> Graph:
     kept = built.ledger.store() if weights == "auto" and built.ledger else None
+    seeded = weights == "seeded" or built.ledger.describes
     graph = capture(
         built.program, built.args, built.kwargs, tensors=tensors if kept is None else kept,
-        weights="seeded" if weights == "seeded" else "stored", verify=verify, backward=backward, optimizer=optimizer,
+        weights="seeded" if seeded else "stored", verify=verify, backward=backward, optimizer=optimizer,
     )  # fmt: skip
+    if built.ledger.describes:
+        return built.ledger.described(graph)
     return graph if kept is None else built.ledger.restore(graph, kept, tensors)

@@ -11,11 +11,14 @@ import torch
 from torch import nn
 
 from mindgap.corpus.parsed import is_list, is_sequence, is_slice, is_table, is_tuple
+from mindgap.corpus.record_size import Budget, quiet
 from mindgap.corpus.record_targets import IGNORED, UnknownTarget, attribute, function, method
 
 _functorch: Any = importlib.import_module("torch._C._functorch")
 #: `vmap` over one more dimension, as the tracer recorded it, and its names in two versions of PyTorch.
 _VMAP = ("torch._functorch.predispatch.", "torch._C._functorch.")
+#: Calls that change PyTorch's state: made once, not tried before.
+_REAL_ONLY = (*_VMAP, "torch.amp.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +63,25 @@ class RecordedCalls(nn.Module):
         self._places: dict[str, tuple[nn.Module, str]] = {}
         self.pinned: dict[str, Any] = {}
 
-    def place(self, name: str, path: str, tensor: torch.Tensor, parameter: bool) -> None:
-        """Keep `tensor`, called `name` in the record, under the attribute path it had."""
+    def place(self, name: str, path: str, tensor: torch.Tensor, parameter: bool) -> str:
+        """Keep `tensor`, called `name` in the record, under the attribute path it had; the path that it has now.
+
+        Paths that collide with another, or with the module's own attributes, give way to the name.
+        """
         *owners, leaf = path.split(".")
-        owner: nn.Module = self
+        owner: nn.Module | None = self
         for part in owners:
-            held = owner._modules.get(part)
-            if held is None:
-                held = nn.Module()
-                owner.add_module(part, held)
-            owner = held
-        if hasattr(owner, leaf):
+            owner = _submodule(owner, part) if owner is not None else None
+        if owner is None or not leaf or hasattr(owner, leaf):
             owner, leaf = self, name
+            while not leaf or "." in leaf or hasattr(owner, leaf):
+                leaf = f"{leaf.replace('.', '_')}_"
         if parameter:
             owner.register_parameter(leaf, nn.Parameter(tensor, requires_grad=tensor.is_floating_point()))
         else:
             owner.register_buffer(leaf, tensor)
         self._places[name] = (owner, leaf)
+        return leaf if owner is self else path
 
     def forward(self, *inputs: torch.Tensor) -> Any:
         values: dict[str, Any] = dict(self._constants)
@@ -106,11 +111,18 @@ class RecordedCalls(nn.Module):
         return function(step.target)(*args, **kwargs)
 
     def pin_numbers(self, *inputs: torch.Tensor) -> Any:
-        """Run once, remember every number read from a tensor, and give the outputs."""
+        """Run once, remember every number read from a tensor, and give the outputs.
+
+        Raises `TooLarge` before a call that asks for too much memory.
+        """
         numbers: dict[str, Any] = {}
         original = self._run
+        budget = Budget()
 
         def run(step: Step, values: Mapping[str, Any]) -> Any:
+            if not step.target.startswith(_REAL_ONLY):
+                used = {*names_in(step.args), *names_in(step.kwargs)}
+                budget.check(step.name, lambda operands: original(step, operands), values, used)
             result = original(step, values)
             if step.target in ("item", "torch.ops.aten._local_scalar_dense") and isinstance(result, (bool, int, float)):
                 numbers[step.name] = result
@@ -118,11 +130,20 @@ class RecordedCalls(nn.Module):
 
         self._run = run
         try:
-            outputs = self.forward(*inputs)
+            with quiet():
+                outputs = self.forward(*inputs)
         finally:
             del self._run
         self.pinned.update(numbers)
         return outputs
+
+
+def _submodule(owner: nn.Module, part: str) -> nn.Module | None:
+    """The part of `owner` with this name, made where there is none; None where the name is taken or is none."""
+    if part and not hasattr(owner, part):
+        owner.add_module(part, nn.Module())
+    held = getattr(owner, part, None)
+    return held if isinstance(held, nn.Module) else None
 
 
 def decode(value: Any, refs: set[str]) -> Any:

@@ -2,8 +2,9 @@
 
 The format is the one of the GraphNet conversion: per row an `id` and three JSON columns, `inputs`,
 `nodes` and `outputs`. Weights are not in it, only their mean and deviation: they are drawn from
-recipes with those statistics. Where that gives outputs that are not finite or all alike (sampled
-weights are no trained weights), they are drawn at tamer scales instead.
+recipes with those statistics. Where that gives outputs that are not finite, huge or all alike
+(sampled weights are no trained weights), they are drawn at tamer scales instead. A record with more
+than 3 GiB of weights is captured from shapes alone, and its capture is not proven.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import fnmatch
 import functools
 import json
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,15 +21,21 @@ from typing import Any
 import pyarrow.parquet as pq
 import torch
 
+from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.corpus.ledger import Ledger, seed_of
+from mindgap.corpus.parsed import is_list, is_table
 from mindgap.corpus.program import Built, Program
 from mindgap.corpus.record_module import MalformedRecord, RecordedCalls, Step, check, decode, names_in
 from mindgap.corpus.record_recipes import record_recipe, scalar_value
+from mindgap.corpus.record_size import MOST_DRAWN, TooLarge, inputs_bytes
 from mindgap.corpus.record_targets import UnknownTarget
 from mindgap.corpus.source import Settings, Source, SourceError, one_line, settings, suggest
 from mindgap.corpus.user_code import cast_floats
+from mindgap.graph import GraphError, kind_of
 
 _COLUMNS = ("inputs", "nodes", "outputs")
+#: Outputs of a real network stay below; larger ones come of weights that were sampled instead of trained.
+_SANE = 1e4
 
 
 def open_records(source: Source) -> list[Program]:
@@ -63,7 +71,10 @@ def _ids(path: str, changed: int) -> tuple[str, ...]:
     missing = [column for column in ("id", *_COLUMNS) if column not in file.schema_arrow.names]
     if missing:
         raise SourceError(f"{path}: no records: it has no column {missing[0]!r}")
-    return tuple(str(value) for value in file.read(columns=["id"]).column("id").to_pylist())
+    try:
+        return tuple(str(value) for value in file.read(columns=["id"]).column("id").to_pylist())
+    except (ValueError, OSError, RuntimeError) as error:
+        raise SourceError(f"{path}: the file is damaged ({one_line(error)}); copy it again") from error
 
 
 def _open(path: Path) -> Any:
@@ -85,66 +96,137 @@ def _matching(wanted: str, known: list[str]) -> list[tuple[int, str]]:
 
 
 def read_record(path: Path, index: int) -> dict[str, Any]:
-    """The parsed `inputs`, `nodes` and `outputs` of the row with this number."""
+    """The parsed `inputs`, `nodes` and `outputs` of the row with this number.
+
+    Raises `SourceError` where the file is damaged, and ValueError or TypeError for a cell that is not JSON.
+    """
     file = _open(path)
     for group in range(file.num_row_groups):
         rows = file.metadata.row_group(group).num_rows
         if index < rows:
-            table = file.read_row_group(group, columns=list(_COLUMNS)).slice(index, 1)
+            try:
+                table = file.read_row_group(group, columns=list(_COLUMNS)).slice(index, 1)
+            except (ValueError, OSError, RuntimeError) as error:
+                raise SourceError(f"{path}: the file is damaged ({one_line(error)}); copy it again") from error
             return {column: json.loads(table.column(column)[0].as_py()) for column in _COLUMNS}
         index -= rows
     raise IndexError(index)
 
 
 def _build(path: Path, index: int, name: str, chosen: Settings) -> Built:
+    where = f"{path}#{name}"
     try:
-        record = read_record(path, index)
+        record = _parsed(path, index)
+        if inputs_bytes(record["inputs"]) > MOST_DRAWN:
+            return assemble(record, chosen.seed, tame=True, described=True, dtype=chosen.dtype)
         built = assemble(record, chosen.seed, tame=False)
-        if not _says_something(built):
-            tamed = assemble(record, chosen.seed, tame=True)
-            built = tamed if _says_something(tamed) else built
+    except TooLarge as error:
+        raise SourceError(f"{where}: too large: {error}") from None
     except UnknownTarget as error:
-        raise SourceError(f"{path}#{name}: it calls {error}, which is not on the list of allowed functions") from None
-    except (MalformedRecord, KeyError, TypeError, ValueError, IndexError) as error:
-        raise SourceError(f"{path}#{name}: not a well-formed record: {one_line(error)}") from error
-    except (RuntimeError, NotImplementedError, AttributeError) as error:
-        raise SourceError(f"{path}#{name}: running its calls raised {one_line(error)}") from error
+        raise SourceError(f"{where}: it calls {error}, which is not on the list of allowed functions") from None
+    except (MalformedRecord, GraphError) as error:
+        raise SourceError(f"{where}: not a well-formed record: {error}") from None
+    except SourceError:
+        raise
+    except Exception as error:  # any field of a stranger's record may be of any type
+        raise SourceError(f"{where}: not a well-formed record: {one_line(error)}") from error
+    try:
+        largest = _largest(built)
+        if not largest <= _SANE:
+            built = _tamer(record, chosen.seed, built, largest)
+    except TooLarge as error:
+        raise SourceError(f"{where}: too large: {error}") from None
+    except UnknownTarget as error:
+        raise SourceError(f"{where}: it calls {error}, which is not on the list of allowed functions") from None
+    except Exception as error:  # recorded calls may raise whatever PyTorch raises
+        raise SourceError(f"{where}: running its calls raised {one_line(error)}") from error
     return cast_floats(built, chosen.dtype)
 
 
-def assemble(record: Mapping[str, Any], seed: int, tame: bool) -> Built:
+def _parsed(path: Path, index: int) -> dict[str, Any]:
+    """The record, its outermost form checked. Raises `MalformedRecord`, and what `read_record` raises."""
+    record = read_record(path, index)
+    for column in _COLUMNS:
+        if not is_list(record[column]):
+            raise MalformedRecord(f"{column} is a {type(record[column]).__name__}, not a list")
+    seen: set[str] = set()
+    for entry in [*record["inputs"], *record["nodes"]]:
+        if not is_table(entry) or not isinstance(entry.get("name"), str):
+            raise MalformedRecord(f"an input or node without a name: {str(entry)[:60]}")
+        if entry["name"] in seen:
+            raise MalformedRecord(f"two values are called {entry['name']}")
+        seen.add(entry["name"])
+    return record
+
+
+def _tamer(record: Mapping[str, Any], seed: int, built: Built, largest: float) -> Built:
+    """The same record at the scales of an initialised network, where that brings its outputs into range."""
+    tamed = assemble(record, seed, tame=True)
+    other = _largest(tamed)
+    if other < largest or (not math.isfinite(largest) and math.isfinite(other)):
+        return tamed
+    return built
+
+
+def assemble(
+    record: Mapping[str, Any], seed: int, tame: bool, described: bool = False, dtype: str | None = None
+) -> Built:
     """The module and the arguments of a parsed record.
 
+    `described`: its tensors have no values, and the ledger keeps their recipes; floating ones are then of `dtype`.
     Raises `MalformedRecord`, `UnknownTarget`, KeyError or TypeError for a record that breaks the format.
     """
     ledger = Ledger()
     tensors: dict[str, torch.Tensor] = {}
-    constants: dict[str, Any] = {}
-    side = _image_side(record["inputs"])
-    for entry in record["inputs"]:
-        name, kind = entry["name"], entry["kind"]
-        if kind == "symint":
-            constants[name] = side if re.fullmatch(r"s\d+", entry.get("original_name", "")) else entry["data"][0]
-        elif entry.get("scalar"):
-            constants[name] = scalar_value(entry)
-        else:
-            recipe = record_recipe(entry, seed_of(name, seed), tame)
-            tensors[name] = ledger.draw(recipe, entry["dtype"], tuple(entry["shape"]))
-    arguments = [entry["name"] for entry in record["inputs"] if entry["kind"] == "input" and entry["name"] in tensors]
+    entries: list[dict[str, Any]] = record["inputs"]
+    constants = _numbers(entries)
+    kinds: dict[str, str] = {e["name"]: e["kind"] for e in entries if e["name"] not in constants}
+    arguments = [name for name, kind in kinds.items() if kind == "input"]
     outputs = [decode(value, set()) for value in record["outputs"]]
-    module = RecordedCalls(_steps(record["nodes"], outputs), outputs, arguments, constants)
-    for entry in record["inputs"]:
-        if entry["kind"] in ("parameter", "buffer") and entry["name"] in tensors:
-            place = entry.get("path") or entry["name"]
-            module.place(entry["name"], place, tensors[entry["name"]], entry["kind"] == "parameter")
+    module = RecordedCalls(_steps(record, outputs), outputs, arguments, constants)
+    for entry in entries:
+        name = entry["name"]
+        if name not in kinds:
+            continue
+        own = {**entry, "dtype": dtype} if described and dtype and kind_of(entry["dtype"]) == "float" else entry
+        recipe = record_recipe(own, seed_of(name, seed), tame)
+        shape: Any = tuple(own["shape"])
+        if described:
+            tensors[name] = torch.empty(shape, dtype=TORCH_DTYPES[own["dtype"]], device="meta")
+        else:
+            tensors[name] = ledger.draw(recipe, own["dtype"], shape)
+        if kinds[name] == "input":
+            label = f"inputs.{arguments.index(name)}"
+        else:
+            label = module.place(name, own.get("path") or name, tensors[name], kinds[name] == "parameter")
+        if described:
+            ledger.describe(label, recipe)
     return Built(module.eval(), tuple(tensors[name] for name in arguments), {}, ledger)
 
 
-def _steps(nodes: list[dict[str, Any]], outputs: Any) -> list[Step]:
-    """The record's nodes decoded, each with the values that die after it."""
+def _numbers(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    """The inputs that stand for Python numbers, by name. Raises `MalformedRecord` for an input of no known kind."""
+    side = _image_side(entries)
+    numbers: dict[str, Any] = {}
+    for entry in entries:
+        name, kind = entry["name"], entry["kind"]
+        if kind == "symint":
+            numbers[name] = side if re.fullmatch(r"s\d+", entry.get("original_name", "")) else entry["data"][0]
+        elif entry.get("scalar"):
+            numbers[name] = scalar_value(entry)
+        elif kind not in ("input", "parameter", "buffer"):
+            raise MalformedRecord(f"{name} is of kind {str(kind)[:40]!r}")
+    return numbers
+
+
+def _steps(record: Mapping[str, Any], outputs: Any) -> list[Step]:
+    """The record's nodes decoded, each with the values that die after it.
+
+    Raises `MalformedRecord` for one that refers to what no input and no earlier node gives, itself included.
+    """
     needed = set(names_in(outputs))
     steps: list[Step] = []
-    for node in reversed(nodes):
+    for node in reversed(record["nodes"]):
         used: set[str] = set()
         args = tuple(decode(arg, used) for arg in node["args"])
         kwargs = {key: decode(arg, used) for key, arg in node["kwargs"].items()}
@@ -153,6 +235,15 @@ def _steps(nodes: list[dict[str, Any]], outputs: Any) -> list[Step]:
         check(step)
         steps.append(step)
         needed |= used
+    known = {entry["name"] for entry in record["inputs"]}
+    for step in reversed(steps):
+        for name in (*names_in(step.args), *names_in(step.kwargs)):
+            if name not in known:
+                raise MalformedRecord(f"node {step.name} refers to {name}, which nothing before it gives")
+        known.add(step.name)
+    for name in names_in(outputs):
+        if name not in known:
+            raise MalformedRecord(f"an output refers to {name}, which nothing gives")
     return steps[::-1]
 
 
@@ -164,14 +255,18 @@ def _image_side(inputs: list[dict[str, Any]]) -> int:
     return 224
 
 
-def _says_something(built: Built) -> bool:
-    """Every floating output is finite, and not the same everywhere. Pins the numbers that the calls read."""
+def _largest(built: Built) -> float:
+    """The largest absolute value among the floating outputs; NaN where one is not finite or all are constant.
+
+    Pins the numbers that the calls read.
+    """
     module = built.program
     assert isinstance(module, RecordedCalls)
     module.pinned.clear()
     with torch.no_grad():
         outputs = module.pin_numbers(*(argument.clone() for argument in built.args))
-    floats = [value for value in outputs if isinstance(value, torch.Tensor) and value.is_floating_point()]
-    finite = all(bool(torch.isfinite(value).all()) for value in floats)
+    floats = [v for v in outputs if isinstance(v, torch.Tensor) and v.is_floating_point() and v.numel()]
     wide = [value for value in floats if value.numel() > 1]
-    return finite and (not wide or any(float(value.double().std()) > 0.0 for value in wide))
+    if wide and not any(float(value.double().std()) > 0.0 for value in wide):
+        return math.nan
+    return max((float(v.double().abs().max()) if bool(v.isfinite().all()) else math.nan for v in floats), default=0.0)

@@ -1,0 +1,120 @@
+"""How much memory a record asks for, said before any of it is taken.
+
+Weights and inputs are counted from their shapes; what the calls make, by calling them on tensors without data first.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from mindgap.corpus.parsed import is_list, is_sequence, is_table, is_tuple
+from mindgap.graph import DTYPES, numpy_dtype
+
+#: Up to here tensors are drawn and the capture is proven by running it, which takes some two and a half times as much.
+MOST_DRAWN: Final = 3 << 30
+#: Up to here a graph is captured from shapes alone. The largest record published takes 18 GiB.
+MOST_DESCRIBED: Final = 64 << 30
+#: What the calls of a record may hold at one time.
+MOST_ALIVE: Final = 6 << 30
+#: Values smaller than this are not worth a count.
+_SMALL: Final = 4 << 20
+
+
+class TooLarge(Exception):
+    """A record that asks for more memory than it may have; the message says where and how much."""
+
+
+def entry_bytes(entry: Mapping[str, Any]) -> int:
+    """Bytes of one recorded tensor. Raises `ValueError` for a shape or dtype that no tensor has."""
+    shape, dtype = entry["shape"], entry["dtype"]
+    if not is_list(shape) or not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in shape):
+        raise ValueError(f"{entry['name']} has shape {str(shape)[:60]}")
+    if dtype not in DTYPES:
+        raise ValueError(f"{entry['name']} has dtype {str(dtype)[:60]!r}")
+    return math.prod(shape) * numpy_dtype(str(dtype)).itemsize
+
+
+def inputs_bytes(entries: Iterable[Mapping[str, Any]]) -> int:
+    """Bytes of all tensors of a record. Raises `TooLarge` past `MOST_DESCRIBED`."""
+    total = sum(entry_bytes(entry) for entry in entries)
+    if total > MOST_DESCRIBED:
+        raise TooLarge(f"its weights and inputs take {spelled(total)}, and {spelled(MOST_DESCRIBED)} is the most")
+    return total
+
+
+def spelled(count: int) -> str:
+    """Bytes in words."""
+    return f"{count / (1 << 30):,.1f} GiB"
+
+
+class Budget:
+    """Refuses a call whose result would not fit beside what is alive, before it runs."""
+
+    def __init__(self) -> None:
+        self._mode = FakeTensorMode()
+
+    def check(
+        self, name: str, call: Callable[[Mapping[str, Any]], Any], alive: Mapping[str, Any], used: set[str]
+    ) -> None:
+        """`call` takes the operands (`used`, of `alive`) and runs the step. Raises `TooLarge`, naming the step.
+
+        What cannot be called without data passes: it makes nothing larger than its operands.
+        """
+        try:
+            operands = {key: self._faked(alive[key]) for key in used}
+            with self._mode:
+                made = call(operands)
+        except Exception:
+            return
+        asked = sum(_storages(made, {storage._cdata for storage in _memory(operands)}))
+        if asked < _SMALL:
+            return
+        total = asked + sum(_storages(alive, set()))
+        if total > MOST_ALIVE:
+            raise TooLarge(f"at node {name} its values take {spelled(total)}, and {spelled(MOST_ALIVE)} is the most")
+
+    def _faked(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self._mode.from_tensor(value.detach(), static_shapes=True)
+        if is_list(value):
+            return [self._faked(item) for item in value]
+        return tuple(self._faked(item) for item in value) if is_tuple(value) else value
+
+
+def _memory(value: Any) -> Generator[Any]:
+    if isinstance(value, torch.Tensor):
+        yield value.untyped_storage()
+    elif is_sequence(value):
+        for item in value:
+            yield from _memory(item)
+    elif is_table(value):
+        for item in value.values():
+            yield from _memory(item)
+
+
+def _storages(value: Any, known: set[int]) -> Generator[int]:
+    """Bytes of each memory that the tensors in `value` lie in, once."""
+    for storage in _memory(value):
+        identity = storage._cdata
+        if identity not in known:
+            known.add(identity)
+            yield storage.nbytes()
+
+
+@contextmanager
+def quiet() -> Generator[None]:
+    """PyTorch logs a traceback for each call that fails without data; here that is expected."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
