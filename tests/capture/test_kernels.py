@@ -14,6 +14,7 @@ from mindgap.aten.functional import functionalize
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_torch
 from mindgap.capture import CaptureError, capture, capture_kernels
+from mindgap.corpus.torchvision_zoo import declare_operators
 from mindgap.graph import Constant, Graph, Normal, Uniform, decode, encode
 from mindgap.graph.materialise import materialise_all
 from mindgap.graph.tensors import TensorStore
@@ -250,3 +251,41 @@ def test_seeded_weights_and_bfloat16(store: TensorStore) -> None:
     graph = capture_kernels(model, (X.bfloat16(),), weights="seeded", backward=True)
     found = replay(graph, store)
     assert found["grad:0.weight"].dtype == torch.bfloat16 and float(found["grad:0.weight"].abs().max()) > 0
+
+
+def test_a_gradient_is_labelled_by_the_forward_call_that_it_belongs_to(store: TensorStore) -> None:
+    model = nn.Sequential(nn.Conv1d(4, 4, 3), nn.BatchNorm1d(4), nn.GELU(), nn.LayerNorm(6))
+    graph = capture_kernels(model.train(), (X.reshape(1, 4, 8),), tensors=store, optimizer="sgd")
+    labels = dict(zip(ops(graph), graph.labels.nodes, strict=True))
+    assert labels["aten.native_layer_norm_backward.default"] == "backward of 3"
+    assert labels["aten.gelu_backward.default"] == "backward of 2"
+    assert labels["aten.native_batch_norm_backward.default"] == "backward of 1"
+    assert labels["aten.convolution_backward.default"] == "backward of 0"
+    assert labels["aten.mul_.Tensor"] == "the training step" and all(graph.labels.nodes)
+
+
+@pytest.mark.parametrize("name", ["mobilenetv3_small_100", "swin_tiny_patch4_window7_224"])
+def test_a_training_step_of_a_real_vision_model(name: str, store: TensorStore) -> None:
+    declare_operators()  # the CPU build of torchvision does not import without
+    timm = pytest.importorskip("timm")
+    small = {"depths": (1, 1), "num_heads": (2, 2), "embed_dim": 16, "img_size": 56} if "swin" in name else {}
+    model = timm.create_model(name, num_classes=10, drop_rate=0.2, **small).train()
+    graph = capture_kernels(model, (torch.randn(2, 3, 56, 56),), weights="seeded", optimizer="adamw")
+    trained = [n for n, p in model.named_parameters() if p.requires_grad]
+    assert {f"grad:{n}" for n in trained} <= set(graph.labels.outputs) and set(trained) <= set(graph.labels.outputs)
+    assert not any(word in op for op in ops(graph) for word in DEVICE_BOUND)
+
+
+def test_a_training_step_of_a_real_language_model(store: TensorStore) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=100, bos_token_id=1, eos_token_id=2)
+    ids = torch.arange(24).reshape(2, 12) * 37 % 97
+    inputs = {"input_ids": ids, "labels": ids}
+    graph = capture_kernels(
+        transformers.GPT2LMHeadModel(config).train(), (), inputs, tensors=store, optimizer="adamw", name="gpt2"
+    )
+    assert {"aten.nll_loss_backward.default", "aten.embedding_dense_backward.default", "aten.addcdiv_.default"} <= set(
+        ops(graph)
+    )
+    assert "gpt2.transformer.wte.weight" in graph.labels.outputs
+    assert sum(i.role == "random" for i in graph.inputs) == 7  # a mask for each of its dropouts

@@ -24,7 +24,7 @@ from mindgap.aten.tensors import to_torch, torch_dtype_name
 from mindgap.capture import draw
 from mindgap.capture.dispatcher import memory_of, tensors_in
 from mindgap.capture.errors import CaptureError
-from mindgap.capture.origin import current_line, here
+from mindgap.capture.origin import current_line
 from mindgap.capture.recording import Call, Recorded, Source
 from mindgap.graph import Arg, Device, DType, Input, Layout, MemoryFormat, Recipe, Ref, Role, TensorSpec
 from mindgap.graph.materialise import materialise
@@ -56,18 +56,22 @@ _SIZED_BY: Final = {
 
 
 class Book:
-    """What one dispatch mode has recorded. `seen` puts the mode back in force for a block, `unseen` takes it out."""
+    """What one dispatch mode has recorded.
+
+    `place` says where the running call comes from; `seen` puts the mode back in force for a block, `unseen` takes it
+    out.
+    """
 
     def __init__(
         self,
         fake_mode: FakeTensorMode,
-        modules: dict[int, str],
+        place: Callable[[], str],
         seen: Callable[[], AbstractContextManager[Any]],
         unseen: Callable[[], AbstractContextManager[Any]],
     ) -> None:
         self.recorded = Recorded()
         self._fake_mode = fake_mode
-        self._modules = modules
+        self._origin = place
         self._seen = seen
         self._unseen = unseen
         self._numbers: dict[int, int] = {}
@@ -172,7 +176,7 @@ class Book:
         name = overload_name(func)
         if any(word in name for word in _DEVICE_BOUND):
             raise CaptureError(f"{name} exists on one device only; use the plain operator", current_line())
-        origin = here(self._modules)
+        origin = self._origin()
         if self._within:
             origin = f"{origin} in {self._within}".strip()
         slots = tuple(None if slot is None else _spec(slot) for slot in flat)

@@ -110,6 +110,17 @@ def _falls_through(name: str, key: Any) -> bool:
     return not own or _C._dispatch_kernel_for_dispatch_key_is_fallthrough(name, key)
 
 
+def last_forward() -> int:
+    """The number of the newest node of the autograd graph: that of the call which autograd has just let through."""
+    return _C._autograd._get_sequence_nr() - 1 if hasattr(_C._autograd, "_get_sequence_nr") else -1
+
+
+def backward_of() -> int | None:
+    """The number of the autograd node whose gradient is being computed, None outside of a backward pass."""
+    running = _C._current_autograd_node()
+    return None if running is None else running._sequence_nr()
+
+
 def memory_of(tensor: torch.Tensor) -> int:
     """A number for the memory that a tensor lies in: equal for tensors that share it, while they live."""
     return tensor.untyped_storage()._cdata

@@ -13,6 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from mindgap.capture import draw
 from mindgap.capture.book import Book
 from mindgap.capture.check import Pool
+from mindgap.capture.dispatcher import backward_of, last_forward
+from mindgap.capture.origin import here
 
 #: Namespaces whose operators say something to PyTorch and compute nothing.
 _TALK: Final = frozenset({"prim", "profiler"})
@@ -23,7 +25,9 @@ class KernelRecorder(TorchDispatchMode):
 
     def __init__(self, fake_mode: FakeTensorMode, modules: dict[int, str]) -> None:
         super().__init__()  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
-        self.book = Book(fake_mode, modules, lambda: self, self._unseen)
+        self.book = Book(fake_mode, self._origin, lambda: self, self._unseen)
+        self._modules = modules
+        self._origins: dict[int, str] = {}
         self._deaf = False
 
     @contextmanager
@@ -33,6 +37,15 @@ class KernelRecorder(TorchDispatchMode):
             yield
         finally:
             self._deaf = before
+
+    def _origin(self) -> str:
+        """The program's line; in the backward pass that of the forward call whose gradient is taken."""
+        running = backward_of()
+        if running is not None:
+            return f"backward of {self._origins.get(running) or 'the loss'}"
+        found = here(self._modules)
+        self._origins.setdefault(last_forward(), found)  # calls without a gradient follow under the same number
+        return found or "the training step"
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -21,6 +21,7 @@ from mindgap.capture.dispatcher import (
     through_autocast,
 )
 from mindgap.capture.neutral import portable_kernels
+from mindgap.capture.origin import here
 
 
 class Recorder(PreDispatchMode):
@@ -28,7 +29,7 @@ class Recorder(PreDispatchMode):
 
     def __init__(self, fake_mode: FakeTensorMode, modules: dict[int, str]) -> None:
         super().__init__()
-        self.book = Book(fake_mode, modules, lambda: self, lambda: away(self))
+        self.book = Book(fake_mode, lambda: here(modules), lambda: self, lambda: away(self))
 
     def __torch_dispatch__(self, func: Any, kinds: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -25,6 +25,7 @@ _REFUSALS: Final = tuple(
         r"could not run '[\w:.]+' with arguments from the '\w+' backend",
         r"only supports? floating[- ]point(?: and complex)? dtypes",
         r"input dtype must be either a floating point or complex dtype",
+        r"unsupported argument type in the JIT tracer",  # the bool[3] of convolution_backward and its kin
     )
 )
 #: Exceptions of the compilers, by name: they are private, and move between versions.
