@@ -116,3 +116,16 @@ def test_what_is_unsupported_everywhere_is_said_loudly_and_fails_on_demand(model
     assert data["rows"][0]["verdict"] is None and data["rows"][0]["status"] == "unsupported"
     assert "NOTHING WAS COMPARED: every row is unsupported" in ran.err and data["nothing"]
     assert mindgap("diff", "models.py:calm", "-p", FAULTY, "--require-support", cwd=models).status == 1
+
+
+def test_a_store_gives_the_same_page_as_the_run(models: Path) -> None:
+    wanted = ("--store", "found", "--html", "page.html", "--json")
+    ran = mindgap("diff", "models.py:calm", "-p", "cpu/jit", *wanted, cwd=models)
+    assert ran.status == 0, ran.err
+    made = mindgap("report", "found", "-o", "again.html", cwd=models)
+    assert made.status == 0, made.err
+    assert (models / "again.html").read_text() == (models / "page.html").read_text()
+    none = mindgap("report", ".", "-o", "none.html", cwd=models)
+    assert none.status == 2 and "is no store" in none.err and not (models / "none.html").exists()
+    none = mindgap("diff", "models.py:calm", "-p", "cpu/jit", "--store", ".", cwd=models)
+    assert none.status == 2 and "no store and not empty" in none.err and len(none.err.splitlines()) == 1

@@ -16,6 +16,7 @@ from mindgap.cli.streams import result_stream
 from mindgap.cli.tables import print_report
 from mindgap.diff import Settings, diff_many
 from mindgap.graph import default_tensor_store
+from mindgap.store import Store
 
 #: Unlike in make, in instruction set, in precision and in how much of the graph each compiles.
 PLATFORMS: Final = (
@@ -60,6 +61,7 @@ def demo(
                 tensors=tensors,
                 jobs=jobs,
                 skip_unavailable=True,
+                store=Store(output / "store"),
             )
         page, data = output / "demo.html", output / "demo.json"
         write_pages(report, page, None)

@@ -16,6 +16,7 @@ from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import print_report
 from mindgap.diff import Report, Settings, diff_many
 from mindgap.graph import MindgapError, default_tensor_store
+from mindgap.store import Store
 
 
 def diff(
@@ -38,6 +39,9 @@ def diff(
     as_json: Annotated[bool, typer.Option("--json", help="The report as JSON on standard output.")] = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the self-contained page.")] = None,
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
+    store: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Also write what is found into a store, as it is found.")
+    ] = None,
     baseline: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Fail on findings that it does not hold.")
     ] = None,
@@ -58,11 +62,14 @@ def diff(
         raise MindgapError(f"--deadline {deadline:g}: it takes seconds, more than 0")
     known = Baseline.load(baseline) if baseline and not (update_baseline and not baseline.exists()) else Baseline()
     settings = Settings(reference, not no_trace, repeat, deadline)
+    kept = None if store is None else Store(store)
     with result_stream() as out:
         tensors = default_tensor_store()
         with progress() as tell:
             found = subjects(sources, options or [], tensors, backward)
-            report = diff_many(found, platforms, settings=settings, progress=tell, tensors=tensors, jobs=jobs)
+            report = diff_many(
+                found, platforms, settings=settings, progress=tell, tensors=tensors, jobs=jobs, store=kept
+            )
         for gone in known.gone(report):
             complain(f"no longer found, and still in the baseline: {gone.model} on {gone.platform}: {gone.verdict}")
         if baseline and update_baseline:

@@ -1,4 +1,4 @@
-"""`mindgap report`: the page of a report that was kept as JSON."""
+"""`mindgap report`: the page of a report that was kept as JSON, or of a run in a store."""
 
 from __future__ import annotations
 
@@ -8,28 +8,44 @@ from typing import Annotated
 import typer
 
 from mindgap.cli.streams import result_stream
+from mindgap.diff import Report
 from mindgap.graph import MindgapError
 
 
 def report(
-    source: Annotated[Path, typer.Argument(metavar="REPORT.json", help="What `mindgap diff --json` printed.")],
+    source: Annotated[
+        Path, typer.Argument(metavar="REPORT.json|STORE", help="What `diff --json` printed, or a store.")
+    ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.html", help="Where the page goes.")],
+    run: Annotated[str | None, typer.Option(metavar="RUN", help="Of a store: which run (default: the latest).")] = None,
 ) -> None:
-    """Make the self-contained HTML page of a report.
+    """Make the self-contained HTML page of a report, or of a run in a store.
 
     Example: mindgap report out/demo.json -o page.html
     """
-    from mindgap.diff.records import decode_report
     from mindgap.report import html_page
+
+    found = _stored(source, run) if source.is_dir() else _decoded(source)
+    with result_stream() as out:
+        write_file(output, html_page(found))
+        print(output, file=out)
+
+
+def _stored(source: Path, run: str | None) -> Report:
+    from mindgap.diff.stored import report_of
+    from mindgap.store import Store
+
+    return report_of(Store(source, create=False), run)
+
+
+def _decoded(source: Path) -> Report:
+    from mindgap.diff.records import decode_report
 
     try:
         text = source.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise MindgapError(f"{source} cannot be read: {error}") from None
-    found = decode_report(text, str(source))
-    with result_stream() as out:
-        write_file(output, html_page(found))
-        print(output, file=out)
+    return decode_report(text, str(source))
 
 
 def write_file(path: Path, text: str | bytes) -> None:

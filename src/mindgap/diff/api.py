@@ -16,11 +16,13 @@ from importlib.metadata import version
 from typing import Any
 
 from mindgap.diff.facts import facts_of, spelled
+from mindgap.diff.recording import Recording, recording
 from mindgap.diff.rows import Model, Refused, Report, Row
 from mindgap.diff.session import Bench, Comparison, Settings, Subject, Tick
 from mindgap.graph import Graph, MindgapError
 from mindgap.graph.tensors import TensorStore, default_tensor_store
 from mindgap.run.pool import WorkerPool
+from mindgap.store import Store
 
 OnTick = Callable[[Tick], None]
 
@@ -85,15 +87,17 @@ def diff_many(
     tensors: TensorStore | None = None,
     jobs: int | None = None,
     skip_unavailable: bool = False,
+    store: Store | None = None,
 ) -> Report:
     """Every subject on every platform. A subject that gives no graph is `refused`, and the others go on.
 
     `jobs`: how many workers work at once (default: one per core). `skip_unavailable`: a platform that is not
     on this machine gives no rows, and its facts say why; otherwise it raises `PlatformError`, as does an unknown one.
+    `store`: where everything is also written as it is found (weights are not). Raises `StoreError` where it cannot be.
     """
     started = time.perf_counter()
     settings = settings or Settings()
-    store = tensors or default_tensor_store()
+    tensors = tensors or default_tensor_store()
     settings = dataclasses.replace(settings, reference=spelled(settings.reference))
     asked = [spelled(platform) for platform in platforms]
     facts = facts_of([settings.reference, *asked], reference=settings.reference, skip_unavailable=skip_unavailable)
@@ -102,10 +106,15 @@ def diff_many(
     named = _distinct(list(subjects))
     tell = _Teller(progress, len(named) * len(wanted))
     busy = jobs or os.cpu_count() or 2
-    with WorkerPool([settings.reference, *wanted], tensors=store, busy=busy) as pool:
-        bench = Bench(pool.run, settings, store)
+    created, mindgap = datetime.now(UTC).isoformat(timespec="seconds"), version("mindgap")
+    with (
+        WorkerPool([settings.reference, *wanted], tensors=tensors, busy=busy) as pool,
+        recording(store, settings, pool.describe) as record,
+    ):
+        record.begin(created, mindgap, facts, wanted)
+        bench = Bench(pool.run, settings, tensors)
         with ThreadPoolExecutor(busy, "mindgap-model") as threads:
-            waiting = [threads.submit(_one, bench, subject, wanted, tell) for subject in named]
+            waiting = [threads.submit(_one, bench, *each, wanted, tell, record) for each in enumerate(named)]
             try:
                 done = [future.result() for future in waiting]
             except BaseException:
@@ -113,20 +122,22 @@ def diff_many(
                     future.cancel()
                 pool.close()
                 raise
+        seconds = time.perf_counter() - started
+        record.finish(seconds)
     return Report(
         reference=settings.reference,
         platforms=facts,
         models=tuple(model for model, _, _ in done if model is not None),
         rows=tuple(row for _, rows, _ in done for row in rows),
         refused=tuple(refused for _, _, refused in done if refused is not None),
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        version=version("mindgap"),
-        seconds=time.perf_counter() - started,
+        created=created,
+        version=mindgap,
+        seconds=seconds,
     )
 
 
 def _one(
-    bench: Bench, subject: Subject, platforms: Sequence[str], tell: _Teller
+    bench: Bench, position: int, subject: Subject, platforms: Sequence[str], tell: _Teller, record: Recording
 ) -> tuple[Model | None, list[Row], Refused | None]:
     """One subject from capture to its last row."""
     started = time.perf_counter()
@@ -138,14 +149,17 @@ def _one(
             graph = subject.graph()
     except MindgapError as error:
         tell("refused", subject.name, "", finished=len(platforms))
-        return None, [], Refused(subject.name, str(error))
+        return None, [], record.refused(position, Refused(subject.name, str(error)))
     except Exception as error:
         # One model that mindgap itself fails on must not cost the others; it is counted and told apart.
         tell("refused", subject.name, "", finished=len(platforms))
-        return None, [], Refused(subject.name, f"mindgap failed: {error}", traceback.format_exc())
+        refused = Refused(subject.name, f"mindgap failed: {error}", traceback.format_exc())
+        return None, [], record.refused(position, refused)
     captured = time.perf_counter() - started
     tell("captured", subject.name, "")
+    record.graph(subject.name, graph)
     comparison = Comparison(bench, subject.name, graph)
+    record.model(position, comparison.model({"capture": captured}), comparison.reference)
     tell("ran", subject.name, bench.settings.reference)
 
     def row_of(platform: str) -> Row:
@@ -156,6 +170,7 @@ def _one(
         except Exception:
             # One row that mindgap itself fails on must not cost the others; it is counted and told apart.
             row = Row(subject.name, platform, "ok", None, detail="mindgap failed", broken=traceback.format_exc())
+        record.row(graph, row, comparison.outcomes.get(platform))
         tell("judged", subject.name, platform, row)
         return row
 

@@ -160,7 +160,7 @@ class Report:
             rows=len(self.rows),
             refused=len(self.refused),
             broken=sum(bool(each.broken) for each in (*self.rows, *self.refused)),
-            words=_ordered(Counter(row.word for row in self.rows)),
+            words=ordered(Counter(row.word for row in self.rows)),
             statuses=dict(sorted(Counter(row.status for row in self.rows).items())),
             findings=len(self.findings),
             known=known,
@@ -197,7 +197,7 @@ class Report:
         return encode_report(self)
 
 
-def _ordered(words: Counter[str]) -> dict[str, int]:
+def ordered(words: Counter[str]) -> dict[str, int]:
     """Worst first, what has no verdict last."""
     rank = {word: number for number, word in enumerate((*SEVERITY, "not_judged", "unsupported", "no_reference"))}
     return {word: words[word] for word in sorted(words, key=lambda word: rank[word])}

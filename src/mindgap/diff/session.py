@@ -85,6 +85,8 @@ class Comparison:
         self.name = name
         self.graph = graph
         self.reference = bench.run(bench.settings.reference, graph)
+        #: What each platform did the first time, by its name.
+        self.outcomes: dict[str, Outcome] = {}
         self._whole: Outcome | None = None
         self._judge: Judge | None = None
         self._judging = threading.Lock()
@@ -101,7 +103,7 @@ class Comparison:
             outputs=tuple(str(graph.values[index]) for index in graph.outputs),
             reference_status=outcome.status,
             reference_message=outcome.message,
-            reference_digests=_digests(outcome),
+            reference_digests=identities(outcome),
             timings={**timings, **outcome.timings},
         )
 
@@ -109,7 +111,7 @@ class Comparison:
         """Runs the graph on `platform` and compares. What goes wrong there is in the row, never raised."""
         if platform == self.bench.settings.reference:
             return self._row_of_reference()
-        outcome = self.bench.run(platform, self.graph)
+        outcome = self.outcomes[platform] = self.bench.run(platform, self.graph)
         decided = without_judging(self._row_of(outcome), outcome, self.reference)
         if decided is None:
             return self._judged(self._row_of(outcome))
@@ -131,7 +133,7 @@ class Comparison:
             message=outcome.message,
             signature=outcome.signature,
             timings=dict(outcome.timings),
-            digests=_digests(outcome),
+            digests=identities(outcome),
         )
 
     def _judged(self, row: Row) -> Row:
@@ -192,7 +194,7 @@ def without_judging(row: Row, outcome: Outcome, reference: Outcome) -> Row | Non
     if not outcome.ran:
         culprit = Culprit(-1, outcome.op) if outcome.op else None
         return dataclasses.replace(row, verdict="failed", culprit=culprit, blame="platform")
-    if outcome.status == reference.status == "ok" and row.digests == _digests(reference):
+    if outcome.status == reference.status == "ok" and row.digests == identities(reference):
         return as_identical(row, outcome)
     return None
 
@@ -237,7 +239,7 @@ def with_judgement(row: Row, judgement: Judgement, seconds: float) -> Row:
     )
 
 
-def _digests(outcome: Outcome) -> tuple[str, ...]:
+def identities(outcome: Outcome) -> tuple[str, ...]:
     """One text per output that is equal only where dtype, shape and bytes are; none for what did not run."""
     if not outcome.ran:
         return ()

@@ -7,7 +7,7 @@ Any number of processes may write at once; killing one loses at most what it had
 
 from mindgap.store.errors import StoreError
 from mindgap.store.records import graph_row, metric_columns, metrics_of, outcome_of, outcome_row
-from mindgap.store.store import Merged, Store
+from mindgap.store.store import Merged, Store, new_run
 from mindgap.store.tables import TABLES, VERSION
 from mindgap.store.writer import Row, Writer
 
@@ -22,6 +22,7 @@ __all__ = [
     "graph_row",
     "metric_columns",
     "metrics_of",
+    "new_run",
     "outcome_of",
     "outcome_row",
 ]

@@ -41,6 +41,7 @@ _REACHED: Final = pa.struct([("node", pa.int64()), ("op", _TEXT), ("role", _TEXT
 
 #: Metrics with a column of their own; the others are in the JSON of `metrics`.
 METRICS: Final[dict[str, pa.DataType]] = {
+    "relative_error": pa.float64(),
     "max_abs": pa.float64(),
     "max_rel": pa.float64(),
     "max_ulp": pa.uint64(),
@@ -100,7 +101,7 @@ TABLES: Final[dict[str, Table]] = {
             "platforms", "run platform fingerprint",
             {"run": _TEXT, "platform": _TEXT, "fingerprint": _TEXT, "position": pa.int32(), "backend": _TEXT,
              "available": pa.bool_(), "reason": _TEXT, "hardware": _TEXT, "versions": _WORDS, "options": _WORDS,
-             "describe": _JSON},
+             "description": _JSON},
         ),
         # `variant`: how it is made from others, where its bytes are not kept. `tensors`: keys of what it needs.
         _table(

@@ -1,0 +1,162 @@
+"""What `diff` finds, written into a store as it is found."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from mindgap.diff.rows import Model, PlatformFacts, Refused, Row
+from mindgap.diff.session import Settings
+from mindgap.graph import Graph, digest
+from mindgap.run.outcome import Outcome
+from mindgap.store import Store, Writer, graph_row, metric_columns, new_run, outcome_row
+from mindgap.store.records import writable
+
+#: Gives what a platform says of itself.
+Describe = Callable[[str], Mapping[str, Any]]
+
+
+@contextmanager
+def recording(store: Store | None, settings: Settings, describe: Describe) -> Generator[Recording]:
+    """A recording of a new run into the store; without a store, one that keeps nothing."""
+    if store is None:
+        yield Recording(None, None, settings, describe)
+        return
+    with store.writer() as writer:
+        yield Recording(store, writer, settings, describe)
+
+
+class Recording:
+    """One run. Thread-safe. What is not `finish`ed stays in the store as a run that was cut short."""
+
+    def __init__(self, store: Store | None, writer: Writer | None, settings: Settings, describe: Describe) -> None:
+        self.run = new_run("diff")
+        self._store = store
+        self._writer = writer
+        self._settings = settings
+        self._describe = describe
+        self._start: dict[str, Any] = {}
+        self._facts: dict[str, tuple[int, PlatformFacts]] = {}
+        self._fingerprints: set[tuple[str, str]] = set()
+
+    def begin(self, created: str, version: str, facts: Sequence[PlatformFacts], wanted: Sequence[str]) -> None:
+        """The run itself, what is known of platforms, and those that get rows."""
+        settings = {**dataclasses.asdict(self._settings), "platforms": list(wanted)}
+        self._start = {
+            "run": self.run,
+            "kind": "diff",
+            "created": datetime.fromisoformat(created),
+            "version": version,
+            "reference": self._settings.reference,
+            "settings": json.dumps(settings),
+        }
+        self._facts = {fact.platform: (position, fact) for position, fact in enumerate(facts)}
+        self._append("runs", self._start)
+        self._append("platforms", [self._platform(fact.platform) for fact in facts])
+
+    def graph(self, name: str, graph: Graph) -> None:
+        """A graph and its bytes, before anything runs it. Its weights stay where they are."""
+        if self._store is not None:
+            self._store.put_graph(graph)
+            self._append("graphs", graph_row(graph, name=writable(name), source=writable(name)))
+
+    def model(self, position: int, model: Model, reference: Outcome) -> None:
+        """What the run calls a graph, and how its reference fared."""
+        captured = {name: seconds for name, seconds in model.timings.items() if name not in reference.timings}
+        self._append(
+            "models",
+            {
+                "run": self.run,
+                "model": model.name,
+                "position": position,
+                "graph": model.digest,
+                "nodes": model.nodes,
+                "operators": model.operators,
+                "inputs": list(model.inputs),
+                "outputs": list(model.outputs),
+                "timings": captured,
+            },
+        )
+        self._outcome(model.name, reference)
+
+    def row(self, graph: Graph, row: Row, outcome: Outcome | None) -> None:
+        """What a platform did and what was decided of it. `outcome`: None for the reference itself."""
+        if outcome is not None:
+            self._outcome(row.model, outcome if row.broken else as_reported(outcome, row))
+        self._verdict(graph, row)
+
+    def _outcome(self, model: str, outcome: Outcome) -> None:
+        self._append("outcomes", outcome_row(self.run, model, outcome))
+        seen = (outcome.platform, outcome.fingerprint)
+        if outcome.fingerprint and seen not in self._fingerprints and outcome.platform in self._facts:
+            # The first time that a platform does something says what it is.
+            self._fingerprints.add(seen)
+            described = json.dumps(dict(self._describe(outcome.platform)), default=str)
+            self._append("platforms", self._platform(outcome.platform, outcome.fingerprint, described))
+
+    def _verdict(self, graph: Graph, row: Row) -> None:
+        culprit = row.culprit
+        self._append(
+            "verdicts",
+            {
+                "run": self.run,
+                "model": row.model,
+                "graph": digest(graph),
+                "platform": row.platform,
+                "reference": self._settings.reference,
+                "status": row.status,
+                "verdict": row.verdict,
+                "word": row.word,
+                "blame": row.blame,
+                "culprit_node": culprit and culprit.node,
+                "culprit_op": culprit and culprit.op,
+                "culprit_label": culprit and writable(culprit.label),
+                **metric_columns(row.metrics),
+                "profiles": dict(row.profiles),
+                "detail": writable(row.detail),
+                "nodes": [{"node": node, "op": op, "role": role} for node, op, role in row.nodes],
+                "judge_seconds": row.timings.get("judge"),
+                "broken": writable(row.broken),
+            },
+        )
+
+    def refused(self, position: int, refused: Refused) -> Refused:
+        """A source that gave no graph, which is returned."""
+        row = {"run": self.run, "source": writable(refused.source), "position": position}
+        self._append("refused", {**row, "reason": writable(refused.reason), "broken": writable(refused.broken)})
+        return refused
+
+    def finish(self, seconds: float) -> None:
+        """The run came to its end."""
+        self._append("runs", {**self._start, "seconds": seconds})
+        if self._writer is not None:
+            self._writer.flush()
+
+    def _append(self, table: str, rows: Mapping[str, Any] | list[dict[str, Any]]) -> None:
+        if self._writer is not None:
+            self._writer.append(table, rows)
+
+    def _platform(self, name: str, fingerprint: str = "", description: str | None = None) -> dict[str, Any]:
+        position, fact = self._facts[name]
+        return {
+            "run": self.run,
+            "platform": name,
+            "fingerprint": fingerprint,
+            "position": position,
+            "backend": fact.backend,
+            "available": fact.available,
+            "reason": fact.reason,
+            "hardware": fact.hardware,
+            "versions": dict(fact.versions),
+            "options": dict(fact.options),
+            "description": description,
+        }
+
+
+def as_reported(outcome: Outcome, row: Row) -> Outcome:
+    """The outcome as its row tells it: a platform that ran once and failed the second time has failed."""
+    return dataclasses.replace(outcome, status=row.status, message=row.message, signature=row.signature)

@@ -1,0 +1,140 @@
+"""A report out of a store."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from typing import Any
+
+from mindgap.compare.verdict import FINDINGS
+from mindgap.diff.rows import Culprit, Model, PlatformFacts, Refused, Report, Row, Totals, ordered
+from mindgap.diff.session import identities
+from mindgap.run.outcome import Outcome
+from mindgap.store import Store, StoreError, metrics_of, outcome_of
+
+_TOTALS = """
+WITH rows AS (SELECT * FROM verdicts WHERE run = $run),
+     words AS (SELECT word, count(*) AS n FROM rows GROUP BY word),
+     states AS (SELECT status, count(*) AS n FROM rows GROUP BY status)
+SELECT (SELECT count(*) FROM models WHERE run = $run) AS models,
+       (SELECT count(DISTINCT platform) FROM rows) AS platforms,
+       (SELECT count(*) FROM rows) AS rows,
+       (SELECT count(*) FROM refused WHERE run = $run) AS refused,
+       (SELECT count(*) FROM rows WHERE broken <> '')
+         + (SELECT count(*) FROM refused WHERE run = $run AND broken <> '') AS broken,
+       (SELECT map(list(word), list(n)) FROM words) AS words,
+       (SELECT map(list(status ORDER BY status), list(n ORDER BY status)) FROM states) AS statuses,
+       (SELECT count(*) FROM rows WHERE list_contains($findings, word)) AS findings
+"""
+
+
+def runs(store: Store) -> list[str]:
+    """The runs in a store, oldest first."""
+    return [row["run"] for row in store.rows("SELECT run FROM runs ORDER BY created, run")]
+
+
+def totals(store: Store, run: str) -> Totals:
+    """The counts of a run, by one query. A store knows no baseline: every finding is new."""
+    (found,) = store.rows(_TOTALS, {"run": run, "findings": list(FINDINGS)})
+    words: Counter[str] = Counter(found.pop("words"))
+    statuses: dict[str, int] = dict(found.pop("statuses") or {})
+    return Totals(words=ordered(words), statuses=statuses, known=0, new=found["findings"], **found)
+
+
+def report_of(store: Store, run: str | None = None) -> Report:
+    """The report of a run, by default of the youngest. Raises `StoreError` where there is none.
+
+    Equal to the one that `diff_many` returned, but for what a baseline added. Of a run that was cut short: the
+    models that were finished, and the rows that were.
+    """
+    known = runs(store)
+    if run is None and not known:
+        raise StoreError(f"{store.url} holds no run: `mindgap diff … --store {store.url}` writes one")
+    run = run or known[-1]
+    if run not in known:
+        raise StoreError(f"{store.url} holds no run {run}; it holds {', '.join(known[-10:]) or 'none'}")
+    (about,) = store.rows("SELECT * FROM runs WHERE run = ?", [run])
+    outcomes: dict[tuple[str, str], Outcome] = {}
+    for row in store.rows("SELECT * FROM outcomes WHERE run = ?", [run]):
+        outcomes[row["model"], row["platform"]] = outcome_of(row)
+    reference: str = about["reference"]
+    models = [
+        _model(row, outcomes.get((row["model"], reference)))
+        for row in store.rows("SELECT * FROM models WHERE run = ? ORDER BY position", [run])
+    ]
+    report = Report(
+        reference=reference,
+        platforms=_platforms(store, run),
+        models=tuple(models),
+        rows=_rows(store, run, [model.name for model in models], json.loads(about["settings"])["platforms"], outcomes),
+        refused=tuple(
+            Refused(row["source"], row["reason"], row["broken"])
+            for row in store.rows("SELECT * FROM refused WHERE run = ? ORDER BY position", [run])
+        ),
+        created=about["created"].isoformat(timespec="seconds"),
+        version=about["version"],
+        seconds=about["seconds"] or 0.0,
+    )
+    counted = totals(store, run)
+    if counted != report.totals:
+        raise StoreError(f"{store.url}: the tables of run {run} do not fit together: {counted} ≠ {report.totals}")
+    return report
+
+
+def _platforms(store: Store, run: str) -> tuple[PlatformFacts, ...]:
+    sql = "SELECT * FROM platforms WHERE run = ? AND fingerprint = '' ORDER BY position"
+    names = ("platform", "backend", "available", "reason", "hardware", "versions", "options")
+    return tuple(PlatformFacts(**{name: row[name] for name in names}) for row in store.rows(sql, [run]))
+
+
+def _model(row: dict[str, Any], outcome: Outcome | None) -> Model:
+    outcome = outcome or Outcome("", row["graph"], "crash", message="the reference's outcome was not written")
+    return Model(
+        name=row["model"],
+        digest=row["graph"],
+        nodes=row["nodes"],
+        operators=row["operators"],
+        inputs=tuple(row["inputs"]),
+        outputs=tuple(row["outputs"]),
+        reference_status=outcome.status,
+        reference_message=outcome.message,
+        reference_digests=identities(outcome),
+        timings={**row["timings"], **outcome.timings},
+    )
+
+
+def _rows(
+    store: Store, run: str, models: list[str], platforms: list[str], outcomes: dict[tuple[str, str], Outcome]
+) -> tuple[Row, ...]:
+    found: defaultdict[str, dict[str, Row]] = defaultdict(dict)
+    for row in store.rows("SELECT * FROM verdicts WHERE run = ?", [run]):
+        found[row["model"]][row["platform"]] = _row(row, outcomes.get((row["model"], row["platform"])))
+    rank = {name: position for position, name in enumerate(platforms)}
+    return tuple(found[model][name] for model in models for name in sorted(found[model], key=lambda n: rank[n]))
+
+
+def _row(row: dict[str, Any], outcome: Outcome | None) -> Row:
+    if row["broken"]:
+        # mindgap failed on it: what the platform did is in the store, and the row says nothing of it.
+        outcome = None
+    timings = dict(outcome.timings) if outcome else {}
+    if row["judge_seconds"] is not None:
+        timings["judge"] = row["judge_seconds"]
+    culprit = row["culprit_op"] is not None
+    return Row(
+        model=row["model"],
+        platform=row["platform"],
+        status=row["status"],
+        verdict=row["verdict"],
+        metrics=metrics_of(row),
+        culprit=Culprit(row["culprit_node"], row["culprit_op"], row["culprit_label"] or "") if culprit else None,
+        blame=row["blame"],
+        message=outcome.message if outcome else "",
+        signature=outcome.signature if outcome else "",
+        detail=row["detail"],
+        profiles=row["profiles"],
+        timings=timings,
+        digests=identities(outcome) if outcome else (),
+        nodes=tuple((each["node"], each["op"], each["role"]) for each in row["nodes"]),
+        broken=row["broken"],
+    )

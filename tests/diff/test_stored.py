@@ -1,0 +1,103 @@
+"""A report out of a store is the report that was made."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from mindgap.diff import Settings, Subject, diff_many
+from mindgap.diff.recording import recording
+from mindgap.diff.stored import report_of, runs, totals
+from mindgap.graph import MindgapError, TensorStore
+from mindgap.report import html_page
+from mindgap.run.outcome import Outcome
+from mindgap.store import Store, StoreError
+from report.report_sample import PLATFORMS, sample
+from store.store_rows import small_graph
+
+
+def recorded(store: Store, seed: int = 0, finish: bool = True) -> None:
+    """The sample report, every row in it, written in an order that nobody promised."""
+    report, graph = sample(), small_graph()
+    with recording(store, Settings(report.reference), lambda platform: {"name": platform}) as record:
+        record.begin(report.created, report.version, report.platforms, PLATFORMS)
+        for position, model in enumerate(report.models):
+            record.model(position, model, Outcome(report.reference, "g", model.reference_status))
+        for position, refused in enumerate(report.refused):
+            record.refused(position, refused)
+        for row in random.Random(seed).sample(report.rows, len(report.rows)):
+            record.row(graph, row, Outcome(row.platform, "g", row.status))
+        if finish:
+            record.finish(report.seconds)
+
+
+def bare(report: object) -> object:
+    """Without digests, which the sample invents without outputs."""
+    strip = dataclasses.replace
+    assert dataclasses.is_dataclass(report)
+    models = tuple(strip(model, reference_digests=()) for model in report.models)  # type: ignore[attr-defined]
+    rows = tuple(strip(row, digests=()) for row in report.rows)  # type: ignore[attr-defined]
+    return strip(report, models=models, rows=rows)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_word_and_figure_comes_back_and_totals_reconcile(tmp_path: Path, seed: int) -> None:
+    store = Store(tmp_path)
+    recorded(store, seed)
+    (run,) = runs(store)
+    found = report_of(store)
+    assert bare(found) == bare(sample())
+    assert totals(store, run) == found.totals == sample().totals
+    assert html_page(bare(found)) == html_page(bare(sample()))  # type: ignore[arg-type]
+
+
+def test_a_run_that_was_cut_short_is_reported_as_far_as_it_went(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    recorded(store, finish=False)
+    assert report_of(store).seconds == 0.0 and report_of(store).totals == sample().totals
+
+
+def test_runs_are_told_apart(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with pytest.raises(StoreError, match="holds no run: `mindgap diff"):
+        report_of(store)
+    recorded(store)
+    recorded(store)
+    assert len(runs(store)) == 2 and report_of(store, runs(store)[0]).totals == sample().totals
+    with pytest.raises(StoreError, match="holds no run yesterday"):
+        report_of(store, "yesterday")
+
+
+def test_tables_that_do_not_fit_together_are_no_report(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    recorded(store)
+    for segment in tmp_path.glob("tables/models/*"):
+        segment.unlink()
+    with pytest.raises(StoreError, match="do not fit together"):
+        report_of(store)
+
+
+def test_a_real_run_comes_back_equal(tmp_path: Path) -> None:
+    def refuses() -> None:
+        raise MindgapError("no such model")
+
+    subjects = [
+        Subject("twin", small_graph),
+        Subject("twin", small_graph),
+        Subject("none", refuses),  # type: ignore[arg-type]
+    ]
+    store, kept = Store(tmp_path / "s"), TensorStore(tmp_path / "t")
+    report = diff_many(subjects, ["cpu/jit", "cpu/eager"], tensors=kept, store=store, jobs=1)
+    assert report.totals.rows == 4 and report.totals.words == {"identical": 4} and report.totals.refused == 1
+    assert report_of(store) == report
+    assert json.loads(report_of(store).to_json()) == json.loads(report.to_json())
+    assert html_page(report_of(store)) == html_page(report)
+    described = store.rows("SELECT platform, description FROM platforms WHERE fingerprint <> '' ORDER BY platform")
+    assert [row["platform"] for row in described] == ["cpu/eager", "cpu/jit"]
+    assert all("torch" in row["description"] for row in described)
+    (graph,) = store.rows("SELECT graph FROM graphs")
+    assert store.get_graph(graph["graph"]) == small_graph()
