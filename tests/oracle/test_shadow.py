@@ -120,3 +120,14 @@ def test_an_operator_without_any_float64_form_is_evaluated_in_its_own_dtype() ->
     right = [x, torch.from_numpy(x).view(torch.int32).numpy()]
     assert [e.kind for e in oracle.examine(right)] == ["calm", "calm"]
     assert oracle.examine([x, right[1] + 1])[1].kind == "discrepant"
+
+
+def test_both_parts_of_a_complex_number_carry_noise() -> None:
+    """Re(z·w) cancels to nothing: its error is that of the whole."""
+    x, y = normal(16), normal(16, seed=1)
+    calls = [("z", "aten.complex.default", "i0", "i1"), ("m", "aten.mul.Tensor", "z", "z"),
+             ("r", "aten.view_as_real.default", "m")]  # fmt: skip
+    graph = build([x, y], calls, ["r"])
+    oracle = Oracle(graph, [x, y])
+    oracle.replays.ensure(MANY)
+    assert bool((oracle.replays.sigma(graph.outputs[0]) > 0).all())

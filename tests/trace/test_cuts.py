@@ -84,8 +84,8 @@ def test_whether_values_break_an_output() -> None:
 X, Y = normal(6, 6), normal(6, 6, seed=1)
 OPINIONS = {
     "numpy": applied("aten.mm.default", X, Y),
-    "kernel positions": applied("aten.conv2d.default", normal(2, 4, 7, 7), normal(6, 2, 3, 3, seed=1), normal(6, seed=2),
-                                [2, 1], [1, 2], [1, 2], 2),
+    "kernel positions": applied("aten.conv2d.default", normal(2, 4, 7, 7), normal(6, 2, 3, 3, seed=1),
+                                normal(6, seed=2), [2, 1], [1, 2], [1, 2], 2),
     "decomposition": applied("aten.gelu.default", X),
     "reference": applied("aten.softmax.int", X, -1),
 }  # fmt: skip

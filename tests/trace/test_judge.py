@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from mindgap.graph import DType, Graph
+from mindgap.graph import DType, Graph, operands
 from mindgap.run.outcome import Job, Outcome
 from mindgap.trace.judge import Judge
 from oracle.bench import PLATFORM, REFERENCE, Bench, bent, build, chain, normal, one_element, scaled, wrong_at
@@ -178,7 +178,8 @@ def fused_fault(graph: Graph, index: int, result: Any, args: Any) -> Any:
 def _adjacent(graph: Graph) -> bool:
     """The sigmoid reads the relu, not an input that stands for it."""
     made = {graph.first_value[i] for i, n in enumerate(graph.nodes) if n.op == "aten.relu.default"}
-    return any(a.index in made for n in graph.nodes if n.op == "aten.sigmoid.default" for a in n.args[:1])  # type: ignore[union-attr]
+    read = [v for n in graph.nodes if n.op == "aten.sigmoid.default" for v in operands(n)]
+    return bool(made & set(read))
 
 
 def test_a_fault_of_two_operators_together() -> None:

@@ -18,7 +18,7 @@ from oracle.bench import PLATFORM, Bench
 #: Operators that move or choose: no platform's rounding touches them.
 EXACT = frozenset(
     {
-        "view", "reshape", "flatten", "permute", "transpose", "t", "expand", "slice", "select", "unsqueeze", "squeeze",
+        "view", "view_as_real", "complex", "reshape", "flatten", "permute", "transpose", "t", "expand", "slice", "select", "unsqueeze", "squeeze",
         "topk", "sort", "max", "argmax", "where", "masked_fill", "index", "relu", "abs", "neg", "sign", "round",
         "floor", "clamp", "roll", "to", "_to_copy", "one_hot", "clone", "contiguous", "cat", "numpy_T", "nan_to_num",
         "max_pool2d", "max_pool2d_with_indices", "zeros", "full", "arange", "ones", "alias", "detach", "copy", "stack",
@@ -81,6 +81,9 @@ PROGRAMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "tiny variance": lambda x: F.batch_norm(x, torch.zeros(16).to(x.dtype), torch.full((16,), 1e-7).to(x.dtype)),
     "subnormal": lambda x: (x * 1e-39) * 1e30,
     "counts": lambda x: (F.softmax(x, -1) > 0.0625).sum(-1),
+    "complex rotation": lambda x: torch.view_as_real(
+        torch.polar(torch.ones(8, 16), x.float() * 100) * torch.complex(x.float(), x.float())
+    ),
     "loss": lambda x: F.cross_entropy(x * 50, torch.arange(8)),
 }  # fmt: skip
 

@@ -76,7 +76,11 @@ class Replays:
         size = self._noise.get(number)
         if size is None or not isinstance(y, torch.Tensor) or size.shape != y.shape:
             return y
-        noisy = y + self._signs(y.numel()).reshape(y.shape) * size
+        signs = self._signs(y.numel()).reshape(y.shape)
+        if y.is_complex():
+            # Either part errs by as much as the whole: products of parts cancel.
+            signs = torch.complex(signs.to(torch.float64), self._signs(y.numel()).reshape(y.shape).to(torch.float64))
+        noisy = y + signs * size
         # Where nothing is injected the bits stay: adding zero would erase the sign of -0.
         return torch.where(size > 0, noisy, y) if number in self._quiet else noisy
 

@@ -1,0 +1,27 @@
+"""Masks of the most negative finite number are no scores: attention under them is judged like any other."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from mindgap.aten.tensors import to_numpy
+from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec
+from mindgap.oracle import local_expectation
+from mindgap.oracle.oracle import Oracle
+from mindgap.trace.lockstep import kind_of_error
+
+
+def test_an_error_under_a_finite_mask_is_seen() -> None:
+    torch.manual_seed(0)
+    q = torch.randn(1, 2, 6, 8)
+    mask = torch.zeros(6, 6).masked_fill(torch.ones(6, 6).tril() == 0, torch.finfo(torch.float32).min)
+    spec, flat = TensorSpec.contiguous("float32", (1, 2, 6, 8)), TensorSpec.contiguous("float32", (6, 6))
+    node = Node("aten.scaled_dot_product_attention.default", (Ref(0), Ref(0), Ref(0), Ref(1)), (), (spec,))
+    graph = Graph((Input(spec, Constant(0)), Input(flat, Constant(0))), (node,), (2,))
+    expected = local_expectation(Oracle(graph, [to_numpy(q), to_numpy(mask)]), 0)
+    right = torch.nn.functional.scaled_dot_product_attention(q, q, q, mask).numpy()
+    assert kind_of_error(expected.examine(0, right)) is None
+    wrong = right.copy()
+    wrong[0, 1, 3, 2] *= np.float32(1.001)
+    assert kind_of_error(expected.examine(0, wrong)) == "discrepant"
