@@ -9,6 +9,7 @@ import torch
 
 from mindgap.oracle.bounds import Bound, Site, relative, rule
 from mindgap.oracle.bounds_range import largest_finite
+from mindgap.oracle.precision import FORMATS
 
 
 @rule("layer_norm", "native_layer_norm")
@@ -183,7 +184,17 @@ def attention(site: Site) -> list[Bound | None]:
     typical = _weighted(probabilities, reach * (finite + norm) + coarse * finite + rounding, v, site, keys, norm=True)
     hard = _weighted(probabilities, reach * magnitude + coarse * finite + rounding, v, site, keys, norm=False)
     y = site.results[0].abs()
-    return [Bound(typical + site.u * y, hard + site.u * y), *([None] * (len(site.results) - 1))]
+    hazard = _scores_overflow(site, magnitude / max(abs(scale), 1e-300))
+    first = Bound(typical + site.u * y, hard + site.u * y, hazard if hazard is None else hazard.expand(y.shape))
+    return [first, *([None] * (len(site.results) - 1))]
+
+
+def _scores_overflow(site: Site, unscaled: torch.Tensor) -> torch.Tensor | None:
+    """Rows whose scores, before they are scaled, may leave the range of the declared dtype. A mask is no score."""
+    spec = site.call.node.outputs[0]
+    largest = FORMATS[spec.dtype].largest if spec is not None and spec.dtype in FORMATS else site.largest
+    over = (unscaled > largest / 4).any(-1, keepdim=True)
+    return over if bool(over.any()) else None
 
 
 def _weighted(

@@ -21,8 +21,7 @@ _SQUARES: Final = frozenset(
         "batch_norm", "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional",
         "instance_norm", "cdist", "_cdist_forward", "_euclidean_dist", "cosine_similarity", "pairwise_distance", "var",
         "std", "var_mean", "std_mean", "norm", "linalg_vector_norm", "mse_loss", "kl_div", "huber_loss",
-        "smooth_l1_loss", "scaled_dot_product_attention", "_scaled_dot_product_attention_math",
-        "trapezoid", "trapz", "cumulative_trapezoid",
+        "smooth_l1_loss", "trapezoid", "trapz", "cumulative_trapezoid",
     }
 )  # fmt: skip
 _SUMS: Final = frozenset(
@@ -38,7 +37,6 @@ _STEP_BY_STEP: Final = frozenset(
     {
         "mse_loss", "kl_div", "huber_loss", "smooth_l1_loss", "l1_loss", "cross_entropy_loss", "cosine_similarity",
         "nll_loss", "nll_loss_nd", "binary_cross_entropy_with_logits", "scatter_reduce", "index_reduce",
-        "scaled_dot_product_attention", "_scaled_dot_product_attention_math",
         "trapezoid", "trapz", "cumulative_trapezoid",
     }
 )  # fmt: skip
@@ -72,8 +70,6 @@ def out_of_range(
         return _complex(packet, operands, worst, result, acc)
     if packet in ("prod", "cumprod"):
         return _products(operands[0], result, acc)
-    if packet == "pow":
-        return _roots(args, result)
     if packet in _ELEMENTWISE:
         return _elementwise(args, result, FORMATS[dtype].largest)
     terms = float(max(a.numel() for a in operands))
@@ -132,13 +128,6 @@ def _products(x: torch.Tensor, result: torch.Tensor, acc: float) -> torch.Tensor
     grown, shrunk = float(logs.clamp_min(0).sum()), float(logs.clamp_max(0).sum())
     limit = math.log2(acc) - 2
     return _all(result) if (grown > limit or shrunk < -limit) and grown > 0 > shrunk else None
-
-
-def _roots(args: Sequence[Any], result: torch.Tensor) -> torch.Tensor | None:
-    """pow(x, ±½) is a square root on some platforms: they part at -0 and -Inf."""
-    if not isinstance(args[0], torch.Tensor) or not isinstance(args[1], float) or abs(args[1]) != 0.5:
-        return None
-    return _any((args[0] == 0) | torch.isneginf(args[0]))
 
 
 def _complex(
