@@ -211,6 +211,9 @@ BAD = {
     "a huge repetition": ({"nodes": [call("r", "repeat", X, 1 << 16, 1 << 16, kind="call_method")]}, "at node r"),
     "a huge sum of parts": ({"nodes": [call(n, "torch.empty", 1 << 29) for n in "abcr"],
                              "outputs": [{"ref": n} for n in "abcr"]}, "at node c its values take 6.0 GiB"),
+    "a huge expansion that is copied": (
+        {"nodes": [call("e", "expand", {"ref": "X0"}, 1 << 32, -1, -1, kind="call_method"),
+                   call("r", "contiguous", {"ref": "e"}, kind="call_method")]}, "at node r its values take 192.0 GiB"),
     "a wrong type": ({"nodes": [call("r", "torch.add", X, "text")]}, "running its calls raised"),
     "division by zero": ({"nodes": [call("r", "operator.floordiv", 1, 0)], "outputs": [X]}, "ZeroDivisionError"),
     "an assertion": ({"nodes": [call("r", "torch.nn.functional.pad", X, [1])]}, "running its calls raised"),
@@ -261,6 +264,23 @@ def test_paths_that_collide_give_way(tmp_path, path):
     ((_, graph),) = capture_source(f"records:{file}#a")
     assert not isinstance(graph, CaptureFailure), graph
     assert sum(given.role == "parameter" for given in graph.inputs) == 2
+
+
+def test_what_a_mask_of_the_recorded_inputs_selects_stays_selected(tmp_path):
+    """Graph networks drop the edges from a node to itself: how many is in the data that was recorded."""
+    edges = {**EXAMPLE, "name": "X2", "shape": [2, 5], "dtype": "int64", "data": [0, 1, 2, 3, 4, 1, 1, 0, 3, 2],
+             "original_name": "edges"}  # fmt: skip
+    nodes = [
+        call("a", "operator.getitem", {"ref": "X2"}, 0),
+        call("b", "operator.getitem", {"ref": "X2"}, 1),
+        call("mask", "operator.ne", {"ref": "a"}, {"ref": "b"}),
+        call("kept", "operator.getitem", {"ref": "X2"}, {"tuple": [{"slice": [None, None, None]}, {"ref": "mask"}]}),
+    ]
+    bad = record(nodes, [EXAMPLE, EPSILON, edges], [{"ref": "kept"}])
+    file = write(tmp_path / "edges.parquet", [("a", bad)])
+    ((_, graph),) = capture_source(f"records:{file}#a")
+    assert not isinstance(graph, CaptureFailure), graph
+    assert [str(graph.values[value]) for value in graph.outputs] == ["int64[2,3]"]
 
 
 def test_outputs_of_no_real_network_are_tamed(tmp_path):

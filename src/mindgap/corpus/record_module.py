@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from mindgap.corpus.parsed import is_list, is_sequence, is_slice, is_table, is_tuple
-from mindgap.corpus.record_size import Budget, quiet
+from mindgap.corpus.record_size import Budget, may_grow, quiet
 from mindgap.corpus.record_targets import IGNORED, UnknownTarget, attribute, function, method
 
 _functorch: Any = importlib.import_module("torch._C._functorch")
@@ -48,8 +48,9 @@ class RecordedCalls(nn.Module):
     """Runs the calls of a record, one after the other.
 
     Tensors of kind parameter and buffer live in submodules under the paths they had in their model.
-    What a call gives as a Python number (`.item()`) is a fact about the recorded inputs: `pinned`
-    holds those numbers once the module has run on them, so that the calls stay the recorded ones.
+    What a call gives as a Python number (`.item()`), and a mask that decides by its values how large
+    a selection is, are facts about the recorded inputs: `pinned` holds them once the module has run
+    on those, so that the calls stay the recorded ones.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class RecordedCalls(nn.Module):
         return function(step.target)(*args, **kwargs)
 
     def pin_numbers(self, *inputs: torch.Tensor) -> Any:
-        """Run once, remember every number read from a tensor, and give the outputs.
+        """Run once, remember every number read from a tensor and every mask that selects, and give the outputs.
 
         Raises `TooLarge` before a call that asks for too much memory.
         """
@@ -120,8 +121,10 @@ class RecordedCalls(nn.Module):
         budget = Budget()
 
         def run(step: Step, values: Mapping[str, Any]) -> Any:
-            if not step.target.startswith(_REAL_ONLY):
-                used = {*names_in(step.args), *names_in(step.kwargs)}
+            if step.target == "operator.getitem":
+                numbers.update(_masks(step.args[1], values))
+            used = {*names_in(step.args), *names_in(step.kwargs)}
+            if not step.target.startswith(_REAL_ONLY) and may_grow(step.target, (values[name] for name in used)):
                 budget.check(step.name, lambda operands: original(step, operands), values, used)
             result = original(step, values)
             if step.target in ("item", "torch.ops.aten._local_scalar_dense") and isinstance(result, (bool, int, float)):
@@ -134,8 +137,15 @@ class RecordedCalls(nn.Module):
                 outputs = self.forward(*inputs)
         finally:
             del self._run
-        self.pinned.update(numbers)
+        made = {step.name for step in self._steps}
+        self.pinned.update((name, value) for name, value in numbers.items() if name in made)
         return outputs
+
+
+def _masks(index: Any, values: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """The boolean tensors among the indices of a selection, by name."""
+    used = {name: values[name] for name in names_in(index)}
+    return {n: v.clone() for n, v in used.items() if isinstance(v, torch.Tensor) and v.dtype == torch.bool}
 
 
 def _submodule(owner: nn.Module, part: str) -> nn.Module | None:

@@ -27,6 +27,20 @@ MOST_ALIVE: Final = 6 << 30
 _SMALL: Final = 4 << 20
 
 
+#: Their results have no more elements than their largest operand.
+_NEVER_GROWS: Final = frozenset(
+    f"{family}{name}"
+    for family, names in {
+        "operator.": "getitem floordiv iadd isub imul itruediv neg",
+        "torch.nn.functional.": "relu dropout batch_norm layer_norm softmax silu group_norm",
+        "torch._C._nn.": "gelu",
+        "torch.": "relu sigmoid tanh transpose permute flatten softmax",
+        "": "view reshape transpose permute flatten squeeze unsqueeze chunk split contiguous size dim item shape mean",
+    }.items()
+    for name in names.split()
+)
+
+
 class TooLarge(Exception):
     """A record that asks for more memory than it may have; the message says where and how much."""
 
@@ -52,6 +66,13 @@ def inputs_bytes(entries: Iterable[Mapping[str, Any]]) -> int:
 def spelled(count: int) -> str:
     """Bytes in words."""
     return f"{count / (1 << 30):,.1f} GiB"
+
+
+def may_grow(target: str, operands: Iterable[Any]) -> bool:
+    """Whether a call can make something that is worth a count."""
+    return target not in _NEVER_GROWS or any(
+        isinstance(value, torch.Tensor) and value.numel() * value.element_size() >= _SMALL for value in operands
+    )
 
 
 class Budget:
