@@ -100,6 +100,9 @@ def remainders(site: Site) -> list[Bound | None]:
         # Next to a multiple the remainder may be all of y or nothing.
         near, jump = (r.abs() <= 16 * error) | ((y - r.abs()).abs() <= 16 * error), y
     error = error + torch.where(near & torch.isfinite(r), jump, 0.0)
+    if site.call.packet != "floor_divide":
+        # However large x is, a remainder lies within the divisor.
+        error = torch.minimum(error, torch.as_tensor(y, dtype=torch.float64).expand(error.shape))
     return [Bound(error, error)]
 
 
