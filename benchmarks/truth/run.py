@@ -23,6 +23,7 @@ from mindgap.graph import TensorStore
 from truth.case import Case
 from truth.cases_inductor import CASES as TORCH
 from truth.cases_ort_ov import CASES as ORT_OV
+from truth.cases_records import CASES as RECORDS
 
 
 def main() -> int:
@@ -66,7 +67,7 @@ def main() -> int:
 
 def all_cases() -> list[Case]:
     """Every case, of all makes."""
-    return [*ORT_OV, *TORCH]
+    return [*ORT_OV, *TORCH, *RECORDS]
 
 
 def judged(cases: list[Case], platform: str) -> list[Row]:
