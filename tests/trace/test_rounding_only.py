@@ -18,7 +18,8 @@ from oracle.bench import PLATFORM, Bench
 #: Operators that move or choose: no platform's rounding touches them.
 EXACT = frozenset(
     {
-        "view", "view_as_real", "complex", "reshape", "flatten", "permute", "transpose", "t", "expand", "slice", "select", "unsqueeze", "squeeze",
+        "view", "view_as_real", "complex", "reshape", "flatten", "permute", "transpose", "t",
+        "expand", "slice", "select", "unsqueeze", "squeeze",
         "topk", "sort", "max", "argmax", "where", "masked_fill", "index", "relu", "abs", "neg", "sign", "round",
         "floor", "clamp", "roll", "to", "_to_copy", "one_hot", "clone", "contiguous", "cat", "numpy_T", "nan_to_num",
         "max_pool2d", "max_pool2d_with_indices", "zeros", "full", "arange", "ones", "alias", "detach", "copy", "stack",
