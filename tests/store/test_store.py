@@ -141,7 +141,7 @@ def test_a_segment_that_was_cut_short_or_changed_is_named(tmp_path: Path) -> Non
     whole = path.read_bytes()
     for kept in (0, 3, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:kept])
-        with pytest.raises(StoreError, match=rf"{path.name} is damaged or cut short.*--resume"):
+        with pytest.raises(StoreError, match=rf"{path.name} is damaged or cut short.*move it away"):
             Store(tmp_path).query("SELECT * FROM outcomes")
     # A byte of the data: only reading it all, or the page's own checksum, can tell.
     path.write_bytes(whole[:200] + bytes([whole[200] ^ 0xFF]) + whole[201:])

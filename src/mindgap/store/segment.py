@@ -25,7 +25,7 @@ from mindgap.store.tables import VERSION, Table
 
 SUFFIX: Final = ".parquet"
 _NAME: Final = re.compile(r"[0-9a-f]{16}-[0-9a-f]+-(?P<hash>[0-9a-f]{32})\.parquet")
-_AGAIN: Final = "copy it again, or move it away and run again with --resume: its rows are lost, no others"
+_AGAIN: Final = "copy it again, or move it away and run again what it held: its rows are lost, no others"
 
 
 def folder_of(table: Table) -> str:
