@@ -29,10 +29,10 @@ def test_nobody_sees_the_shape_of_an_empty_intermediate(tmp_path: Path) -> None:
     pytest.importorskip("openvino")
 
     def mask(x: torch.Tensor) -> torch.Tensor:
-        return torch.cat([torch.zeros(3, 0, dtype=torch.float16), x], -1) * 1.5
+        return torch.cat([torch.zeros(3, 0, dtype=torch.float16), x], -1).exp().softmax(-1)
 
     row = judged(tmp_path, "openvino/cpu@precision=f32", mask, X.half())
-    assert row.verdict in ("identical", "rounding"), row
+    assert row.verdict == "rounding", row
 
 
 def test_an_empty_output_of_another_shape_is_a_finding(tmp_path: Path) -> None:
