@@ -10,6 +10,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
 from truth.case import Case
 
 ORT = "onnxruntime/cpu"

@@ -67,5 +67,6 @@ def _integers_pass(allowed: Tolerance, reference: Array, other: Array) -> bool:
         return bool((reference == other).all())
     larger, smaller = np.maximum(reference, other), np.minimum(reference, other)
     wraps = np.uint64 if reference.dtype == np.uint64 else np.int64
-    gap = larger.astype(wraps).view(np.uint64) - smaller.astype(wraps).view(np.uint64)
+    with np.errstate(over="ignore"):
+        gap = larger.astype(wraps).view(np.uint64) - smaller.astype(wraps).view(np.uint64)
     return bool((gap <= allowed.atol + allowed.rtol * np.abs(reference.astype(np.float64))).all())
