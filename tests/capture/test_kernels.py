@@ -10,10 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from mindgap.aten.cotangent import cotangent
 from mindgap.aten.functional import functionalize
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_torch
-from mindgap.capture import CaptureError, capture, capture_kernels
+from mindgap.capture import CaptureError, capture, capture_kernels, with_explicit_gradients
 from mindgap.corpus.torchvision_zoo import declare_operators
 from mindgap.graph import Constant, Graph, Normal, Uniform, decode, encode
 from mindgap.graph.materialise import materialise_all
@@ -289,3 +290,37 @@ def test_a_training_step_of_a_real_language_model(store: TensorStore) -> None:
     )
     assert "gpt2.transformer.wte.weight" in graph.labels.outputs
     assert sum(i.role == "random" for i in graph.inputs) == 7  # a mask for each of its dropouts
+
+
+@pytest.mark.parametrize("options", [{"backward": True}, {}])
+def test_dtypes_are_those_of_the_kernels_where_fake_ones_say_otherwise(
+    options: dict[str, Any], store: TensorStore
+) -> None:
+    model = nn.Sequential(nn.Conv1d(4, 4, 3), nn.BatchNorm1d(4)).bfloat16().train()
+    graph = capture(model, (X.bfloat16().reshape(1, 4, 8),), tensors=store, **options)
+    given: list[list[torch.Tensor | None]] = []
+    Tape(graph).run(values(graph, store), on_node=lambda _, flat: given.append(list(flat)))
+    for node, flat in zip(graph.nodes, given, strict=True):
+        for spec, real in zip(node.outputs, flat, strict=True):
+            assert spec is None or real is None or f"torch.{spec.dtype}" == str(real.dtype), node.op
+
+
+def test_gradients_that_autograd_would_take_are_written_out_with_the_same_bits(store: TensorStore) -> None:
+    model = nn.Sequential(
+        nn.Conv1d(4, 4, 3), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(24, 3),
+        nn.LogSoftmax(-1),
+    )  # fmt: skip
+    asked = capture(model.train(), (X.reshape(1, 4, 8),), tensors=store, grad=True)
+    explicit = with_explicit_gradients(asked)
+    assert explicit.grad == () and "aten.convolution_backward.default" in ops(explicit)
+    assert explicit.inputs[: len(asked.inputs)] == asked.inputs
+    leaves = values(asked, store)
+    for index in asked.grad:
+        leaves[index].requires_grad_()
+    outputs = Tape(asked).run(leaves)
+    roots = [o for o in outputs if o.requires_grad]
+    taken = torch.autograd.grad(roots, [leaves[i] for i in asked.grad], [cotangent(r) for r in roots])
+    written = Tape(explicit).run(values(explicit, store))
+    assert all(torch.equal(a, b) for a, b in zip([*outputs, *taken], written, strict=True))
+    assert explicit.labels.outputs[len(outputs) :] == tuple(f"grad:{asked.labels.inputs[i]}" for i in asked.grad)
+    assert with_explicit_gradients(explicit) is explicit

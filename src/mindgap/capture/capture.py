@@ -71,7 +71,7 @@ def capture(
         if any(s.real is not None and s.real.device.type == "meta" for s in sources):
             unproven = "captured from meta tensors: there is nothing to replay, so it is not proven"
         if not unproven:
-            check(Subject(graph, sources, len(returned), program, args, kwargs or {}))
+            graph = check(Subject(graph, sources, len(returned), program, args, kwargs or {}))
     if unproven:
         warnings.warn(unproven, UnprovenCapture, stacklevel=2)
     return dataclasses.replace(graph, grad=_asked(grad, sources, able)) if grad else graph

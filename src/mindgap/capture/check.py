@@ -5,21 +5,21 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
 import torch
 
-from mindgap.aten.tape import Tape, clone_strided
-from mindgap.aten.tensors import to_numpy, to_torch
+from mindgap.aten.tape import OnNode, Tape, clone_strided
+from mindgap.aten.tensors import to_numpy, to_torch, torch_dtype_name
 from mindgap.capture import draw
 from mindgap.capture.dispatcher import PreDispatchMode, as_without_modes, seen_by
 from mindgap.capture.errors import CaptureError
 from mindgap.capture.origin import line_of
 from mindgap.capture.program import Copy, Held, copied, leaves
 from mindgap.capture.recording import Source
-from mindgap.graph import Graph, Recipe
+from mindgap.graph import Graph, Node, Recipe, TensorSpec
 from mindgap.graph.materialise import materialise
 
 
@@ -62,14 +62,25 @@ class Subject:
     run: Run = run_calls
 
 
-def check(subject: Subject) -> None:
-    """Raises `CaptureError` naming the first output that the graph and the program disagree on."""
+def check(subject: Subject) -> Graph:
+    """The graph, proven, its dtypes those that the kernels gave: fake ones keep statistics of bfloat16 in float32.
+
+    Raises `CaptureError` naming the first output that the graph and the program disagree on.
+    """
     graph, sources = subject.graph, subject.sources
     tape = Tape(graph)
     drawn = [_materialised(graph, i) if s.real is None else None for i, s in enumerate(sources)]
     given = [_own(s.real) if s.real is not None else d for s, d in zip(sources, drawn, strict=True)]
     tensors = [t for t in given if t is not None]
-    _agree(subject, tape, tensors, "the given arguments")
+    given_dtypes: dict[int, Node] = {}
+
+    def note(index: int, results: list[torch.Tensor | None]) -> None:
+        node = graph.nodes[index]
+        outputs = tuple(_of_dtype(spec, real) for spec, real in zip(node.outputs, results, strict=True))
+        if outputs != node.outputs:
+            given_dtypes[index] = replace(node, outputs=outputs)
+
+    _agree(subject, tape, tensors, "the given arguments", note)
     other = redrawn(tensors, sources, whole=True)
     try:
         _agree(subject, tape, other, "other arguments of the same kind")
@@ -83,6 +94,13 @@ def check(subject: Subject) -> None:
                 f"the program refuses other values for its arguments ({error}), so that the capture cannot be proven",
                 error.line,
             ) from error
+    if not given_dtypes:
+        return graph
+    return replace(graph, nodes=tuple(given_dtypes.get(i, node) for i, node in enumerate(graph.nodes)))
+
+
+def _of_dtype(spec: TensorSpec | None, real: torch.Tensor | None) -> TensorSpec | None:
+    return None if spec is None else spec if real is None else replace(spec, dtype=torch_dtype_name(real.dtype))
 
 
 class _Invalid(Exception):
@@ -151,9 +169,11 @@ def _materialised(graph: Graph, index: int) -> torch.Tensor:
     return to_torch(materialise(one), one.spec)
 
 
-def _agree(subject: Subject, tape: Tape, tensors: list[torch.Tensor], which: str) -> None:
+def _agree(
+    subject: Subject, tape: Tape, tensors: list[torch.Tensor], which: str, on_node: OnNode | None = None
+) -> None:
     expected, left = _program_outputs(subject, tensors)
-    actual = tape.run(tensors)
+    actual = tape.run(tensors, on_node)
     names = subject.graph.labels.outputs
     if len(expected) != subject.returned:
         raise CaptureError(f"the program returned {len(expected)} tensors, {subject.returned} when it was captured")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,8 +14,9 @@ from mindgap.capture.assemble import Weights, assemble
 from mindgap.capture.check import Ready, Run, Subject, check
 from mindgap.capture.errors import CaptureError, UnprovenCapture
 from mindgap.capture.kernels_pass import Optimizer, Pass, run_pass
-from mindgap.capture.kernels_recorder import KernelDrawing, KernelRecorder
+from mindgap.capture.kernels_recorder import KernelDrawing, KernelRecorder, seen_below
 from mindgap.capture.neutral import neutral_kernels
+from mindgap.capture.origin import here
 from mindgap.capture.program import Held, copied, paths_of, uncompiled
 from mindgap.capture.recording import Recorded
 from mindgap.capture.tracing import faked, run_traced
@@ -64,7 +64,7 @@ def capture_kernels(
         if any(s.real is not None and s.real.device.type == "meta" for s in sources):
             unproven = "captured from meta tensors: there is nothing to replay, so it is not proven"
         if not unproven:
-            check(Subject(graph, sources, len(returned), *call, run=_again(work)))
+            graph = check(Subject(graph, sources, len(returned), *call, run=_again(work)))
     if unproven:
         warnings.warn(unproven, UnprovenCapture, stacklevel=2)
     return graph
@@ -93,20 +93,14 @@ def _trace(work: Pass, program: Any, args: Sequence[Any], kwargs: Mapping[str, A
         return fake
 
     twin = copied(program, args, kwargs, fake_of)
-    recorder = KernelRecorder(fake_mode, paths_of(twin.program))
+    paths = paths_of(twin.program)
+    recorder = KernelRecorder(fake_mode, lambda: here(paths))
     book = recorder.book
     for held, fake in fakes:
         book.add_input(held.tensor.detach(), fake, held.role, held.name)
-    named = run_traced(lambda: run_pass(work, twin, fakes, book.made), _under(fake_mode, recorder))
+    named = run_traced(lambda: run_pass(work, twin, fakes, book.made), seen_below(fake_mode, recorder))
     with fake_mode:
         return work, book.recorded, [(label, book.number(tensor)) for label, tensor in named]
-
-
-@contextmanager
-def _under(*modes: Any) -> Generator[None]:
-    fake_mode, recorder = modes
-    with fake_mode, recorder:
-        yield
 
 
 def _again(work: Pass) -> Run:

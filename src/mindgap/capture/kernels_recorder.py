@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -14,7 +14,6 @@ from mindgap.capture import draw
 from mindgap.capture.book import Book
 from mindgap.capture.check import Pool
 from mindgap.capture.dispatcher import backward_of, last_forward
-from mindgap.capture.origin import here
 
 #: Namespaces whose operators say something to PyTorch and compute nothing.
 _TALK: Final = frozenset({"prim", "profiler"})
@@ -23,10 +22,11 @@ _TALK: Final = frozenset({"prim", "profiler"})
 class KernelRecorder(TorchDispatchMode):
     """Records every call that reaches a backend, forward, backward and after, by the identity of fake tensors."""
 
-    def __init__(self, fake_mode: FakeTensorMode, modules: dict[int, str]) -> None:
+    def __init__(self, fake_mode: FakeTensorMode, place: Callable[[], str]) -> None:
+        """`place` says where the running forward call comes from."""
         super().__init__()  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
         self.book = Book(fake_mode, self._origin, lambda: self, self._unseen)
-        self._modules = modules
+        self._place = place
         self._origins: dict[int, str] = {}
         self._deaf = False
 
@@ -43,7 +43,7 @@ class KernelRecorder(TorchDispatchMode):
         running = backward_of()
         if running is not None:
             return f"backward of {self._origins.get(running) or 'the loss'}"
-        found = here(self._modules)
+        found = self._place()
         self._origins.setdefault(last_forward(), found)  # calls without a gradient follow under the same number
         return found or "the training step"
 
@@ -66,6 +66,13 @@ class KernelRecorder(TorchDispatchMode):
         if func in (torch.ops.aten.lift_fresh.default, torch.ops.aten.detach_.default):
             return self.book.faked(args[0])
         return self.book.record(func, args, kwargs)
+
+
+@contextmanager
+def seen_below(fake_mode: FakeTensorMode, recorder: KernelRecorder) -> Generator[None]:
+    """Run a block under fake tensors, its calls recorded."""
+    with fake_mode, recorder:
+        yield
 
 
 def _norm_that_says_what_it_writes(bound: draw.Bound) -> Any:

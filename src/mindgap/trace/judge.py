@@ -10,9 +10,11 @@ from typing import Any, Final
 import torch
 
 from mindgap.aten.functional import functionalize
+from mindgap.aten.state import TORCH_STATE
 from mindgap.aten.tensors import to_torch
+from mindgap.capture import CaptureError, with_explicit_gradients
 from mindgap.compare.verdict import Blame, Verdict
-from mindgap.graph import Graph, MindgapError
+from mindgap.graph import Graph, MindgapError, materialise
 from mindgap.oracle import FEW, MANY, Examined, Oracle, OracleError
 from mindgap.oracle.precision import FORMATS, widen
 from mindgap.run.outcome import Outcome
@@ -66,6 +68,7 @@ class Judge:
         deadline_s: float = 300.0,
     ) -> None:  # fmt: skip
         self._graph, self._inputs, self._execute, self._reference = graph, list(inputs), execute, reference
+        self._asked = graph
         self._trace, self._deadline_s = trace, deadline_s
         self._oracle: Oracle | None = None
         self._origin: tuple[int, ...] = ()
@@ -96,21 +99,32 @@ class Judge:
 
     def judge_failure(self, failure: Outcome) -> Judgement:
         """Which operator makes the platform fail. `unsupported` is no finding and is not judged."""
-        given = dict(enumerate(self._inputs))
-        node = failing_node(self._graph, failure, self._execute, given)
+        given = dict(enumerate(self._inputs[: len(self._asked.inputs)]))
+        node = failing_node(self._asked, failure, self._execute, given)
         if node is None:
             culprit = Culprit(-1, failure.op) if failure.op else None
             return Judgement("failed", "platform", culprit, detail=f"{failure.status}: {failure.message}")
-        alone = fails_alone(self._graph, node, failure, self._execute, given)
+        alone = fails_alone(self._asked, node, failure, self._execute, given)
         detail = f"{failure.status} as soon as node {node} is there{', also alone' if alone else ''}: {failure.message}"
         return Judgement("failed", "platform", self._culprit_of(node), detail=detail)
 
     def _prepare(self) -> None:
         if self._oracle is None:
+            self._write_gradients_out()
             functional = functionalize(self._graph)
             self._oracle, self._origin = Oracle(functional.graph, self._inputs), functional.origin
             original = [self._graph.nodes[i].op for i in functional.origin]
             self._lockstep = Lockstep(self._oracle, original, self._execute, self._deadline_s)
+
+    def _write_gradients_out(self) -> None:
+        """A graph that asks for gradients is judged as one that computes them, node by node."""
+        if self._graph.grad:
+            try:
+                with TORCH_STATE:
+                    self._graph = with_explicit_gradients(self._asked)
+            except CaptureError as error:
+                raise OracleError(f"the backward pass cannot be written out: {error.reason}") from error
+            self._inputs += [materialise(given) for given in self._graph.inputs[len(self._inputs) :]]
 
     @property
     def oracle(self) -> Oracle:
@@ -284,7 +298,7 @@ class Judge:
         return ", ".join(dict.fromkeys(graph.nodes[graph.producer[n]].op for n in self.oracle.step.undefined))
 
     def _culprit_of(self, node: int) -> Culprit:
-        return Culprit(node, self._graph.nodes[node].op, _label(self._graph, node))
+        return Culprit(node, self._asked.nodes[node].op, _label(self._asked, node))
 
 
 def _showing(graph: Graph) -> Graph:

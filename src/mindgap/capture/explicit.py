@@ -1,0 +1,129 @@
+"""A graph of calls that asks for gradients, with them as calls of its own.
+
+Platforms run such a graph backward by autograd. What is to look at every operator of that pass needs it written out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from mindgap.aten.cotangent import cotangent_of
+from mindgap.aten.operators import overload_name
+from mindgap.aten.tape import Tape
+from mindgap.aten.tensors import TORCH_DTYPES, spec_of, to_numpy
+from mindgap.capture.kernels_recorder import KernelRecorder, seen_below
+from mindgap.capture.neutral import neutral_kernels
+from mindgap.capture.recording import Recorded
+from mindgap.capture.tracing import run_traced
+from mindgap.graph import Graph, Input, Labels, Node, Recipe, map_refs
+from mindgap.graph import Literal as LiteralBytes
+
+
+def with_explicit_gradients(graph: Graph) -> Graph:
+    """The kernels-level graph of a graph of calls and of its backward pass, its gradients the last outputs.
+
+    Inputs are those of `graph`, in their order, then the constants that are fed into its outputs. The graph itself
+    where it asks for no gradient. Raises `CaptureError` where its backward pass cannot be recorded.
+    """
+    if not graph.grad:
+        return graph
+    fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with neutral_kernels(gradients=True):
+        running = _Running(graph)
+        recorder = KernelRecorder(fake_mode, running.place)
+        with fake_mode:
+            fakes = [
+                torch.empty_strided(i.spec.shape, i.spec.stride, dtype=TORCH_DTYPES[i.spec.dtype]) for i in graph.inputs
+            ]
+        for fake, given, name in zip(fakes, graph.inputs, _names(graph), strict=True):
+            recorder.book.add_input(None, fake, given.role, name, given.recipe)
+        found = _both_ways(graph, fakes, fake_mode, recorder, running)
+        with fake_mode:
+            outputs = [recorder.book.number(tensor) for tensor in found]
+    return _assembled(graph, recorder.book.recorded, outputs)
+
+
+class _Running:
+    """Runs the nodes of a graph, and says which it is at."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._at = -1
+
+    def __call__(self, index: int, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        self._at = index
+        return function(*args, **kwargs)
+
+    def place(self) -> str:
+        """The node's label, or its number and operator."""
+        if self._at < 0:
+            return ""
+        labels = self._graph.labels.nodes
+        return (labels[self._at] if labels else "") or f"node {self._at} ({self._graph.nodes[self._at].op})"
+
+
+def _both_ways(
+    graph: Graph, leaves: list[torch.Tensor], fake_mode: FakeTensorMode, recorder: KernelRecorder, running: _Running
+) -> list[torch.Tensor]:
+    """Outputs, then gradients: zeros of an input that no output depends on."""
+    for index in graph.grad:
+        leaves[index].requires_grad_()
+    outputs: list[torch.Tensor] = run_traced(
+        lambda: Tape(graph).run(leaves, call=running), seen_below(fake_mode, recorder)
+    )
+    roots = [output for output in outputs if output.requires_grad]
+    fed: list[torch.Tensor] = []
+    for number, root in enumerate(roots):
+        real = cotangent_of(tuple(root.shape), root.dtype)
+        fed.append(fake_mode.from_tensor(real, static_shapes=True))
+        recorder.book.add_input(real, fed[-1], "constant", f"cotangent.{number}")
+
+    def back() -> Any:
+        wanted = [leaves[i] for i in graph.grad]
+        if not roots:
+            return [torch.zeros_like(leaf) for leaf in wanted]
+        return torch.autograd.grad(roots, wanted, fed, materialize_grads=True)
+
+    return [*outputs, *run_traced(back, seen_below(fake_mode, recorder))]
+
+
+def _assembled(graph: Graph, recorded: Recorded, outputs: list[int]) -> Graph:
+    renumber = {-(i + 1): i for i in range(len(recorded.inputs))}
+    slots = sum(len(call.outputs) for call in recorded.calls)
+    renumber.update({slot: len(recorded.inputs) + slot for slot in range(slots)})
+    names = _names(graph)
+    labelled = graph.labels.outputs or tuple(f"output.{i}" for i in range(len(graph.outputs)))
+    return Graph(
+        inputs=tuple(
+            graph.inputs[i] if i < len(graph.inputs) else Input(spec_of(s.fake), _bytes(s.real), "constant")
+            for i, s in enumerate(recorded.inputs)
+        ),
+        nodes=tuple(
+            Node(
+                overload_name(c.func),
+                tuple(map_refs(a, renumber) for a in c.args),
+                tuple((k, map_refs(a, renumber)) for k, a in c.kwargs),
+                c.outputs,
+            )
+            for c in recorded.calls
+        ),
+        outputs=tuple(renumber[number] for number in outputs),
+        labels=Labels(
+            tuple(s.name for s in recorded.inputs),
+            tuple(c.origin for c in recorded.calls),
+            (*labelled, *(f"grad:{names[i]}" for i in graph.grad)),
+        ),
+    )
+
+
+def _names(graph: Graph) -> tuple[str, ...]:
+    return graph.labels.inputs or tuple(f"input.{i}" for i in range(len(graph.inputs)))
+
+
+def _bytes(real: torch.Tensor | None) -> Recipe:
+    assert real is not None
+    return LiteralBytes(np.ascontiguousarray(to_numpy(real)).tobytes())
