@@ -226,6 +226,24 @@ def test_what_breaks_the_format_or_asks_for_too_much_is_refused_in_one_line(tmp_
     assert says in refusal(tmp_path, change)
 
 
+def test_a_vmap_as_the_tracer_recorded_it(tmp_path):
+    """Inside, tensors show no memory, so nothing is counted there."""
+    vmap = "torch._functorch.predispatch._"
+    wide = {**EXAMPLE, "shape": [2048, 1024]}
+    nodes = [
+        call("level", f"{vmap}vmap_increment_nesting", 2048, "error"),
+        call("row", f"{vmap}add_batch_dim", X, 0, {"ref": "level"}),
+        call("twice", "torch.add", {"ref": "row"}, {"ref": "row"}),
+        call("other", "torch.zeros_like", X),
+        call("all", f"{vmap}remove_batch_dim", {"ref": "twice"}, {"ref": "level"}, 2048, 0),
+        call("gone", f"{vmap}vmap_decrement_nesting"),
+        call("sum", "torch.add", {"ref": "all"}, {"ref": "other"}),
+    ]
+    path = write(tmp_path / "vmap.parquet", [("a", record(nodes, [wide], [{"ref": "sum"}]))])
+    ((_, graph),) = capture_source(f"records:{path}#a")
+    assert not isinstance(graph, CaptureFailure), graph
+
+
 def test_a_huge_expansion_takes_no_memory_and_passes(tmp_path):
     wide = call("r", "expand", call_one := {"ref": "one"}, 1 << 20, 1 << 20, kind="call_method")
     nodes = [call("one", "operator.getitem", X, {"tuple": [0, 0]}), wide, call("s", "select", {"ref": "r"}, 0, 5,

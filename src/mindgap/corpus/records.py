@@ -4,7 +4,7 @@ The format is the one of the GraphNet conversion: per row an `id` and three JSON
 `nodes` and `outputs`. Weights are not in it, only their mean and deviation: they are drawn from
 recipes with those statistics. Where that gives outputs that are not finite, huge or all alike
 (sampled weights are no trained weights), they are drawn at tamer scales instead. A record with more
-than 3 GiB of weights is captured from shapes alone, and its capture is not proven.
+than 2 GiB of weights is captured from shapes alone, and its capture is not proven.
 """
 
 from __future__ import annotations
