@@ -11,7 +11,7 @@ import torch
 from mindgap.corpus import CaptureFailure, SourceError, capture_source, open_source
 from mindgap.corpus.record_recipes import record_recipe, scalar_value
 from mindgap.corpus.record_targets import UnknownTarget, attribute, function, method
-from mindgap.graph import Constant, Integers, Literal, Uniform, materialise_all
+from mindgap.graph import Constant, Integers, Literal, Uniform, materialise_all, operands
 
 WEIGHT = {"name": "P0", "kind": "parameter", "shape": [2, 3], "dtype": "float32", "mean": 0.5, "std": 0.2,
           "data": None, "path": "layer.weight"}  # fmt: skip
@@ -299,6 +299,9 @@ def test_what_a_mask_of_the_recorded_inputs_selects_stays_selected(tmp_path):
     ((_, graph),) = capture_source(f"records:{file}#a")
     assert not isinstance(graph, CaptureFailure), graph
     assert [str(graph.values[value]) for value in graph.outputs] == ["int64[2,3]"]
+    # No shape depends on data, so that what runs on shapes alone (the functional form, exporters) can follow.
+    index = next(node for node in graph.nodes if node.op == "aten.index.Tensor")
+    assert [str(graph.values[ref]) for ref in operands(index)] == ["int64[2,5]", "int64[3]"]
 
 
 def test_outputs_of_no_real_network_are_tamed(tmp_path):

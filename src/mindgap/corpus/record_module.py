@@ -50,7 +50,7 @@ class RecordedCalls(nn.Module):
     Tensors of kind parameter and buffer live in submodules under the paths they had in their model.
     What a call gives as a Python number (`.item()`), and a mask that decides by its values how large
     a selection is, are facts about the recorded inputs: `pinned` holds them once the module has run
-    on those, so that the calls stay the recorded ones.
+    on those, and `_selected` where such masks are true, so that the calls stay the recorded ones.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class RecordedCalls(nn.Module):
         self._constants = dict(constants)
         self._places: dict[str, tuple[nn.Module, str]] = {}
         self.pinned: dict[str, Any] = {}
+        self._selected: dict[str, dict[str, torch.Tensor]] = {}
 
     def place(self, name: str, path: str, tensor: torch.Tensor, parameter: bool) -> str:
         """Keep `tensor`, called `name` in the record, under the attribute path it had; the path that it has now.
@@ -97,6 +98,8 @@ class RecordedCalls(nn.Module):
     def _run(self, step: Step, values: Mapping[str, Any]) -> Any:
         if step.name in self.pinned:
             return self.pinned[step.name]
+        if self._selected.get(step.name):
+            values = {**values, **self._selected[step.name]}
         if step.target in IGNORED:
             return None
         args = [_fill(arg, values) for arg in step.args]
@@ -122,7 +125,7 @@ class RecordedCalls(nn.Module):
 
         def run(step: Step, values: Mapping[str, Any]) -> Any:
             if step.target == "operator.getitem":
-                numbers.update(_masks(step.args[1], values))
+                self._selected[step.name] = _places_of_masks(step.args[1], values)
             used = {*names_in(step.args), *names_in(step.kwargs)}
             if not step.target.startswith(_REAL_ONLY) and may_grow(step.target, (values[name] for name in used)):
                 budget.check(step.name, lambda operands: original(step, operands), values, used)
@@ -137,15 +140,15 @@ class RecordedCalls(nn.Module):
                 outputs = self.forward(*inputs)
         finally:
             del self._run
-        made = {step.name for step in self._steps}
-        self.pinned.update((name, value) for name, value in numbers.items() if name in made)
+        self.pinned.update(numbers)
         return outputs
 
 
-def _masks(index: Any, values: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """The boolean tensors among the indices of a selection, by name."""
+def _places_of_masks(index: Any, values: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """Where the one-dimensional boolean tensors among the indices of a selection are true, by name."""
     used = {name: values[name] for name in names_in(index)}
-    return {n: v.clone() for n, v in used.items() if isinstance(v, torch.Tensor) and v.dtype == torch.bool}
+    masks = {n: v for n, v in used.items() if isinstance(v, torch.Tensor) and v.dtype == torch.bool and v.dim() == 1}
+    return {name: mask.nonzero().squeeze(1) for name, mask in masks.items()}
 
 
 def _submodule(owner: nn.Module, part: str) -> nn.Module | None:
