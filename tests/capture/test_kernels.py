@@ -324,3 +324,15 @@ def test_gradients_that_autograd_would_take_are_written_out_with_the_same_bits(s
     assert all(torch.equal(a, b) for a, b in zip([*outputs, *taken], written, strict=True))
     assert explicit.labels.outputs[len(outputs) :] == tuple(f"grad:{asked.labels.inputs[i]}" for i in asked.grad)
     assert with_explicit_gradients(explicit) is explicit
+
+
+def test_the_functional_form_of_narrow_statistics_declares_what_its_kernel_gives(store: TensorStore) -> None:
+    model = nn.BatchNorm1d(4).bfloat16().train()
+    graph = capture_kernels(model, (X.bfloat16().reshape(1, 4, 8),), tensors=store, backward=True)
+    functional = functionalize(graph).graph
+    given: list[list[torch.Tensor | None]] = []
+    Tape(functional).run(values(graph, store), on_node=lambda _, flat: given.append(list(flat)))
+    assert "aten._native_batch_norm_legit_functional.default" in ops(functional)
+    for node, flat in zip(functional.nodes, given, strict=True):
+        for spec, real in zip(node.outputs, flat, strict=True):
+            assert spec is None or real is None or f"torch.{spec.dtype}" == str(real.dtype), node.op

@@ -172,6 +172,12 @@ class _Builder:
                     f"node {self.at} ({self.graph.nodes[self.at].op}): no functional form: {error}"
                 ) from None
             return self.emit("aten.reshape.default", *args, **kwargs)  # the new value may be laid out otherwise
+        if op == "aten._native_batch_norm_legit_functional.default":
+            # The fake kernel promotes narrow running statistics; the real one keeps their dtype.
+            for slot, operand in ((3, args[3]), (4, args[4])):
+                fake = results[slot]
+                if isinstance(operand, Ref) and fake is not None:
+                    results[slot] = fake.to(TORCH_DTYPES[self.spec(operand.index).dtype])
         self.nodes.append(Node(op, args, named, tuple(None if r is None else spec_of(r) for r in results)))
         self.origin.append(self.at)
         first = len(self.fakes)
