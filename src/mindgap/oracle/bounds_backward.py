@@ -167,7 +167,10 @@ def resampled_back(site: Site) -> list[Bound | None]:
 
 @rule("convolution_backward")
 def convolution_backward(site: Site) -> list[Bound | None]:
-    """Three contractions: gradient with weight, gradient with input, and the gradient's own sum."""
+    """Three contractions: gradient with weight, gradient with input, and the gradient's own sum.
+
+    Without oneDNN, PyTorch adds up the parts of a kernel's places, and of the samples of a batch, in the narrow dtype.
+    """
     g, weight = site.args[0], site.args[2]
     transposed, groups = bool(site.args[7]), max(int(site.args[9]), 1)
     hard = _three(site, lambda t: t.abs())
@@ -182,6 +185,15 @@ def convolution_backward(site: Site) -> list[Bound | None]:
     for y, total, square, terms in zip(site.results, hard, norm, (into_input, seen, seen), strict=True):
         usable = isinstance(y, torch.Tensor) and y.is_floating_point() | y.is_complex()
         found.append(_sum(site, y, total.abs(), square.abs().sqrt(), terms, site.u) if usable else None)
+    if site.u_out <= site.u:
+        return found
+    batch = float(g.shape[0]) if g.dim() == weight.dim() else 1.0
+    steps = (float(math.prod(weight.shape[2:])), batch, batch)
+    for slot, (bound, parts) in enumerate(zip(found, steps, strict=True)):
+        if bound is not None:
+            reach = site.u_out * math.sqrt(parts)
+            typical, worst = reach * norm[slot].abs().sqrt(), reach * hard[slot].abs()
+            found[slot] = Bound(bound.typical + typical, bound.hard + worst, bound.hazard)
     return found
 
 
