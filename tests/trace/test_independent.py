@@ -23,3 +23,10 @@ def test_numpy_is_asked_for_what_it_has():
     opinion = _opinion(lambda x: torch.remainder(x, 3.0), x)
     assert opinion is not None
     assert opinion[0].tolist() == [1.5, 1.5, 1.0]
+
+
+def test_a_compiler_of_decompositions_is_not_acquitted_by_one():
+    x = torch.linspace(-2, 2, 8)
+    oracle = Oracle(capture(F.gelu, (x,)), [x.numpy()])
+    assert second_opinion(oracle, 0, decompositions=False) is None
+    assert second_opinion(oracle, 0) is not None

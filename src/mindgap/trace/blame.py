@@ -17,11 +17,14 @@ from mindgap.trace.lockstep import Confirmed
 AGREEMENT = 0.99
 
 
-def blamed(oracle: Oracle, confirmed: Confirmed, on_platform: bool, also_other: bool) -> Blame:
+def blamed(
+    oracle: Oracle, confirmed: Confirmed, on_platform: bool, also_other: bool, decomposes: bool = False
+) -> Blame:
     """`confirmed` was found on the platform (`on_platform`) or the reference; `also_other`: the other errs there too.
 
     For one operator in dispute an independent formulation is asked: where it sides with the accused instead of with the
-    shadow, the other side is at fault; where it sides with neither, or both sides err, it is undecided.
+    shadow, the other side is at fault; where it sides with neither, or both sides err, it is undecided. `decomposes`:
+    the accused compiles PyTorch's own decompositions, so that agreement with those acquits nobody.
     """
     accused: Blame = "platform" if on_platform else "reference"
     other: Blame = "reference" if on_platform else "platform"
@@ -29,13 +32,18 @@ def blamed(oracle: Oracle, confirmed: Confirmed, on_platform: bool, also_other: 
         return "undecided"
     if len(confirmed.nodes) != 1 or not confirmed.arrays or confirmed.kind == "structural":
         return accused
-    opinion = second_opinion(oracle, confirmed.nodes[0])
-    if opinion is None:
-        return accused
+    opinion = second_opinion(oracle, confirmed.nodes[0], decompositions=not decomposes)
+    if opinion is not None:
+        return _sided(oracle, confirmed, opinion, accused, other)
+    opinion = second_opinion(oracle, confirmed.nodes[0]) if decomposes else None
+    return accused if opinion is None else _sided(oracle, confirmed, opinion, accused, "undecided")
+
+
+def _sided(oracle: Oracle, confirmed: Confirmed, opinion: list[Any], accused: Blame, otherwise: Blame) -> Blame:
     with_accused, with_shadow = _sides(oracle, confirmed, opinion)
     if with_shadow >= AGREEMENT:
         return accused
-    return other if with_accused >= AGREEMENT else "undecided"
+    return otherwise if with_accused >= AGREEMENT else "undecided"
 
 
 def _sides(oracle: Oracle, confirmed: Confirmed, opinion: list[Any]) -> tuple[float, float]:

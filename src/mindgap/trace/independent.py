@@ -28,7 +28,7 @@ _NUMPY: Final[dict[str, Callable[..., Any]]] = {
 _MISPLACED: Final = frozenset({"max_pool2d_with_indices", "max_pool3d_with_indices"})
 
 
-def second_opinion(oracle: Oracle, node: int) -> list[Any] | None:
+def second_opinion(oracle: Oracle, node: int, decompositions: bool = True) -> list[Any] | None:
     """The node's results on S's operands by another route, in float64, or None where there is none.
 
     numpy for what it has; a sum over kernel positions for convolutions; otherwise PyTorch's own decomposition into
@@ -38,7 +38,8 @@ def second_opinion(oracle: Oracle, node: int) -> list[Any] | None:
     values = {n: widen(t) for n, t in oracle.step.values.items()}
     args, kwargs = call.bind(_Lookup(values))
     packet = packet_of(call.node.op)
-    for route in (_by_numpy, _by_convolution, _by_decomposition, _by_reference):
+    routes = (_by_numpy, _by_convolution, *((_by_decomposition, _by_reference) if decompositions else ()))
+    for route in routes:
         try:
             with neutral_float64():
                 results = route(packet, call.function, args, kwargs)

@@ -257,7 +257,8 @@ class Judge:
         confirmed, side = finding
         other = self._reference if side == platform else platform
         also = any(set(c.nodes) & set(confirmed.nodes) for c in self.lockstep.confirmed(other))
-        blame = blamed(self.oracle, confirmed, side == platform, also)
+        # Of the platforms here, torch.compile is the one that runs what PyTorch decomposes operators into.
+        blame = blamed(self.oracle, confirmed, side == platform, also, decomposes="/inductor" in side)
         graph = self.oracle.graph
         ops = "+".join(dict.fromkeys(graph.nodes[n].op for n in confirmed.nodes))
         node = self._origin[confirmed.nodes[-1]]
