@@ -139,8 +139,8 @@ FINDINGS = (
     Case(
         "ind_remainder_of_large", lambda x: torch.remainder(x, 3.0), (normal(20).abs() * 1e9 + 1e9,), INDUCTOR,
         "finding", ("discrepant", "reduced_precision"),
-        "±128 as a remainder by 3: x - 3·floor(x/3) written out, where an ulp of x is 128. Eager's fmod is exact, and the "
-        "documentation puts the result below the divisor.",
+        "±128 as a remainder by 3: x - 3·floor(x/3) written out, where an ulp of x is 128. Eager's fmod is exact, and "
+        "the documentation puts the result below the divisor.",
         blame="platform",
     ),
     Case(
