@@ -44,9 +44,8 @@ rule(
     "dropout", "feature_dropout", "alpha_dropout", "native_dropout", "isnan", "isinf", "isfinite",
 )(exact)  # fmt: skip
 
-_ONE = ("add", "sub", "subtract", "rsub", "mul", "multiply", "square", "dot_scalar", "leaky_relu", "prelu", "rrelu",
-        "_prelu_kernel", "softshrink", "deg2rad", "rad2deg", "sqrt", "__mul__", "__add__", "__rsub__",
-      "hypot_exact")  # fmt: skip
+_ONE = ("add", "sub", "subtract", "rsub", "mul", "multiply", "square", "leaky_relu", "prelu", "rrelu",
+        "_prelu_kernel", "softshrink", "deg2rad", "rad2deg", "sqrt", "__mul__", "__add__", "__rsub__")  # fmt: skip
 
 
 @rule("abs", "absolute", "sgn")
@@ -107,7 +106,7 @@ def remainders(site: Site) -> list[Bound | None]:
 
 
 _TRANSCENDENTAL = ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "asin", "acos", "atan", "sinh", "cosh",
-                   "asinh", "acosh", "atanh", "atan2", "arctan2", "hypot", "cosine", "arcsin", "arccos", "arctan",
+                   "asinh", "acosh", "atanh", "atan2", "arctan2", "hypot", "arcsin", "arccos", "arctan",
                    "angle", "sinc", "logaddexp", "logaddexp2", "xlogy", "special_xlog1py", "logit",
       "cbrt")  # fmt: skip
 

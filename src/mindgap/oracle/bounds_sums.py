@@ -39,7 +39,7 @@ def _bilinear(site: Site, operands: int, terms: float) -> list[Bound | None]:
     return summed(site, hard, two_norm, terms)
 
 
-@rule("mm", "matmul", "bmm", "mv", "dot", "inner", "linear", "vdot", "__matmul__", "einsum_pair")
+@rule("mm", "matmul", "bmm", "mv", "dot", "inner", "linear", "vdot", "__matmul__")
 def products(site: Site) -> list[Bound | None]:
     """Contraction over the last dimension of the left operand; a bias is one more term."""
     operands = 3 if site.call.packet == "linear" and len(site.args) > 2 else 2

@@ -98,11 +98,11 @@ def _with_narrow_scalars(oracle: Oracle, node: int, number: int) -> torch.Tensor
     if call.packet not in COMPARED or not any(d in FORMATS and FORMATS[d].narrow for d in call.dtypes):
         return oracle.step.wide(number)
     with neutral_float64():
-        args, kwargs = call.bind(_Widened(oracle))
+        args, kwargs = call.bind(WideValues(oracle))
         return evaluate(call, args, kwargs)[0]
 
 
-class _Widened(Sequence[Any]):
+class WideValues(Sequence[Any]):
     """S's values in float64, converted when they are asked for."""
 
     def __init__(self, oracle: Oracle) -> None:

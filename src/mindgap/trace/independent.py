@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -10,8 +10,8 @@ import torch
 
 from mindgap.aten.tape import flatten_result
 from mindgap.oracle.float64 import bind_call, neutral_float64, packet_of
+from mindgap.oracle.local import WideValues
 from mindgap.oracle.oracle import Oracle
-from mindgap.oracle.precision import widen
 
 _NUMPY: Final[dict[str, Callable[..., Any]]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "exp": np.exp, "log": np.log,
@@ -35,8 +35,7 @@ def second_opinion(oracle: Oracle, node: int, decompositions: bool = True) -> li
     smaller operators, or its reference implementation in Python.
     """
     call = bind_call(oracle.graph, oracle.graph.nodes[node])
-    values = {n: widen(t) for n, t in oracle.step.values.items()}
-    args, kwargs = call.bind(_Lookup(values))
+    args, kwargs = call.bind(WideValues(oracle))
     packet = packet_of(call.node.op)
     routes = (_by_numpy, _by_convolution, *((_by_decomposition, _by_reference) if decompositions else ()))
     for route in routes:
@@ -51,17 +50,6 @@ def second_opinion(oracle: Oracle, node: int, decompositions: bool = True) -> li
         ):
             return results
     return None
-
-
-class _Lookup(Sequence[Any]):
-    def __init__(self, values: dict[int, Any]) -> None:
-        self._values = values
-
-    def __getitem__(self, number: Any) -> Any:
-        return self._values.get(number)
-
-    def __len__(self) -> int:
-        return len(self._values)
 
 
 def _by_numpy(packet: str, function: Any, args: list[Any], kwargs: dict[str, Any]) -> list[Any] | None:

@@ -25,7 +25,7 @@ from mindgap.trace.failure import failing_node, fails_alone
 from mindgap.trace.figures import figures
 from mindgap.trace.fused import confirmed_whole, confirmed_windows
 from mindgap.trace.lockstep import Confirmed, Lockstep
-from mindgap.trace.probe import Probe, probe
+from mindgap.trace.probe import Probe, probe, shown
 from mindgap.trace.roles import Role, node_roles
 
 #: The values of larger graphs are not gathered from both sides to tell the roles of their nodes.
@@ -234,7 +234,7 @@ class Judge:
     def _first_off(self, seen: Probe) -> list[int]:
         """Nodes whose shown value is further from S than σ-free rounding of such a depth could leave it, in order."""
         graph, found = self.oracle.graph, list[int]()
-        watched = Oracle(_showing(graph), self._inputs)
+        watched = Oracle(replace(graph, outputs=shown(graph)), self._inputs)
         for number, array in seen.values.items():
             spec = graph.values[number]
             if spec is None:
@@ -300,12 +300,6 @@ class Judge:
 
     def _culprit_of(self, node: int) -> Culprit:
         return Culprit(node, self._asked.nodes[node].op, _label(self._asked, node))
-
-
-def _showing(graph: Graph) -> Graph:
-    return replace(
-        graph, outputs=tuple(n for n in range(len(graph.inputs), len(graph.values)) if graph.values[n] is not None)
-    )
 
 
 def _worst(runs: list[list[Examined]]) -> list[Examined]:
