@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,13 +12,7 @@ from typing import Literal
 from mindgap.capture import CaptureError, Optimizer, capture
 from mindgap.capture.capture import UnprovenCapture
 from mindgap.corpus.program import Built, Captured, Program
-from mindgap.corpus.pt2 import open_pt2
-from mindgap.corpus.records import open_records
 from mindgap.corpus.source import Source, SourceError, parse
-from mindgap.corpus.timm_zoo import open_timm
-from mindgap.corpus.torchvision_zoo import open_torchvision
-from mindgap.corpus.transformers_zoo import open_transformers
-from mindgap.corpus.user_code import open_user_code
 from mindgap.graph import Graph, MindgapError
 from mindgap.graph.tensors import TensorStore
 
@@ -39,14 +34,24 @@ def _open_graph(source: Source) -> list[Captured]:
     return [Captured(path.stem, source.text, load(path))]
 
 
-_OPENERS: Mapping[str, Callable[[Source], list[Program] | list[Captured]]] = {
-    "python": open_user_code,
-    "timm": open_timm,
-    "torchvision": open_torchvision,
-    "transformers": open_transformers,
-    "records": open_records,
-    "pt2": open_pt2,
-    "graph": _open_graph,
+#: scheme -> MODULE:FUNCTION, imported when a source asks for it: each brings a library of its own.
+_OPENERS: Mapping[str, str] = {
+    "python": "user_code:open_user_code",
+    "timm": "timm_zoo:open_timm",
+    "torchvision": "torchvision_zoo:open_torchvision",
+    "transformers": "transformers_zoo:open_transformers",
+    "diffusers": "diffusers_zoo:open_diffusers",
+    "open_clip": "open_clip_zoo:open_open_clip",
+    "pyg": "pyg_zoo:open_pyg",
+    "pytorchcv": "pytorchcv_zoo:open_pytorchcv",
+    "ops": "operator_samples:open_operators",
+    "modules": "module_samples:open_modules",
+    "onnx": "onnx_cases:open_onnx_case",
+    "hub": "hub:open_hub",
+    "torchhub": "torchhub:open_torchhub",
+    "records": "records:open_records",
+    "graphnet": "graphnet_folder:open_graphnet",
+    "pt2": "pt2:open_pt2",
 }
 
 
@@ -57,7 +62,11 @@ def open_source(text: str) -> list[Program | Captured]:
     `SourceError` for a source that names nothing.
     """
     source = parse(text)
-    return list(_OPENERS[source.scheme](source))
+    if source.scheme == "graph":
+        return [*_open_graph(source)]
+    module, _, function = _OPENERS[source.scheme].partition(":")
+    opener: Callable[[Source], list[Program]] = getattr(importlib.import_module(f"mindgap.corpus.{module}"), function)
+    return [*opener(source)]
 
 
 def capture_source(
