@@ -11,7 +11,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from mindgap.capture.assemble import Weights, assemble
-from mindgap.capture.check import Subject, check
+from mindgap.capture.check import Subject, Verify, check, wanted
 from mindgap.capture.dispatcher import seen_by
 from mindgap.capture.errors import CaptureError, UnprovenCapture
 from mindgap.capture.kernels import Optimizer, capture_kernels
@@ -34,7 +34,7 @@ def capture(
     tensors: TensorStore | None = None,
     name: str = "",
     weights: Weights = "stored",
-    verify: bool = True,
+    verify: Verify = True,
     grad: bool | Sequence[str] = False,
     backward: bool = False,
     optimizer: Optimizer | None = None,
@@ -53,7 +53,8 @@ def capture(
     `backward`, `optimizer`: see `capture_kernels`, which does it.
 
     Raises `CaptureError`, with the reason and the user's line, for what cannot be captured or replays differently.
-    Warns `UnprovenCapture` when the replay on two inputs is skipped (`verify=False`, tensors on the meta device).
+    Warns `UnprovenCapture` when the replay on two inputs is skipped: for tensors on the meta device, and where `verify`
+    is False, or a function that says so of the graph that was traced.
     """
     if backward or optimizer is not None:
         if grad:
@@ -64,12 +65,13 @@ def capture(
         )  # fmt: skip
     store = tensors if tensors is not None or weights == "seeded" else default_tensor_store()
     program = uncompiled(program)
-    unproven = "" if verify else "verify=False: the capture was not replayed, so it is not proven"
     with neutral():
         recorded, returned, able = _trace(program, args, kwargs or {})
         graph, sources = assemble(recorded, returned, store, weights, name)
         if any(s.real is not None and s.real.device.type == "meta" for s in sources):
             unproven = "captured from meta tensors: there is nothing to replay, so it is not proven"
+        else:
+            unproven = wanted(verify, graph)
         if not unproven:
             graph = check(Subject(graph, sources, len(returned), program, args, kwargs or {}))
     if unproven:

@@ -19,8 +19,11 @@ from mindgap.capture.errors import CaptureError
 from mindgap.capture.origin import line_of
 from mindgap.capture.program import Copy, Held, copied, leaves
 from mindgap.capture.recording import Source
-from mindgap.graph import Graph, Node, Recipe, TensorSpec
+from mindgap.graph import Graph, Node, Recipe, Role, TensorSpec
 from mindgap.graph.materialise import materialise
+
+#: Elements from which a parameter is not copied before it must be.
+_BIG = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,17 @@ class Subject:
     run: Run = run_calls
 
 
+#: Whether a graph that was traced is to be proven, which costs four runs of the program and more.
+Verify = bool | Callable[[Graph], bool]
+
+
+def wanted(verify: Verify, graph: Graph) -> str:
+    """Why the graph is not to be proven, empty where it is."""
+    if verify is True or (callable(verify) and verify(graph)):
+        return ""
+    return "verify=False: the capture was not replayed, so it is not proven"
+
+
 def check(subject: Subject) -> Graph:
     """The graph, proven, its dtypes those that the kernels gave: fake ones keep statistics of bfloat16 in float32.
 
@@ -70,7 +84,7 @@ def check(subject: Subject) -> Graph:
     graph, sources = subject.graph, subject.sources
     tape = Tape(graph)
     drawn = [_materialised(graph, i) if s.real is None else None for i, s in enumerate(sources)]
-    given = [_own(s.real) if s.real is not None else d for s, d in zip(sources, drawn, strict=True)]
+    given = [_twin_of(s.real, s.role) if s.real is not None else d for s, d in zip(sources, drawn, strict=True)]
     tensors = [t for t in given if t is not None]
     given_dtypes: dict[int, Node] = {}
 
@@ -164,6 +178,13 @@ def _own(tensor: torch.Tensor) -> torch.Tensor:
     return clone_strided(tensor.detach().resolve_conj().resolve_neg())
 
 
+def _twin_of(tensor: torch.Tensor, role: Role) -> torch.Tensor:
+    """As `_own`; a big parameter is copied only when one of the two is written to, since hardly any is."""
+    if role != "parameter" or tensor.numel() < _BIG or not _dense(tensor):
+        return _own(tensor)
+    return torch._lazy_clone(tensor.detach())  # pyright: ignore[reportPrivateImportUsage] # PyTorch has no public name for it
+
+
 def _materialised(graph: Graph, index: int) -> torch.Tensor:
     one = graph.inputs[index]
     return to_torch(materialise(one), one.spec)
@@ -211,7 +232,7 @@ def _program_outputs(subject: Subject, tensors: list[torch.Tensor]) -> tuple[lis
             twin = held.tensor
             originals.append((twin, _own(twin)))
         else:
-            twin = _own(held.tensor if known is None else known[1])
+            twin = _twin_of(held.tensor if known is None else known[1], held.role)
         if isinstance(held.tensor, torch.nn.Parameter):
             twin = torch.nn.Parameter(twin, requires_grad=False)
         if known is not None:
@@ -288,6 +309,10 @@ def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Equal dtype, shape and bytes; any NaN equals any NaN."""
     if one.dtype != other.dtype or one.shape != other.shape:
         return False
+    words = one.element_size() == 4 and _dense(one) and _dense(other)
+    # Without a copy of either: parameters are many and big.
+    if words and torch.equal(one.detach().view(torch.int32), other.detach().view(torch.int32)):
+        return True
     a, b = to_numpy(one), to_numpy(other)
     if a.tobytes() == b.tobytes():
         return True

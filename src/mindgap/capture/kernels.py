@@ -11,7 +11,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from mindgap.capture.assemble import Weights, assemble
-from mindgap.capture.check import Ready, Run, Subject, check
+from mindgap.capture.check import Ready, Run, Subject, Verify, check, wanted
 from mindgap.capture.errors import CaptureError, UnprovenCapture
 from mindgap.capture.kernels_pass import Optimizer, Pass, run_pass
 from mindgap.capture.kernels_recorder import KernelDrawing, KernelRecorder, seen_below
@@ -37,7 +37,7 @@ def capture_kernels(
     weights: Weights = "stored",
     backward: bool = False,
     optimizer: Optimizer | None = None,
-    verify: bool = True,
+    verify: Verify = True,
 ) -> Graph:
     """The kernels-level graph of `program(*args, **kwargs)`: composite operators taken apart, gradients as calls.
 
@@ -50,19 +50,20 @@ def capture_kernels(
 
     Inputs, weights, labels and proof otherwise as for `capture`. What a graph holds exists on every device: fused
     attention and one library's operators are off while the program runs, and refused by name if one comes up.
-    Raises `CaptureError`. Warns `UnprovenCapture` when the replay on two inputs is skipped.
+    Raises `CaptureError`. Warns `UnprovenCapture` when the replay on two inputs is skipped (see `capture`).
     """
     if isinstance(optimizer, str) and optimizer not in ("sgd", "adamw"):
         raise CaptureError(f"optimizer {optimizer!r}: sgd, adamw, or a function from parameters to an optimiser")
     store = tensors if tensors is not None or weights == "seeded" else default_tensor_store()
     work = Pass(backward or optimizer is not None, optimizer)
     call = (uncompiled(program), args, kwargs or {})
-    unproven = "" if verify else "verify=False: the capture was not replayed, so it is not proven"
     with neutral_kernels(work.backward):
         work, recorded, returned = _traced(work, *call)
         graph, sources = assemble(recorded, returned, store, weights, name)
         if any(s.real is not None and s.real.device.type == "meta" for s in sources):
             unproven = "captured from meta tensors: there is nothing to replay, so it is not proven"
+        else:
+            unproven = wanted(verify, graph)
         if not unproven:
             graph = check(Subject(graph, sources, len(returned), *call, run=_again(work)))
     if unproven:

@@ -6,7 +6,14 @@ Goes out: programs with their arguments, built on demand without network, and ca
 Knows no platform.
 """
 
-from mindgap.corpus.opening import CaptureFailure, capture_program, capture_source, captured_graph, open_source
+from mindgap.corpus.opening import (
+    CaptureFailure,
+    capture_built,
+    capture_program,
+    capture_source,
+    captured_graph,
+    open_source,
+)
 from mindgap.corpus.program import Built, Captured, Program
 from mindgap.corpus.source import SCHEMES, Source, SourceError, parse
 
@@ -18,6 +25,7 @@ __all__ = [
     "Program",
     "Source",
     "SourceError",
+    "capture_built",
     "capture_program",
     "capture_source",
     "captured_graph",

@@ -11,6 +11,7 @@ from typing import Literal
 
 from mindgap.capture import CaptureError, Optimizer, capture
 from mindgap.capture.capture import UnprovenCapture
+from mindgap.capture.check import Verify
 from mindgap.corpus.program import Built, Captured, Program
 from mindgap.corpus.source import Source, SourceError, parse
 from mindgap.graph import Graph, MindgapError
@@ -73,7 +74,7 @@ def capture_source(
     text: str,
     tensors: TensorStore | None = None,
     weights: Literal["stored", "seeded", "auto"] = "auto",
-    verify: bool = True,
+    verify: Verify = True,
     backward: bool = False,
     optimizer: Optimizer | None = None,
 ) -> Iterator[tuple[str, Graph | CaptureFailure]]:
@@ -101,12 +102,23 @@ def capture_program(
     program: Program,
     tensors: TensorStore | None = None,
     weights: Literal["stored", "seeded", "auto"] = "auto",
-    verify: bool = True,
+    verify: Verify = True,
     backward: bool = False,
     optimizer: Optimizer | None = None,
 ) -> Graph:
     """Build one program and capture it. Raises `SourceError` or `CaptureError`; see `capture_source`."""
-    built = program.make()
+    return capture_built(program.make(), tensors, weights, verify, backward, optimizer)
+
+
+def capture_built(
+    built: Built,
+    tensors: TensorStore | None = None,
+    weights: Literal["stored", "seeded", "auto"] = "auto",
+    verify: Verify = True,
+    backward: bool = False,
+    optimizer: Optimizer | None = None,
+) -> Graph:
+    """The same for a program that is built. Raises `CaptureError`. The program is left as it was."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Zoo code warns of its own deprecations; a user has no part in them.
@@ -126,7 +138,7 @@ def captured_graph(one: Captured, backward: bool) -> Graph:
 
 
 def _captured(
-    built: Built, tensors: TensorStore | None, weights: str, verify: bool, backward: bool, optimizer: Optimizer | None
+    built: Built, tensors: TensorStore | None, weights: str, verify: Verify, backward: bool, optimizer: Optimizer | None
 ) -> Graph:
     kept = built.ledger.store() if weights == "auto" and built.ledger else None
     seeded = weights == "seeded" or built.ledger.describes

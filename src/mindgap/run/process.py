@@ -50,10 +50,12 @@ class WorkerFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a worker may take: seconds until its answer, bytes of resident memory (its children included)."""
+    """What a worker may take: seconds until its answer, bytes of resident memory (its children included), seconds of
+    processor time until its answer (its children's not counted)."""
 
     deadline_s: float
     memory_bytes: int | None = None
+    cpu_s: float | None = None
 
 
 class WorkerProcess:
@@ -121,6 +123,7 @@ class WorkerProcess:
 
     def _exchange(self, pending: list[memoryview], limits: Limits) -> Frame:
         started = time.monotonic()
+        cpu_until = None if limits.cpu_s is None else self.cpu_seconds() + limits.cpu_s
         poll = select.poll()
         poll.register(self._stdout, select.POLLIN)
         if self._stderr_open:
@@ -132,9 +135,9 @@ class WorkerProcess:
             while True:
                 now = time.monotonic()
                 if now - started > limits.deadline_s:
-                    raise self._timed_out(limits.deadline_s)
+                    raise self._timed_out(f"no answer within {limits.deadline_s:g} s")
                 if now >= next_look:
-                    self._look(limits)
+                    self._look(limits, cpu_until)
                     next_look = now + TICK_S
                 wait_s = min(next_look - now, started + limits.deadline_s - now)
                 for fd, _ in poll.poll(max(1, int(wait_s * 1000))):
@@ -164,11 +167,13 @@ class WorkerProcess:
         """Ends it from another thread than the one that waits for it, which then sees it die."""
         self._process.kill()
 
-    def _look(self, limits: Limits) -> None:
-        """The slow checks: did it die without closing its pipe, does it take too much memory."""
+    def _look(self, limits: Limits, cpu_until: float | None) -> None:
+        """The slow checks: did it die without closing its pipe, does it take too much memory or processor time."""
         # A child that inherited the pipe keeps it open; what the worker wrote before it died is still read.
         if not self._running() and not _readable(self._stdout, 0.0):
             raise ChannelClosed
+        if cpu_until is not None and limits.cpu_s is not None and self.cpu_seconds() > cpu_until:
+            raise self._timed_out(f"no answer within {limits.cpu_s:g} s of processor time")
         if limits.memory_bytes is None:
             return
         used = self.memory_bytes()
@@ -204,13 +209,23 @@ class WorkerProcess:
         except psutil.Error:
             return 0
 
-    def _timed_out(self, deadline_s: float) -> WorkerFailed:
+    def cpu_seconds(self) -> float:
+        """Processor time of the worker since its start, user and system; 0 once it is gone."""
+        try:
+            if self._watched is None:
+                self._watched = psutil.Process(self.pid)
+            times = self._watched.cpu_times()
+            return float(times.user + times.system)
+        except psutil.Error:
+            return 0.0
+
+    def _timed_out(self, words: str) -> WorkerFailed:
         """Asks a hung worker where it is (it prints its Python stack), then ends it."""
         with contextlib.suppress(ProcessLookupError, AttributeError):
             os.kill(self.pid, signal.SIGUSR1)
         self._drain_stderr(_LAST_WORDS_S)
         self.stop()
-        return WorkerFailed("timeout", f"no answer within {deadline_s:g} s, while {self.stage}", self.tail)
+        return WorkerFailed("timeout", f"{words}, while {self.stage}", self.tail)
 
     def _died(self) -> WorkerFailed:
         """Why the process is gone, in words."""

@@ -1,9 +1,7 @@
 """One warm process that runs jobs on one platform: `python -m mindgap.run.worker --platform NAME`.
 
 Frames come on standard input and answers go to the standard output that the process started with.
-Both are moved to descriptors that nothing else knows of before a framework is imported: descriptor 0
-then reads nothing, and descriptor 1 and `sys.stdout` write to standard error, so that a library that
-prints, from Python or from C, cannot hurt the channel.
+Both are claimed (see `serving`) before a framework is imported.
 """
 
 from __future__ import annotations
@@ -11,18 +9,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
-import faulthandler
 import gc
-import io
 import json
 import os
-import select
-import signal
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from mindgap.graph import Graph, GraphError, MindgapError, TensorStore, decode, default_tensor_store
 from mindgap.platforms.protocol import Platform
@@ -30,20 +23,16 @@ from mindgap.run.cache import Cache
 from mindgap.run.channel import ChannelClosed, Frame, FrameReader, send_frame
 from mindgap.run.identity import remember
 from mindgap.run.local import Caches, fingerprint_of, missing_tensors, run_job
-from mindgap.run.message import OOM_EXIT, PROTOCOL, graph_bytes, outcome_frame, read_job, sent_tensors
+from mindgap.run.message import PROTOCOL, graph_bytes, outcome_frame, read_job, sent_tensors
 from mindgap.run.opening import find_backend
-
-_PR_SET_PDEATHSIG: Final = 1
-#: How often a worker looks at its own memory, for a parent that cannot (another host, a container).
-_WATCH_MS: Final = 200
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+from mindgap.run.serving import claim_channel, prepare_to_die, resident_bytes
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Serves jobs until the parent hangs up. Returns the exit status."""
     arguments = _arguments(argv)
-    requests, answers = _claim_channel()
-    _prepare_to_die(arguments.parent, requests, arguments.memory_limit)
+    requests, answers = claim_channel()
+    prepare_to_die(arguments.parent, requests, arguments.memory_limit)
     try:
         platform, description = _open(arguments.platform)
     except Exception as error:
@@ -175,54 +164,6 @@ class _Server:
         gc.collect()
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).malloc_trim(0)
-
-
-def _claim_channel() -> tuple[int, int]:
-    """Takes descriptors 0 and 1 for the channel and leaves harmless ones in their place."""
-    requests, answers = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    os.dup2(2, 1)
-    # Line by line, so that what was printed before a crash is there to be read.
-    sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), "utf-8", "replace", line_buffering=True)
-    return requests, answers
-
-
-def _prepare_to_die(parent: int | None, requests: int, memory_limit: int | None) -> None:
-    """No worker outlives its parent, none hangs or crashes without saying where, none takes the parent along."""
-    faulthandler.enable(all_threads=False)
-    faulthandler.register(signal.SIGUSR1, all_threads=False)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with contextlib.suppress(OSError):
-        # When memory runs out for the whole machine, the kernel takes this process first.
-        Path("/proc/self/oom_score_adj").write_text("1000")
-    if parent is not None and parent == os.getppid():
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(1)
-    threading.Thread(target=_watch, args=(requests, memory_limit), daemon=True).start()
-
-
-def _watch(requests: int, memory_limit: int | None) -> None:
-    """Ends the process when the parent hangs up, in the middle of a job too, or when memory passes the limit."""
-    poll = select.poll()
-    poll.register(requests, 0)
-    while True:
-        if poll.poll(_WATCH_MS if memory_limit is not None else None):
-            os._exit(0)
-        if memory_limit is not None and resident_bytes() > memory_limit:
-            os._exit(OOM_EXIT)
-
-
-def resident_bytes() -> int:
-    """Resident memory of this process; 0 where the system does not say."""
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * _PAGE
-    except OSError:
-        return 0
 
 
 if __name__ == "__main__":
