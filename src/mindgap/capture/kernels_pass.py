@@ -69,7 +69,7 @@ def _loss(roots: Named, own: Own) -> torch.Tensor:
     normalisation is zero but for rounding."""
     loss: torch.Tensor | None = None
     for number, (path, root) in enumerate(roots):
-        real = torch.view_as_real(root) if root.is_complex() else root
+        real = torch.view_as_real(root.resolve_conj()) if root.is_complex() else root
         recipe = Uniform(_seed(f"loss.{number}"), -1.0, 1.0)
         weight = own("constant", f"loss.weight.{number}.{path}", recipe, tuple(real.shape), real.dtype)
         part = (real * weight).sum()
