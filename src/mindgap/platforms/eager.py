@@ -1,4 +1,4 @@
-"""PyTorch's eager mode: `cpu/eager`, and the same on `cuda`, `mps` and `xpu`."""
+"""PyTorch's eager mode on every device that it knows: operator by operator, as a user's script runs."""
 
 from __future__ import annotations
 
@@ -10,48 +10,40 @@ from mindgap.graph import Graph
 from mindgap.platforms.protocol import Array, Availability, Options, Platform
 from mindgap.platforms.pytorch import options as known
 from mindgap.platforms.pytorch import presence
+from mindgap.platforms.pytorch.devices import DEVICES, Device
 
 if TYPE_CHECKING:
     from mindgap.platforms.pytorch.direct import Direct
-
-_EVERYWHERE: Final = ("threads", "layout", "matmul", "autocast", "dtype")
-_CPU_ONLY: Final = ("isa", "onednn")
 
 
 @dataclass(frozen=True, slots=True)
 class EagerBackend:
     """Makes eager platforms of one device."""
 
-    device: str
+    device: Device
 
     @property
     def options(self) -> Mapping[str, str]:
-        return known.described(self._names)
-
-    @property
-    def _names(self) -> tuple[str, ...]:
-        return _CPU_ONLY + _EVERYWHERE if self.device == "cpu" else _EVERYWHERE
+        return known.described(self.device.options)
 
     def probe(self) -> Availability:
         return presence.torch_present(self.device)
 
     def environment(self, options: Options) -> Mapping[str, str]:
-        found = known.variables(known.checked(options, self._names))
-        # An operator that Metal lacks must be refused, not run on the CPU unseen.
-        return {**found, "PYTORCH_ENABLE_MPS_FALLBACK": "0"} if self.device == "mps" else found
+        return known.variables(known.checked(options, self.device.options), self.device)
 
     def open(self, options: Options) -> Platform:
         """Raises `Fallback` where an option is not obeyed."""
         from mindgap.platforms.pytorch import settings
 
-        known.checked(options, self._names)
+        known.checked(options, self.device.options)
         settings.check_tier(options)
         return _Eager(self.device, dict(options), settings.establish(options, self.device))
 
 
 @dataclass(frozen=True, slots=True)
 class _Eager:
-    device: str
+    device: Device
     options: Options
     description: Mapping[str, Any]
 
@@ -64,7 +56,11 @@ class _Eager:
         return Direct(graph, self.options, self.device)
 
 
-CPU: Final = EagerBackend("cpu")
-CUDA: Final = EagerBackend("cuda")
-MPS: Final = EagerBackend("mps")
-XPU: Final = EagerBackend("xpu")
+CPU: Final = EagerBackend(DEVICES["cpu"])
+CUDA: Final = EagerBackend(DEVICES["cuda"])
+ROCM: Final = EagerBackend(DEVICES["rocm"])
+XPU: Final = EagerBackend(DEVICES["xpu"])
+MPS: Final = EagerBackend(DEVICES["mps"])
+NPU: Final = EagerBackend(DEVICES["npu"])
+HPU: Final = EagerBackend(DEVICES["hpu"])
+XLA: Final = EagerBackend(DEVICES["xla"])

@@ -11,6 +11,7 @@ from mindgap.platforms.faults.schema import Faults, read_faults
 from mindgap.platforms.protocol import Array, Availability, Options, Platform, PlatformError, Unsupported
 from mindgap.platforms.pytorch import options as known
 from mindgap.platforms.pytorch import presence
+from mindgap.platforms.pytorch.devices import CPU
 
 if TYPE_CHECKING:
     import torch
@@ -31,18 +32,18 @@ class FaultyBackend:
         return _OPTIONS
 
     def probe(self) -> Availability:
-        return presence.torch_present("cpu")
+        return presence.torch_present(CPU)
 
     def environment(self, options: Options) -> Mapping[str, str]:
         """Reads the file as well, so that a bad one stops before any worker starts."""
         _read(options)
-        return known.variables(_THREADS)
+        return known.variables(_THREADS, CPU)
 
     def open(self, options: Options) -> Platform:
         from mindgap.platforms.pytorch import settings
 
         faults, sha256 = _read(options)
-        described = settings.establish(_THREADS, "cpu")
+        described = settings.establish(_THREADS, CPU)
         injected = {"faults_sha256": sha256, "faults": faults.model_dump(mode="json")["fault"]}
         return _Faulty(faults, {**described, **injected})
 

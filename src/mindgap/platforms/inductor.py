@@ -1,4 +1,4 @@
-"""`cpu/inductor` and `cuda/inductor`: the graph through `torch.compile`, whole or not at all."""
+"""Inductor, PyTorch's own compiler, on the devices that it writes kernels for: the graph whole or not at all."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from mindgap.graph import Graph
 from mindgap.platforms.protocol import Array, Availability, Executable, Options, Platform, Unsupported
 from mindgap.platforms.pytorch import options as known
 from mindgap.platforms.pytorch import presence
+from mindgap.platforms.pytorch.devices import DEVICES, Device
 
 if TYPE_CHECKING:
     import torch
@@ -17,30 +18,30 @@ if TYPE_CHECKING:
 
     from mindgap.platforms.pytorch.compiled import Program
 
-_OPTIONS: Final = {"cpu": ("freezing", "matmul", "simdlen", "threads"), "cuda": ("freezing", "matmul", "threads")}
-
 
 @dataclass(frozen=True, slots=True)
 class InductorBackend:
     """Makes Inductor platforms of one device."""
 
-    device: str
+    device: Device
 
     @property
     def options(self) -> Mapping[str, str]:
-        return known.described(_OPTIONS[self.device])
+        return known.described(self.device.compiler_options)
 
     def probe(self) -> Availability:
         found = presence.torch_present(self.device)
-        compiler = presence.compiler_present()
-        if not found.available or compiler.available:
+        if not found.available:
             return found
-        return Availability(False, compiler.reason, found.hardware, found.versions)
+        for needed in (presence.triton_present(self.device), presence.compiler_present()):
+            if not needed.available:
+                return Availability(False, needed.reason, found.hardware, found.versions)
+        return found
 
     def environment(self, options: Options) -> Mapping[str, str]:
         # One compiler process: a pool of them per worker would outnumber the cores, and outlive a killed worker.
         return {
-            **known.variables(known.checked(options, _OPTIONS[self.device])),
+            **known.variables(known.checked(options, self.device.compiler_options), self.device),
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
         }
 
@@ -48,7 +49,7 @@ class InductorBackend:
         """Raises `Fallback` where an option is not obeyed."""
         from mindgap.platforms.pytorch import inductor_settings, settings
 
-        known.checked(options, _OPTIONS[self.device])
+        known.checked(options, self.device.compiler_options)
         description = settings.establish(options, self.device)
         description["inductor"] = inductor_settings.establish(options, description)
         return _Inductor(self.device, dict(options), description)
@@ -56,7 +57,7 @@ class InductorBackend:
 
 @dataclass(frozen=True, slots=True)
 class _Inductor:
-    device: str
+    device: Device
     options: Options
     description: Mapping[str, Any]
 
@@ -78,5 +79,8 @@ class _Inductor:
         return compiled.load(graph, self.device, self.options, inputs, compile_program, freezing)
 
 
-CPU: Final = InductorBackend("cpu")
-CUDA: Final = InductorBackend("cuda")
+CPU: Final = InductorBackend(DEVICES["cpu"])
+CUDA: Final = InductorBackend(DEVICES["cuda"])
+ROCM: Final = InductorBackend(DEVICES["rocm"])
+XPU: Final = InductorBackend(DEVICES["xpu"])
+MPS: Final = InductorBackend(DEVICES["mps"])

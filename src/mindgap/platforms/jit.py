@@ -10,6 +10,7 @@ from mindgap.graph import Graph
 from mindgap.platforms.protocol import Array, Availability, Executable, Fallback, Options, Platform, Unsupported
 from mindgap.platforms.pytorch import options as known
 from mindgap.platforms.pytorch import presence
+from mindgap.platforms.pytorch.devices import DEVICES
 
 if TYPE_CHECKING:
     import torch
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from mindgap.platforms.pytorch.compiled import Program
 
-_OPTIONS: Final = ("isa", "threads", "onednn", "matmul", "freezing")
+_OPTIONS: Final = ("isa", "threads", "onednn", "matmul", "deterministic", "tf32", "sdpa", "freezing")
 #: The executor records shapes in its first run and rewrites the graph before its second; a backward pass starts that
 #: round when the forward pass is through with it.
 _FEWEST_RUNS: Final = 2
@@ -33,10 +34,10 @@ class JitBackend:
         return known.described(_OPTIONS)
 
     def probe(self) -> Availability:
-        return presence.torch_present("cpu")
+        return presence.torch_present(DEVICES["cpu"])
 
     def environment(self, options: Options) -> Mapping[str, str]:
-        return known.variables(known.checked(options, _OPTIONS))
+        return known.variables(known.checked(options, _OPTIONS), DEVICES["cpu"])
 
     def open(self, options: Options) -> Platform:
         """Raises `Fallback` where an option is not obeyed."""
@@ -48,7 +49,7 @@ class JitBackend:
         settings.check_tier(options)
         torch._C._jit_set_profiling_executor(True)  # pyright: ignore[reportPrivateUsage] # there is no public switch
         torch._C._jit_set_profiling_mode(True)  # pyright: ignore[reportPrivateUsage] # as above
-        description = settings.establish(options, "cpu")
+        description = settings.establish(options, DEVICES["cpu"])
         description["fuses_on_cpu"] = bool(torch._C._jit_can_fuse_on_cpu())  # pyright: ignore[reportPrivateUsage] # as above
         return _Jit(dict(options), description)
 
@@ -73,7 +74,7 @@ class _Jit:
         ) -> Program:
             return _trace(module, sample, run, freezing)
 
-        return compiled.load(graph, "cpu", self.options, inputs, trace, freezing)
+        return compiled.load(graph, DEVICES["cpu"], self.options, inputs, trace, freezing)
 
 
 def _trace(

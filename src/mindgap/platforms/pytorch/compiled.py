@@ -11,6 +11,8 @@ import torch.fx
 from mindgap.aten.tape import clone_strided, written_inputs
 from mindgap.graph import Graph
 from mindgap.platforms.protocol import Array, CompileFailure, Executable, Fallback, Options, Unsupported
+from mindgap.platforms.pytorch.attached import synchronise, watched
+from mindgap.platforms.pytorch.devices import Device
 from mindgap.platforms.pytorch.direct import Direct
 from mindgap.platforms.pytorch.feeds import Feeds, check_devices, declared_dtypes, given_out, same_bytes
 from mindgap.platforms.pytorch.fx import foldable, to_fx
@@ -24,16 +26,21 @@ Program = Callable[..., Sequence[torch.Tensor]]
 Compile = Callable[[torch.fx.GraphModule, Sequence[torch.Tensor], Callable[[Program], Any]], Program]
 
 _LONGEST_MESSAGE = 2000
+#: What holds for a graph however it is run; the others are the compilers' own.
+_UNCOMPILED = frozenset(
+    {"matmul", "onednn", "tf32", "hf32", "sdpa", "deterministic", "cudnn", "miopen", "precision",
+     "fp16_reduction", "bf16_reduction", "fp16_accumulation"}
+)  # fmt: skip
 
 
 class Compiled:
     """An executable around a program. With `graph.grad` the gradients follow the outputs."""
 
-    def __init__(self, graph: Graph, device: str, options: Options, inputs: Sequence[Array], fold: bool) -> None:
+    def __init__(self, graph: Graph, device: Device, options: Options, inputs: Sequence[Array], fold: bool) -> None:
         self._graph = graph
         self._device = device
         self._options = options
-        self._feeds = Feeds(graph.inputs, device)
+        self._feeds = Feeds(graph.inputs, device.torch_name)
         self._written = frozenset(written_inputs(graph))
         self._dtypes = declared_dtypes(graph)
         chosen = foldable(graph) if fold else frozenset[int]()
@@ -42,9 +49,9 @@ class Compiled:
 
     def compile(self, compile_program: Compile, inputs: Sequence[Array]) -> None:
         """Builds the program and runs it until it is optimised. Raises whatever the compiler does."""
-        with in_force(self._options, self._device):
+        with in_force(self._options, self._device), watched(self._device):
             tensors = self._feeds(inputs)
-            module = to_fx(self._graph, self._device, {i: tensors[i] for i in self._folded})
+            module = to_fx(self._graph, self._device.torch_name, {i: tensors[i] for i in self._folded})
             sample = [tensors[i] for i in range(len(tensors)) if i not in self._folded]
             self._program = compile_program(module, sample, lambda program: self._run(program, tensors))
 
@@ -58,8 +65,10 @@ class Compiled:
                     raise ValueError(f"input {index} was folded into the program; load the graph anew to change it")
                 self._folded[index] = inputs[index]
         with in_force(self._options, self._device):
-            found = self._run(self._program, self._feeds(inputs))
-            check_devices(found, self._device)
+            with watched(self._device):
+                found = self._run(self._program, self._feeds(inputs))
+                synchronise(self._device)
+            check_devices(found, self._device.torch_name, len(self._graph.grad))
             return given_out(found, self._dtypes, self._feeds, cast=False)
 
     def _run(self, program: Program, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -88,7 +97,7 @@ class Failing:
 
 
 def load(
-    graph: Graph, device: str, options: Options, inputs: Sequence[Array], compile_program: Compile, fold: bool
+    graph: Graph, device: Device, options: Options, inputs: Sequence[Array], compile_program: Compile, fold: bool
 ) -> Executable:
     """The compiled graph. Raises `Unsupported`, `CompileFailure` or `Fallback`.
 
@@ -117,11 +126,11 @@ def told(error: BaseException) -> str:
     return f"{' < '.join(kinds)}: {str(innermost).strip()[:_LONGEST_MESSAGE]}"
 
 
-def _own_error(graph: Graph, device: str, options: Mapping[str, str], inputs: Sequence[Array]) -> Exception | None:
+def _own_error(graph: Graph, device: Device, options: Mapping[str, str], inputs: Sequence[Array]) -> Exception | None:
     """What the graph raises when it runs operator by operator. Raises `Unsupported` where that is a refusal."""
     try:
-        Direct(graph, {k: v for k, v in options.items() if k in ("matmul", "onednn")}, device)(inputs)
-    except Unsupported:
+        Direct(graph, {k: v for k, v in options.items() if k in _UNCOMPILED}, device)(inputs)
+    except (Unsupported, Fallback):
         raise
     except Exception as error:
         return error

@@ -11,7 +11,9 @@ from mindgap.aten.operators import facts
 from mindgap.aten.tape import Tape, flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, torch_dtype_name
 from mindgap.graph import Graph
-from mindgap.platforms.protocol import Array, Options, Unsupported
+from mindgap.platforms.protocol import Array, Fallback, Options, Unsupported
+from mindgap.platforms.pytorch.attached import synchronise, watched
+from mindgap.platforms.pytorch.devices import CPU, Device
 from mindgap.platforms.pytorch.feeds import Feeds, check_devices, declared_dtypes, given_out
 from mindgap.platforms.pytorch.gradients import as_leaves, gradients
 from mindgap.platforms.pytorch.refusals import refusal
@@ -30,13 +32,13 @@ def rewritten(graph: Graph, options: Options) -> Graph:
 class Direct:
     """Executable and traceable. With `graph.grad` the gradients follow the outputs."""
 
-    def __init__(self, graph: Graph, options: Options, device: str) -> None:
+    def __init__(self, graph: Graph, options: Options, device: Device) -> None:
         self._graph = graph
         self._options = options
         self._device = device
         program = rewritten(graph, options)
-        self._feeds = Feeds(program.inputs, device)
-        self._tape = Tape(program, device)
+        self._feeds = Feeds(program.inputs, device.torch_name)
+        self._tape = Tape(program, device.torch_name)
         self._dtypes = declared_dtypes(graph)
         #: Options that change dtypes on the way; without them a wrong dtype is there to be seen.
         self._cast = "dtype" in options or "autocast" in options
@@ -45,29 +47,41 @@ class Direct:
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
         """Outputs (and gradients) as arrays. Raises `Unsupported`, `Fallback`, or what PyTorch raises."""
         with in_force(self._options, self._device):
-            tensors = self._feeds(inputs)
+            self._at = -1
             try:
-                found = self._backward(tensors) if self._graph.grad else self._forward(tensors)
+                with watched(self._device):
+                    tensors = self._feeds(inputs)
+                    found = self._backward(tensors) if self._graph.grad else self._forward(tensors)
+                    synchronise(self._device)
             except Exception as error:
                 self._refuse(error)
                 raise
-            check_devices(found, self._device)
+            check_devices(found, self._device.torch_name, len(self._graph.grad))
             return given_out(found, self._dtypes, self._feeds, self._cast)
 
     def trace(self, inputs: Sequence[Array]) -> list[Array | None]:
         """Every output slot of every node as it was when the node returned, of the declared dtypes."""
-        seen = _Seen()
+        seen = _Seen(self._device)
         with in_force(self._options, self._device), torch.no_grad():
             try:
-                self._tape.run(self._feeds(inputs), on_node=seen.record, call=self._watched(seen))
+                with watched(self._device):
+                    self._tape.run(self._feeds(inputs), on_node=seen.record, call=self._watched(seen))
             except Exception as error:
                 self._refuse(error)
                 raise
+            self._check_values(seen.values)
         declared = self._graph.values[len(self._graph.inputs) :]
         return [
             None if array is None or spec is None else self._as_declared(array, spec.dtype)
-            for array, spec in zip(seen.arrays(), declared, strict=True)
+            for array, spec in zip(seen.values, declared, strict=True)
         ]
+
+    def _check_values(self, values: Sequence[torch.Tensor | None]) -> None:
+        """Raises `Fallback` for a node's value that is elsewhere; single numbers may be on the host."""
+        names = [node.op for node in self._graph.nodes for _ in node.outputs]
+        for name, value in zip(names, values, strict=True):
+            if value is not None and value.dim() > 0 and value.device.type != self._device.torch_name:
+                raise Fallback(f"what {name} gave is on {value.device.type}, the platform is {self._device.name}")
 
     def _forward(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         with torch.no_grad():
@@ -115,24 +129,35 @@ class Direct:
 class _Seen:
     """Values in order. One is copied only when its memory is about to be written to."""
 
-    def __init__(self) -> None:
-        self._values: list[torch.Tensor | None] = []
+    def __init__(self, device: Device = CPU) -> None:
+        self.values: list[torch.Tensor | None] = []
+        self._device = device
         self._by_storage: dict[int, list[int]] = {}
 
     def record(self, index: int, results: list[torch.Tensor | None]) -> None:
+        # XLA would otherwise make one program of everything up to the value that is read first.
+        if self._device.name == "xla":
+            synchronise(self._device)
         for result in results:
-            if result is not None:
-                self._by_storage.setdefault(result.untyped_storage().data_ptr(), []).append(len(self._values))
-            self._values.append(result)
+            place = None if result is None else _place(result)
+            if result is not None and place is None:
+                result = result.clone()
+            elif place is not None:
+                self._by_storage.setdefault(place, []).append(len(self.values))
+            self.values.append(result)
 
     def save(self, target: Any) -> None:
         """Copies every value so far that lives in the memory of `target` (a tensor, or a list of them)."""
         for tensor in flatten_result(target):
-            if tensor is None:
-                continue
-            for number in self._by_storage.pop(tensor.untyped_storage().data_ptr(), ()):
-                held = self._values[number]
-                self._values[number] = None if held is None else held.clone()
+            place = None if tensor is None else _place(tensor)
+            for number in () if place is None else self._by_storage.pop(place, ()):
+                held = self.values[number]
+                self.values[number] = None if held is None else held.clone()
 
-    def arrays(self) -> list[torch.Tensor | None]:
-        return self._values
+
+def _place(tensor: torch.Tensor) -> int | None:
+    """Where the tensor's memory is; None where the device does not say, as for tensors without any."""
+    try:
+        return tensor.untyped_storage().data_ptr() or None
+    except (RuntimeError, NotImplementedError):
+        return None

@@ -41,13 +41,13 @@ class Feeds:
                 continue
             changed = True
             found.append(self._make(index, array))
-        if changed:
+        if changed and self._device == "cpu":
             self._storages = frozenset(t.untyped_storage().data_ptr() for t in found)
         return found
 
     def owns(self, tensor: torch.Tensor) -> bool:
         """The tensor's memory is that of an input: what is given out of it must be a copy."""
-        return tensor.untyped_storage().data_ptr() in self._storages
+        return tensor.device.type == "cpu" and tensor.untyped_storage().data_ptr() in self._storages
 
     def _make(self, index: int, array: Array) -> torch.Tensor:
         spec = self._specs[index]
@@ -72,7 +72,7 @@ def given_out(tensors: Sequence[torch.Tensor], dtypes: Sequence[str], feeds: Fee
         if cast and torch_dtype_name(tensor.dtype) != dtype and _may_cast(torch_dtype_name(tensor.dtype), dtype):
             tensor = tensor.to(TORCH_DTYPES[dtype])
         array = to_numpy(tensor)
-        found.append(array.copy() if tensor.device.type == "cpu" and feeds.owns(tensor) else array)
+        found.append(array.copy() if feeds.owns(tensor) else array)
     return found
 
 
@@ -81,11 +81,13 @@ def _may_cast(dtype: str, declared: str) -> bool:
     return wide(dtype) == wide(declared)
 
 
-def check_devices(tensors: Sequence[torch.Tensor], device: str) -> None:
-    """Raises `Fallback` where an output is not on the device of the platform."""
+def check_devices(tensors: Sequence[torch.Tensor], device: str, gradients: int = 0) -> None:
+    """Raises `Fallback` where an output is not on the device of the platform. The last `gradients` are gradients."""
     for index, tensor in enumerate(tensors):
         if tensor.device.type != device:
-            raise Fallback(f"output {index} is on {tensor.device.type}, the platform is {device}")
+            late = index - (len(tensors) - gradients)
+            what = f"output {index}" if late < 0 else f"gradient {late}"
+            raise Fallback(f"{what} is on {tensor.device.type}, the platform is {device}")
 
 
 def declared_dtypes(graph: Graph) -> list[str]:

@@ -10,26 +10,21 @@ import os
 import platform
 import shutil
 import subprocess
-import weakref
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import torch
-import torch._dynamo
 import torch._inductor.config
 import torch.fx
-from torch._dynamo.utils import counters
 from torch._inductor import cpu_vec_isa
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
 from mindgap.platforms.protocol import Fallback, Options
+from mindgap.platforms.pytorch import whole
 from mindgap.platforms.pytorch.compiled import Program
 from mindgap.platforms.pytorch.presence import compiler_present, processor
 
-#: Programs that may still be called. While there is one, what Dynamo knows is not thrown away.
-_alive: weakref.WeakSet[torch.fx.GraphModule] = weakref.WeakSet()
-_MOST_ALIVE: Final = 256
 _base: str | None = None
 
 
@@ -61,29 +56,8 @@ def establish(options: Options, description: Mapping[str, Any]) -> dict[str, Any
 
 
 def compile_whole(module: torch.fx.GraphModule, options: Options, run: Callable[[Program], Any]) -> Program:
-    """The module compiled, in one piece, by running it once. Raises what Dynamo and Inductor raise.
-
-    Raises `Fallback` where the run did not go through the compiler (a switch in the environment, a frame
-    that Dynamo skipped).
-    """
-    if not _alive or len(_alive) > _MOST_ALIVE:
-        torch._dynamo.reset()
-    _alive.add(module)
-    before = counters["stats"]["unique_graphs"]
-    # The method and not the module: GraphModules share one `__call__`, and its cache of compiled code is bounded.
-    library: Any = torch  # the overloads of `compile` are not fully typed
-    program: Program = library.compile(module.forward, fullgraph=True, dynamic=False, backend="inductor")
-    calls = any(node.op == "call_function" for node in module.graph.nodes)
-
-    def configured(*arguments: torch.Tensor) -> Any:
-        # A later call compiles again if Dynamo was reset in between: under the same settings, then.
-        with _configured(options):
-            return program(*arguments)
-
-    run(configured)
-    if calls and counters["stats"]["unique_graphs"] == before:
-        raise Fallback("torch.compile ran the graph without compiling it")
-    return configured
+    """The module compiled by Inductor under these options; see `whole.compile_whole`."""
+    return whole.compile_whole(module, "inductor", run, lambda: _configured(options))
 
 
 @contextlib.contextmanager
@@ -91,14 +65,8 @@ def _configured(options: Options) -> Generator[None]:
     patches: dict[str, Any] = {"freezing": options.get("freezing") == "1"}
     if "simdlen" in options:
         patches["cpp.simdlen"] = int(options["simdlen"])
-    dynamo: dict[str, Any] = {
-        "capture_dynamic_output_shape_ops": True,
-        "capture_scalar_outputs": True,
-        "suppress_errors": False,
-    }
     inductor_config: Any = torch._inductor.config  # config modules grow their `patch` at import
-    dynamo_config: Any = torch._dynamo.config
-    with inductor_config.patch(patches), dynamo_config.patch(dynamo):
+    with inductor_config.patch(patches):
         yield
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mindgap.platforms.protocol import Options, PlatformError
+from mindgap.platforms.pytorch.devices import Device
 
 #: Option -> the values it takes; None for a positive whole number.
 _VALUES: Final[dict[str, tuple[str, ...] | None]] = {
@@ -20,6 +21,19 @@ _VALUES: Final[dict[str, tuple[str, ...] | None]] = {
     "dtype": ("float64",),
     "freezing": ("0", "1"),
     "simdlen": None,
+    "deterministic": ("on", "off"),
+    "tf32": ("on", "off"),
+    "hf32": ("on", "off"),
+    "sdpa": ("math", "flash", "efficient", "cudnn", "overrideable"),
+    "cudnn": ("on", "off", "benchmark", "deterministic"),
+    "miopen": ("on", "off", "benchmark", "deterministic"),
+    "fp16_reduction": ("on", "off"),
+    "bf16_reduction": ("on", "off"),
+    "fp16_accumulation": ("on", "off"),
+    "through": ("torchair", "inductor"),
+    "pjrt": ("cpu", "tpu", "neuron"),
+    "precision": ("highest", "high", "default"),
+    "sync": ("graph", "node"),
 }
 
 _WORDS: Final = {
@@ -32,7 +46,22 @@ _WORDS: Final = {
     "dtype": "compute the whole graph in this dtype; outputs are cast back to the declared ones",
     "freezing": "fold parameters, buffers and constants into the compiled program",
     "simdlen": "width in bits of the vectors in generated code, 1 for none",
+    "deterministic": "only algorithms that give the same bits each time; an operator that has none is refused",
+    "tf32": "float32 matrix products and convolutions in TF32, or in full float32",
+    "hf32": "float32 matrix products and convolutions in HF32, or in full float32",
+    "sdpa": "the one kernel of scaled_dot_product_attention that is left switched on",
+    "cudnn": "convolutions without cuDNN, or with it and how it chooses among its algorithms",
+    "miopen": "convolutions without MIOpen, or with it and how it chooses among its algorithms",
+    "fp16_reduction": "whether float16 products may be added up in float16 between blocks",
+    "bf16_reduction": "whether bfloat16 products may be added up in bfloat16 between blocks",
+    "fp16_accumulation": "whether float16 products may be added up in float16 throughout",
+    "through": "the compiler",
+    "pjrt": "the runtime that OpenXLA runs on",
+    "precision": "how float32 matrix products and convolutions may be computed",
+    "sync": "one XLA program for the whole graph, or one per operator",
 }
+#: Two ways to say one thing: PyTorch does not answer which precision holds once both have been used.
+_EXCLUSIVE: Final = (("matmul", "tf32"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +114,32 @@ def checked(options: Options, names: tuple[str, ...]) -> Options:
             close = difflib.get_close_matches(value, values, n=1)
             hint = f" (did you mean {close[0]}?)" if close else ""
             raise PlatformError(f"option {key}={value}: not one of {'|'.join(values)}{hint}")
+    for one, other in _EXCLUSIVE:
+        if one in options and other in options:
+            raise PlatformError(f"options {one}= and {other}= set the same precision: give one of them")
     return options
 
 
-def variables(options: Options) -> dict[str, str]:
-    """The environment in which a worker must start so that these options take effect at import."""
-    found: dict[str, str] = {}
+def variables(options: Options, device: Device) -> dict[str, str]:
+    """The environment in which a worker must start so that device and options take effect at import."""
+    found = {variable.name: variable.value for variable in device.variables} | switch_variables(options, device)
     if "isa" in options:
         found.update(TIERS[options["isa"]].variables)
     if "threads" in options:
         # Left to themselves MKL and OpenMP give fewer threads than asked for when cores are few.
         found.update(dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), options["threads"]))
         found.update({"OMP_DYNAMIC": "FALSE", "MKL_DYNAMIC": "FALSE"})
+    return found
+
+
+def switch_variables(options: Options, device: Device) -> dict[str, str]:
+    """What some of PyTorch's switches need in the environment besides being set."""
+    found: dict[str, str] = {}
+    if options.get("deterministic") == "on" and device.torch_name == "cuda":
+        # Without a fixed workspace cuBLAS chooses among algorithms by what memory is free.
+        found["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+    if options.get("tf32") == "on" and device.name == "rocm":
+        found["HIPBLASLT_ALLOW_TF32"] = "1"
+    if "pjrt" in options:
+        found["PJRT_DEVICE"] = options["pjrt"].upper()
     return found

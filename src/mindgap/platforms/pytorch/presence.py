@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import glob
+import importlib
 import importlib.util
 import platform
 import shutil
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any, Final
 
 from mindgap.platforms.protocol import Availability
+from mindgap.platforms.pytorch.devices import Device
+
+#: The name in torch/version.py -> what people call such a build.
+_BUILDS: Final = {"cuda": "CUDA", "hip": "ROCm", "xpu": "XPU"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +50,33 @@ def processor() -> Processor:
     return Processor(f"{model}, {platform.machine()}", fields.get("vendor_id", ""), flags)
 
 
-def torch_present(device: str) -> Availability:
-    """Whether this environment has a PyTorch that can use `device` (`cpu`, `cuda`, `mps`, `xpu`)."""
+def torch_present(device: Device) -> Availability:
+    """Whether this environment has a PyTorch that can use `device`; if not, what is missing and what to install."""
     if importlib.util.find_spec("torch") is None:
         return Availability(False, "torch is not installed: pip install torch")
     versions = {"torch": version("torch")}
-    if device == "cpu":
+    if device.name == "cpu":
         return Availability(True, "", processor().name, versions)
-    reason = _missing_device(device, versions["torch"])
+    if device.distribution:
+        found = _top_level(device.module), package_version(device.distribution)
+        if not found[0]:
+            return Availability(False, _no_package(device, versions["torch"]), "", versions)
+        versions[device.distribution] = found[1] or "of unknown version"
+    reason = _not_built(device, versions["torch"]) or _no_node(device) or _not_working(device, versions)
     if reason:
         return Availability(False, reason, "", versions)
     return Availability(True, "", _device_name(device), versions)
+
+
+def triton_present(device: Device) -> Availability:
+    """Whether Inductor can write kernels for the device; it writes those for Apple's GPUs without Triton."""
+    if device.name not in ("cuda", "rocm", "xpu"):
+        return Availability(True)
+    for name in ("triton", "pytorch-triton-rocm", "pytorch-triton-xpu", "pytorch-triton"):
+        found = package_version(name)
+        if found is not None:
+            return Availability(True, versions={name: found})
+    return Availability(False, f"Inductor needs triton for {device.name}, which is not installed: pip install triton")
 
 
 def compiler_present() -> Availability:
@@ -75,29 +99,74 @@ def package_version(name: str) -> str | None:
         return None
 
 
-def _missing_device(device: str, torch_version: str) -> str:
-    """Why `device` cannot be used, empty where it can. Imports torch only if its build could have it."""
-    if device == "mps" and sys.platform != "darwin":
-        return "mps is Apple's, and this is not macOS"
+def _top_level(module: str) -> bool:
+    """The package that holds `module` is there. Looked for without importing it, which would import torch."""
+    return importlib.util.find_spec(module.partition(".")[0]) is not None
+
+
+def _no_package(device: Device, torch_version: str) -> str:
+    what = f"{device.module.partition('.')[0]} is not installed"
+    how = f"pip install {device.distribution}, in the release made for torch {torch_version.partition('+')[0]}"
+    if device.nodes and not _nodes(device):
+        return f"{what} and there is no {device.maker} device ({device.nodes[0]}): {how}, and its maker's driver"
+    return f"{what}: {how}"
+
+
+def _not_built(device: Device, torch_version: str) -> str:
+    """Why no build of torch like this one could use the device, empty where it could."""
+    if device.name == "mps":
+        return "" if sys.platform == "darwin" else "mps is Apple's, and this is not macOS"
+    if not device.build:
+        return ""
     built = _build_variables()
-    if device == "cuda" and built.get("cuda") is None and built.get("hip") is None:
-        return f"this build of torch ({torch_version}) has no CUDA"
-    if device == "xpu" and built.get("xpu") is None:
-        return f"this build of torch ({torch_version}) has no XPU"
-    import torch
+    if built.get(device.build) is not None:
+        return ""
+    for other, name in (("hip", "rocm"), ("cuda", "cuda")):
+        if device.torch_name == "cuda" and built.get(other) is not None:
+            return f"this torch ({torch_version}) is built for {_BUILDS[other]}: use {name}/…"
+    what = f"this build of torch ({torch_version}) has no {_BUILDS[device.build]}"
+    how = f"install torch's build for {_BUILDS[device.build]}"
+    if _nodes(device):
+        return f"{what}: {how}"
+    return f"{what}, and there is no {device.maker} device ({device.nodes[0]}): {how} on a machine with one"
 
-    if device == "mps":
-        return "" if torch.backends.mps.is_available() else f"torch {torch_version} finds no mps device"
-    module = torch.cuda if device == "cuda" else torch.xpu
-    return "" if module.is_available() else f"torch {torch_version} is built for {device} and finds no device"
+
+def _no_node(device: Device) -> str:
+    """That the driver made no device file, empty where it did or makes none."""
+    if not device.nodes or _nodes(device) or sys.platform != "linux":
+        return ""
+    return f"there is no {device.maker} device on this machine ({device.nodes[0]}), or its driver is not loaded"
 
 
-def _device_name(device: str) -> str:
-    import torch
+def _nodes(device: Device) -> list[str]:
+    return [path for pattern in device.nodes for path in glob.glob(pattern)]
 
-    if device == "mps":
+
+def _not_working(device: Device, versions: Mapping[str, str]) -> str:
+    """Why torch finds no device after all, empty where it finds one. Imports torch."""
+    said = ", ".join(f"{name} {number}" for name, number in versions.items())
+    try:
+        torch: Any = importlib.import_module("torch")
+        if device.module:
+            importlib.import_module(device.module)
+        if device.name == "xla":
+            count = int(importlib.import_module("torch_xla").device_count())
+        elif device.name == "mps":
+            count = int(torch.backends.mps.is_available())
+        else:
+            count = int(getattr(torch, device.torch_name).device_count())
+    except Exception as error:  # a package for another torch fails in any way
+        return f"{said}: importing it failed: {type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
+    return "" if count else f"{said}: finds no {device.maker} device"
+
+
+def _device_name(device: Device) -> str:
+    if device.name == "mps":
         return f"Apple {platform.machine()}"
-    return str(torch.cuda.get_device_name() if device == "cuda" else torch.xpu.get_device_name())
+    if device.name == "xla":
+        return str(importlib.import_module("torch_xla.core.xla_model").xla_device_kind())
+    torch: Any = importlib.import_module("torch")
+    return str(getattr(torch, device.torch_name).get_device_name())
 
 
 @cache

@@ -16,6 +16,9 @@ import torch
 
 from mindgap.aten.tensors import TORCH_DTYPES, to_torch
 from mindgap.platforms.protocol import Fallback, Options
+from mindgap.platforms.pytorch.attached import attach, hardware, watched
+from mindgap.platforms.pytorch.devices import Device
+from mindgap.platforms.pytorch.knobs import fp32_precisions, knobs, not_in_force
 from mindgap.platforms.pytorch.options import TIERS
 from mindgap.platforms.pytorch.presence import processor
 
@@ -26,7 +29,9 @@ _BRANCHES: Final = {
 _ENVIRONMENT: Final = (
     "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_MAX_CPU_ISA", "MKL_CBWR",
     "MKL_ENABLE_INSTRUCTIONS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "MKL_DYNAMIC", "OMP_DYNAMIC",
-    "NVIDIA_TF32_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG", "PYTORCH_ENABLE_MPS_FALLBACK",
+    "NVIDIA_TF32_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG", "TORCH_BLAS_PREFER_HIPBLASLT",
+    "HIPBLASLT_ALLOW_TF32", "PYTORCH_ENABLE_MPS_FALLBACK", "PYTORCH_ENABLE_XPU_FALLBACK",
+    "TORCH_NPU_FALLBACK_CPU_DISABLE", "PT_HPU_LAZY_MODE", "PT_ENABLE_INT64_SUPPORT", "PJRT_DEVICE", "XLA_FLAGS",
 )  # fmt: skip
 #: A float32 product keeps some 21 bits, one in bfloat16 or tf32 at most 11.
 _FLOAT32_BITS: Final = 16
@@ -41,32 +46,33 @@ def check_tier(options: Options) -> None:
         raise Fallback(f"isa={options['isa']}: this processor has no {', '.join(missing)}")
 
 
-def establish(options: Options, device: str) -> dict[str, Any]:
+def establish(options: Options, device: Device) -> dict[str, Any]:
     """Puts the lasting options in force and describes what is. Raises `Fallback` where one is not obeyed."""
+    attach(device)
     if "threads" in options:
         torch.set_num_threads(int(options["threads"]))
     with in_force(options, device):
-        found = _described(options, device)
+        fault = not_in_force(options, device)
+        if fault:
+            raise Fallback(fault)
+        with watched(device):
+            found = _described(options, device)
     _verify(options, device, found)
     return found
 
 
 @contextlib.contextmanager
-def in_force(options: Options, device: str) -> Generator[None]:
+def in_force(options: Options, device: Device) -> Generator[None]:
     """The options that PyTorch can change at any time, for one run; everything as before afterwards."""
     with contextlib.ExitStack() as stack:
-        if "matmul" in options:
-            stack.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
-            torch.set_float32_matmul_precision(options["matmul"])
-        if "onednn" in options:
-            # torch.backends.mkldnn.flags() would also reset precisions that were never asked for.
-            stack.callback(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType] # no public getter
-            torch._C._set_mkldnn_enabled(options["onednn"] == "on")  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType] # as above
+        for knob in knobs(options, device):
+            stack.callback(knob.write, knob.read())
+            knob.write(knob.wanted)
         if "dtype" in options:
             stack.callback(torch.set_default_dtype, torch.get_default_dtype())
             torch.set_default_dtype(TORCH_DTYPES[options["dtype"]])
         if "autocast" in options:
-            stack.enter_context(torch.autocast(device, TORCH_DTYPES[options["autocast"]]))
+            stack.enter_context(torch.autocast(device.torch_name, TORCH_DTYPES[options["autocast"]]))
         yield
 
 
@@ -140,9 +146,9 @@ def _mkl_number() -> int | None:
         return None
 
 
-def _described(options: Options, device: str) -> dict[str, Any]:
+def _described(options: Options, device: Device) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "device": device,
+        "device": device.name,
         "processor": processor().name,
         "options": dict(options),
         "python": platform.python_version(),
@@ -154,25 +160,21 @@ def _described(options: Options, device: str) -> dict[str, Any]:
         "onednn_isa": onednn_isa(),
         "mkl_branch": mkl_branch(),
         "threads": _threads(),
-        "matmul_precision": torch.get_float32_matmul_precision(),
+        "matmul_precision": _matmul_precision(),
+        "fp32_precision": fp32_precisions(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
         "environment": {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
     }
     if "autocast" not in options:
-        found["float32_product_bits"] = product_bits(device)
-    if device == "cuda":
-        found |= _cuda()
-    return found
+        found["float32_product_bits"] = product_bits(device.torch_name)
+    return found | hardware(device)
 
 
-def _cuda() -> Mapping[str, Any]:
-    capability = torch.cuda.get_device_capability()
-    return {
-        "hardware": f"{torch.cuda.get_device_name()} (sm_{capability[0]}{capability[1]})",
-        "cuda": torch.version.cuda or torch.version.hip,
-        "cudnn": torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None,
-        "matmul_tf32": torch.backends.cuda.matmul.allow_tf32,
-        "cudnn_tf32": torch.backends.cudnn.allow_tf32,
-    }
+def _matmul_precision() -> str:
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:  # it has no word for a state in which the libraries differ
+        return "mixed"
 
 
 def _threads() -> dict[str, int]:
@@ -186,7 +188,7 @@ def _threads() -> dict[str, int]:
     return found
 
 
-def _verify(options: Options, device: str, found: Mapping[str, Any]) -> None:
+def _verify(options: Options, device: Device, found: Mapping[str, Any]) -> None:
     tier = TIERS.get(options.get("isa", ""))
     if tier is not None:
         wrong = [] if found["capability"] == tier.aten else [f"ATen uses {found['capability']}"]
@@ -203,13 +205,29 @@ def _verify(options: Options, device: str, found: Mapping[str, Any]) -> None:
         other = {name: n for name, n in found["threads"].items() if n != int(options["threads"])}
         if other:
             raise Fallback(f"threads={options['threads']} is not in force: {other}")
+    if "pjrt" in options and str(found.get("pjrt", "")).lower() != options["pjrt"]:
+        raise Fallback(f"pjrt={options['pjrt']}, and OpenXLA runs on {found.get('pjrt')}")
     if options.get("onednn") == "on" and not found["onednn"]:
         raise Fallback("onednn=on, and this build of torch has no oneDNN")
     bits = found.get("float32_product_bits")
-    reducible = options.get("matmul") in ("high", "medium") or (device != "cpu" and "matmul" not in options)
-    if bits is not None and bits["matmul"] < _FLOAT32_BITS and not reducible:
+    if bits is not None:
+        _verify_bits(options, device, bits)
+
+
+def _verify_bits(options: Options, device: Device, bits: Mapping[str, int]) -> None:
+    """What was measured must be what was asked for, where something was; on the host full precision is the default."""
+    switch = next((name for name in ("tf32", "hf32") if name in options), "")
+    if switch and options[switch] == "on":
+        if bits["matmul"] >= _FLOAT32_BITS:
+            raise Fallback(
+                f"{switch}=on, and float32 matrix products keep {bits['matmul']} bits: it is not to be had here"
+            )
+        return
+    exact = bool(switch) or options.get("matmul") == "highest" or options.get("precision") == "highest"
+    reducible = not exact and (device.name != "cpu" or options.get("matmul") in ("high", "medium"))
+    if bits["matmul"] < _FLOAT32_BITS and not reducible:
         raise Fallback(f"float32 matrix products keep {bits['matmul']} bits only, and nobody asked for that")
-    if bits is not None and bits["conv"] < _FLOAT32_BITS and not reducible and device == "cpu":
+    if bits["conv"] < _FLOAT32_BITS and not reducible and (device.name == "cpu" or switch or "precision" in options):
         raise Fallback(f"float32 convolutions keep {bits['conv']} bits only, and nobody asked for that")
 
 

@@ -1,0 +1,89 @@
+"""The compilers that makers of accelerators bring along: `npu/compile`, `hpu/compile` and `xla/openxla`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from mindgap.graph import Graph
+from mindgap.platforms.protocol import Array, Availability, Executable, Fallback, Options, Platform
+from mindgap.platforms.pytorch import options as known
+from mindgap.platforms.pytorch import presence
+from mindgap.platforms.pytorch.devices import DEVICES, Device
+
+if TYPE_CHECKING:
+    import torch
+    import torch.fx
+
+    from mindgap.platforms.pytorch.compiled import Program
+
+
+@dataclass(frozen=True, slots=True)
+class DynamoBackend:
+    """Makes platforms of one device through a compiler that `torch.compile` is told the name of."""
+
+    device: Device
+    compiler: str
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        return known.described(self.device.compiler_options)
+
+    def probe(self) -> Availability:
+        return presence.torch_present(self.device)
+
+    def environment(self, options: Options) -> Mapping[str, str]:
+        return known.variables(known.checked(options, self.device.compiler_options), self.device)
+
+    def open(self, options: Options) -> Platform:
+        """Raises `Fallback` where an option is not obeyed, or where the compiler is not there."""
+        from mindgap.platforms.pytorch import settings
+
+        known.checked(options, self.device.compiler_options)
+        description = settings.establish(options, self.device)
+        compiler = options.get("through", self.compiler)
+        description["compiler"] = compiler
+        return _Compiling(self.device, dict(options), description, _resolved(compiler))
+
+
+def _resolved(compiler: str) -> Any:
+    """What `torch.compile` takes as its backend. Raises `Fallback` where it would run the graph uncompiled."""
+    if compiler == "torchair":
+        try:
+            torchair: Any = importlib.import_module("torchair")
+            return torchair.get_npu_backend(compiler_config=torchair.CompilerConfig())
+        except (ImportError, AttributeError) as error:
+            # A torch_npu without it registers a backend all the same, which gives every graph back as it came.
+            raise Fallback(f"this torch_npu was built without torchair: {error}") from error
+    registered: Any = importlib.import_module("torch._dynamo").list_backends(())
+    if compiler not in registered:
+        raise Fallback(f"torch.compile knows no backend {compiler!r}; there are {', '.join(sorted(registered))}")
+    return compiler
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiling:
+    device: Device
+    options: Options
+    description: Mapping[str, Any]
+    compiler: Any
+
+    def describe(self) -> Mapping[str, Any]:
+        return self.description
+
+    def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
+        from mindgap.platforms.pytorch import compiled, whole
+
+        def compile_program(
+            module: torch.fx.GraphModule, sample: Sequence[torch.Tensor], run: Callable[[Program], Any]
+        ) -> Program:
+            return whole.compile_whole(module, self.compiler, run)
+
+        return compiled.load(graph, self.device, self.options, inputs, compile_program, fold=False)
+
+
+NPU: Final = DynamoBackend(DEVICES["npu"], "torchair")
+HPU: Final = DynamoBackend(DEVICES["hpu"], "hpu_backend")
+XLA: Final = DynamoBackend(DEVICES["xla"], "openxla")

@@ -1,0 +1,148 @@
+"""A device in a worker: made known to torch, waited for, described, and watched for work done elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import re
+import warnings
+from collections.abc import Generator, Mapping
+from typing import Any, Final
+
+import torch
+
+from mindgap.platforms.protocol import Fallback
+from mindgap.platforms.pytorch.devices import Device
+
+#: What PyTorch and the makers' packages warn when an operator that a device lacks goes to the CPU.
+_ELSEWHERE: Final = re.compile(
+    r"fall(?:s|ing)?[ -]?back to (?:run(?:ning)? on )?the CPU|fallback from \w+ to CPU", re.I
+)
+_OPERATOR: Final = re.compile(r"'?(aten::[\w.]+)'?")
+#: Reading one number back, which no device does by itself, is counted among the fallbacks of XLA.
+_NO_FALLBACK: Final = frozenset({"aten::_local_scalar_dense", "aten::item"})
+
+
+def attach(device: Device) -> None:
+    """Imports what makes torch know the device. Raises `Fallback` where a variable was not set in time."""
+    for variable in device.variables:
+        found = os.environ.get(variable.name)
+        if found != variable.value and not (found is None and variable.default):
+            raise Fallback(
+                f"{variable.name} is {'not set' if found is None else repr(found)}, and must be "
+                f"{variable.value!r} before torch is imported, or {device.name} may compute on the CPU unseen"
+            )
+    if device.module:
+        importlib.import_module(device.module)
+    if device.name != "cpu":
+        # Else only the first fallback of a process would be told.
+        torch.set_warn_always(True)
+
+
+def synchronise(device: Device) -> None:
+    """Waits for the device, so that its errors are raised here; XLA starts what it has gathered only now."""
+    if device.name == "xla":
+        _module("torch_xla").sync(wait=True)
+    elif device.name != "cpu":
+        getattr(torch, device.torch_name).synchronize()
+
+
+def hardware(device: Device) -> dict[str, Any]:
+    """The device's name and memory, and the versions of what drives it: JSON only. Empty for the host."""
+    if device.name == "cpu":
+        return {}
+    if device.name == "xla":
+        return _xla_hardware()
+    module: Any = getattr(torch, device.torch_name)
+    found: dict[str, Any] = {"hardware": f"{device.maker} {device.name}"}
+    if hasattr(module, "get_device_name"):
+        found["hardware"] = str(module.get_device_name())
+    if hasattr(module, "get_device_properties"):
+        found["memory_bytes"] = getattr(module.get_device_properties(0), "total_memory", None)
+    elif hasattr(module, "recommended_max_memory"):
+        found["memory_bytes"] = module.recommended_max_memory()
+    if device.torch_name == "cuda":
+        found |= _cuda(device)
+    if device.distribution:
+        found[device.module.partition(".")[0]] = str(
+            getattr(_module(device.module.partition(".")[0]), "__version__", "")
+        )
+    return found
+
+
+def _cuda(device: Device) -> Mapping[str, Any]:
+    library: Any = torch.cuda  # typed in parts
+    properties = library.get_device_properties(0)
+    major, minor = torch.cuda.get_device_capability()
+    found: dict[str, Any] = {
+        "architecture": getattr(properties, "gcnArchName", "") if device.name == "rocm" else f"sm_{major}{minor}",
+        "multiprocessors": properties.multi_processor_count,
+        "cudnn": torch.backends.cudnn.version() if torch.backends.cudnn.is_available() else None,
+        "blas": str(torch.backends.cuda.preferred_blas_library()).rpartition(".")[2],
+        "linalg": str(torch.backends.cuda.preferred_linalg_library()).rpartition(".")[2],
+    }
+    found["hip" if device.name == "rocm" else "cuda"] = torch.version.hip or torch.version.cuda
+    return found
+
+
+def _xla_hardware() -> dict[str, Any]:
+    model = _module("torch_xla.core.xla_model")
+    kind = str(model.xla_device_kind())
+    return {
+        "hardware": kind,
+        "pjrt": str(_module("torch_xla.runtime").device_type()),
+        "torch_xla": str(_module("torch_xla").__version__),
+        "memory_bytes": dict(model.get_memory_info(torch.device("xla"))).get("bytes_limit"),
+    }
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(name)
+
+
+@contextlib.contextmanager
+def watched(device: Device) -> Generator[None]:
+    """Raises `Fallback` on the way out where the block made the device hand work to the CPU.
+
+    Seen by what torch and the maker's package warn, and by what XLA's and Gaudi's packages count.
+    """
+    if device.name == "cpu":
+        yield
+        return
+    before = handed_over(device)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        yield
+    for warning in said:
+        text = str(warning.message)
+        if _ELSEWHERE.search(text):
+            operator = _OPERATOR.search(text)
+            raise Fallback(
+                f"{operator[1] if operator else 'an operator'} ran on the CPU, the platform is {device.name}"
+            )
+        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    grown = sorted(name for name, count in handed_over(device).items() if count > before.get(name, 0))
+    if grown:
+        raise Fallback(f"{', '.join(grown)} ran on the CPU, the platform is {device.name}")
+
+
+def handed_over(device: Device) -> dict[str, int]:
+    """How often each operator has gone to the CPU so far in this process, as far as the device's package counts."""
+    if device.name == "xla":
+        return counted_by_xla(_module("torch_xla.debug.metrics"))
+    if device.name == "hpu":
+        return counted_by_gaudi(_module("habana_frameworks.torch.hpu.metrics"))
+    return {}
+
+
+def counted_by_xla(metrics: Any) -> dict[str, int]:
+    """The `aten::` counters of `torch_xla.debug.metrics`: one per operator that had no lowering."""
+    names: list[str] = [name for name in metrics.counter_names() if name.startswith("aten::")]
+    return {name: int(metrics.counter_value(name) or 0) for name in names if name not in _NO_FALLBACK}
+
+
+def counted_by_gaudi(metrics: Any) -> dict[str, int]:
+    """The `cpu_fallback` metric of `habana_frameworks.torch.hpu.metrics`, operator by operator."""
+    stats: dict[str, Any] = dict(metrics.metric_global("cpu_fallback").stats())
+    return {str(name): int(count) for name, count in dict(stats.get("FallbackOps") or {}).items()}

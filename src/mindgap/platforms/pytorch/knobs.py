@@ -1,0 +1,169 @@
+"""The options that are switches of PyTorch: each can be read back, so each is proven to be in force."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+
+from mindgap.platforms.protocol import Options
+from mindgap.platforms.pytorch.devices import Device
+from mindgap.platforms.pytorch.options import switch_variables
+
+#: Bindings that have no public name, or whose public name sets others with them.
+_C: Any = torch._C  # pyright: ignore[reportPrivateUsage] # see above
+#: Which attention kernels each word leaves switched on.
+_ATTENTION: Final = {
+    "math": "math", "flash": "flash", "efficient": "mem_efficient", "cudnn": "cudnn", "overrideable": "overrideable",
+}  # fmt: skip
+#: enabled, benchmark, deterministic
+_CONVOLUTION: Final = {
+    "on": (True, False, False),
+    "off": (False, False, False),
+    "benchmark": (True, True, False),
+    "deterministic": (True, False, True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """One switch, what it should be, and how to read and set it. `label`: its name in PyTorch."""
+
+    option: str
+    label: str
+    wanted: Any
+    read: Callable[[], Any]
+    write: Callable[[Any], object]
+
+
+def knobs(options: Options, device: Device) -> list[Knob]:
+    """The switches that the options turn, in the order in which they must be set."""
+    found: list[Knob] = []
+    for option, make in _MAKERS.items():
+        if option in options:
+            found += make(options[option], device)
+    return found
+
+
+def not_in_force(options: Options, device: Device) -> str:
+    """What of the options is not obeyed, in one line; empty where all are. To be asked while they are set."""
+    for knob in knobs(options, device):
+        value = knob.read()
+        if value != knob.wanted:
+            return f"{knob.option}={options[knob.option]} is not in force: {knob.label} is {value!r}"
+    for name, value in switch_variables(options, device).items():
+        if os.environ.get(name) != value:
+            return f"{name} must be {value!r} before torch is imported for these options"
+    if {options.get("cudnn"), options.get("miopen")} - {None, "off"} and not torch.backends.cudnn.is_available():
+        return "this build of torch has no cuDNN or MIOpen to choose convolutions of"
+    return _attention_fault(options["sdpa"], device) if "sdpa" in options else ""
+
+
+def _attention_fault(word: str, device: Device) -> str:
+    """Whether the one kernel that is left switched on runs: no word of the switches says so."""
+    dtype = torch.float32 if device.name == "cpu" or word in ("math", "efficient") else torch.bfloat16
+    sample = torch.ones(1, 2, 64, 64, dtype=dtype, device=device.torch_name)
+    try:
+        torch.nn.functional.scaled_dot_product_attention(sample, sample, sample)
+    except RuntimeError as error:
+        return f"sdpa={word} is not to be had on this {device.name}: {str(error).splitlines()[0]}"
+    return ""
+
+
+def fp32_precisions() -> dict[str, str]:
+    """How float32 products may be computed now, for each library: `ieee`, `tf32`, `bf16`, or `none` (its default)."""
+    return {
+        f"{library}.{operation}": str(_C._get_fp32_precision_getter(library, operation))
+        for library in ("cuda", "mkldnn")
+        for operation in ("matmul", "conv", "rnn")
+    }
+
+
+def _deterministic(value: str, device: Device) -> Iterator[Knob]:
+    library: Any = torch
+    yield Knob("deterministic", "torch.are_deterministic_algorithms_enabled()", value == "on",
+               torch.are_deterministic_algorithms_enabled, library.use_deterministic_algorithms)  # fmt: skip
+
+
+def _matmul(value: str, _device: Device) -> Iterator[Knob]:
+    yield Knob("matmul", "torch.get_float32_matmul_precision()", value,
+               torch.get_float32_matmul_precision, torch.set_float32_matmul_precision)  # fmt: skip
+
+
+def _tf32(value: str, device: Device) -> Iterator[Knob]:
+    library = "cuda" if device.torch_name == "cuda" else "mkldnn"
+    for operation in ("matmul", "conv", "rnn"):
+        yield Knob(
+            "tf32", f"fp32_precision of {library}.{operation}", "tf32" if value == "on" else "ieee",
+            lambda operation=operation: _C._get_fp32_precision_getter(library, operation),
+            lambda word, operation=operation: _C._set_fp32_precision_setter(library, operation, word),
+        )  # fmt: skip
+
+
+def _onednn(value: str, _device: Device) -> Iterator[Knob]:
+    # torch.backends.mkldnn.flags() would also reset precisions that were never asked for.
+    yield Knob("onednn", "oneDNN", value == "on", _C._get_mkldnn_enabled, _C._set_mkldnn_enabled)
+
+
+def _convolution(value: str, device: Device) -> Iterator[Knob]:
+    option = "miopen" if device.name == "rocm" else "cudnn"
+    for name, wanted in zip(("enabled", "benchmark", "deterministic"), _CONVOLUTION[value], strict=True):
+        yield Knob(option, f"torch.backends.cudnn.{name}", wanted,
+                   getattr(_C, f"_get_cudnn_{name}"), getattr(_C, f"_set_cudnn_{name}"))  # fmt: skip
+
+
+def _product_setting(option: str, name: str) -> Callable[[str, Device], Iterator[Knob]]:
+    def make(value: str, _device: Device) -> Iterator[Knob]:
+        settings: Any = torch.backends.cuda.matmul
+        yield Knob(option, f"torch.backends.cuda.matmul.{name}", value == "on",
+                   lambda: getattr(settings, name), lambda to: setattr(settings, name, to))  # fmt: skip
+
+    return make
+
+
+def _sdpa(value: str, _device: Device) -> Iterator[Knob]:
+    for word, name in _ATTENTION.items():
+        yield Knob("sdpa", f"scaled_dot_product_attention's {word} kernel", word == value,
+                   getattr(_C, f"_get_{name}_sdp_enabled"), getattr(_C, f"_set_sdp_use_{name}"))  # fmt: skip
+
+
+def _hf32(value: str, _device: Device) -> Iterator[Knob]:
+    module: Any = getattr(torch, "npu")  # noqa: B009 # torch has it once torch_npu is imported
+    for name in ("matmul", "conv"):
+        settings: Any = getattr(module, name)
+        yield Knob("hf32", f"torch.npu.{name}.allow_hf32", value == "on",
+                   lambda settings=settings: settings.allow_hf32,
+                   lambda to, settings=settings: setattr(settings, "allow_hf32", to))  # fmt: skip
+
+
+def _precision(value: str, _device: Device) -> Iterator[Knob]:
+    backends: Any = importlib.import_module("torch_xla.backends")
+    yield Knob("precision", "torch_xla.backends.get_mat_mul_precision()", value,
+               backends.get_mat_mul_precision, backends.set_mat_mul_precision)  # fmt: skip
+
+
+def _sync(value: str, _device: Device) -> Iterator[Knob]:
+    experimental: Any = importlib.import_module("torch_xla.experimental")
+    yield Knob("sync", "torch_xla.experimental.is_eager_mode()", value == "node",
+               experimental.is_eager_mode, experimental.eager_mode)  # fmt: skip
+
+
+_MAKERS: Final[dict[str, Callable[[str, Device], Iterator[Knob]]]] = {
+    "deterministic": _deterministic,
+    "matmul": _matmul,
+    "tf32": _tf32,
+    "onednn": _onednn,
+    "cudnn": _convolution,
+    "miopen": _convolution,
+    "fp16_reduction": _product_setting("fp16_reduction", "allow_fp16_reduced_precision_reduction"),
+    "bf16_reduction": _product_setting("bf16_reduction", "allow_bf16_reduced_precision_reduction"),
+    "fp16_accumulation": _product_setting("fp16_accumulation", "allow_fp16_accumulation"),
+    "sdpa": _sdpa,
+    "hf32": _hf32,
+    "precision": _precision,
+    "sync": _sync,
+}
