@@ -67,6 +67,10 @@ class Ledger:
         self._recipes[tensor_key(array)] = recipe
         return to_torch(array).clone()
 
+    def knows(self, array: Array) -> bool:
+        """A tensor of these very bytes was drawn here."""
+        return tensor_key(array) in self._recipes
+
     def store(self) -> MemoryStore:
         """A store for `capture` that keeps nothing on disk."""
         return MemoryStore()
