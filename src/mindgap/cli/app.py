@@ -12,6 +12,7 @@ import typer
 
 import mindgap
 from mindgap.cli.capture import capture
+from mindgap.cli.corpus import corpus
 from mindgap.cli.demo import demo
 from mindgap.cli.diff import diff
 from mindgap.cli.platforms import platforms
@@ -32,6 +33,7 @@ app = typer.Typer(
 )
 for command in (platforms, capture, diff, demo, selftest, report):
     app.command()(command)
+app.add_typer(corpus, name="corpus")
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})(
     worker
 )

@@ -113,6 +113,11 @@ class Store:
                     kept.put(tensors.get(tensor))
         return key
 
+    def put_graph_bytes(self, key: str, data: bytes) -> None:
+        """Keeps what `encode` made of the graph with this digest elsewhere; reading checks that it is that one."""
+        if not self._place.exists(_graph_file(key)):
+            self._place.publish(_graph_file(key), data)
+
     def get_graph(self, key: str) -> Graph:
         """The graph with this digest. Raises `StoreError` where it is not kept, or damaged."""
         data = self._place.read(_graph_file(key))

@@ -16,7 +16,7 @@ from typing import Final
 import pyarrow as pa
 
 #: Raised with every change to a schema below. A store holds rows of one version.
-VERSION: Final = 1
+VERSION: Final = 2
 
 _TEXT: Final = pa.string()
 #: JSON text, for what has no columns of its own.
@@ -109,6 +109,18 @@ TABLES: Final[dict[str, Table]] = {
             {"graph": _TEXT, "structure": _TEXT, "name": _TEXT, "source": _TEXT, "nodes": pa.int64(),
              "operators": _NAMES, "variant": _JSON, "tensors": _NAMES},
         ),
+        # What became of a program in a catalogue. `pass`: forward, backward, sgd, adamw. `graph`: also of a duplicate,
+        # whose bytes are not kept: those of `holder`, of the same `structure`, are. `structure_*`: other definitions.
+        _table(
+            "captures", "source pass",
+            {"source": _TEXT, "pass": _TEXT, "asked": _TEXT, "scheme": _TEXT, "name": _TEXT, "status": _TEXT,
+             "proven": pa.bool_(), "reason": _TEXT, "signature": _TEXT, "graph": _TEXT, "holder": _TEXT,
+             "structure": _TEXT, "structure_operators": _TEXT, "structure_shapes": _TEXT, "nodes": pa.int64(),
+             "parameters": pa.int64(), "operators": _NAMES, "cpu_seconds": pa.float64(), "peak_bytes": pa.int64(),
+             "versions": _WORDS},
+        ),
+        # A source that a catalogue is done with, all of its programs, in these passes.
+        _table("asked", "source", {"source": _TEXT, "passes": _NAMES, "programs": pa.int64()}),
         # What a run calls a graph: two models of one run may be the same graph.
         _table(
             "models", "run model",

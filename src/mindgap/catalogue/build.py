@@ -1,0 +1,214 @@
+"""The build: every source opened and captured once, on several workers, in a store that can be killed and resumed."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final
+
+from mindgap.catalogue.catalogue import Catalogue
+from mindgap.catalogue.passes import PASSES, Pass
+from mindgap.catalogue.prospect import Died, Limits, Prospector
+from mindgap.graph import MindgapError
+from mindgap.run.signature import signature
+from mindgap.store import Writer
+
+__all__ = ["Limits", "Tick", "build"]
+
+#: A build that is killed loses what its writer holds: at most so many rows, or what is so old.
+_ROWS: Final = 500
+_AGE_S: Final = 60.0
+_LIBRARIES: Final = (
+    "mindgap","torch", "timm", "torchvision", "transformers", "diffusers", "open_clip_torch", "torch_geometric",
+                "pytorchcv", "onnx")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A source is done: `done` of `total`; `statuses` counts what its programs and passes came to."""
+
+    done: int
+    total: int
+    source: str
+    statuses: Mapping[str, int]
+
+
+def build(
+    catalogue: Catalogue,
+    patterns: Sequence[str],
+    passes: Sequence[Pass] = ("forward",),
+    *,
+    limits: Limits | None = None,
+    jobs: int = 1,
+    retry: bool = False,
+    on_tick: Callable[[Tick], None] = lambda tick: None,
+) -> int:
+    """Captures what the patterns name and the catalogue is not done with; says how many sources that were.
+
+    Passes after `forward` are tried on programs whose forward graph has a structure of its own. `retry`: sources that
+    had a failure are tried again. A source that fails costs its rows and nothing else; a pattern that names nothing
+    is a failed row of its own. Raises `MindgapError` where nothing at all was named.
+    """
+    wanted: tuple[Pass, ...] = tuple(each for each in PASSES if each == "forward" or each in passes)
+    session = _Session(catalogue, wanted, limits or Limits(), on_tick)
+    try:
+        sources = session.expanded(patterns)
+        if not sources:
+            raise MindgapError("nothing to build: " + "; ".join(session.wrong or ["no pattern was given"]))
+        done = catalogue.done(wanted, retry=retry)
+        session.run([source for source in sources if source not in done], jobs)
+    finally:
+        session.writer.close()
+    catalogue.store.compact()
+    return session.finished
+
+
+@dataclass
+class _Session:
+    catalogue: Catalogue
+    passes: tuple[Pass, ...]
+    limits: Limits
+    on_tick: Callable[[Tick], None]
+    finished: int = 0
+    total: int = 0
+    wrong: list[str] = field(default_factory=list[str])
+    queue: deque[str] = field(default_factory=deque[str])
+    error: BaseException | None = None
+
+    def __post_init__(self) -> None:
+        self.writer: Writer = self.catalogue.store.writer(rows=_ROWS, age_s=_AGE_S)
+        self.lock = threading.Lock()
+        self.known: dict[tuple[str, str], tuple[str, str]] = self.catalogue.holders()
+        self.versions = _versions()
+
+    def expanded(self, patterns: Sequence[str]) -> list[str]:
+        """The sources that patterns stand for, each once; what names nothing becomes a failed row."""
+        prospector = Prospector(self.catalogue.tensors, self.limits)
+        found: dict[str, None] = {}
+        try:
+            for pattern in patterns:
+                try:
+                    found |= dict.fromkeys(prospector.expand(pattern))
+                except (LookupError, Died) as error:
+                    self.wrong.append(str(error))
+                    self.failed(pattern, pattern, "forward", str(error))
+        finally:
+            prospector.close()
+        return list(found)
+
+    def run(self, sources: Sequence[str], jobs: int) -> None:
+        self.queue.extend(sources)
+        self.total = len(sources)
+        threads = [threading.Thread(target=self._work, daemon=True) for _ in range(max(1, jobs))]
+        for thread in threads:
+            thread.start()
+        try:
+            for thread in threads:
+                thread.join()
+        except BaseException:
+            self.queue.clear()
+            raise
+        if self.error is not None:
+            raise self.error
+
+    def _work(self) -> None:
+        prospector = Prospector(self.catalogue.tensors, self.limits)
+        try:
+            while True:
+                try:
+                    source = self.queue.popleft()
+                except IndexError:
+                    return
+                statuses = self._one(prospector, source)
+                with self.lock:
+                    self.finished += 1
+                    self.on_tick(Tick(self.finished, self.total, source, statuses))
+        except BaseException as error:
+            # A full disk, or a bug of ours: the others stop too, and the caller hears of it.
+            self.error = error
+            self.queue.clear()
+        finally:
+            prospector.close()
+
+    def _one(self, prospector: Prospector, source: str) -> Mapping[str, int]:
+        """All programs and passes of one source, and then the word that it is done."""
+        statuses: dict[str, int] = {}
+
+        def count(status: str) -> str:
+            statuses[status] = statuses.get(status, 0) + 1
+            return status
+
+        try:
+            opened: Mapping[str, Any] = prospector.open(source)
+        except Died as died:
+            opened = {"kind": "failed", "reason": str(died)}
+        programs: Sequence[tuple[str, str]] = opened.get("programs", ())
+        if opened["kind"] != "opened":
+            status = "left_out" if opened["kind"] == "left_out" else "failed"
+            self.failed(source, source, "forward", opened["reason"], count(status), opened)
+        for index, (name, text) in enumerate(programs):
+            for each in self.passes:
+                if count(self._pass(prospector, source, index, (name, text), each)) != "captured":
+                    break
+        self.writer.append("asked", {"source": source, "passes": list(self.passes), "programs": len(programs)})
+        return statuses
+
+    def _pass(self, prospector: Prospector, source: str, index: int, program: tuple[str, str], name: Pass) -> str:
+        """One pass of one program: its row is written, its status given."""
+        label, text = program
+        try:
+            answer, data = prospector.capture(source, index, name, lambda found: self._is_new(name, found, text))
+        except Died as died:
+            return self.failed(text, source, name, str(died), label=label)
+        if answer["kind"] != "captured":
+            return self.failed(text, source, name, answer["reason"], "failed", answer, label=label)
+        with self.lock:
+            own = bool(data) and self._is_new(name, answer["structure"], text)
+            if own:
+                self.known[name, answer["structure"]] = (str(answer["graph"]), text)
+            holder = self.known[name, answer["structure"]][0]
+        if own:
+            self.catalogue.keep(str(answer["graph"]), data)
+        status = "captured" if own else "duplicate"
+        columns = ("graph", "structure", "structure_operators", "structure_shapes", "nodes", "parameters", "operators")
+        self._row(text, source, name, status, answer, label, {
+            **{column: answer[column] for column in columns}, "holder": holder, "proven": answer["proven"],
+        })  # fmt: skip
+        return status
+
+    def _is_new(self, name: str, structure: str, source: str) -> bool:
+        """Whether no other source's graph is kept for this structure."""
+        known = self.known.get((name, structure))
+        return known is None or known[1] == source
+
+    def failed(
+        self, text: str, asked: str, name: str, reason: str, status: str = "failed",
+        answer: Mapping[str, Any] | None = None, label: str = "",
+    ) -> str:  # fmt: skip
+        self._row(text, asked, name, status, answer or {}, label or text.partition(":")[2], {"reason": reason})
+        return status
+
+    def _row(
+        self, text: str, asked: str, name: str, status: str, answer: Mapping[str, Any], label: str,
+        more: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        self.writer.append("captures", {
+            "source": text, "pass": name, "asked": asked, "scheme": text.partition(":")[0], "name": label,
+            "status": status, "signature": signature(str(more.get("reason", ""))),
+            "cpu_seconds": answer.get("cpu_seconds"), "peak_bytes": answer.get("peak_bytes"),
+            "versions": self.versions, **more,
+        })  # fmt: skip
+
+
+def _versions() -> dict[str, str]:
+    """Of the libraries that models come from."""
+    found: dict[str, str] = {}
+    for name in _LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

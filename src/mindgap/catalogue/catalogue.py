@@ -1,0 +1,102 @@
+"""A catalogue on disk: a store, and what is asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mindgap.catalogue.passes import Pass
+from mindgap.graph import Graph, MindgapError
+from mindgap.store import Store
+
+_COLUMNS: Final = (
+    "source, pass, scheme, name, status, proven, reason, graph, holder, structure, nodes, parameters, operators, "
+    "cpu_seconds, peak_bytes"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A program and a pass of it, and what became of it; `holder`: the graph that is kept for its structure."""
+
+    source: str
+    name: str
+    scheme: str
+    of: str
+    status: str
+    proven: bool
+    reason: str
+    graph: str
+    holder: str
+    structure: str
+    nodes: int
+    parameters: int
+    operators: tuple[str, ...]
+    cpu_seconds: float
+    peak_bytes: int
+
+
+class Catalogue:
+    """A directory of graphs that were captured from models, one of each structure and pass."""
+
+    def __init__(self, path: str | Path, *, create: bool = False) -> None:
+        """Raises `StoreError` where there is none, or another store's version."""
+        self.path = Path(path)
+        self.store = Store(path, create=create)
+
+    @property
+    def tensors(self) -> Path:
+        """Where tensors are that are too big for a graph file."""
+        return self.path / "tensors"
+
+    def entries(self, where: str = "true", params: Sequence[Any] = ()) -> list[Entry]:
+        """The rows for which a SQL condition over the table `captures` holds, by scheme, source and pass."""
+        sql = f"SELECT {_COLUMNS} FROM captures WHERE {where} ORDER BY scheme, source, pass"
+        return [_entry(row) for row in self.store.rows(sql, list(params))]
+
+    def entry(self, source: str, of: Pass = "forward") -> Entry:
+        """What became of a source (or of the one program with that name). Raises `MindgapError` naming near ones."""
+        found = self.entries("(source = ? OR name = ?) AND pass = ?", [source, source, of])
+        exact = [entry for entry in found if entry.source == source] or found
+        if len(exact) == 1:
+            return exact[0]
+        if exact:
+            raise MindgapError(
+                f"{source}: {len(exact)} programs have that name: {', '.join(e.source for e in exact[:5])}"
+            )
+        raise MindgapError(f"{source}: {self.path} has no {of} pass of it (mindgap corpus list {self.path} shows all)")
+
+    def graph(self, entry: Entry) -> Graph:
+        """The graph that stands for an entry: its own, or the one of like structure for which it was left out.
+
+        Raises `MindgapError` for an entry that was not captured, `StoreError` for a damaged file.
+        """
+        if not entry.holder:
+            raise MindgapError(f"{entry.source}: was not captured: {entry.reason}")
+        return self.store.get_graph(entry.holder)
+
+    def keep(self, key: str, data: bytes) -> None:
+        """The bytes of a graph, as a worker encoded them, under its digest."""
+        self.store.put_graph_bytes(key, data)
+
+    def holders(self) -> dict[tuple[str, str], tuple[str, str]]:
+        """(pass, structure) -> digest of the graph that is kept for it, and its source."""
+        rows = self.store.rows("SELECT pass, structure, graph, source FROM captures WHERE status = 'captured'")
+        return {(row["pass"], row["structure"]): (row["graph"], row["source"]) for row in rows}
+
+    def done(self, passes: Sequence[str], *, retry: bool = False) -> set[str]:
+        """The sources that need no further work in these passes; with `retry`, not those with a failure."""
+        sql = "SELECT source FROM asked WHERE list_has_all(passes, $passes)"
+        if retry:
+            sql += " AND source NOT IN (SELECT asked FROM captures WHERE status = 'failed')"
+        return {row["source"] for row in self.store.rows(sql, {"passes": list(passes)})}
+
+
+def _entry(row: dict[str, Any]) -> Entry:
+    return Entry(
+        row["source"], row["name"] or "", row["scheme"] or "", row["pass"], row["status"], bool(row["proven"]),
+        row["reason"] or "", row["graph"] or "", row["holder"] or "", row["structure"] or "", row["nodes"] or 0,
+        row["parameters"] or 0, tuple(row["operators"] or ()), row["cpu_seconds"] or 0.0, row["peak_bytes"] or 0,
+    )  # fmt: skip

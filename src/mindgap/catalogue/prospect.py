@@ -1,0 +1,126 @@
+"""One worker process as a builder sees it: sources opened, passes captured, its deaths told as reasons."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from mindgap.run.channel import Frame
+from mindgap.run.process import Limits as ProcessLimits
+from mindgap.run.process import WorkerFailed, WorkerProcess
+
+#: Seconds until a new worker must answer: it has imported no framework yet.
+_START_S: Final = 120.0
+#: A worker that holds more than this between sources is replaced: zoos leave caches behind.
+_RECYCLE_BYTES: Final = 3 << 30
+#: A sleeping model is ended after this many times the processor time that it may take, on a busy machine too.
+_WALL: Final = 8.0
+
+#: Whether a traced structure is wanted: proven, and its bytes sent.
+Wanted = Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one model may cost: `cpu_seconds` of processor time for each step (opening, each pass), resident
+    `memory_bytes`, and `parameters` (None: any number) where its zoo can count them without building it."""
+
+    cpu_seconds: float = 120.0
+    memory_bytes: int = 8 << 30
+    parameters: int | None = 200_000_000
+
+
+class Died(Exception):
+    """The worker is gone, and why: the reason of what it was doing."""
+
+
+class Prospector:
+    """Captures with one worker, which is started when it is needed and replaced when it dies. Not thread-safe."""
+
+    def __init__(self, tensors: Path, limits: Limits) -> None:
+        self._tensors = tensors
+        self._limits = limits
+        self._worker: WorkerProcess | None = None
+        self._source = ""
+
+    def expand(self, pattern: str) -> list[str]:
+        """The sources of a pattern. Raises `Died`, and `LookupError` with what is wrong with it."""
+        header = self._ask({"kind": "list", "pattern": pattern}, 4.0).header
+        if header["kind"] != "listed":
+            raise LookupError(header["reason"])
+        return list(header["sources"])
+
+    def open(self, source: str) -> Mapping[str, Any]:
+        """The answer to `open`: its kind is `opened`, `left_out` or `failed`. Raises `Died`."""
+        if self._worker is not None and self._worker.memory_bytes() > _RECYCLE_BYTES:
+            self.close()
+        self._source = ""
+        header = self._ask({"kind": "open", "source": source, "parameters": self._limits.parameters}).header
+        self._source = source if header["kind"] == "opened" else ""
+        return header
+
+    def capture(self, source: str, index: int, name: str, wanted: Wanted) -> tuple[Mapping[str, Any], bytes]:
+        """The answer to `capture`, `captured` or `failed`, and the graph's bytes where they were wanted.
+
+        Raises `Died`. A worker that dies is replaced for the next pass, and once for this one if it had done other
+        work before that may have damaged it.
+        """
+        aged = self._worker is not None and self._worker.jobs > 1
+        try:
+            return self._captured(source, index, name, wanted)
+        except _Hurt:
+            if not aged:
+                raise
+        return self._captured(source, index, name, wanted)
+
+    def _captured(self, source: str, index: int, name: str, wanted: Wanted) -> tuple[Mapping[str, Any], bytes]:
+        if self._source != source:
+            self.open(source)
+        frame = self._ask({"kind": "capture", "index": index, "pass": name})
+        while frame.header["kind"] == "traced":
+            frame = self._ask({"kind": "prove", "wanted": wanted(str(frame.header["structure"]))})
+        return frame.header, frame.arrays[0].tobytes() if frame.arrays else b""
+
+    def close(self) -> None:
+        """Ends the worker."""
+        if self._worker is not None:
+            self._worker.stop()
+        self._worker = None
+        self._source = ""
+
+    def _ask(self, header: Mapping[str, Any], patience: float = 1.0) -> Frame:
+        limits = self._process_limits(patience)
+        try:
+            worker = self._ready()
+            worker.jobs += 1
+            worker.stage = f"{header['kind']}ing" if header["kind"] != "prove" else "proving"
+            return worker.ask(header, (), limits)
+        except WorkerFailed as failed:
+            self.close()
+            tail = failed.tail.strip().splitlines()
+            said = f" (it printed last: {tail[-1][:200]})" if tail and failed.fault == "crash" else ""
+            raise (Died if failed.fault == "timeout" else _Hurt)(f"{failed.message}{said}") from None
+
+    def _process_limits(self, patience: float) -> ProcessLimits:
+        cpu = self._limits.cpu_seconds * patience
+        return ProcessLimits(_WALL * cpu, self._limits.memory_bytes, cpu)
+
+    def _ready(self) -> WorkerProcess:
+        if self._worker is not None and self._worker.alive:
+            return self._worker
+        self.close()
+        command = [sys.executable, "-P", "-m", "mindgap.catalogue.worker"]
+        command += ["--parent", str(os.getpid()), "--tensors", str(self._tensors)]
+        # One thread: as many models at a time as the user asked for, and sums that never depend on the machine.
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        self._worker = WorkerProcess(command, {**os.environ, **threads, "PYTHONUNBUFFERED": "1"})
+        self._worker.listen(replace(self._process_limits(1.0), deadline_s=_START_S, cpu_s=None))
+        return self._worker
+
+
+class _Hurt(Died):
+    """The worker died of a crash or of memory, which what it did before may have caused."""

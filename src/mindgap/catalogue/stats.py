@@ -1,0 +1,146 @@
+"""What a catalogue holds, counted: every figure is a query over the one table of captures."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from mindgap.catalogue.catalogue import Catalogue
+from mindgap.graph import MindgapError
+
+#: The three ways to call two graphs the same, from coarse to fine, and the column of each.
+DEFINITIONS: Final = {
+    "operators and wiring": "structure_operators",
+    "with attributes and dtypes": "structure",
+    "with shapes": "structure_shapes",
+}
+_HELD: Final = "status IN ('captured', 'duplicate')"
+
+
+@dataclass(frozen=True, slots=True)
+class Zoo:
+    """Programs of one scheme in one pass. `tried` is the sum of the four after it; `proven` are among `captured`."""
+
+    scheme: str
+    of: str
+    tried: int
+    captured: int
+    duplicates: int
+    left_out: int
+    failed: int
+    proven: int
+    cpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """Distinct graphs of one pass under each definition; `models`: programs captured, duplicates among them."""
+
+    of: str
+    models: int
+    graphs: int
+    structures: dict[str, int]
+    overloads: int
+    packets: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why programs failed or were left out: `count` of one scheme with one normalised message, and one of them."""
+
+    scheme: str
+    of: str
+    status: str
+    reason: str
+    count: int
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """`union`: overload packets over all passes. `nbytes`: all files; `bytes_by_folder`: graphs, tables, tensors."""
+
+    zoos: tuple[Zoo, ...]
+    distinct: tuple[Distinct, ...]
+    reasons: tuple[Reason, ...]
+    union: int
+    cpu_seconds: float
+    nbytes: int
+    bytes_by_folder: dict[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+
+def stats_of(catalogue: Catalogue) -> Stats:
+    """Counts a catalogue. Raises `MindgapError` for one in which nothing was tried."""
+    rows = catalogue.store.rows
+    zoos = tuple(
+        Zoo(**row)
+        for row in rows(
+            """SELECT scheme, pass AS of, count(*) AS tried, count_if(status = 'captured') AS captured,
+                      count_if(status = 'duplicate') AS duplicates, count_if(status = 'left_out') AS left_out,
+                      count_if(status = 'failed') AS failed, count_if(status = 'captured' AND proven) AS proven,
+                      coalesce(sum(cpu_seconds), 0.0) AS cpu_seconds
+               FROM captures GROUP BY ALL ORDER BY scheme, pass"""
+        )
+    )
+    if not zoos:
+        raise MindgapError(f"{catalogue.path}: nothing was ever tried in it; mindgap corpus build fills it")
+    folders = {folder.name: _bytes(folder) for folder in sorted(catalogue.path.iterdir()) if folder.is_dir()}
+    return Stats(
+        zoos,
+        _distinct(catalogue),
+        _reasons(catalogue),
+        rows(f"SELECT count(DISTINCT {_packet('op')}) AS n FROM ({_used()})")[0]["n"],
+        sum(zoo.cpu_seconds for zoo in zoos),
+        sum(folders.values()),
+        folders,
+    )  # fmt: skip
+
+
+def _distinct(catalogue: Catalogue) -> tuple[Distinct, ...]:
+    counts = ", ".join(f'count(DISTINCT {column}) AS "{name}"' for name, column in DEFINITIONS.items())
+    graphs = catalogue.store.rows(
+        f"""SELECT pass AS of, count(*) AS models, count(DISTINCT graph) AS graphs, {counts}
+            FROM captures WHERE {_HELD} GROUP BY ALL ORDER BY of"""
+    )
+    used = catalogue.store.rows(
+        f"""SELECT of, count(DISTINCT op) AS overloads, count(DISTINCT {_packet("op")}) AS packets
+            FROM ({_used()}) GROUP BY of"""
+    )
+    operators = {row["of"]: row for row in used}
+    return tuple(
+        Distinct(
+            row["of"], row["models"], row["graphs"], {name: row[name] for name in DEFINITIONS},
+            operators[row["of"]]["overloads"], operators[row["of"]]["packets"],
+        )
+        for row in graphs
+    )  # fmt: skip
+
+
+def _reasons(catalogue: Catalogue) -> tuple[Reason, ...]:
+    return tuple(
+        Reason(**row)
+        for row in catalogue.store.rows(
+            """SELECT scheme, pass AS of, status, arg_min(reason, source) AS reason, count(*) AS count,
+                      min(source) AS example
+               FROM captures WHERE status IN ('failed', 'left_out')
+               GROUP BY scheme, pass, status, signature ORDER BY count DESC, scheme, of, example"""
+        )
+    )
+
+
+def _used() -> str:
+    """SQL for the operators that graphs hold: a row for each program, pass (`of`) and operator (`op`)."""
+    return f"SELECT pass AS of, unnest(operators) AS op FROM captures WHERE {_HELD}"
+
+
+def _packet(operator: str) -> str:
+    """SQL for `aten.add` of `aten.add.Tensor`."""
+    return f"array_to_string(string_split({operator}, '.')[1:2], '.')"
+
+
+def _bytes(folder: Any) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

@@ -1,0 +1,231 @@
+"""A process that builds and captures models: `python -m mindgap.catalogue.worker --parent PID`.
+
+parent → worker   list      a pattern
+                  open      a source, and the most parameters its model may have
+                  capture   a program of the open source, by number, and a pass
+                  prove     whether the graph that was traced is to be proven and sent
+worker → parent   listed    the sources that a pattern stands for
+                  opened    name and source of each program
+                  left_out  why a model is not worth building
+                  traced    the structure of the graph, before the proof
+                  captured  the graph's figures, and its bytes where they were wanted
+                  failed    a reason
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import os
+import resource
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mindgap.graph import Graph, MindgapError, TensorStore, digest, encode, structure_digest
+from mindgap.run.channel import ChannelClosed, Frame, FrameReader, send_frame
+from mindgap.run.serving import claim_channel, prepare_to_die
+from mindgap.store.records import stored_keys
+
+if TYPE_CHECKING:
+    from mindgap.corpus import Built, Captured, Program
+
+Header = dict[str, Any]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serves until the parent hangs up."""
+    parser = argparse.ArgumentParser(prog="mindgap.catalogue.worker", description=__doc__)
+    parser.add_argument("--parent", type=int, help="the process to die with")
+    parser.add_argument("--tensors", type=Path, required=True, help="where tensors too big for a graph file go")
+    arguments = parser.parse_args(argv)
+    requests, answers = claim_channel()
+    prepare_to_die(arguments.parent, requests, None)
+    server = _Server(FrameReader(requests), answers, TensorStore(arguments.tensors))
+    with contextlib.suppress(ChannelClosed):
+        server.serve()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+@dataclass
+class _Opened:
+    """The source at hand. `built`: the program that was built last, since its next pass needs it again."""
+
+    programs: list[Program | Captured]
+    built: tuple[int, Built] | None = None
+
+
+@dataclass
+class _Server:
+    reader: FrameReader
+    answers: int
+    tensors: TensorStore
+    opened: _Opened = field(default_factory=lambda: _Opened([]))
+
+    def serve(self) -> None:
+        """Raises `ChannelClosed` when the parent hangs up."""
+        send_frame(self.answers, {"kind": "ready"})
+        while True:
+            header = self._next().header
+            _reset_peak()
+            before = _cpu_seconds()
+            try:
+                # A model's own code may print, warn and call sys.exit(): none of it may end the worker.
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    answer, data = self._answer(header)
+            except ChannelClosed:
+                raise
+            except BaseException as error:
+                answer, data = _failed(error), b""
+                self.opened.built = None
+                # The frames of the traceback hold the model.
+                error.__traceback__ = None
+            answer["cpu_seconds"] = _cpu_seconds() - before
+            answer["peak_bytes"] = _peak_bytes()
+            send_frame(self.answers, answer, [np.frombuffer(data, np.uint8)] if data else [])
+
+    def _next(self) -> Frame:
+        while (frame := self.reader.pull()) is None:
+            pass
+        return frame
+
+    def _answer(self, header: Any) -> tuple[Header, bytes]:
+        kind = header["kind"]
+        if kind == "list":
+            from mindgap.corpus.listing import expand
+
+            return {"kind": "listed", "sources": expand(header["pattern"])}, b""
+        if kind == "open":
+            return self._open(header["source"], header["parameters"]), b""
+        return self._capture(header["index"], header["pass"])
+
+    def _open(self, source: str, most: int | None) -> Header:
+        from mindgap.corpus import open_source
+        from mindgap.corpus.listing import parameters_of
+
+        self.opened = _Opened([])
+        gc.collect()
+        count = parameters_of(source) if most is not None else None
+        if count is not None and most is not None and count > most:
+            return {
+                "kind": "left_out",
+                "reason": f"{count / 1e6:,.0f} million parameters, of {most / 1e6:,.0f} allowed",
+            }
+        self.opened = _Opened(open_source(source))
+        return {"kind": "opened", "programs": [[one.name, one.source] for one in self.opened.programs]}
+
+    def _capture(self, index: int, name: str) -> tuple[Header, bytes]:
+        from mindgap.corpus import Captured, captured_graph
+        from mindgap.corpus.ledger import MemoryStore
+
+        one = self.opened.programs[index]
+        memory = MemoryStore()
+        traced = _Traced(self)
+        if isinstance(one, Captured):
+            graph = captured_graph(one, name != "forward")
+            traced.proves(graph)
+        else:
+            graph = self._program_graph(index, one, name, memory, traced)
+        found: Header = {
+            "kind": "captured",
+            "graph": digest(graph),
+            "nodes": len(graph.nodes),
+            "parameters": sum(_elements(given.spec.shape) for given in graph.inputs if given.role == "parameter"),
+            "operators": sorted({node.op for node in graph.nodes}),
+            "structure": structure_digest(graph),
+            "structure_operators": structure_digest(graph, "operators"),
+            "structure_shapes": structure_digest(graph, "shapes"),
+            "proven": traced.wanted and not isinstance(one, Captured) and not traced.unproven,
+        }
+        if not traced.wanted:
+            return found, b""
+        for key in stored_keys(graph):
+            if key not in self.tensors:
+                self.tensors.put(memory.get(key))
+        return found, encode(graph)
+
+    def _program_graph(self, index: int, program: Program, name: str, memory: TensorStore, traced: _Traced) -> Graph:
+        from mindgap.capture.errors import UnprovenCapture
+        from mindgap.corpus import capture_built
+
+        kept = self.opened.built
+        built = kept[1] if kept is not None and kept[0] == index else program.make()
+        self.opened.built = (index, built)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("always", UnprovenCapture)
+            graph = capture_built(
+                built, memory, "auto" if built.ledger or built.ledger.describes else "seeded", traced.proves,
+                backward=name != "forward", optimizer=name if name in ("sgd", "adamw") else None,
+            )  # fmt: skip
+        traced.unproven = any(issubclass(each.category, UnprovenCapture) for each in said)
+        if not traced.asked:
+            # Tensors without values are not proven, and so were not asked about.
+            traced.proves(graph)
+        return graph
+
+    def ask(self, structure: str) -> bool:
+        """Whether the parent wants this structure proven and sent."""
+        send_frame(self.answers, {"kind": "traced", "structure": structure})
+        return bool(self._next().header["wanted"])
+
+
+@dataclass
+class _Traced:
+    """What the parent said of the graph that was traced."""
+
+    server: _Server
+    asked: bool = False
+    wanted: bool = False
+    unproven: bool = False
+
+    def proves(self, graph: Graph) -> bool:
+        self.asked = True
+        self.wanted = self.server.ask(structure_digest(graph))
+        return self.wanted
+
+
+def _failed(error: BaseException) -> Header:
+    if isinstance(error, MindgapError):
+        return {"kind": "failed", "reason": str(error)}
+    lines = str(error).strip().splitlines()
+    said = f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
+    return {"kind": "failed", "reason": said}
+
+
+def _elements(shape: Sequence[int]) -> int:
+    product = 1
+    for length in shape:
+        product *= length
+    return product
+
+
+def _cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def _reset_peak() -> None:
+    """From here on the kernel counts the peak anew, where it lets us."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _peak_bytes() -> int:
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
+    except (OSError, StopIteration):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
+if __name__ == "__main__":
+    sys.exit(main())
