@@ -14,7 +14,7 @@ import functools
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -113,10 +113,19 @@ def read_record(path: Path, index: int) -> dict[str, Any]:
     raise IndexError(index)
 
 
+def names(file: str | Path) -> list[str]:
+    """The ids of a record file: what may follow `records:FILE#`. Raises `SourceError`."""
+    return record_ids(Path(file))
+
+
 def _build(path: Path, index: int, name: str, chosen: Settings) -> Built:
-    where = f"{path}#{name}"
+    return build_record(f"{path}#{name}", functools.partial(read_record, path, index), chosen)
+
+
+def build_record(where: str, load: Callable[[], dict[str, Any]], chosen: Settings) -> Built:
+    """The program of the record that `load` gives. Raises `SourceError` with a line that starts with `where`."""
     try:
-        record = _parsed(path, index)
+        record = _parsed(load())
         if inputs_bytes(record["inputs"]) > MOST_DRAWN:
             return assemble(record, chosen.seed, tame=True, described=True, dtype=chosen.dtype)
         built = assemble(record, chosen.seed, tame=False)
@@ -143,9 +152,8 @@ def _build(path: Path, index: int, name: str, chosen: Settings) -> Built:
     return cast_floats(built, chosen.dtype)
 
 
-def _parsed(path: Path, index: int) -> dict[str, Any]:
-    """The record, its outermost form checked. Raises `MalformedRecord`, and what `read_record` raises."""
-    record = read_record(path, index)
+def _parsed(record: dict[str, Any]) -> dict[str, Any]:
+    """The record, its outermost form checked. Raises `MalformedRecord`."""
     for column in _COLUMNS:
         if not is_list(record[column]):
             raise MalformedRecord(f"{column} is a {type(record[column]).__name__}, not a list")
