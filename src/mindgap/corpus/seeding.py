@@ -19,7 +19,7 @@ floating parameter is drawn anew from a recipe:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any, cast
 
 import torch
@@ -31,8 +31,8 @@ from mindgap.graph import Constant, Recipe, Uniform
 BatchNorm = nn.modules.batchnorm._BatchNorm  # pyright: ignore[reportPrivateUsage] # the one base of all batch norms
 
 
-def seed_weights(module: nn.Module, seed: int, ledger: Ledger) -> None:
-    """Draw every floating parameter of `module` anew, in place; shared ones once."""
+def seed_weights(module: nn.Module, seed: int, ledger: Ledger, only: Container[str] | None = None) -> None:
+    """Draw every floating parameter of `module` anew, in place; shared ones once. `only`: those of these names."""
     seen: set[int] = set()
     with torch.no_grad():
         for path, owner in _parts(module):
@@ -41,6 +41,8 @@ def seed_weights(module: nn.Module, seed: int, ledger: Ledger) -> None:
                     continue
                 seen.add(id(weight))
                 name = f"{path}.{leaf}" if path else leaf
+                if only is not None and name not in only:
+                    continue
                 recipe = weight_recipe(weight.detach().float(), leaf, owner, seed_of(name, seed))
                 if recipe is not None:
                     weight.copy_(_drawn(ledger, recipe, weight))

@@ -1,0 +1,275 @@
+"""`hub:OWNER/NAME` or `hub:FOLDER`: a published model, built by its library's own class from its `config.json`.
+
+The code that a model's repository brings along is never run. Weights come from safetensors, bit for bit;
+where there are only pickles, which can run code, or none, they are seeded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import io
+import warnings
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, Final
+
+import torch
+from torch import nn
+
+from mindgap.aten.tensors import torch_dtype_name
+from mindgap.corpus.hub_folder import HubModel, located
+from mindgap.corpus.images import construct, stay_offline, with_pictures
+from mindgap.corpus.ledger import Ledger, seed_of
+from mindgap.corpus.parsed import is_list, is_table
+from mindgap.corpus.program import Built, Program
+from mindgap.corpus.seeding import seed_statistics, seed_weights
+from mindgap.corpus.source import Settings, Source, SourceError, one_line, settings
+from mindgap.graph import Normal
+
+#: A model that is wider than this is not built whole.
+_MOST_PARAMETERS: Final = 1_000_000_000
+#: Entries that name code to fetch, kernels to fetch or weights to fetch: what is built is the architecture.
+_NOT_ARCHITECTURE: Final = frozenset({"auto_map", "_attn_implementation", "attn_implementation", "_name_or_path"})
+
+
+class SeededInstead(UserWarning):
+    """A model has trained weights in a form that is never loaded."""
+
+
+def open_hub(source: Source) -> list[Program]:
+    """One program, or one for each component of a pipeline.
+
+    Raises `SourceError` for a folder or name that is not there, and for a model whose class no
+    library has: code of its repository's own is not run.
+    """
+    chosen = settings(source)
+    found = located(source)
+    stay_offline()
+    programs: list[Program] = []
+    refused: list[SourceError] = []
+    for one in found:
+        try:
+            programs.append(Program(one.name, one.source, functools.partial(_build, source, one, chosen, _maker(one))))
+        except SourceError as error:
+            refused.append(error)
+    if not programs:
+        raise refused[0]
+    return programs
+
+
+_Maker = Callable[[Source, HubModel, Settings], Built]
+
+
+def _build(source: Source, model: HubModel, chosen: Settings, make: _Maker) -> Built:
+    if model.pickles and not model.safetensors:
+        warnings.warn(
+            f"{model.source}: its weights are in {', '.join(model.pickles[:3])}, which can run code and are not "
+            f"loaded: seeded weights instead",
+            SeededInstead,
+            stacklevel=2,
+        )
+    with _silence():
+        return make(source, model, chosen)
+
+
+def _maker(model: HubModel) -> _Maker:
+    """How to build the model, by what its configuration looks like. Raises `SourceError` where no library does."""
+    config = model.config
+    if isinstance(config.get("architecture"), str):
+        return functools.partial(_build_timm, str(config["architecture"]))
+    if isinstance(config.get("_class_name"), str):
+        return functools.partial(_build_diffusers, _diffusers_class(model, str(config["_class_name"])))
+    return functools.partial(_build_transformers, _transformers_class(model))
+
+
+@contextlib.contextmanager
+def _silence() -> Generator[None]:
+    """Libraries report what they loaded to whoever trains; nobody here does."""
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        yield
+
+
+def _library(name: str, model: HubModel) -> Any:
+    """A library, imported. Raises `SourceError` where it is not installed."""
+    from mindgap.corpus.torchvision_zoo import declare_operators
+
+    with contextlib.suppress(ImportError):  # Without torchvision the libraries know that it is not there.
+        declare_operators()
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise SourceError(f"{model.source}: needs {name} ({error}); pip install 'mindgap[{name}]'") from error
+
+
+def _diffusers_class(model: HubModel, name: str) -> Any:
+    found = getattr(_library("diffusers", model), name, None)
+    if not (isinstance(found, type) and issubclass(found, nn.Module)):
+        raise SourceError(f"{model.source}: diffusers has no model {name!r}, and other code is not run")
+    return found
+
+
+def _transformers_class(model: HubModel) -> Any:
+    """The class that `architectures` names, or the base class of the model's type."""
+    library = _library("transformers", model)
+    named: Any = model.config.get("architectures")
+    names: list[Any] = list(named) if is_list(named) else []
+    own = " (it brings its own code, auto_map, which is not run)" if "auto_map" in model.config else ""
+    for name in names:
+        found = getattr(library, str(name), None)
+        if isinstance(found, type) and issubclass(found, nn.Module) and hasattr(found, "config_class"):
+            return found
+    if names:
+        raise SourceError(f"{model.source}: transformers has no class {', '.join(map(str, names))}{own}")
+    kind = model.config.get("model_type")
+    types: Any = library.models.auto.modeling_auto.MODEL_MAPPING_NAMES
+    base: Any = types.get(kind)
+    if base is None:
+        raise SourceError(f"{model.source}: its config.json names no architecture that transformers has{own}")
+    return getattr(library, base if isinstance(base, str) else base[0])
+
+
+def _build_transformers(model_class: Any, source: Source, model: HubModel, chosen: Settings) -> Built:
+    from mindgap.corpus.transformers_config import Shrinking, shrunk
+    from mindgap.corpus.transformers_inputs import Sizes, candidates
+
+    if "quantization_config" in model.config:
+        raise SourceError(f"{source.text}: its weights are quantised, which takes another library's kernels")
+    table = _architecture(model.config)
+    if chosen.layers is not None:
+        table = shrunk(table, Shrinking("shallow", chosen.layers, chosen.size))
+    config = model_class.config_class.from_dict(table)
+    # One matrix product for all experts: the other ways loop over what the router decided.
+    config._experts_implementation = "batched_mm"
+    _refuse_size(source, lambda: model_class(config))
+    ledger = Ledger()
+    built, seeded = _weights(source, model, chosen, ledger, lambda: model_class(config),
+                             lambda absent: _pretrained(model_class, model, absent, config=config))  # fmt: skip
+    sizes = Sizes(chosen.batch or 1, chosen.length or 12, chosen.size, chosen.seed, _dtype_of(built))
+    made: Iterator[Any] = (again({}) for whole in (True, False) for again in candidates(built, sizes, ledger, whole))
+    pairs = ((one.given, one.fixed) for one in made)
+    return _first_that_runs(source, built, pairs, chosen, ledger, seeded)
+
+
+def _build_diffusers(model_class: Any, source: Source, model: HubModel, chosen: Settings) -> Built:
+    candidates: Any = importlib.import_module("mindgap.corpus.diffusers_zoo").candidates
+    table = _architecture(model.config)
+    _refuse_size(source, lambda: model_class.from_config(table))
+    ledger = Ledger()
+    built, seeded = _weights(source, model, chosen, ledger, lambda: model_class.from_config(table),
+                             lambda absent: _pretrained(model_class, model, absent))  # fmt: skip
+    return _first_that_runs(source, built, candidates(built, chosen, ledger), chosen, ledger, seeded)
+
+
+def _build_timm(architecture: str, source: Source, model: HubModel, chosen: Settings) -> Built:
+    timm = _library("timm", model)
+    config = model.config
+    if not timm.is_model(architecture):
+        raise SourceError(f"{source.text}: timm has no model {architecture!r}")
+    arguments: dict[str, Any] = dict(config["model_args"]) if is_table(config.get("model_args")) else {}
+    if isinstance(config.get("num_classes"), int):
+        arguments["num_classes"] = config["num_classes"]
+    published: Any = config.get("pretrained_cfg")
+    shape: Any = published.get("input_size") if is_table(published) else None
+    channels, height, width = shape if is_list(shape) and len(shape) == 3 else (3, 224, 224)
+    if chosen.size is not None:
+        height = width = chosen.size
+    batch = chosen.batch or (2 if chosen.train else 1)
+    shapes = [(batch, channels, height, width)]
+
+    def create() -> nn.Module:
+        return timm.create_model(architecture, pretrained=False, **arguments)
+
+    _refuse_size(source, create)
+    if not model.safetensors:
+        return with_pictures(construct(source, chosen, create), shapes, chosen)
+    ledger = Ledger()
+    built, _ = _weights(source, model, chosen, ledger, create, lambda _: _filled(create(), model))
+    picture = ledger.draw(Normal(seed_of("picture 0", chosen.seed)), _dtype_of(built), shapes[0])
+    return Built(built.train(chosen.train), (picture,), {}, ledger)
+
+
+def _architecture(config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration, towers included, without what would fetch something or choose a kernel."""
+    kept: dict[str, Any] = {}
+    for key, value in config.items():
+        if key in _NOT_ARCHITECTURE:
+            continue
+        kept[key] = _architecture(dict(value)) if is_table(value) else value
+    if "use_pretrained_backbone" in kept:
+        kept["use_pretrained_backbone"] = False
+    return kept
+
+
+def _refuse_size(source: Source, make: Callable[[], nn.Module]) -> None:
+    """Raises `SourceError` for a model that has too many parameters, before memory is taken for them."""
+    try:
+        with torch.device("meta"), torch.no_grad():
+            count = sum(p.numel() for p in make().parameters())
+    except Exception:  # Some constructors compute with values: what is wrong with this one shows when it is built.
+        return
+    if count > _MOST_PARAMETERS:
+        raise SourceError(f"{source.text}: {count:,} parameters; with ?layers=2 it is built with two layers")
+
+
+def _weights(
+    source: Source, model: HubModel, chosen: Settings, ledger: Ledger,
+    create: Callable[[], nn.Module], load: Callable[[set[str]], nn.Module],
+) -> tuple[nn.Module, bool]:  # fmt: skip
+    """The model with its trained weights, or seeded ones and True.
+
+    `load` adds the names of the parameters that the files lack to the set it is given; those are seeded.
+    """
+    if not model.safetensors or chosen.layers is not None:
+        built = construct(source, chosen, create)
+        seed_weights(built, chosen.seed, ledger)
+        return built, True
+    absent: set[str] = set()
+    built = construct(source, chosen, lambda: load(absent))
+    seed_weights(built, chosen.seed, ledger, only=absent)
+    return built, False
+
+
+def _pretrained(model_class: Any, model: HubModel, absent: set[str], **more: Any) -> nn.Module:
+    """The class filled from the folder's safetensors. Raises what the library raises where they do not fit."""
+    built, report = model_class.from_pretrained(
+        str(model.folder), use_safetensors=True, local_files_only=True, output_loading_info=True, **more
+    )
+    absent.update(report["missing_keys"])
+    return built
+
+
+def _filled(built: nn.Module, model: HubModel) -> nn.Module:
+    """The model with the tensors of the folder's safetensors. Raises where a name or shape is another."""
+    read: Any = importlib.import_module("safetensors.torch").load_file  # typed in parts
+    state: dict[str, torch.Tensor] = {}
+    for path in sorted(model.folder.glob("*.safetensors")):
+        state.update(read(path))
+    built.load_state_dict(state)
+    return built
+
+
+def _dtype_of(built: nn.Module) -> str:
+    """The dtype of most of its weights: that of the arguments it takes."""
+    return next((torch_dtype_name(p.dtype) for p in built.parameters() if p.is_floating_point()), "float32")
+
+
+def _first_that_runs(
+    source: Source, model: nn.Module, candidates: Iterator[tuple[dict[str, Any], dict[str, Any]]], chosen: Settings,
+    ledger: Ledger, seeded: bool,
+) -> Built:  # fmt: skip
+    """The model with the first arguments, given and fixed, that it accepts. Raises `SourceError` where none are."""
+    failures: list[str] = []
+    for given, fixed in candidates:
+        try:
+            with torch.no_grad():
+                model(**given, **fixed)
+        except Exception as error:
+            failures.append(f"with {', '.join([*given, *fixed])} it raised {one_line(error)}")
+            continue
+        call = functools.partial(model, **fixed) if fixed else model
+        if seeded:
+            seed_statistics(model, functools.partial(call, **given), chosen.seed, ledger)
+        model.train(chosen.train)
+        return Built(call, (), given, ledger)
+    raise SourceError(f"{source.text}: {failures[0] if failures else 'there is no telling what it takes'}")
