@@ -32,7 +32,7 @@ _FIXED_DEPTHS: Final = re.compile(
     r"|num_key_value_\w+|mlp_only_layers|no_rope_layers|encode_proj_layers|kv_shared_layers)$"
 )
 #: Models whose code has sections of its own where the configuration names none.
-_MULTI_AXIS: Final = re.compile(r"vl|omni|video_llama|glm4v|glm_image|ernie4_5")
+_MULTI_AXIS: Final = re.compile(r"vl|omni|video_llama|glm4v|glm_image|glm_ocr|ernie4_5")
 _STAGES: Final = ("depths", "num_block_repeats", "stage_num_blocks", "layer_depths", "num_blocks_per_stage")
 _WIDTHS: Final = re.compile(
     r"^(\w+_)?(hidden_size|hidden_dim|intermediate_size|embed_dim|embed_dims|ffn_dim|ffn_hidden_size|embedding_size"
@@ -64,7 +64,7 @@ _SMALL: Final[Mapping[str, int]] = {
     "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 2, "num_codebooks": 2, "num_frames": 4,
     "max_source_positions": 64, "max_target_positions": 64, "mamba_d_state": 8, "state_size": 8, "mamba_dt_rank": 8,
     "time_step_rank": 8, "sliding_window": 8, "attention_window": 8, "num_parallel_samples": 4, "n_groups": 1,
-    "mamba_n_groups": 1, "train_num_points": 32,
+    "mamba_n_groups": 1, "train_num_points": 32, "mm_tokens_per_image": 4,
 }  # fmt: skip
 
 
@@ -112,7 +112,11 @@ def _shrink(config: Mapping[str, Any], way: Shrinking) -> dict[str, Any]:
         _keep_last_stages(small, len(features), len(kept))
     layers: Any = config.get("per_layer_config")
     if isinstance(layers, dict):
-        small["per_layer_config"] = {new: layers[old] for new, old in enumerate(kept) if old in layers} or None
+        narrow = {
+            old: {key: _value(key, value, depths, kept, way) for key, value in layer.items()}
+            for old, layer in layers.items()
+        }
+        small["per_layer_config"] = {new: narrow[old] for new, old in enumerate(kept) if old in narrow} or None
     _reconcile(small, way)
     return small
 
@@ -218,18 +222,33 @@ def _reconcile(config: dict[str, Any], way: Shrinking) -> None:
 
 
 def _fit_heads(config: dict[str, Any]) -> None:
+    for heads_name, width_name in _HEADED:
+        heads, width = config.get(heads_name), config.get(width_name)
+        # Rotary embeddings of two axes take a head apart into four.
+        if type(heads) is int and type(width) is int and heads > 2 and width // heads % 4 and width % 8 == 0:
+            if config.get("num_key_value_heads") == heads:
+                config["num_key_value_heads"] = 2
+            config[heads_name] = 2
     heads, width = config.get("num_attention_heads"), config.get("hidden_size")
     if type(heads) is int and type(width) is int and heads > 0 and width % heads and not config.get("head_dim"):
         config["num_attention_heads"] = heads = math.gcd(heads, width)
     if type(heads) is int and type(width) is int and "head_dim" in config and config["head_dim"] is None:
         config["head_dim"] = width // heads
     if "qk_rope_head_dim" in config and "head_dim" in config:
-        config["head_dim"] = config["qk_rope_head_dim"]
+        rope: Any = config.get("rope_parameters")
+        part = float(rope.get("partial_rotary_factor") or 1.0) if is_table(rope) else 1.0
+        config["head_dim"] = int(config["qk_rope_head_dim"] / part)
     if "num_key_value_heads" in config and config["num_key_value_heads"] is None:
         config["num_key_value_heads"] = heads
     key_values = config.get("num_key_value_heads")
     if type(heads) is int and type(key_values) is int and key_values > 0 and heads % key_values:
         config["num_key_value_heads"] = 1
+
+
+_HEADED: Final = (
+    ("num_attention_heads", "hidden_size"), ("num_heads", "embed_dim"), ("num_heads", "hidden_size"),
+    ("attention_heads", "hidden_size"),
+)  # fmt: skip
 
 
 def _fit_state_space(config: dict[str, Any]) -> None:
@@ -274,7 +293,11 @@ def _fit_rope_sections(config: dict[str, Any]) -> None:
         table: Any = config.get(key)
         if is_table(table) and ("mrope_section" in table or _MULTI_AXIS.search(str(config.get("model_type")))):
             half = int(width * float(table.get("partial_rotary_factor", 1.0))) // 2
-            config[key] = {**table, "mrope_section": [half - 2 * (half // 3), half // 3, half // 3]}
+            third = half // 3
+            sections = [half - 2 * third, third, third]
+            # Ernie's height and width come first, and alternate.
+            ernie = "ernie" in str(config.get("model_type"))
+            config[key] = {**table, "mrope_section": sections[::-1] if ernie else sections}
 
 
 def _each(value: Any, change: Callable[[int], int]) -> Any:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from mindgap.corpus.ledger import Ledger, seed_of
 from mindgap.corpus.transformers_config import FIRST_SPECIAL
+from mindgap.corpus.transformers_special import ARGUMENTS, CONSTANT, Filled, Fixed, Floats, Ids, Made, Shape
 from mindgap.graph import Constant, Integers, Normal, Recipe, Uniform
 
 
@@ -56,44 +58,166 @@ def _towers(config: Any) -> dict[str, Any]:
     return {name: value for name, value in held if name.endswith("_config") and hasattr(value, "to_dict")}
 
 
-def candidates(model: nn.Module, sizes: Sizes, ledger: Ledger) -> Iterator[dict[str, Any]]:
-    """Sets of arguments to try, the most telling first: every modality, the main input, then other shapes of it."""
-    maker = _Maker(model, sizes, ledger)
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What a model is called with. `given`: inputs of its graph; `fixed`: what its Python code decides by (sizes of
+    pictures in patches, lengths), which a graph holds as constants."""
+
+    given: dict[str, Any]
+    fixed: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def __str__(self) -> str:
+        return ", ".join([*self.given, *self.fixed])
+
+
+#: Makes the same arguments again with so many tokens in the text for each kind of thing ("image", "audio") beside it.
+Again = Callable[[Mapping[str, int]], Arguments]
+
+
+def candidates(model: nn.Module, sizes: Sizes, ledger: Ledger, whole: bool) -> Iterator[Again]:
+    """Sets of arguments to try, the most telling first: with `whole` every modality in several shapes, without it what
+    is left: the main input, texts alone."""
     signature = inspect.signature(model.forward).parameters
+    special = special_arguments(model)
     required = [
         n for n, p in signature.items() if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
     ]
     main = str(getattr(model, "main_input_name", "input_ids"))
+    always = [*required, *(n for n, made in special.items() if made is not None)]
     wanted = [n for n in _MODALITIES if n in signature]
+    if {"input_ids", "image_grid_thw", "position_ids"} <= signature.keys():
+        wanted.append("position_ids")
     texts = [n for n in ("input_ids", "attention_mask", "decoder_input_ids") if n in signature]
-    sets: list[list[str]] = [[*required, *wanted]]
-    sets.append([*required, *([main] if main in signature else [])])
-    sets.append([*required, main, *(n for n in ("decoder_input_ids", "bbox", "attention_mask") if n in signature)])
-    sets.append([*required, *texts])
+    sets: list[list[str]] = [[*always, *wanted]]
+    if not whole:
+        sets = [[*always, *([main] if main in signature else [])]]
+        sets.append([*always, main, *(n for n in ("decoder_input_ids", "bbox", "attention_mask") if n in signature)])
+        sets.append([*always, *texts])
+    constant = CONSTANT.get(str(getattr(model.config, "model_type", "")), frozenset())
     seen: set[str] = set()
     for names in sets:
         for variant in range(len(_PICTURES)):
-            made = {n: maker.make(n, variant) for n in dict.fromkeys(names) if n in signature}
-            made = {n: v for n, v in made.items() if v is not None}
-            shape = str({n: getattr(v, "shape", v) for n, v in made.items()})
-            if made and shape not in seen:
+            asked = [n for n in dict.fromkeys(names) if n in signature and not (n in special and special[n] is None)]
+
+            def again(places: Mapping[str, int], asked: list[str] = asked, variant: int = variant) -> Arguments:
+                return _Maker(model, sizes, ledger, places).all(asked, variant, special, constant)
+
+            made = again({})
+            shape = str({n: getattr(v, "shape", v) for n, v in [*made.given.items(), *made.fixed.items()]})
+            if (made.given or made.fixed) and shape not in seen:
                 seen.add(shape)
-                yield made
+                yield again
+
+
+def special_arguments(model: nn.Module) -> Mapping[str, Made]:
+    """What is known of this model's arguments alone: by its class, else by its model type."""
+    by_class = ARGUMENTS.get(type(model).__name__)
+    return by_class if by_class is not None else ARGUMENTS.get(str(getattr(model.config, "model_type", "")), {})
+
+
+def kinds_beside(model: nn.Module, arguments: Arguments) -> list[str]:
+    """Kinds of things (`image`, `video`, `audio`) among the arguments that tokens in the text stand for."""
+    facts = _Facts(model.config)
+    names = [*arguments.given, *arguments.fixed]
+    if "input_ids" not in names:
+        return []
+    return [kind for kind, inputs in _INPUTS.items() if inputs & set(names) and facts.get(*_TOKENS[kind]) is not None]
+
+
+class Scatters(TorchFunctionMode):
+    """While a model runs: how many rows it has for each kind of thing that tokens in the text stand for."""
+
+    def __init__(self, model: nn.Module, ids: torch.Tensor) -> None:
+        super().__init__()
+        self._kinds = {_Facts(model.config).get(*names): kind for kind, names in _TOKENS.items()}
+        self._ids = ids
+        self.rows: dict[str, int] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in _SCATTERING and self._ids.numel():
+            mask, source = (*args, *kwargs.values())[1:3]
+            if mask.dim() >= 2 and mask.shape[:2] == self._ids.shape:
+                hit = mask.flatten(2).any(-1) if mask.dim() > 2 else mask
+                width = args[0].shape[-1]
+                for token in set(self._ids[hit].tolist()):
+                    if token in self._kinds:
+                        self.rows[self._kinds[token]] = source.numel() // width // self._ids.shape[0]
+        return func(*args, **kwargs)
+
+
+_SCATTERING = (torch.Tensor.masked_scatter, torch.Tensor.masked_scatter_, torch.masked_scatter)
+_TOKENS: Mapping[str, tuple[str, ...]] = {
+    "image": ("image_token_id", "image_token_index", "img_token_id", "media_token_id", "image_patch_id"),
+    "video": ("video_token_id", "video_token_index"),
+    "audio": ("audio_token_id", "audio_token_index", "sound_token_id"),
+}
+_INPUTS: Mapping[str, frozenset[str]] = {
+    "image": frozenset({"pixel_values"}),
+    "video": frozenset({"pixel_values_videos"}),
+    "audio": frozenset({"input_features", "input_values", "audio_values"}),
+}
 
 
 _MODALITIES = (
-    "input_ids", "attention_mask", "pixel_values", "input_features", "input_values", "decoder_input_ids", "bbox",
+    "input_ids", "attention_mask", "pixel_values", "image_grid_thw", "input_features", "input_values",
+    "decoder_input_ids", "bbox",
 )  # fmt: skip
+#: Arguments that Python code reads: constants of the graph.
+_DECIDING = frozenset({"grid_thw", "image_grid_thw", "video_grid_thw", "image_sizes", "spatial_shapes"})
 
 
 class _Maker:
     """Makes one argument by name. `variant` counts through shapes where a name alone does not say which."""
 
-    def __init__(self, model: nn.Module, sizes: Sizes, ledger: Ledger) -> None:
+    def __init__(self, model: nn.Module, sizes: Sizes, ledger: Ledger, places: Mapping[str, int]) -> None:
         self._model = model
         self._facts = _Facts(model.config)
         self._sizes = sizes
         self._ledger = ledger
+        self._places = places
+
+    @property
+    def length(self) -> int:
+        """Tokens in a text: its own, and those that stand for what is beside it."""
+        return self._sizes.length + sum(self._places.values())
+
+    def all(self, names: list[str], variant: int, special: Mapping[str, Made], constant: frozenset[str]) -> Arguments:
+        """Arguments of these names, those that there is a value for."""
+        given: dict[str, Any] = {}
+        fixed: dict[str, Any] = {}
+        for name in names:
+            made = special.get(name)
+            value = self.make(name, variant) if made is None else self.made(name, made)
+            if value is not None:
+                (fixed if isinstance(made, Fixed) or name in _DECIDING | constant else given)[name] = value
+        return Arguments(given, fixed)
+
+    def made(self, name: str, made: Floats | Ids | Filled | Fixed) -> Any:
+        """The value that the table describes."""
+        if isinstance(made, Fixed):
+            return torch.tensor(made.value) if isinstance(made.value, (list, tuple)) else made.value
+        shape = self.shape(made.shape)
+        if isinstance(made, Filled):
+            dtype = self._sizes.dtype if made.dtype == "float32" else made.dtype
+            value = self._dimension(made.value) if isinstance(made.value, str) else made.value
+            return self.draw(name, Constant(value), shape, dtype)
+        if isinstance(made, Ids):
+            return self.draw(name, Integers(self.seed(name), made.low, made.high), shape, "int64")
+        return self.draw(name, Normal(self.seed(name), 0.0, made.scale), shape)
+
+    def shape(self, words: Shape) -> tuple[int, ...]:
+        """A shape in numbers."""
+        return tuple(self._dimension(word) if isinstance(word, str) else word for word in words)
+
+    def _dimension(self, word: str) -> int:
+        if word in ("batch", "length"):
+            return self._sizes.batch if word == "batch" else self.length
+        times, star, word = word.rpartition("*")
+        value: Any = self._model.config
+        for part in word.split("."):
+            value = getattr(value, part)
+        return int(value) * (int(times) if star else 1)
 
     def make(self, name: str, variant: int) -> Any:
         """A value for the argument `name`, or None where there is no telling what it takes."""
@@ -113,7 +237,7 @@ class _Maker:
         if "grid_thw" in inspect.signature(self._model.forward).parameters:
             return self.patches(name)
         width = int(self._facts.get("hidden_size", "d_model", otherwise=32))
-        return self.draw(name, Normal(self.seed(name)), (self._sizes.batch, self._sizes.length, width))
+        return self.draw(name, Normal(self.seed(name)), (self._sizes.batch, self.length, width))
 
     def patches(self, name: str) -> torch.Tensor:
         """16 patches of a picture, one row each, as models that take pictures of any size want them."""
@@ -137,17 +261,21 @@ class _Maker:
         vocabulary = min(int(vocabulary), FIRST_SPECIAL)
         low = 3 if vocabulary > 8 else 0
         shape = (self._sizes.batch, self._sizes.length)
-        return self.draw(name, Integers(self.seed(name), low, vocabulary), shape, "int64")
+        drawn = self.draw(name, Integers(self.seed(name), low, vocabulary), shape, "int64")
+        if name != "input_ids" or not self._places:
+            return drawn
+        ids = [self._facts.get(*_TOKENS[kind]) for kind, count in self._places.items() for _ in range(count)]
+        return torch.cat([drawn, torch.tensor(ids).expand(self._sizes.batch, -1)], 1)
 
     def ones(self, name: str) -> torch.Tensor | None:
         main = str(getattr(self._model, "main_input_name", "input_ids"))
         if main not in ("input_ids", "bbox") and not name.startswith("decoder") and not _has_tokens(self._model):
             return None
-        return self.draw(name, Constant(1), (self._sizes.batch, self._sizes.length), "int64")
+        return self.draw(name, Constant(1), (self._sizes.batch, self.length), "int64")
 
     def pictures(self, variant: int) -> torch.Tensor:
         taken = inspect.signature(self._model.forward).parameters
-        if "grid_thw" in taken or taken.get("image_grid_thw", _OPTIONAL).default is inspect.Parameter.empty:
+        if "grid_thw" in taken or "image_grid_thw" in taken:
             return self.patches("pixel_values")
         channels = int(self._facts.get("num_channels", "in_channels", "in_chans", tower="vision", otherwise=3))
         size = self._facts.get("image_size", "img_size", "input_size", "crop_size", tower="vision", otherwise=64)
@@ -171,6 +299,10 @@ class _Maker:
         frames = int(self._facts.get("max_length", otherwise=64))
         shapes = ((batch, 1600), (batch, 1, 1600), (batch, frames, bins), (batch, 16000))
         return self.draw("input_values", Normal(self.seed("input_values"), 0.0, 0.3), shapes[min(variant, 3)])
+
+    def positions(self) -> torch.Tensor:
+        """Positions of tokens on three axes, as of a text without pictures."""
+        return torch.arange(self.length).expand(3, self._sizes.batch, -1).contiguous()
 
     def boxes(self, _variant: int) -> torch.Tensor:
         corners = self.draw("bbox", Constant(5), (self._sizes.batch, self._sizes.length, 4), "int64")
@@ -202,7 +334,6 @@ _PICTURES: tuple[_Shape, ...] = (
     lambda b, c, h, w, t: (b, c, 64, 64),
     lambda b, c, h, w, t: (b, c, 224, 224),
 )
-_OPTIONAL = inspect.Parameter("optional", inspect.Parameter.KEYWORD_ONLY, default=None)
 _MAKERS: Mapping[str, Callable[[_Maker, int], Any]] = {
     "input_ids": lambda m, v: m.tokens(),
     "decoder_input_ids": lambda m, v: m.tokens("decoder_input_ids"),
@@ -215,5 +346,6 @@ _MAKERS: Mapping[str, Callable[[_Maker, int], Any]] = {
     "grid_thw": lambda m, v: m.grid(v),
     "image_grid_thw": lambda m, v: m.grid(v),
     "bbox": lambda m, v: m.boxes(v),
+    "position_ids": lambda m, v: m.positions(),
     "past_values": lambda m, v: m.series(v),
 }

@@ -1,0 +1,213 @@
+"""What transformers' own defaults leave open or contradict, model type by model type.
+
+Rules for all models are elsewhere (`transformers_config`, `transformers_inputs`); here is what no
+rule finds: values of a configuration that its constructor needs and nobody gives, and arguments
+whose shapes only the model's code tells. Data, no behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+#: A number, "batch", "length" (tokens in a text), or the dotted path of a number in the configuration.
+Dimension = int | str
+Shape = tuple[Dimension, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Floats:
+    """Normal values times `scale`, in the dtype of the model."""
+
+    shape: Shape
+    scale: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """Whole numbers from `low` to below `high`, int64."""
+
+    shape: Shape
+    high: int
+    low: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """One value everywhere; a dimension's name stands for its number."""
+
+    shape: Shape
+    value: float | str = 1
+    dtype: str = "int64"
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A value that the model's Python code decides by: nested numbers become a tensor that is a constant of the
+    graph, a single number or text stays itself."""
+
+    value: Any
+
+
+#: What an argument is made as; None leaves it out although a rule would make it.
+Made = Floats | Ids | Filled | Fixed | None
+
+_PICTURE: Final[Shape] = ("batch", 3, "image_size", "image_size")
+_SERIES: Final[Mapping[str, Made]] = {
+    "past_values": Floats(("batch", 23)),
+    "past_time_features": Floats(("batch", 23, 2)),
+    "past_observed_mask": Filled(("batch", 23), 1, "float32"),
+    "future_values": Floats(("batch", 4)),
+    "future_time_features": Floats(("batch", 4, 2)),
+}
+_SERIES_SIZES: Final[Mapping[str, Any]] = {"context_length": 16, "prediction_length": 4, "num_time_features": 2}
+_GRID: Final = Fixed([[1, 4, 4]])
+
+#: By class or model type: arguments that are made as said here, and those left out.
+ARGUMENTS: Final[Mapping[str, Mapping[str, Made]]] = {
+    "decision_transformer": {
+        "states": Floats(("batch", "length", "state_dim")),
+        "actions": Floats(("batch", "length", "act_dim")),
+        "rewards": Floats(("batch", "length", 1)),
+        "returns_to_go": Floats(("batch", "length", 1)),
+        "timesteps": Ids(("batch", "length"), 64),
+        "attention_mask": Filled(("batch", "length")),
+    },
+    "lxmert": {
+        "visual_feats": Floats(("batch", 8, "visual_feat_dim")),
+        "visual_pos": Floats(("batch", 8, "visual_pos_dim")),
+    },
+    "autoformer": _SERIES,
+    "informer": _SERIES,
+    "time_series_transformer": _SERIES,
+    "timesfm": {
+        "past_values": Floats(("batch", 64)),
+        "past_values_padding": Filled(("batch", 64), 0),
+        "freq": Ids(("batch", 1), 3),
+    },
+    "timesfm2_5": {"past_values": Floats(("batch", 64)), "past_values_padding": Filled(("batch", 64), 0)},
+    "audioflamingo3_encoder": {
+        "input_features": Floats(("batch", "num_mel_bins", 128)),
+        "input_features_mask": Filled(("batch", 128)),
+    },
+    "gemma4_audio": {"input_features": Floats(("batch", 64, 32)), "attention_mask": Filled(("batch", 64), 1, "bool")},
+    "granite_speech5_encoder": {"input_features": Floats(("batch", 64, 320))},
+    "granite_speech5_ctc": {"input_features": Floats(("batch", 64, 320))},
+    "kyutai_speech_to_text": {"input_ids": Ids(("batch", "length", 3), 64)},
+    "minicpm_ocr_vision": {"pixel_values": Floats((1, 3, 14, 224)), "target_sizes": Fixed([[4, 4]])},
+    "minicpmv4_6_vision": {"pixel_values": Floats((1, 3, 14, 224)), "target_sizes": Fixed([[4, 4]])},
+    "minicpmv4_7_vision": {"pixel_values": Floats((1, 3, 14, 224)), "target_sizes": Fixed([[4, 4]])},
+    "pe_audio": {"input_values": Floats(("batch", 1, 7680), 0.3), "input_ids": Ids(("batch", "length"), 192, 3)},
+    "pe_audio_encoder": {"input_values": Floats(("batch", 1, 7680), 0.3)},
+    "xcodec": {"input_values": Floats(("batch", 1, 16000), 0.3)},
+    "blip_2_qformer": {"encoder_hidden_states": Floats(("batch", 9, "encoder_hidden_size"))},
+    "instructblipvideo": {
+        "pixel_values": Floats(("batch", 4, 3, "vision_config.image_size", "vision_config.image_size"))
+    },
+    "efficientloftr": {"pixel_values": Floats(("batch", 2, 3, 64, 64))},
+    "kimi_k25_vision": {"pixel_values": Floats((16, 3, "patch_size", "patch_size")), "grid_thw": _GRID},
+    "kosmos-2": {"image_embeds_position_mask": Fixed([[1] * 8 + [0] * 4])},
+    "muse_glimmer_assistant": {"context_hidden_states": Floats(("batch", "length", "2*hidden_size"))},
+    "muse_spark_vision": {"pixel_values": Floats((16, 1176))},
+    "muse_glimmer_vision": {"pixel_values": Floats((16, 1176))},
+    "inkling2_vision": {"pixel_values": Floats((16, 40, 40, 3)), "image_grid_thw": _GRID},
+    "glm_image_vqmodel": {"hidden_states": Floats((16, "embed_dim"))},
+    "mimi_decoder": {"latents": Floats(("batch", "hidden_size", 8))},
+    "pocket_tts_audio_tokenizer_decoder": {"latents": Floats(("batch", "hidden_size", 8))},
+    "speecht5": {
+        "input_values": Floats(("batch", "length", "hidden_size")),
+        "decoder_input_values": Floats(("batch", "length", "hidden_size")),
+    },
+    "siglip2_vision_model": {
+        "pixel_values": Floats(("batch", 16, 768)),
+        "pixel_attention_mask": Filled(("batch", 16)),
+        "spatial_shapes": Fixed([[4, 4]]),
+    },
+    "siglip2": {
+        "pixel_values": Floats(("batch", 16, 768)),
+        "pixel_attention_mask": Filled(("batch", 16)),
+        "spatial_shapes": Fixed([[4, 4]]),
+    },
+    "seggpt": {
+        "pixel_values": Floats(("batch", 3, 64, 64)),
+        "prompt_pixel_values": Floats(("batch", 3, 64, 64)),
+        "prompt_masks": Floats(("batch", 3, 64, 64)),
+    },
+    "oneformer": {"task_inputs": Ids(("batch", 77), 192, 3)},
+    "voxtral_realtime_text": {"t_cond": Floats(("batch", 1, "hidden_size"))},
+    "xlm": {"lengths": Filled(("batch",), "length")},
+    "univnet": {
+        "input_features": Floats(("batch", 16, "num_mel_bins")),
+        "noise_sequence": Floats(("batch", 16, "model_in_channels")),
+    },
+}  # fmt: skip
+
+#: By model type: arguments that Python code of the model decides by, so that a graph holds them as constants.
+CONSTANT: Final[Mapping[str, frozenset[str]]] = {
+    "xlm": frozenset({"lengths"}),
+    "idefics2": frozenset({"pixel_values"}),
+    "idefics3": frozenset({"pixel_values"}),
+    "smolvlm": frozenset({"pixel_values"}),
+}
+
+#: By model type, also of parts: values of the configuration, after it was made small, by dotted path.
+CONFIGURATION: Final[Mapping[str, Mapping[str, Any]]] = {
+    "dbrx": {"attn_config.rope_theta": 10000.0},
+    "chameleon": {"vocabulary_map": {"<image>": 195}},
+    "emu3": {"vocabulary_map": {"<image>": 195}},
+    "esm": {"pad_token_id": 1, "mask_token_id": 32},
+    "cohere_compass_text": {
+        "rope_parameters": {
+            kind: {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [4, 2, 2]}
+            for kind in ("full_attention", "sliding_attention")
+        }
+    },
+    "deepseek_ocr2_text": {"mlp_layer_types": ["dense", "sparse"]},
+    "diffusion_gemma_text": {"moe_intermediate_size": 16, "num_experts": 4, "top_k_experts": 2},
+    "autoformer": {**_SERIES_SIZES, "label_length": 4, "moving_average": 5},
+    "informer": _SERIES_SIZES,
+    "time_series_transformer": _SERIES_SIZES,
+    "gemma4_audio": {"subsampling_conv_channels": [32, 16]},
+    "blip-2": {"image_token_id": 195},
+    "instructblip": {"image_token_id": 195},
+    "instructblipvideo": {"video_token_id": 195},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
+    "molmo2": {"adapter_config.vision_feature_layer": [1, 0]},
+    "moonshine_streaming": {"num_key_value_heads": 1},
+    "gemma3n_text": {"num_kv_shared_layers": 0},
+    "blt": {"patching_mode": "static", "encoder_hash_byte_group_vocab": 1000},
+    "blt_patcher": {"hidden_size": 64},
+    "blt_local_encoder": {"hidden_size_global": 128},
+    "blt_local_decoder": {"hidden_size_global": 128},
+    "align_vision_model": {
+        "in_channels": [32, 16, 24, 40, 80, 112, 192],
+        "out_channels": [16, 24, 40, 80, 112, 192, 320],
+        "width_coefficient": 0.25,
+        "depth_coefficient": 1.0,
+        "hidden_dim": 320,
+    },
+    "align": {"projection_dim": 320},
+    "cvt": {"depth": [1, 2, 3]},
+    "clvp_encoder": {"num_attention_heads": 1},
+    "zamba": {"num_hidden_layers": 4, "layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"]},
+    "zamba2": {
+        "num_hidden_layers": 4,
+        "layers_block_type": ["mamba", "hybrid", "mamba", "hybrid"],
+        "hybrid_layer_ids": [1, 3],
+        "num_mem_blocks": 1,
+    },
+    "seggpt": {"image_size": [64, 64], "pretrain_image_size": 32},
+    "siglip2_vision_model": {"num_patches": 16},
+}  # fmt: skip
+
+#: Classes that cannot be run here, and why.
+IMPOSSIBLE: Final[Mapping[str, str]] = {
+    "BarkModel": "it only generates, part by part, and has no forward pass of its own",
+    "VitsModel": "it decides by values that it computes how long its output is",
+    "LightGlueForKeypointMatching": "it decides by values that it computes how many keypoints there are",
+    "Sam2VideoModel": "it takes a session, not tensors",
+    "Sam3VideoModel": "it takes a session, not tensors",
+    "Sam3TrackerVideoModel": "it takes a session, not tensors",
+    "EdgeTamVideoModel": "it takes a session, not tensors",
+}
