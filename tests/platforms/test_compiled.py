@@ -118,6 +118,28 @@ def test_torchscript_has_optimised_the_backward_pass_too():
     assert "prim::profile" not in str(torch.jit.last_executed_optimized_graph())
 
 
+def backward_kernels() -> Graph:
+    """What kernels-level graphs hold: masks of booleans, and results that they leave out."""
+    x, w, g = spec("float32", (1, 3, 8, 8)), spec("float32", (4, 3, 3, 3)), spec("float32", (1, 4, 6, 6))
+    rows, weight, stat = spec("float32", (5, 7)), spec("float32", (7,)), spec("float32", (5, 1))
+    nodes = (
+        node("aten.convolution_backward.default", Ref(0), Ref(1), Ref(2), (0,), (1, 1), (0, 0), (1, 1), False, (0, 0),
+             1, (True, True, False), out=(x, w, None)),
+        node("aten.native_layer_norm.default", Ref(3), (7,), Ref(4), None, 1e-5, out=(rows, stat, stat)),
+        node("aten.native_layer_norm_backward.default", Ref(8), Ref(3), (7,), Ref(9), Ref(10), Ref(4), None,
+             (False, True, False), out=(None, weight, None)),
+    )  # fmt: skip
+    given = tuple(Input(one, Normal(i)) for i, one in enumerate((g, x, w, rows, weight)))
+    return Graph(given, nodes, (5, 6, 12))
+
+
+@pytest.mark.parametrize("name", ["cpu/jit", "cpu/jit@freezing=1"])
+def test_torchscript_runs_backward_kernels_with_masks_of_booleans(name):
+    graph = backward_kernels()
+    assert [o.shape for o in run(name, graph)] == [(1, 3, 8, 8), (4, 3, 3, 3), (7,)]
+    close(run(name, graph), run("cpu/eager", graph))
+
+
 def test_a_program_that_fails_by_itself_is_no_failure_to_compile():
     executable = opened("cpu/jit").load(mismatched(), arrays(mismatched()))
     with pytest.raises(RuntimeError, match="cannot be multiplied"):

@@ -84,13 +84,14 @@ def _trace(
     import torch
 
     from mindgap.aten.tape import clone_strided
+    from mindgap.platforms.pytorch.scripted import without_boolean_lists
 
     jit: Any = torch.jit  # untyped in PyTorch
 
     with torch.no_grad():
         # Tracing runs the program, and so writes to whatever the program writes to.
         arguments = tuple(clone_strided(t) for t in sample)
-        program: Any = jit.trace(module.eval(), arguments, check_trace=False)
+        program: Any = jit.trace(without_boolean_lists(module).eval(), arguments, check_trace=False)
         if freezing:
             program = jit.freeze(program)
     for number in range(1, _MOST_RUNS + 1):
