@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import torch
@@ -15,6 +15,7 @@ from mindgap.aten.state import TORCH_STATE
 from mindgap.aten.tape import flatten_result, last_uses
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import Arg, Device, DType, Graph, Layout, MemoryFormat, MindgapError, Node, Ref, operands
+from mindgap.oracle.moves import only_moves
 from mindgap.oracle.precision import FORMATS, is_real, widen
 
 #: Their meaning depends on the bits of the declared dtype: float64 has nothing to say of them.
@@ -24,6 +25,10 @@ COMPARISONS: Final = frozenset({"gt", "ge", "lt", "le", "eq", "ne", "greater", "
 
 #: (node index, results) -> results to keep
 After = Callable[[int, list[Any]], list[Any]]
+#: (node index, call, bound arguments, bound keyword arguments, raw results)
+Before = Callable[[int, "Call", list[Any], dict[str, Any], list[Any]], None]
+#: Values by number, in any dtype: they are widened where an operator takes them.
+Values = Sequence[Any] | Mapping[int, Any]
 
 
 class OracleError(MindgapError):
@@ -32,7 +37,10 @@ class OracleError(MindgapError):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One node bound: its callable, its arguments with float dtypes widened, and what it declares."""
+    """One node bound: its callable, its arguments with float dtypes widened, and what it declares.
+
+    `moves`: its results are elements of its operands.
+    """
 
     node: Node
     function: Any
@@ -41,9 +49,10 @@ class Call:
     packet: str
     dtypes: tuple[str, ...]
     native: bool
+    moves: bool
 
-    def bind(self, values: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Arguments with the values put in for references."""
+    def bind(self, values: Values) -> tuple[list[Any], dict[str, Any]]:
+        """Arguments with the values put in for references, floats widened."""
         return [fill(a, values) for a in self.args], {k: fill(a, values) for k, a in self.kwargs.items()}
 
 
@@ -61,32 +70,52 @@ class Float64Graph:
     def __init__(self, graph: Graph, narrow_scalars: bool = False) -> None:
         self.graph = graph
         self.calls = [bind_call(graph, node, narrow_scalars) for node in graph.nodes]
-        self._dying = last_uses(graph)
+        # Outputs die too: who wants them says so.
+        self._dying = last_uses(replace(graph, outputs=()))
 
     def run(
         self,
         inputs: Sequence[torch.Tensor],
         after: After,
         keep: frozenset[int] = frozenset(),
-        before: Callable[[int, Call, list[Any], dict[str, Any], list[Any]], None] | None = None,
+        before: Before | None = None,
     ) -> dict[int, Any]:
         """Evaluates every node; returns the values of `keep` and of the graph's outputs, by number.
 
         `before` sees a node's bound arguments together with its raw results, `after` decides what is kept of them.
         """
         wanted = keep | set(self.graph.outputs)
-        values: list[Any] = [widen(t) for t in inputs]
+        values: dict[int, Any] = dict(enumerate(inputs))
+        self.advance(range(len(self.calls)), values, after, wanted, before)
+        return {number: _wide(values[number]) for number in wanted}
+
+    def advance(
+        self,
+        nodes: range,
+        values: dict[int, Any],
+        after: After,
+        keep: Collection[int] = (),
+        before: Before | None = None,
+    ) -> None:
+        """Evaluates some nodes on `values`, which gains their results and loses what no later node reads.
+
+        Inputs and the values of `keep` are never lost.
+        """
         with neutral_float64():
-            for index, call in enumerate(self.calls):
+            for index in nodes:
+                call, first = self.calls[index], self.graph.first_value[index]
                 args, kwargs = call.bind(values)
                 results = evaluate(call, args, kwargs)
                 if before is not None:
                     before(index, call, args, kwargs, results)
-                values.extend(after(index, results))
+                values.update(enumerate(after(index, results), start=first))
                 for dead in self._dying[index]:
-                    if dead not in wanted:
-                        values[dead] = None
-        return {number: values[number] for number in wanted}
+                    if dead not in keep:
+                        values.pop(dead, None)
+
+
+def _wide(value: Any) -> Any:
+    return widen(value) if isinstance(value, torch.Tensor) else value
 
 
 @contextlib.contextmanager
@@ -168,7 +197,7 @@ def bind_call(graph: Graph, node: Node, narrow_scalars: bool = False) -> Call:
         kwargs["device"] = torch.device("cpu")
     args = tuple(constant(a) for a in node.args)
     _own_defaults(packet, known.arguments, args, kwargs, dtypes)
-    return Call(node, overload(node.op), args, kwargs, packet, dtypes, native)
+    return Call(node, overload(node.op), args, kwargs, packet, dtypes, native, only_moves(packet, node, dtypes))
 
 
 def _own_defaults(
@@ -217,10 +246,10 @@ def _round_scalar(value: float, dtype: str) -> float:
     return float(torch.tensor(value, dtype=torch.float64).to(TORCH_DTYPES[dtype]))
 
 
-def fill(arg: Any, values: Sequence[Any]) -> Any:
-    """References replaced by values, inside lists as well."""
+def fill(arg: Any, values: Values) -> Any:
+    """References replaced by values in float64, inside lists as well."""
     if isinstance(arg, Ref):
-        return values[arg.index]
+        return _wide(values[arg.index])
     if isinstance(arg, list):
         return [fill(item, values) for item in arg]  # pyright: ignore[reportUnknownVariableType] # lists of anything
     return arg

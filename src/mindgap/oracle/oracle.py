@@ -18,19 +18,22 @@ from mindgap.oracle.examine import Examined, Expectation, examine
 from mindgap.oracle.float64 import Float64Graph, OracleError
 from mindgap.oracle.precision import is_real, rounded, widen
 from mindgap.oracle.replay import Replays
-from mindgap.oracle.shadow import Decisions, Stepwise, impose, round_to, stepwise, wide
+from mindgap.oracle.settle import Decisions, impose, settled
+from mindgap.oracle.shadow import Stepwise, wide
+from mindgap.oracle.stretches import STRETCH_BYTES, needed_bytes, stretches
 
-#: What an oracle keeps of each element of each value (value, two bounds, residual), and needs on top while it works.
-BYTES_PER_ELEMENT: Final = 24
 FEW: Final = 8
 MANY: Final = 64
 
 
-def _require_memory(graph: Graph) -> None:
-    needed = BYTES_PER_ELEMENT * sum(spec.numel for spec in graph.values if spec is not None)
+def _require_memory(graph: Graph, parts: Sequence[range], watched: frozenset[int]) -> None:
+    needed, operator = needed_bytes(graph, parts, watched)
     free = psutil.virtual_memory().available
     if needed > free:
-        raise OracleError(f"its shadows need about {needed / 2**30:.1f} GiB, and {free / 2**30:.1f} are free")
+        raise OracleError(
+            f"judging it takes about {needed / 2**30:.1f} GiB ({operator / 2**30:.1f} of them for its largest operator "
+            f"alone), and {free / 2**30:.1f} are free"
+        )
 
 
 class Oracle:
@@ -38,14 +41,15 @@ class Oracle:
 
     `inputs`: every graph input (numpy, declared dtype). `hard`: inject hard bounds instead of typical ones, as cuts
     are judged. `decisions`: discrete results that a platform took, imposed on shadows and replays alike.
-    Raises `OracleError` where no shadow can be computed.
+    `stretch_bytes`: how much of S is held at a time; whatever it is, the results are the same.
+    Raises `OracleError` where no shadow can be computed, or memory does not suffice.
     """
 
     def __init__(
-        self, graph: Graph, inputs: Sequence[Any], hard: bool = False, decisions: Decisions | None = None
-    ) -> None:
+        self, graph: Graph, inputs: Sequence[Any], hard: bool = False, decisions: Decisions | None = None,
+        stretch_bytes: int = STRETCH_BYTES,
+    ) -> None:  # fmt: skip
         self.graph = graph
-        _require_memory(graph)
         self._inputs = [to_torch(array, spec.spec) for array, spec in zip(inputs, graph.inputs, strict=True)]
         self._hard = hard
         self._decisions = decisions or {}
@@ -53,11 +57,13 @@ class Oracle:
         self._decided = frozenset(graph.outputs) & frozenset(decision_slots(graph))
         beside = {i for n in self._decided for i in operands(graph.nodes[graph.producer[n]])[:2]}
         self.watched = frozenset(graph.outputs) | beside
+        self.parts = stretches(graph, stretch_bytes)
+        _require_memory(graph, self.parts, self.watched)
 
     @cached_property
     def step(self) -> Stepwise:
         """S."""
-        return stepwise(self._float64, self._inputs, self._decisions, hard=True)
+        return Stepwise(self._float64, self._inputs, self.parts, self.watched, self._decisions)
 
     @cached_property
     def wide(self) -> dict[int, Any]:
@@ -67,7 +73,7 @@ class Oracle:
     @cached_property
     def replays(self) -> Replays:
         """The replays; `ensure` a number of them first."""
-        noise = self.step.hard if self._hard else self.step.typical
+        noise = "hard" if self._hard else "typical"
         return Replays(self._float64, self._inputs, self.step, noise, self.watched, self._decisions)
 
     @cached_property
@@ -96,12 +102,12 @@ class Oracle:
 
         def after(index: int, results: list[Any]) -> list[Any]:
             first = starts[index]
-            settled = [round_to(y, s) for y, s in zip(results, self._float64.calls[index].node.outputs, strict=True)]
-            for slot, y in enumerate(settled):
+            final = list(settled(self._float64.calls[index], results))
+            for slot, y in enumerate(final):
                 if first + slot in undefined:
                     fill = torch.full((), junk, dtype=torch.float64).to(y.dtype)
-                    settled[slot] = torch.where(undefined[first + slot], fill, y)
-            return settled
+                    final[slot] = torch.where(undefined[first + slot], fill, y)
+            return final
 
         return self._float64.run(self._inputs, after)
 
@@ -137,9 +143,7 @@ class Oracle:
         starts = self.graph.first_value
 
         def after(index: int, results: list[Any]) -> list[Any]:
-            call = self._float64.calls[index]
-            settled = [round_to(y, s) for y, s in zip(results, call.node.outputs, strict=True)]
-            return impose(starts[index], settled, imposed)
+            return impose(starts[index], settled(self._float64.calls[index], results), imposed)
 
         values = self._float64.run(self._inputs, after)
         return {number: values[number] for number in self.graph.outputs}

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
 import torch
 
-from mindgap.oracle.classes import class_bits
+from mindgap.oracle.classes import FINITE, all_finite, class_bits
 from mindgap.oracle.float64 import Float64Graph
-from mindgap.oracle.shadow import Decisions, Stepwise, impose, round_to
+from mindgap.oracle.noise import a_start, disturbed
+from mindgap.oracle.precision import widen
+from mindgap.oracle.settle import Decisions, impose, narrowed, round_to, rounds, settled
+from mindgap.oracle.shadow import Stepwise
+from mindgap.oracle.stretches import lanes
 
 #: Whole discrete outputs are kept per replay up to this many elements; past it their range is.
-MAX_KEPT = 1 << 20
+MAX_KEPT: Final = 1 << 20
 
 
-@lru_cache(maxsize=1)
-def _sign_pool() -> torch.Tensor:
-    """±1, float32, a prime number of them so that stretches of equal length rarely meet again."""
-    generator = torch.Generator().manual_seed(0xC0FFEE)
-    return torch.empty(4_194_301).bernoulli_(0.5, generator=generator).mul_(2).sub_(1)
+@dataclass(frozen=True)
+class _Lane:
+    """One replay under way. `values`: what is alive; `starts`: where each value's signs begin in the pool."""
+
+    values: dict[int, Any]
+    starts: dict[int, tuple[int, ...]]
 
 
 class Replays:
     """Replays of one graph, more on request. Watches the given values.
 
     For each float value: the sum of squared distances to S over the replays where both are finite, how many those
-    were, and the classes seen. For each discrete value: the values seen. `noise`: error to inject by value number.
+    were, and the classes seen. For each discrete value: the values seen. `noise`: which bounds to inject. Several
+    replays go through the graph side by side, a stretch of S at a time.
     """
 
     def __init__(
@@ -35,15 +41,17 @@ class Replays:
         graph: Float64Graph,
         inputs: Sequence[torch.Tensor],
         clean: Stepwise,
-        noise: Mapping[int, torch.Tensor],
+        noise: Literal["typical", "hard"],
         watched: frozenset[int],
         decisions: Decisions | None = None,
     ) -> None:
-        self._graph, self._inputs, self._clean, self._noise = graph, inputs, clean, noise
+        self._graph, self._inputs, self._clean = graph, inputs, clean
+        self._noise = clean.typical if noise == "typical" else clean.hard
         self._decisions = decisions or {}
         self._watched = watched
+        self._together = lanes(graph.graph, clean.parts)
         self._generator = torch.Generator().manual_seed(0xC0FFEE)
-        self._quiet = {number for number, size in noise.items() if bool((size == 0).any())}
+        self._quiet: dict[int, bool] = {}
         self.count = 0
         self.squares: dict[int, torch.Tensor] = {}
         self.finite: dict[int, torch.Tensor] = {}
@@ -53,68 +61,96 @@ class Replays:
     def ensure(self, count: int) -> None:
         """At least this many replays."""
         # Without noise every replay is S itself: one says it all.
-        while self.count < (count if self._noise else 1):
-            self._once()
-            self.count += 1
+        wanted = count if self._noise else 1
+        while self.count < wanted:
+            together = min(self._together, wanted - self.count)
+            self._replay(together)
+            self.count += together
 
     def sigma(self, number: int) -> torch.Tensor:
         """RMS distance to S of one watched float value, elementwise, 0 where no replay was finite."""
         return (self.squares[number] / self.finite[number].clamp_min(1)).sqrt()
 
-    def _once(self) -> None:
-        starts = self._graph.graph.first_value
+    def _replay(self, count: int) -> None:
+        running = [_Lane(dict(enumerate(self._inputs)), self._starts()) for _ in range(count)]
+        for lane in running:
+            for number in range(len(self._inputs)):
+                self._record(number, widen(lane.values[number]))
+        for nodes in self._clean.parts:
+            for lane in running:
+                self._advance(lane, nodes)
+
+    def _starts(self) -> dict[int, tuple[int, ...]]:
+        """Random signs for every value of a replay: where in the pool they begin, for each part of a number."""
+        found: dict[int, tuple[int, ...]] = {}
+        for number in self._noise:
+            count, parts = self._clean.sizes[number]
+            found[number] = tuple(a_start(count, self._generator) for _ in range(parts))
+        return found
+
+    def _advance(self, lane: _Lane, nodes: range) -> None:
+        """One replay through one stretch; what it leaves behind is as small as its dtypes allow."""
+        graph = self._graph.graph
+        inputs, fresh = len(graph.inputs), set[int]()
 
         def after(index: int, results: list[Any]) -> list[Any]:
-            call, first = self._graph.calls[index], starts[index]
-            noisy = [self._disturb(first + slot, y) for slot, y in enumerate(results)]
-            settled = [round_to(y, spec) for y, spec in zip(noisy, call.node.outputs, strict=True)]
-            return impose(first, settled, self._decisions)
+            first = graph.first_value[index]
+            final = impose(first, self._settled(lane, index, results), self._decisions)
+            for slot, y in enumerate(final):
+                self._record(first + slot, y)
+                fresh.add(first + slot)
+            return final
 
-        self._record(self._graph.run(self._inputs, after, keep=self._watched))
+        self._graph.advance(nodes, lane.values, after)
+        if nodes is self._clean.parts[-1]:
+            lane.values.clear()
+        for number in fresh & lane.values.keys():
+            lane.values[number] = narrowed(lane.values[number], graph.values[number])
 
-    def _disturb(self, number: int, y: Any) -> Any:
-        size = self._noise.get(number)
-        if size is None or not isinstance(y, torch.Tensor) or size.shape != y.shape:
-            return y
-        signs = self._signs(y.numel()).reshape(y.shape)
-        if y.is_complex():
-            # Either part errs by as much as the whole: products of parts cancel.
-            signs = torch.complex(signs.to(torch.float64), self._signs(y.numel()).reshape(y.shape).to(torch.float64))
-        noisy = y + signs * size
-        # Where nothing is injected the bits stay: adding zero would erase the sign of -0.
-        return torch.where(size > 0, noisy, y) if number in self._quiet else noisy
+    def _settled(self, lane: _Lane, index: int, results: list[Any]) -> list[Any]:
+        """Results disturbed and rounded."""
+        call, first = self._graph.calls[index], self._graph.graph.first_value[index]
+        if not any(first + slot in lane.starts for slot in range(len(results))):
+            return settled(call, results)
+        final = settled(call, [None if first + slot in lane.starts else y for slot, y in enumerate(results)])
+        for slot, y in enumerate(results):
+            if first + slot in lane.starts:
+                final[slot] = self._disturbed(lane, first + slot, y)
+        return final
 
-    def _signs(self, count: int) -> torch.Tensor:
-        """Random signs: a stretch of a fixed pool from a random place, drawn anew for every value of every replay."""
-        pool = _sign_pool()
-        if count > len(pool) // 2:
-            pool = pool.repeat(2 * count // len(pool) + 1)
-        start = int(torch.randint(len(pool) - count, (), generator=self._generator))
-        return pool[start : start + count]
+    def _disturbed(self, lane: _Lane, number: int, y: Any) -> Any:
+        spec, size = self._graph.graph.values[number], self._noise[number]
+        if not isinstance(y, torch.Tensor) or spec is None or size.shape != y.shape or not rounds(y, spec):
+            return round_to(y, spec)
+        if number not in self._quiet:
+            self._quiet[number] = bool((size == 0).any())
+        return disturbed(y, size, lane.starts[number], spec.dtype, self._quiet[number])
 
-    def _record(self, values: Mapping[int, Any]) -> None:
-        for number in self._watched:
-            y, clean = values[number], self._clean.wide(number)
-            if not isinstance(y, torch.Tensor):
-                continue
-            if y.shape != clean.shape:
-                continue
-            if y.is_floating_point() or y.is_complex():
-                self._record_float(number, y, clean)
-            else:
-                self._record_discrete(number, y)
+    def _record(self, number: int, y: Any) -> None:
+        if number not in self._watched or not isinstance(y, torch.Tensor):
+            return
+        clean = self._clean.wide(number)
+        if y.shape != clean.shape:
+            return
+        if y.is_floating_point() or y.is_complex():
+            self._record_float(number, y, clean)
+        else:
+            self._record_discrete(number, y)
 
     def _record_float(self, number: int, y: torch.Tensor, clean: torch.Tensor) -> None:
-        both = torch.isfinite(y) & torch.isfinite(clean)
-        square = torch.where(both, (y - clean).abs() ** 2, 0.0)
-        square = square.real if square.is_complex() else square
+        if all_finite(y) and all_finite(clean):
+            square, both = (y - clean).abs().square_(), torch.ones((), dtype=torch.bool).expand(y.shape)
+            bits = torch.full((), FINITE, dtype=torch.uint8).expand(y.shape)
+        else:
+            both = torch.isfinite(y) & torch.isfinite(clean)
+            square, bits = torch.where(both, (y - clean).abs() ** 2, 0.0), class_bits(y)
         if number not in self.squares:
-            self.squares[number], self.finite[number] = square, both.to(torch.int32)
-            self.classes[number] = class_bits(y)
+            self.squares[number], self.finite[number] = square, both.to(torch.uint8)
+            self.classes[number] = bits.clone()
         else:
             self.squares[number] += square
             self.finite[number] += both
-            self.classes[number] |= class_bits(y)
+            self.classes[number] |= bits
 
     def _record_discrete(self, number: int, y: torch.Tensor) -> None:
         kept = self.seen.setdefault(number, [])

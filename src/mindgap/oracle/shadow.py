@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, Literal
 
 import torch
 
@@ -12,25 +12,71 @@ from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import TensorSpec
 from mindgap.oracle.bounds import bounds_of
 from mindgap.oracle.float64 import Call, Float64Graph
-from mindgap.oracle.precision import in_range, is_real, rounded, widen
+from mindgap.oracle.precision import widen
+from mindgap.oracle.settle import CASTS, Decisions, impose, ranged, settled
+from mindgap.oracle.stretches import crossing
 from mindgap.oracle.undefined import undefined_masks
 
-CASTS = frozenset({"to", "_to_copy", "type_as", "copy"})
-#: Decisions to impose: value number -> the tensor somebody chose.
-Decisions = Mapping[int, torch.Tensor]
+Kind = Literal["values", "typical", "hard", "hazards", "residual"]
+_KINDS: Final[tuple[Kind, ...]] = ("values", "typical", "hard", "hazards", "residual")
+
+
+def _none() -> dict[int, torch.Tensor]:
+    return {}
 
 
 @dataclass(frozen=True)
-class Stepwise:
-    """S. `values`: every value in its declared dtype. By value number: errors, hazards, undefined elements;
-    `residual`: what rounding took off each operator's exact result."""
+class Piece:
+    """S over one stretch, by value number. `values`: in their declared dtypes. `residual`: what rounding took off each
+    operator's exact result."""
 
-    values: dict[int, torch.Tensor]
-    typical: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
-    hard: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
-    hazards: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
-    undefined: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
-    residual: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
+    values: dict[int, torch.Tensor] = field(default_factory=_none)
+    typical: dict[int, torch.Tensor] = field(default_factory=_none)
+    hard: dict[int, torch.Tensor] = field(default_factory=_none)
+    hazards: dict[int, torch.Tensor] = field(default_factory=_none)
+    residual: dict[int, torch.Tensor] = field(default_factory=_none)
+    undefined: dict[int, torch.Tensor] = field(default_factory=_none)
+
+
+class Stepwise:
+    """S: each operator in float64, rounded once to its declared dtype; with the error bounds on the way.
+
+    `values`, `typical`, `hard`, `hazards`, `residual`, `undefined`: tensors by value number. Only inputs, the values of
+    `keep`, those that cross a border and undefined elements are always held; of the others one stretch at a time, which
+    is computed again when it is asked for: go through a graph in its order.
+    """
+
+    def __init__(
+        self,
+        graph: Float64Graph,
+        inputs: Sequence[torch.Tensor],
+        parts: Sequence[range],
+        keep: frozenset[int] = frozenset(),
+        decisions: Decisions | None = None,
+    ) -> None:
+        self._graph, self._decisions = graph, decisions or {}
+        self.parts = tuple(parts)
+        self._home = [number for number, nodes in enumerate(parts) for _ in nodes]
+        self._kept = dict(enumerate(inputs))
+        self._known: dict[Kind, set[int]] = {kind: set() for kind in _KINDS}
+        self._known["values"].update(self._kept)
+        self._loaded: tuple[int, Piece] = (-1, Piece())
+        self.undefined: dict[int, torch.Tensor] = {}
+        #: Of each value that rounds: its elements, and the parts of a number (2 for a complex one).
+        self.sizes: dict[int, tuple[int, int]] = {}
+        self.values, self.typical, self.hard, self.hazards, self.residual = (_Held(self, kind) for kind in _KINDS)
+        borders = crossing(graph.graph, parts) | keep
+        for part in range(len(parts)):
+            self._learn(self._load(part), borders)
+
+    def _learn(self, piece: Piece, borders: frozenset[int]) -> None:
+        self._kept.update({number: y for number, y in piece.values.items() if number in borders})
+        self.undefined.update(piece.undefined)
+        for number in piece.typical:
+            y = piece.values[number]
+            self.sizes[number] = (y.numel(), 2 if y.is_complex() else 1)
+        for kind in _KINDS:
+            self._known[kind].update(getattr(piece, kind))
 
     def exact(self, number: int) -> torch.Tensor:
         """An operator's result on S's operands before it was rounded."""
@@ -41,59 +87,102 @@ class Stepwise:
         """A value in float64 (or as it is, where it is no float)."""
         return widen(self.values[number])
 
+    def known(self, kind: Kind) -> set[int]:
+        """The numbers of the values of which there is such a tensor."""
+        return self._known[kind]
 
-def stepwise(
-    graph: Float64Graph, inputs: Sequence[torch.Tensor], decisions: Decisions | None = None, hard: bool = False
-) -> Stepwise:
-    """S: each operator in float64, rounded once to its declared dtype; with the error bounds on the way.
+    def find(self, kind: Kind, number: int) -> torch.Tensor:
+        """One tensor. Raises `KeyError`."""
+        if kind == "values" and number in self._kept:
+            return self._kept[number]
+        if number not in self._known[kind]:
+            raise KeyError(number)
+        return getattr(self._load(self._home[self._graph.graph.producer[number]]), kind)[number]
 
-    `hard`: keep the hard bounds too (what a cut is judged by).
-    """
-    kept = Stepwise(dict(enumerate(inputs)))
+    def _load(self, part: int) -> Piece:
+        if self._loaded[0] != part:
+            # Let go of the old one first: two are never held.
+            self._loaded = (-1, Piece())
+            self._loaded = (part, _piece(self._graph, self.parts[part], dict(self._kept), self._decisions))
+        return self._loaded[1]
+
+
+class _Held(Mapping[int, torch.Tensor]):
+    """One kind of S's tensors, by value number."""
+
+    def __init__(self, step: Stepwise, kind: Kind) -> None:
+        self._step, self._kind = step, kind
+
+    def __getitem__(self, number: int) -> torch.Tensor:
+        return self._step.find(self._kind, number)
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._step.known(self._kind)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(sorted(self._step.known(self._kind)))
+
+    def __len__(self) -> int:
+        return len(self._step.known(self._kind))
+
+
+def _piece(graph: Float64Graph, nodes: range, values: dict[int, Any], decisions: Decisions) -> Piece:
+    """S over these nodes, from the values that they read."""
+    made = Piece()
     starts = graph.graph.first_value
-    decisions = decisions or {}
 
     def before(index: int, call: Call, args: list[Any], kwargs: dict[str, Any], results: list[Any]) -> None:
         first = starts[index]
         for slot, bound in enumerate(bounds_of(call, args, kwargs, results)):
             if bound is None:
                 continue
-            kept.typical[first + slot] = _compact(bound.typical, call.node.outputs[slot])
-            if hard:
-                kept.hard[first + slot] = _compact(bound.hard, call.node.outputs[slot])
+            made.typical[first + slot] = _compact(bound.typical, call.node.outputs[slot])
+            made.hard[first + slot] = _compact(bound.hard, call.node.outputs[slot])
             if bound.hazard is not None:
-                kept.hazards[first + slot] = bound.hazard
+                made.hazards[first + slot] = bound.hazard
         for slot, mask in undefined_masks(call, args, kwargs, results).items():
-            kept.undefined[first + slot] = mask
+            made.undefined[first + slot] = _uniform(mask)
         for slot in range(len(results)):
-            if (hazard := kept.hazards.get(first + slot)) is not None:
+            if (hazard := made.hazards.get(first + slot)) is not None:
                 # An infinite intermediate may end as NaN, as Inf or as zero, and so may all that follows from it.
                 hazard = hazard.expand(results[slot].shape)
-                kept.undefined[first + slot] = hazard | kept.undefined.get(first + slot, hazard)
+                made.undefined[first + slot] = _uniform(hazard | made.undefined.get(first + slot, hazard))
 
     def after(index: int, results: list[Any]) -> list[Any]:
         call, first = graph.calls[index], starts[index]
-        settled = [round_to(y, spec) for y, spec in zip(results, call.node.outputs, strict=True)]
-        settled = impose(first, settled, decisions)
-        for slot, y in enumerate(settled):
+        final = impose(first, settled(call, results), decisions)
+        for slot, y in enumerate(final):
             spec = call.node.outputs[slot]
             if isinstance(y, torch.Tensor):
-                kept.values[first + slot] = y.to(TORCH_DTYPES[spec.dtype]) if spec is not None else y
-            if first + slot in kept.typical or call.packet in CASTS:
-                _keep_residual(kept, first + slot, results[slot], y)
-        return settled
+                made.values[first + slot] = y.to(TORCH_DTYPES[spec.dtype]) if spec is not None else y
+            if first + slot in made.typical or call.packet in CASTS:
+                _keep_residual(made, first + slot, results[slot], y)
+        return final
 
-    graph.run(inputs, after, before=before)
-    return kept
+    graph.advance(nodes, values, after, before=before)
+    return made
 
 
-def _keep_residual(kept: Stepwise, number: int, exact: Any, settled: Any) -> None:
+def _keep_residual(made: Piece, number: int, exact: Any, final: Any) -> None:
     """float32 is enough: a residual is a small part of an ulp of the result. Infinite ones are left out."""
-    if not isinstance(exact, torch.Tensor) or not exact.is_floating_point() or exact.dtype != settled.dtype:
+    if not isinstance(exact, torch.Tensor) or not exact.is_floating_point() or exact.dtype != final.dtype:
         return
-    residual = exact - settled
+    residual = exact - final
     if bool((residual != 0).any()):
-        kept.residual[number] = torch.nan_to_num(residual, nan=0.0, posinf=0.0, neginf=0.0).to(torch.float32)
+        made.residual[number] = torch.nan_to_num(residual, nan=0.0, posinf=0.0, neginf=0.0).to(torch.float32)
+
+
+def _uniform(mask: torch.Tensor) -> torch.Tensor:
+    """The same mask, in one byte where it holds everywhere."""
+    return torch.ones((), dtype=torch.bool).expand(mask.shape) if bool(mask.all()) else mask
+
+
+def _compact(bound: torch.Tensor, spec: TensorSpec | None) -> torch.Tensor:
+    """float32 holds a bound well enough, unless the values themselves are float64."""
+    real = bound.real if bound.is_complex() else bound
+    if spec is not None and spec.dtype in ("float64", "complex128"):
+        return real.to(torch.float64).contiguous()
+    return real.to(torch.float32).contiguous()
 
 
 def wide(
@@ -113,41 +202,3 @@ def wide(
         return impose(starts[index], results, decisions)
 
     return graph.run(inputs, after, keep=keep)
-
-
-def round_to(y: Any, spec: TensorSpec | None) -> Any:
-    """The nearest values of the declared dtype; what is no float stays."""
-    return (
-        rounded(y, spec.dtype)
-        if isinstance(y, torch.Tensor) and spec is not None and is_real(spec.dtype) and _real(y)
-        else y
-    )
-
-
-def ranged(y: Any, spec: TensorSpec | None) -> Any:
-    """Unrounded, infinite where the declared dtype overflows."""
-    return (
-        in_range(y, spec.dtype)
-        if isinstance(y, torch.Tensor) and spec is not None and is_real(spec.dtype) and _real(y)
-        else y
-    )
-
-
-def _real(y: torch.Tensor) -> bool:
-    return y.is_floating_point() or y.is_complex()
-
-
-def impose(first: int, results: list[Any], decisions: Decisions) -> list[Any]:
-    """Results with decided values put in."""
-    if not decisions:
-        return results
-    settled: list[Any] = [decisions.get(first + slot, y) for slot, y in enumerate(results)]
-    return [y if y is None else widen(y) for y in settled]
-
-
-def _compact(bound: torch.Tensor, spec: TensorSpec | None) -> torch.Tensor:
-    """float32 holds a bound well enough, unless the values themselves are float64."""
-    real = bound.real if bound.is_complex() else bound
-    if spec is not None and spec.dtype in ("float64", "complex128"):
-        return real.to(torch.float64).contiguous()
-    return real.to(torch.float32).contiguous()

@@ -1,0 +1,93 @@
+"""A graph cut into stretches of consecutive nodes, so that what is known of all of its values need not be held at once.
+
+What one stretch makes and a later one reads crosses the border and is held; everything else can be computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from mindgap.aten.tape import last_uses
+from mindgap.aten.tensors import TORCH_DTYPES
+from mindgap.graph import Graph, TensorSpec, operands
+from mindgap.oracle.precision import is_real
+
+#: Values, bounds and residuals of one stretch: larger ones are slower by nothing, smaller ones run short operators.
+STRETCH_BYTES: Final = 128 << 20
+#: What runs of the graph side by side may hold at a border, all together.
+LANES_BYTES: Final = 128 << 20
+MOST_LANES: Final = 8
+#: Temporary float64 copies of its operands and results that an operator's bound needs at a time.
+_WORKING: Final = 6
+
+
+def held_bytes(spec: TensorSpec | None) -> int:
+    """What S holds of one value: itself, and if it rounds two bounds and the residual."""
+    if spec is None:
+        return 0
+    wide = 8 if spec.dtype in ("float64", "complex128") else 4
+    return spec.numel * (TORCH_DTYPES[spec.dtype].itemsize + (2 * wide + 4 if is_real(spec.dtype) else 0))
+
+
+def stretches(graph: Graph, most_bytes: int = STRETCH_BYTES) -> tuple[range, ...]:
+    """All nodes in order, in stretches that hold `most_bytes`, or of one node. One empty stretch for no nodes."""
+    found: list[range] = []
+    start = held = 0
+    for index, node in enumerate(graph.nodes):
+        size = sum(held_bytes(spec) for spec in node.outputs)
+        if held and held + size > most_bytes:
+            found.append(range(start, index))
+            start, held = index, 0
+        held += size
+    return (*found, range(start, len(graph.nodes)))
+
+
+def crossing(graph: Graph, parts: Sequence[range]) -> frozenset[int]:
+    """The values that are read in a later stretch than the one that makes them."""
+    home = [number for number, nodes in enumerate(parts) for _ in nodes]
+    return frozenset(
+        value
+        for index, node in enumerate(graph.nodes)
+        for value in operands(node)
+        if (made := graph.producer[value]) >= 0 and home[made] < home[index]
+    )
+
+
+def most_alive(graph: Graph, parts: Sequence[range]) -> int:
+    """Bytes, in their declared dtypes, of what is alive at the fullest border, inputs apart."""
+    ends = {nodes.stop for nodes in parts[:-1]}
+    alive = worst = 0
+    for index, (node, dying) in enumerate(zip(graph.nodes, last_uses(graph), strict=True)):
+        alive += sum(spec.nbytes for spec in node.outputs if spec is not None)
+        alive -= sum(spec.nbytes for number in dying if (spec := graph.values[number]) is not None)
+        if index + 1 in ends:
+            worst = max(worst, alive)
+    return worst
+
+
+def lanes(graph: Graph, parts: Sequence[range]) -> int:
+    """How many runs of the graph go side by side, stretch by stretch."""
+    return max(1, min(MOST_LANES, LANES_BYTES // max(most_alive(graph, parts), 1)))
+
+
+def needed_bytes(graph: Graph, parts: Sequence[range], watched: Collection[int]) -> tuple[int, int]:
+    """What judging holds at its fullest, and the share of it that the largest operator alone asks for."""
+    values = graph.values
+
+    def elements(numbers: Collection[int]) -> int:
+        return sum(spec.numel for number in numbers if (spec := values[number]) is not None)
+
+    stretch = max(sum(held_bytes(s) for i in nodes for s in graph.nodes[i].outputs) for nodes in parts)
+    operator = max((_working_bytes(graph, i) for i in range(len(graph.nodes))), default=0)
+    borders = sum(s.nbytes for n in crossing(graph, parts) if (s := values[n]) is not None)
+    runs = lanes(graph, parts) * most_alive(graph, parts)
+    # W, the squares, and a comparison's own copies of one output.
+    outputs = 24 * elements(watched) + 48 * max((elements([n]) for n in graph.outputs), default=0)
+    return stretch + operator + borders + runs + outputs, operator
+
+
+def _working_bytes(graph: Graph, index: int) -> int:
+    node = graph.nodes[index]
+    specs = [graph.values[n] for n in operands(node)] + list(node.outputs)
+    return 8 * _WORKING * sum(spec.numel for spec in specs if spec is not None)
