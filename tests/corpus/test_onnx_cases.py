@@ -21,7 +21,7 @@ def test_the_cases_are_there_under_their_short_names():
 @pytest.mark.parametrize(
     ("case", "operators"),
     [
-        ("averagepool_2d_same_upper", {"aten.avg_pool2d.default", "aten.constant_pad_nd.default"}),
+        ("averagepool_2d_same_upper", {"aten.avg_pool2d.default", "aten.pad.default"}),
         ("gemm_all_attributes", {"aten.addmm.default"}),
         ("layer_normalization_4d_axis_negative_1", {"aten.native_layer_norm.default"}),
         ("reduce_sum_keepdims_random", {"aten.sum.dim_IntList"}),
