@@ -149,9 +149,12 @@ class _Session:
         if opened["kind"] != "opened":
             status = "left_out" if opened["kind"] == "left_out" else "failed"
             self.failed(source, source, "forward", opened["reason"], count(status), opened)
+        several = len(programs) > 1 and len({text for _, text in programs}) < len(programs)
         for index, (name, text) in enumerate(programs):
+            # A user's callable that returns several models names them all.
+            program = (name, f"{text}#{index}" if several else text)
             for each in self.passes:
-                if count(self._pass(prospector, source, index, (name, text), each)) != "captured":
+                if count(self._pass(prospector, source, index, program, each)) != "captured":
                     break
         self.writer.append("asked", {"source": source, "passes": list(self.passes), "programs": len(programs)})
         return statuses
@@ -196,11 +199,18 @@ class _Session:
         more: Mapping[str, Any],
     ) -> None:  # fmt: skip
         self.writer.append("captures", {
-            "source": text, "pass": name, "asked": asked, "scheme": text.partition(":")[0], "name": label,
+            "source": text, "pass": name, "asked": asked, "scheme": _scheme(text), "name": label,
             "status": status, "signature": signature(str(more.get("reason", ""))),
             "cpu_seconds": answer.get("cpu_seconds"), "peak_bytes": answer.get("peak_bytes"),
             "versions": self.versions, **more,
         })  # fmt: skip
+
+
+def _scheme(text: str) -> str:
+    from mindgap.corpus.source import SCHEMES
+
+    head = text.partition(":")[0]
+    return head if head in SCHEMES else "python"
 
 
 def _versions() -> dict[str, str]:

@@ -17,8 +17,8 @@ from mindgap.run.process import WorkerFailed, WorkerProcess
 _START_S: Final = 120.0
 #: A worker that holds more than this between sources is replaced: zoos leave caches behind.
 _RECYCLE_BYTES: Final = 3 << 30
-#: A sleeping model is ended after this many times the processor time that it may take, on a busy machine too.
-_WALL: Final = 8.0
+#: Listing the names of a library may take so many times what a model may.
+_LISTING: Final = 4.0
 
 #: Whether a traced structure is wanted: proven, and its bytes sent.
 Wanted = Callable[[str], bool]
@@ -27,11 +27,15 @@ Wanted = Callable[[str], bool]
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What one model may cost: `cpu_seconds` of processor time for each step (opening, each pass), resident
-    `memory_bytes`, and `parameters` (None: any number) where its zoo can count them without building it."""
+    `memory_bytes`, and `parameters` (None: any number) where its zoo can count them without building it.
+
+    `patience`: a step is also ended after that many times `cpu_seconds` by the clock, for models that sleep.
+    """
 
     cpu_seconds: float = 120.0
     memory_bytes: int = 8 << 30
     parameters: int | None = 200_000_000
+    patience: float = 8.0
 
 
 class Died(Exception):
@@ -49,7 +53,7 @@ class Prospector:
 
     def expand(self, pattern: str) -> list[str]:
         """The sources of a pattern. Raises `Died`, and `LookupError` with what is wrong with it."""
-        header = self._ask({"kind": "list", "pattern": pattern}, 4.0).header
+        header = self._ask({"kind": "list", "pattern": pattern}, _LISTING).header
         if header["kind"] != "listed":
             raise LookupError(header["reason"])
         return list(header["sources"])
@@ -92,8 +96,8 @@ class Prospector:
         self._worker = None
         self._source = ""
 
-    def _ask(self, header: Mapping[str, Any], patience: float = 1.0) -> Frame:
-        limits = self._process_limits(patience)
+    def _ask(self, header: Mapping[str, Any], times: float = 1.0) -> Frame:
+        limits = self._process_limits(times)
         try:
             worker = self._ready()
             worker.jobs += 1
@@ -105,9 +109,9 @@ class Prospector:
             said = f" (it printed last: {tail[-1][:200]})" if tail and failed.fault == "crash" else ""
             raise (Died if failed.fault == "timeout" else _Hurt)(f"{failed.message}{said}") from None
 
-    def _process_limits(self, patience: float) -> ProcessLimits:
-        cpu = self._limits.cpu_seconds * patience
-        return ProcessLimits(_WALL * cpu, self._limits.memory_bytes, cpu)
+    def _process_limits(self, times: float) -> ProcessLimits:
+        cpu = self._limits.cpu_seconds * times
+        return ProcessLimits(self._limits.patience * cpu, self._limits.memory_bytes, cpu)
 
     def _ready(self) -> WorkerProcess:
         if self._worker is not None and self._worker.alive:

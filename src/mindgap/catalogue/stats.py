@@ -79,9 +79,9 @@ def stats_of(catalogue: Catalogue) -> Stats:
     zoos = tuple(
         Zoo(**row)
         for row in rows(
-            """SELECT scheme, pass AS of, count(*) AS tried, count_if(status = 'captured') AS captured,
-                      count_if(status = 'duplicate') AS duplicates, count_if(status = 'left_out') AS left_out,
-                      count_if(status = 'failed') AS failed, count_if(status = 'captured' AND proven) AS proven,
+            """SELECT scheme, pass AS of, count(*) AS tried, count(*) FILTER (status = 'captured') AS captured,
+                      count(*) FILTER (status = 'duplicate') AS duplicates, count(*) FILTER (status = 'left_out') AS left_out,
+                      count(*) FILTER (status = 'failed') AS failed, count(*) FILTER (status = 'captured' AND proven) AS proven,
                       coalesce(sum(cpu_seconds), 0.0) AS cpu_seconds
                FROM captures GROUP BY ALL ORDER BY scheme, pass"""
         )

@@ -1,0 +1,61 @@
+"""The commands over a catalogue, as a shell sees them."""
+
+import json
+
+import pytest
+
+from mindgap.cli import main
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("catalogue")
+    (folder / "m.py").write_text(
+        "import torch\n"
+        "def soft(): return torch.nn.Softmax(-1), (torch.ones(2, 3),)\n"
+        "def bad(): raise RuntimeError('out of yarn')\n"
+    )
+    sources = [f"{folder / 'm.py'}:soft", f"{folder / 'm.py'}:bad"]
+    assert main(["corpus", "build", str(folder / "c"), *sources, "-j", "1"]) == 0
+    return folder / "c", sources
+
+
+def test_list_show_and_stats(built, capfd, tmp_path):
+    catalogue, sources = built
+    assert main(["corpus", "list", str(catalogue)]) == 0
+    assert "1 nodes" in capfd.readouterr().out
+    assert main(["corpus", "list", str(catalogue), "--failed", "--json"]) == 0
+    assert "out of yarn" in json.loads(capfd.readouterr().out)[0]["reason"]
+    file = tmp_path / "soft.graph"
+    assert main(["corpus", "show", str(catalogue), sources[0], "-o", str(file)]) == 0
+    assert "aten.softmax.int" in capfd.readouterr().out
+    assert main(["diff", f"graph:{file}", "-p", "cpu/eager"]) == 0
+    assert "identical" in capfd.readouterr().out
+    assert main(["corpus", "stats", str(catalogue), "--json"]) == 0
+    told = json.loads(capfd.readouterr().out)
+    assert [(z["tried"], z["captured"], z["failed"]) for z in told["zoos"]] == [(2, 1, 1)]
+    assert told["union"] == 1 and told["nbytes"] == sum(told["bytes_by_folder"].values()) > 0
+    assert main(["corpus", "stats", str(catalogue)]) == 0
+    assert "out of yarn" in capfd.readouterr().out
+
+
+def test_what_is_not_there_is_one_line(built, capfd, tmp_path):
+    catalogue, sources = built
+    wrong = {
+        ("show", str(catalogue), "timm:resnet18"): "no forward pass of it",
+        ("show", str(catalogue), sources[0], "--pass", "sideways"): "there are forward",
+        ("show", str(catalogue), sources[1], "-o", str(tmp_path / "x")): "was not captured",
+        ("stats", str(tmp_path / "none")): "no store",
+        ("list", str(catalogue), "--scheme", "timm"): "no entry",
+        ("build", str(tmp_path / "new"), "timm:nonesuch*"): "nothing to build",
+    }
+    for argv, says in wrong.items():
+        assert main(["corpus", *argv]) == 2
+        told = capfd.readouterr().err.strip()
+        assert says in told and "\n" not in told, (argv, told)
+
+
+def test_a_build_that_captures_nothing_is_an_error(built, capfd, tmp_path):
+    _, sources = built
+    assert main(["corpus", "build", str(tmp_path / "c"), sources[1], "-j", "1"]) == 2
+    assert "NOTHING WAS CAPTURED" in capfd.readouterr().err
