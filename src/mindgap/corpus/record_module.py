@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from mindgap.corpus.parsed import is_list, is_sequence, is_slice, is_table, is_tuple
-from mindgap.corpus.record_size import Budget, may_grow, quiet
+from mindgap.corpus.record_size import Budget, check_plain, may_grow, quiet
 from mindgap.corpus.record_targets import IGNORED, UnknownTarget, attribute, function, method
 
 _functorch: Any = importlib.import_module("torch._C._functorch")
@@ -38,6 +38,10 @@ class Step:
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     dying: tuple[str, ...]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Step:
+        """Itself: no run changes it, and a program is copied several times to prove its capture."""
+        return self
 
 
 class MalformedRecord(Exception):
@@ -112,6 +116,8 @@ class RecordedCalls(nn.Module):
             return _vmap(step.target.rpartition(".")[2], args)
         if step.target.endswith("_local_scalar_dense") and not isinstance(args[0], torch.Tensor):
             return args[0]
+        if step.target.startswith("operator."):
+            check_plain(step.name, step.target, args)
         return function(step.target)(*args, **kwargs)
 
     def pin_numbers(self, *inputs: torch.Tensor) -> Any:

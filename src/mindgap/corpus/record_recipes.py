@@ -13,7 +13,7 @@ from mindgap.graph import Constant, Integers, Literal, Normal, Recipe, Uniform, 
 Entry = Mapping[str, Any]
 
 #: A tensor with more elements is drawn uniform: a twelfth of the work, and the same mean and deviation.
-_NORMAL_UP_TO = 1 << 18
+_NORMAL_UP_TO = 1 << 14
 
 
 def record_recipe(entry: Entry, seed: int, tame: bool) -> Recipe:
@@ -38,7 +38,10 @@ def record_recipe(entry: Entry, seed: int, tame: bool) -> Recipe:
     if entry.get("min") == 0:
         centre = max(mean, 1e-3)
         return Uniform(seed, 0.05 * centre, 1.95 * centre)
-    if entry["kind"] != "input":
+    if entry["kind"] == "input":
+        if std == 0.0:
+            return Normal(seed) if _is_picture(shape) else Constant(mean)
+    else:
         std = max(std, 0.05 * abs(mean), _least_deviation(shape))
     if math.prod(shape) <= _NORMAL_UP_TO:
         return Normal(seed, mean, std)
@@ -58,6 +61,11 @@ def scalar_value(entry: Entry) -> float:
         return 1e-6 if value == 0.0 and epsilon else value
     value = float(data[0])
     return 1e-8 if value == 0.0 and epsilon else value
+
+
+def _is_picture(shape: tuple[int, ...]) -> bool:
+    """A blank picture tells nothing about a network; a mask of ones is what it is."""
+    return len(shape) >= 4 and min(shape[-2:]) >= 16
 
 
 def _least_deviation(shape: tuple[int, ...]) -> float:

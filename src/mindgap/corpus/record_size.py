@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
@@ -25,6 +25,9 @@ MOST_DESCRIBED: Final = 64 << 30
 MOST_ALIVE: Final = 6 << 30
 #: Values smaller than this are not worth a count.
 _SMALL: Final = 4 << 20
+#: Sizes and positions are all that a record computes without tensors.
+_MOST_BITS: Final = 1024
+_MOST_ITEMS: Final = 1 << 16
 
 
 #: Their results have no more elements than their largest operand.
@@ -73,6 +76,37 @@ def may_grow(target: str, operands: Iterable[Any]) -> bool:
     return target not in _NEVER_GROWS or any(
         isinstance(value, torch.Tensor) and value.numel() * value.element_size() >= _SMALL for value in operands
     )
+
+
+def check_plain(name: str, target: str, operands: Sequence[Any]) -> None:
+    """Keep what a node computes from plain Python values small: numbers, lists and texts grow without end.
+
+    Raises `TooLarge`, naming the node, before it runs. Tensors are counted by `Budget`.
+    """
+    if any(isinstance(operand, torch.Tensor) for operand in operands):
+        return
+    operation = target.rpartition(".")[2]
+    operation = operation[1:] if operation in ("iadd", "imul", "ipow") else operation
+    if operation not in ("add", "mul", "pow", "lshift", "mod", "setitem"):
+        return
+    if operation == "setitem" or any(isinstance(operand, str) for operand in operands):
+        raise TooLarge(f"node {name} applies {target} to no tensor and no number")
+    items = [len(operand) for operand in operands if is_sequence(operand)]
+    whole = [abs(operand) for operand in operands if isinstance(operand, int)]
+    made = (sum(items) if operation == "add" else math.prod(items + whole)) if items else 0
+    bits = _bits(operation, whole) if not items and len(whole) == 2 else 0
+    if made > _MOST_ITEMS or bits > _MOST_BITS:
+        raise TooLarge(f"at node {name} {target} gives {f'{made:,} values' if made else f'a number of {bits:,} bits'}")
+
+
+def _bits(operation: str, whole: Sequence[int]) -> int:
+    """The most bits that the result of an operator on two whole numbers has."""
+    left, right = whole
+    if operation == "pow":
+        return left.bit_length() * right if left > 1 else 1
+    if operation == "lshift":
+        return left.bit_length() + right
+    return left.bit_length() + right.bit_length()
 
 
 class Budget:
