@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
 
+from mindgap.corpus.initial import Quantiles, Unfilled
 from mindgap.corpus.ledger import Ledger, seed_of
 from mindgap.corpus.program import Built
 from mindgap.corpus.seeding import seed_statistics, seed_weights
 from mindgap.corpus.source import Settings, Source, SourceError, one_line
-from mindgap.graph import Normal
+from mindgap.graph import Constant, Integers, Normal
 
 
 def stay_offline() -> None:
@@ -30,12 +33,18 @@ def seeded(seed: int) -> Generator[None]:
         yield
 
 
-def construct(source: Source, chosen: Settings, make: Callable[[], nn.Module]) -> nn.Module:
+def construct(
+    source: Source,
+    chosen: Settings,
+    make: Callable[[], nn.Module],
+    filling: Callable[[], AbstractContextManager[Any]] = Quantiles,
+) -> nn.Module:
     """The model with torch's generator seeded while it is built, in evaluation mode, in the dtype asked for.
 
-    Raises `SourceError` with what the constructor said.
+    Its initial weights are quantiles (see `initial`): draw them anew. Raises `SourceError` with what the constructor
+    said.
     """
-    with seeded(chosen.seed):
+    with seeded(chosen.seed), filling():
         try:
             model = make()
         except SourceError:
@@ -46,14 +55,43 @@ def construct(source: Source, chosen: Settings, make: Callable[[], nn.Module]) -
     return model.eval() if chosen.dtype is None else model.eval().to(getattr(torch, chosen.dtype))
 
 
+def parameters_of(source: Source, make: Callable[[], nn.Module]) -> int:
+    """How many parameters `make` gives its model. Takes no memory for them. Raises `SourceError` as `construct`."""
+    model = construct(source, Settings(), make, Unfilled)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An argument of this shape: floating and normal (as pictures after normalisation are), integers that all are
+    `every`, or, with `mask`, floating zeros and ones."""
+
+    shape: tuple[int, ...]
+    every: int | None = None
+    mask: bool = False
+
+
 def with_pictures(model: nn.Module, shapes: Sequence[tuple[int, ...]], chosen: Settings) -> Built:
-    """The model with seeded weights and a normal picture (as after normalisation) of each shape."""
+    """The model with seeded weights and a normal picture of each shape."""
+    return with_arguments(model, [Given(shape) for shape in shapes], chosen)
+
+
+def with_arguments(model: nn.Module, given: Sequence[Given], chosen: Settings) -> Built:
+    """The model with seeded weights, and seeded arguments in its own order."""
     ledger = Ledger()
-    dtype = chosen.dtype or "float32"
     seed_weights(model, chosen.seed, ledger)
-    recipes = [Normal(seed_of(f"picture {index}", chosen.seed)) for index in range(len(shapes))]
-    pictures = [ledger.draw(recipe, dtype, shape) for recipe, shape in zip(recipes, shapes, strict=True)]
-    seed_statistics(model, lambda: model(*pictures), chosen.seed, ledger)
+    dtype = chosen.dtype or "float32"
+    tensors = tuple(_argument(one, index, chosen.seed, ledger, dtype) for index, one in enumerate(given))
+    seed_statistics(model, lambda: model(*tensors), chosen.seed, ledger)
     if chosen.train:
         model.train()
-    return Built(model, tuple(pictures), {}, ledger)
+    return Built(model, tensors, {}, ledger)
+
+
+def _argument(given: Given, index: int, seed: int, ledger: Ledger, dtype: str) -> torch.Tensor:
+    if given.every is not None:
+        return ledger.draw(Constant(given.every), "int64", given.shape)
+    drawn = seed_of(f"picture {index}", seed)
+    if given.mask:
+        return ledger.draw(Integers(drawn, 0, 2), dtype, given.shape)
+    return ledger.draw(Normal(drawn), dtype, given.shape)

@@ -10,14 +10,16 @@ floating parameter is drawn anew from a recipe:
   (1/√fan-in where they were constant);
 - a constant vector spreads: norm gammas and other factors ±20 % around their value, layer scales
   and gates (at most 0.01) over 0.2 … 0.6, zero biases over ±0.1;
-- batch-norm statistics are measured on one forward pass of the seeded input, rounded to powers of
-  two so that they are the same on every machine, and spread over 0.5 … 1.5 of that;
+- batch-norm statistics follow the scale of what reaches each in one forward pass of the seeded
+  input, rounded to powers of two so that they are the same on every machine: variances are spread
+  over 0.5 … 1.5 of its square, means over ± a quarter of it;
 - scalars (temperatures, logit scales) keep their value unless it is 0: then they are 0.3;
 - other buffers (masks, position tables, anchors) are part of the architecture and stay.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Container, Iterator
 from typing import Any, cast
@@ -97,23 +99,51 @@ def _spread_constant(value: float, leaf: str, fan_in: int, seed: int) -> Recipe:
 def seed_statistics(module: nn.Module, run: Callable[[], Any], seed: int, ledger: Ledger) -> None:
     """Give the batch norms of `module` running statistics that suit what flows through it.
 
-    `run` runs the module once. Where it cannot be run in training mode (a batch of one value per
-    channel), statistics spread around mean 0 and variance 1.
+    `run` runs the module once, as far as it can; each batch norm is set when its first input reaches it, so that what
+    flows on has the scale that it will have. One that is not reached gets the statistics of a standard normal input.
     """
-    norms = list(_tracking(module))
+    norms = {norm: path for path, norm in _tracking(module)}
     if not norms:
         return
-    measured = _measure(norms, run)
+
+    def reached(norm: Any, given: tuple[Any, ...]) -> None:
+        if norm in norms and given and isinstance(given[0], torch.Tensor):
+            _set_statistics(norm, norms.pop(norm), _scale(given[0]), seed, ledger)
+
+    handles = [norm.register_forward_pre_hook(reached) for norm in norms]
+    training = [part for part in module.modules() if part.training]
+    module.eval()
+    try:
+        with torch.no_grad(), contextlib.suppress(ValueError, RuntimeError):
+            run()
+    finally:
+        for handle in handles:
+            handle.remove()
+        for part in training:
+            part.training = True
     with torch.no_grad():
-        for path, norm in norms:
-            mean, var = measured.get(path, (0.1, 1.0))
-            drawn_mean = Uniform(seed_of(f"{path}.running_mean", seed), -2 * mean, 2 * mean)
-            drawn_var = Uniform(seed_of(f"{path}.running_var", seed), 0.5 * var, 1.5 * var)
-            assert norm.running_mean is not None and norm.running_var is not None
-            norm.running_mean.copy_(_drawn(ledger, drawn_mean, norm.running_mean))
-            norm.running_var.copy_(_drawn(ledger, drawn_var, norm.running_var))
-            if norm.num_batches_tracked is not None:
-                norm.num_batches_tracked.fill_(1)
+        for norm, path in norms.items():
+            _set_statistics(norm, path, 1.0, seed, ledger)
+
+
+def _set_statistics(norm: Any, path: str, scale: float, seed: int, ledger: Ledger) -> None:
+    """Statistics for an input whose root mean square is `scale`.
+
+    The mean is small: one that is drawn is not the input's own, so that its square would be added to that of the
+    input's mean in every layer, until nothing is left in the output that depends on the picture.
+    """
+    drawn_mean = Uniform(seed_of(f"{path}.running_mean", seed), -0.25 * scale, 0.25 * scale)
+    drawn_var = Uniform(seed_of(f"{path}.running_var", seed), 0.5 * scale * scale, 1.5 * scale * scale)
+    norm.running_mean.copy_(_drawn(ledger, drawn_mean, norm.running_mean))
+    norm.running_var.copy_(_drawn(ledger, drawn_var, norm.running_var))
+    if norm.num_batches_tracked is not None:
+        norm.num_batches_tracked.fill_(1)
+
+
+def _scale(given: torch.Tensor) -> float:
+    """The root mean square as a power of two, at least 2⁻¹⁰."""
+    square = float(given.detach().float().square().mean())
+    return _power_of_two(max(math.sqrt(square), 2.0**-10)) if math.isfinite(square) else 1.0
 
 
 def _tracking(module: nn.Module) -> Iterator[tuple[str, nn.modules.batchnorm._BatchNorm]]:  # pyright: ignore[reportPrivateUsage] # see BatchNorm
@@ -125,29 +155,6 @@ def _tracking(module: nn.Module) -> Iterator[tuple[str, nn.modules.batchnorm._Ba
 def _parts(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     parts = cast("Iterator[tuple[str, nn.Module]]", module.named_modules())
     yield from parts
-
-
-def _measure(norms: list[tuple[str, Any]], run: Callable[[], Any]) -> dict[str, tuple[float, float]]:
-    """Power-of-two scales of the mean and the variance that each batch norm meets in one run."""
-    before = [(norm.training, norm.momentum) for _, norm in norms]
-    for _, norm in norms:
-        norm.train()
-        norm.momentum = 1.0
-    measured: dict[str, tuple[float, float]] = {}
-    try:
-        with torch.no_grad():
-            run()
-        for path, norm in norms:
-            mean, var = float(norm.running_mean.abs().mean()), float(norm.running_var.mean())
-            if math.isfinite(mean) and math.isfinite(var) and var > 0.0:
-                measured[path] = (_power_of_two(max(mean, 1e-3)), _power_of_two(max(var, 1e-6)))
-    except (ValueError, RuntimeError):
-        measured.clear()
-    finally:
-        for (_, norm), (training, momentum) in zip(norms, before, strict=True):
-            norm.train(training)
-            norm.momentum = momentum
-    return measured
 
 
 def _drawn(ledger: Ledger, recipe: Recipe, like: torch.Tensor) -> torch.Tensor:

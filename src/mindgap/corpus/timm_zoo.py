@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from mindgap.corpus.images import construct, stay_offline, with_pictures
+from mindgap.corpus.images import construct, parameters_of, stay_offline, with_pictures
 from mindgap.corpus.program import Built, Program
 from mindgap.corpus.source import Settings, Source, SourceError, settings, suggest
 
@@ -25,16 +25,26 @@ def _timm() -> Any:
 
 
 def names() -> list[str]:
-    """Every architecture that timm knows."""
-    return list(_timm().list_models(pretrained=False))
+    """Every architecture that timm knows, sorted."""
+    return sorted(_timm().list_models(pretrained=False))
 
 
 def open_timm(source: Source) -> list[Program]:
     """One program. Raises `SourceError` for a name that timm does not know."""
     chosen = settings(source)
+    _check(source)
+    return [Program(source.target, source.text, lambda: _build(source, chosen))]
+
+
+def parameters(source: Source) -> int:
+    """How many parameters the model has, without memory for them. Raises `SourceError` as `open_timm`."""
+    _check(source)
+    return parameters_of(source, lambda: _create(source.target, None))
+
+
+def _check(source: Source) -> None:
     if not _timm().is_model(source.target):
         raise SourceError(f"{source.text}: timm has no model {source.target!r}{suggest(source.target, names())}")
-    return [Program(source.target, source.text, lambda: _build(source, chosen))]
 
 
 def _build(source: Source, chosen: Settings) -> Built:

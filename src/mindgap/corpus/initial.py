@@ -1,0 +1,143 @@
+"""Initial weights without random numbers: what a constructor fills at random is filled with quantiles instead.
+
+Every floating weight is drawn anew from a recipe afterwards (see `seeding`), which keeps nothing of the initial
+values but their mean, deviation and range. Drawing them takes most of the time that building a model takes, and gives
+other bits under other vector instructions; quantiles are copied, and are the same on every machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import cache
+from statistics import NormalDist
+from typing import Any, Final
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+#: Quantiles in a tile: a prime, so that rows of a matrix do not repeat one another.
+_TILE: Final = 4093
+#: Elements from which a tensor is filled so.
+_LEAST: Final = 1024
+
+
+class Quantiles(TorchFunctionMode):
+    """While it is in force, `uniform_`, `normal_`, `rand`, `randn` and their like in `torch.nn.init` give a tensor of
+    1024 elements or more quantiles of their distribution, in a disorder that differs from call to call. Any other
+    tensor is filled as ever."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls = 0
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        named: dict[str, Any] = dict(kwargs or {})
+        if named.get("generator") is None:
+            if func in _FILLS:
+                tensor = args[0] if args else named["tensor"]
+                if _suits(tensor):
+                    return self._filled(tensor, _FILLS[func](*args, **_without(named, "generator")))
+            elif func in _MADE:
+                made: torch.Tensor = torch.empty(*args, **_without(named, "generator"))
+                return self._filled(made, _MADE[func]()) if _suits(made) else func(*args, **named)
+        return func(*args, **named)
+
+    def _filled(self, tensor: torch.Tensor, tile: torch.Tensor) -> torch.Tensor:
+        """`tensor`, written over with the tile from a place that moves with each call: a loop that draws until the
+        values suit it must get others."""
+        self._calls += 1
+        start = self._calls * 1009 % _TILE
+        values = torch.cat([tile[start:], tile[:start]]).to(tensor.dtype)
+        flat = tensor.detach().view(-1)
+        whole = flat.numel() // _TILE * _TILE
+        flat[:whole].view(-1, _TILE).copy_(values)
+        flat[whole:].copy_(values[: flat.numel() - whole])
+        return tensor
+
+
+def _suits(tensor: Any) -> bool:
+    return (
+        type(tensor) in (torch.Tensor, torch.nn.Parameter)
+        and tensor.device.type == "cpu"
+        and tensor.is_floating_point()
+        and tensor.is_contiguous()
+        and tensor.numel() >= _LEAST
+    )
+
+
+def _without(named: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in named.items() if key != name}
+
+
+def _places() -> list[int]:
+    """0 … 4092 in disorder: fifth powers modulo the prime are a permutation, for 5 does not divide 4092."""
+    return [pow(place, 5, _TILE) for place in range(_TILE)]
+
+
+@cache
+def _uniform_tile() -> torch.Tensor:
+    """float64 (4093,): the midpoints of equal parts of [0, 1), in disorder."""
+    return torch.tensor([(place + 0.5) / _TILE for place in _places()], dtype=torch.float64)
+
+
+@cache
+def _normal_tile() -> torch.Tensor:
+    """float64 (4093,): the same quantiles of the standard normal distribution, whose deviation is then exactly 1."""
+    normal = NormalDist()
+    z = [normal.inv_cdf((place + 0.5) / _TILE) for place in _places()]
+    return torch.tensor(z, dtype=torch.float64) / math.sqrt(sum(one * one for one in z) / _TILE)
+
+
+def _uniform(tensor: torch.Tensor, a: float = 0.0, b: float = 1.0, **bounds: float) -> torch.Tensor:
+    low, high = bounds.get("from", a), bounds.get("to", b)
+    return _uniform_tile() * (high - low) + low
+
+
+def _normal(tensor: torch.Tensor, mean: float = 0.0, std: float = 1.0) -> torch.Tensor:
+    return _normal_tile() * std + mean
+
+
+def _kaiming_uniform(
+    tensor: torch.Tensor, a: float = 0.0, mode: Any = "fan_in", nonlinearity: Any = "leaky_relu"
+) -> torch.Tensor:
+    fan = tensor.shape[1 if mode == "fan_in" else 0] * math.prod(tensor.shape[2:])
+    bound = torch.nn.init.calculate_gain(nonlinearity, a) * math.sqrt(3.0 / fan)
+    return _uniform(tensor, -bound, bound)
+
+
+_FILLS: Final[Mapping[Any, Callable[..., torch.Tensor]]] = {
+    torch.Tensor.uniform_: _uniform,
+    torch.Tensor.normal_: _normal,
+    torch.nn.init.uniform_: _uniform,
+    torch.nn.init.normal_: _normal,
+    torch.nn.init.kaiming_uniform_: _kaiming_uniform,
+}
+_MADE: Final[Mapping[Any, Callable[[], torch.Tensor]]] = {torch.rand: _uniform_tile, torch.randn: _normal_tile}
+
+
+class Unfilled(TorchFunctionMode):
+    """While it is in force, what fills or scales a whole big tensor in place does nothing: for counting parameters,
+    whose memory is then never touched."""
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        named: dict[str, Any] = dict(kwargs or {})
+        if func in _IN_PLACE:
+            tensor = args[0] if args else named["tensor"]
+            if _suits(tensor) and not any(isinstance(arg, torch.Tensor) for arg in args[1:]):
+                return tensor
+        elif func in _MADE and named.get("generator") is None:
+            return torch.empty(*args, **_without(named, "generator"))
+        return func(*args, **named)
+
+
+_IN_PLACE: Final = frozenset(
+    [
+        *_FILLS,
+        torch.nn.init.constant_,
+        *(
+            getattr(torch.Tensor, f"{name}_")
+            for name in ("fill", "zero", "erfinv", "mul", "div", "add", "sub", "clamp")
+        ),
+    ]
+)
