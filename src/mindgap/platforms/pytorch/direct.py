@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -20,6 +20,10 @@ from mindgap.platforms.pytorch.refusals import refusal
 from mindgap.platforms.pytorch.relay import relaid
 from mindgap.platforms.pytorch.settings import in_force
 from mindgap.platforms.pytorch.widen import wide, widened
+
+#: Stages of a run that are no node of the graph.
+_FEEDING: Final = -2
+_GOING_BACK: Final = -1
 
 
 def rewritten(graph: Graph, options: Options) -> Graph:
@@ -42,12 +46,12 @@ class Direct:
         self._dtypes = declared_dtypes(graph)
         #: Options that change dtypes on the way; without them a wrong dtype is there to be seen.
         self._cast = "dtype" in options or "autocast" in options
-        self._at = 0
+        self._at = _FEEDING
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
         """Outputs (and gradients) as arrays. Raises `Unsupported`, `Fallback`, or what PyTorch raises."""
         with in_force(self._options, self._device):
-            self._at = -1
+            self._at = _FEEDING
             try:
                 with watched(self._device):
                     tensors = self._feeds(inputs)
@@ -62,6 +66,7 @@ class Direct:
     def trace(self, inputs: Sequence[Array]) -> list[Array | None]:
         """Every output slot of every node as it was when the node returned, of the declared dtypes."""
         seen = _Seen(self._device)
+        self._at = _FEEDING
         with in_force(self._options, self._device), torch.no_grad():
             try:
                 with watched(self._device):
@@ -91,7 +96,7 @@ class Direct:
         with torch.enable_grad():
             leaves = as_leaves(tensors, self._graph.grad)
             outputs = self._tape.run(leaves, call=self._counted)
-            self._at = -1
+            self._at = _GOING_BACK
             return outputs + gradients(outputs, [leaves[i] for i in self._graph.grad])
 
     def _counted(self, index: int, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -115,8 +120,8 @@ class Direct:
         """Raises `Unsupported` in place of an error that is a refusal."""
         why = refusal(error)
         if why is not None:
-            nodes = self._graph.nodes
-            raise Unsupported(nodes[self._at].op if 0 <= self._at < len(nodes) else "backward", why) from error
+            stages = {_FEEDING: "an input", _GOING_BACK: "backward"}
+            raise Unsupported(stages.get(self._at) or self._graph.nodes[self._at].op, why) from error
 
     def _as_declared(self, tensor: torch.Tensor, dtype: str) -> Array:
         name = torch_dtype_name(tensor.dtype)

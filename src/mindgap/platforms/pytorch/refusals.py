@@ -25,7 +25,12 @@ _REFUSALS: Final = tuple(
         r"could not run '[\w:.]+' with arguments from the '\w+' backend",
         r"only supports? floating[- ]point(?: and complex)? dtypes",
         r"input dtype must be either a floating point or complex dtype",
-        r"unsupported argument type in the JIT tracer",  # the bool[3] of convolution_backward and its kin
+        r"unsupported argument type in the JIT tracer",
+        r"does not have a deterministic implementation, but you set",  # deterministic=on
+        r"^no (?:viable backend|available kernel)(?: for scaled_dot_product_attention was found|\. Aborting execution)",
+        r"the MPS framework doesn't support \w+",
+        r"TORCH_NPU_FALLBACK_CPU_DISABLE",  # it has no kernel, and may not go to the CPU
+        r"^UNIMPLEMENTED:",  # XLA's status
     )
 )
 #: Exceptions of the compilers, by name: they are private, and move between versions.
