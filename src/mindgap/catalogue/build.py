@@ -153,34 +153,48 @@ class _Session:
         for index, (name, text) in enumerate(programs):
             # A user's callable that returns several models names them all.
             program = (name, f"{text}#{index}" if several else text)
+            parameters = 0
             for each in self.passes:
-                if count(self._pass(prospector, source, index, program, each)) != "captured":
+                if each != "forward" and (reason := self._too_big(parameters)):
+                    count(self.failed(program[1], source, each, reason, "left_out", label=name))
+                    break
+                status, parameters = self._pass(prospector, source, index, program, each)
+                if count(status) != "captured":
                     break
         self.writer.append("asked", {"source": source, "passes": list(self.passes), "programs": len(programs)})
         return statuses
 
-    def _pass(self, prospector: Prospector, source: str, index: int, program: tuple[str, str], name: Pass) -> str:
-        """One pass of one program: its row is written, its status given."""
+    def _pass(
+        self, prospector: Prospector, source: str, index: int, program: tuple[str, str], name: Pass
+    ) -> tuple[str, int]:
+        """One pass of one program: its row is written, its status and number of parameters given."""
         label, text = program
         try:
             answer, data = prospector.capture(source, index, name, lambda found: self._is_new(name, found, text))
         except Died as died:
-            return self.failed(text, source, name, str(died), label=label)
+            return self.failed(text, source, name, str(died), label=label), 0
         if answer["kind"] != "captured":
-            return self.failed(text, source, name, answer["reason"], "failed", answer, label=label)
+            return self.failed(text, source, name, answer["reason"], "failed", answer, label=label), 0
         with self.lock:
             own = bool(data) and self._is_new(name, answer["structure"], text)
             if own:
+                # Before any row can name it.
+                self.catalogue.keep(str(answer["graph"]), data)
                 self.known[name, answer["structure"]] = (str(answer["graph"]), text)
             holder = self.known[name, answer["structure"]][0]
-        if own:
-            self.catalogue.keep(str(answer["graph"]), data)
         status = "captured" if own else "duplicate"
         columns = ("graph", "structure", "structure_operators", "structure_shapes", "nodes", "parameters", "operators")
         self._row(text, source, name, status, answer, label, {
             **{column: answer[column] for column in columns}, "holder": holder, "proven": answer["proven"],
         })  # fmt: skip
-        return status
+        return status, int(answer["parameters"])
+
+    def _too_big(self, parameters: int) -> str:
+        """Why a model of so many parameters is not trained, empty where it is."""
+        most = self.limits.trained_parameters
+        if most is None or parameters <= most:
+            return ""
+        return f"{parameters / 1e6:,.0f} million parameters, {most / 1e6:,.0f} are allowed with gradients"
 
     def _is_new(self, name: str, structure: str, source: str) -> bool:
         """Whether no other source's graph is kept for this structure."""

@@ -27,7 +27,8 @@ Wanted = Callable[[str], bool]
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What one model may cost: `cpu_seconds` of processor time for each step (opening, each pass), resident
-    `memory_bytes`, and `parameters` (None: any number) where its zoo can count them without building it.
+    `memory_bytes`, and `parameters` (None: any number) where its zoo can count them without building it;
+    `trained_parameters`: the same for the passes after the forward one, which cost several times as much.
 
     `patience`: a step is also ended after that many times `cpu_seconds` by the clock, for models that sleep.
     """
@@ -35,6 +36,7 @@ class Limits:
     cpu_seconds: float = 120.0
     memory_bytes: int = 8 << 30
     parameters: int | None = 200_000_000
+    trained_parameters: int | None = 60_000_000
     patience: float = 8.0
 
 

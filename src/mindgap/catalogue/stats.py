@@ -79,9 +79,9 @@ def stats_of(catalogue: Catalogue) -> Stats:
     zoos = tuple(
         Zoo(**row)
         for row in rows(
-            """SELECT scheme, pass AS of, count(*) AS tried, count(*) FILTER (status = 'captured') AS captured,
-                      count(*) FILTER (status = 'duplicate') AS duplicates, count(*) FILTER (status = 'left_out') AS left_out,
-                      count(*) FILTER (status = 'failed') AS failed, count(*) FILTER (status = 'captured' AND proven) AS proven,
+            f"""SELECT scheme, pass AS of, count(*) AS tried, {_count("status = 'captured'")} AS captured,
+                      {_count("status = 'duplicate'")} AS duplicates, {_count("status = 'left_out'")} AS left_out,
+                      {_count("status = 'failed'")} AS failed, {_count("status = 'captured' AND proven")} AS proven,
                       coalesce(sum(cpu_seconds), 0.0) AS cpu_seconds
                FROM captures GROUP BY ALL ORDER BY scheme, pass"""
         )
@@ -130,6 +130,10 @@ def _reasons(catalogue: Catalogue) -> tuple[Reason, ...]:
                GROUP BY scheme, pass, status, signature ORDER BY count DESC, scheme, of, example"""
         )
     )
+
+
+def _count(condition: str) -> str:
+    return f"count(*) FILTER ({condition})"
 
 
 def _used() -> str:

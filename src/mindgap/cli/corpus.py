@@ -47,6 +47,9 @@ def build(
     cpu: Annotated[float, typer.Option(min=1, help="Processor seconds that one step of one model may take.")] = 120,
     memory: Annotated[float, typer.Option(min=0.5, help="GiB of memory that one model may take.")] = 8,
     parameters: Annotated[int, typer.Option(min=0, help="Millions of parameters of the largest; 0: any.")] = 200,
+    trained: Annotated[
+        int, typer.Option(metavar="N", min=0, help="The same for passes with gradients, which cost several times more.")
+    ] = 60,
     retry: Annotated[bool, typer.Option("--retry", help="Try again what failed.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -60,7 +63,7 @@ def build(
 
     with result_stream() as out:
         catalogue = Catalogue(directory, create=True)
-        limits = Limits(cpu, int(memory * (1 << 30)), parameters * 1_000_000 or None)
+        limits = Limits(cpu, int(memory * (1 << 30)), parameters * 1_000_000 or None, trained * 1_000_000 or None)
         with _ticking() as tick:
             build_catalogue(
                 catalogue, patterns or EVERYTHING, [_pass(name) for name in passes or ()],
