@@ -11,7 +11,7 @@ import torch
 from mindgap.corpus import CaptureFailure, SourceError, capture_source, open_source
 from mindgap.corpus.record_recipes import record_recipe, scalar_value
 from mindgap.corpus.record_targets import UnknownTarget, attribute, function, method
-from mindgap.graph import Constant, Integers, Literal, Uniform, materialise_all, operands
+from mindgap.graph import Constant, Integers, Literal, Normal, Uniform, materialise_all, operands
 
 WEIGHT = {"name": "P0", "kind": "parameter", "shape": [2, 3], "dtype": "float32", "mean": 0.5, "std": 0.2,
           "data": None, "path": "layer.weight"}  # fmt: skip
@@ -214,6 +214,13 @@ BAD = {
     "a huge expansion that is copied": (
         {"nodes": [call("e", "expand", {"ref": "X0"}, 1 << 32, -1, -1, kind="call_method"),
                    call("r", "contiguous", {"ref": "e"}, kind="call_method")]}, "at node r its values take 192.0 GiB"),
+    "a number without end": ({"nodes": [call("r", "operator.pow", 10, 10**9)]}, "at node r operator.pow gives"),
+    "a shift without end": ({"nodes": [call("r", "operator.lshift", 1, 10**12)]}, "at node r operator.lshift gives"),
+    "a list without end": ({"nodes": [call("r", "operator.imul", [0, 1], 10**9)]}, "gives 2,000,000,000 values"),
+    "a list that doubles": ({"nodes": [call("r0", "operator.add", [0], [0]), *(
+        call(f"r{i}", "operator.add", {"ref": f"r{i - 1}"}, {"ref": f"r{i - 1}"}) for i in range(1, 60))],
+                             "outputs": [X]}, "gives 131,072 values"),
+    "a text without end": ({"nodes": [call("r", "operator.mod", "%999999999d", 1)]}, "to no tensor and no number"),
     "a wrong type": ({"nodes": [call("r", "torch.add", X, "text")]}, "running its calls raised"),
     "division by zero": ({"nodes": [call("r", "operator.floordiv", 1, 0)], "outputs": [X]}, "ZeroDivisionError"),
     "an assertion": ({"nodes": [call("r", "torch.nn.functional.pad", X, [1])]}, "running its calls raised"),
@@ -331,6 +338,17 @@ def test_a_record_wider_than_memory_is_captured_from_shapes(tmp_path):
     assert by_label["inputs.1"].recipe == Literal(np.array([1.5, 2.5], np.float32).tobytes())
 
 
+@pytest.mark.parametrize(("shape", "length"), [([1, 3, 6, 6], 6), ([4, 3], 5)])
+def test_a_symbol_is_the_side_of_the_picture_or_as_recorded(tmp_path, shape, length):
+    symbol = {"name": "S0", "kind": "symint", "shape": [], "dtype": "int64", "mean": None, "std": None, "data": [5],
+              "original_name": "s3"}  # fmt: skip
+    nodes = [call("r", "torch.arange", 0, {"ref": "S0"}), call("q", "torch.neg", X)]
+    inputs = [symbol, {**EXAMPLE, "shape": shape}]
+    file = write(tmp_path / "symbol.parquet", [("a", record(nodes, inputs, [{"ref": "r"}, {"ref": "q"}]))])
+    ((_, graph),) = capture_source(f"records:{file}#a")
+    assert str(graph.values[graph.outputs[0]]) == f"int64[{length}]"
+
+
 def test_statistics_become_recipes():
     assert record_recipe({**WEIGHT, "shape": [3], "data": [1.0, 2.0, 3.0]}, 0, False) == Literal(
         np.array([1, 2, 3], np.float32).tobytes()
@@ -341,6 +359,9 @@ def test_statistics_become_recipes():
     recipe = record_recipe(variance, 1, False)
     assert isinstance(recipe, Uniform) and recipe.low > 0 and (recipe.low + recipe.high) / 2 == pytest.approx(4.0)
     assert record_recipe({**WEIGHT, "shape": [], "mean": 2.5}, 0, False) == Constant(2.5)
+    picture = {**EXAMPLE, "shape": [1, 3, 32, 32], "mean": -2.0, "std": 0.0}
+    assert record_recipe(picture, 4, False) == Normal(4)
+    assert record_recipe({**picture, "shape": [512, 512], "mean": 1.0}, 4, False) == Constant(1.0)
     unknown = record_recipe({**WEIGHT, "mean": {"float": "nan"}, "std": {"float": "inf"}}, 1, True)
     assert isinstance(unknown, Uniform)
 

@@ -18,7 +18,7 @@ from mindgap.corpus.parsed import is_list, is_sequence, is_table, is_tuple
 from mindgap.graph import DTYPES, numpy_dtype
 
 #: Up to here tensors are drawn and the capture is proven by running it, which takes some 3.3 times as much.
-MOST_DRAWN: Final = 2 << 30
+MOST_DRAWN: Final = 1 << 30
 #: Up to here a graph is captured from shapes alone. The largest record published takes 18 GiB.
 MOST_DESCRIBED: Final = 64 << 30
 #: What the calls of a record may hold at one time.

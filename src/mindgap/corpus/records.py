@@ -4,7 +4,7 @@ The format is the one of the GraphNet conversion: per row an `id` and three JSON
 `nodes` and `outputs`. Weights are not in it, only their mean and deviation: they are drawn from
 recipes with those statistics. Where that gives outputs that are not finite, huge or all alike
 (sampled weights are no trained weights), they are drawn at tamer scales instead. A record with more
-than 2 GiB of weights is captured from shapes alone, and its capture is not proven.
+than 1 GiB of weights is captured from shapes alone, and its capture is not proven.
 """
 
 from __future__ import annotations
@@ -202,7 +202,8 @@ def assemble(
         if described:
             tensors[name] = torch.empty(shape, dtype=TORCH_DTYPES[own["dtype"]], device="meta")
         else:
-            tensors[name] = ledger.draw(recipe, own["dtype"], shape)
+            # In memory of PyTorch's own, since the proof of a capture shares parameters until one is written to.
+            tensors[name] = ledger.draw(recipe, own["dtype"], shape).clone()
         if kinds[name] == "input":
             label = f"inputs.{arguments.index(name)}"
         else:
@@ -219,7 +220,8 @@ def _numbers(entries: list[dict[str, Any]]) -> dict[str, Any]:
     for entry in entries:
         name, kind = entry["name"], entry["kind"]
         if kind == "symint":
-            numbers[name] = side if re.fullmatch(r"s\d+", entry.get("original_name", "")) else entry["data"][0]
+            symbol = re.fullmatch(r"s\d+", entry.get("original_name", ""))
+            numbers[name] = side if symbol and side is not None else entry["data"][0]
         elif entry.get("scalar"):
             numbers[name] = scalar_value(entry)
         elif kind not in ("input", "parameter", "buffer"):
@@ -255,12 +257,12 @@ def _steps(record: Mapping[str, Any], outputs: Any) -> list[Step]:
     return steps[::-1]
 
 
-def _image_side(inputs: list[dict[str, Any]]) -> int:
-    """The last size of the first picture: what the recorded symbolic sides stand for. 224 without a picture."""
+def _image_side(inputs: list[dict[str, Any]]) -> int | None:
+    """The last size of the first picture: what the recorded symbolic sides stand for. None without a picture."""
     for entry in inputs:
         if entry["kind"] == "input" and len(entry["shape"]) == 4:
             return int(entry["shape"][-1])
-    return 224
+    return None
 
 
 def _largest(built: Built) -> float:
