@@ -7,7 +7,7 @@ from typing import Final
 
 import torch
 
-from mindgap.oracle.classes import FINITE, class_bits
+from mindgap.oracle.classes import FINITE, all_finite, class_bits
 from mindgap.oracle.precision import FORMATS, is_real, widen
 
 #: A benign error never passed 11.6 σ in the prototype's lockstep; 8 would have raised false alarms (LAB).
@@ -115,21 +115,18 @@ def _examine_float(expected: Expectation, got: torch.Tensor, typical: torch.Tens
     allowed = expected.classes | class_bits(expected.step) | class_bits(expected.wide)
     wrong_class, tainted_class = _spare_tainted((bits & allowed) == 0, expected.tainted)
     error, measurable = nearest_error(expected, got, bits)
-    sigma = expect_floor(expected.sigma)
-    size = torch.nan_to_num(
-        torch.maximum(expected.step.abs(), torch.nan_to_num(expected.wide.abs(), posinf=0.0)), posinf=0.0
-    )
+    sigma, size = expect_floor(expected.sigma), _size(expected)
     # Where subnormals are flushed, operands and intermediates lose some smallest normals of the accumulator.
     limit = SIGMAS * sigma + 2 * fmt.u * size + fmt.tiny + 64 / fmt.largest_acc
-    beyond, tainted_value = _spare_tainted(measurable & (error > limit), expected.tainted)
+    beyond, tainted_value = _spare_tainted(error > limit, expected.tainted)
     kind = "exceptional" if bool(wrong_class.any()) else "discrepant" if bool(beyond.any()) else "calm"
     if expected.tainted is not None:
-        measurable = measurable & ~expected.tainted
-    scaled = error / (sigma + fmt.u * size / 4 + fmt.tiny)
-    worst = float(scaled[measurable].max()) if bool(measurable.any()) else 0.0
+        measurable = ~expected.tainted if measurable is None else measurable & ~expected.tainted
+    scaled = _at(error / (sigma + fmt.u * size / 4 + fmt.tiny), measurable)
+    worst = float(scaled.max()) if scaled.numel() else 0.0
     if typical is not None:
-        scaled = error / (expect_floor(typical) + fmt.u * size / 4 + fmt.tiny)
-    median = float(scaled[measurable].median()) if int(measurable.sum()) >= BULK_SIZE else None
+        scaled = _at(error / (expect_floor(typical) + fmt.u * size / 4 + fmt.tiny), measurable)
+    median = float(scaled.median()) if scaled.numel() >= BULK_SIZE else None
     suspect = kind != "calm" or (median is not None and median > BULK_RATIO)
     return Examined(
         kind,
@@ -142,30 +139,48 @@ def _examine_float(expected: Expectation, got: torch.Tensor, typical: torch.Tens
     )
 
 
-def nearest_error(expected: Expectation, got: torch.Tensor, bits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Distance to the nearer finite shadow, and where it can be measured at all."""
-    to_step = torch.where(torch.isfinite(expected.step), (got - expected.step).abs(), torch.inf)
-    to_wide = torch.where(torch.isfinite(expected.wide), (got - expected.wide).abs(), torch.inf)
+def _size(expected: Expectation) -> torch.Tensor:
+    """The larger magnitude of the two shadows, 0 for what is not finite."""
+    size = torch.maximum(expected.step.abs(), torch.nan_to_num(expected.wide.abs(), posinf=0.0))
+    return size if all_finite(size) else torch.nan_to_num(size, posinf=0.0)
+
+
+def nearest_error(
+    expected: Expectation, got: torch.Tensor, bits: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Distance to the nearer finite shadow, and where it can be measured at all (0 elsewhere); None for everywhere."""
+    to_step, to_wide = (got - expected.step).abs(), (got - expected.wide).abs()
+    if all_finite(to_step) and all_finite(to_wide):
+        return torch.minimum(to_step, to_wide), None
+    to_step = torch.where(torch.isfinite(expected.step), to_step, torch.inf)
+    to_wide = torch.where(torch.isfinite(expected.wide), to_wide, torch.inf)
     error = torch.minimum(to_step, to_wide)
     measurable = (bits == FINITE) & torch.isfinite(error)
     return torch.where(measurable, error, 0.0), measurable
 
 
+def _at(values: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    """The values where the mask holds, all of them without one."""
+    return values.flatten() if mask is None else values[mask]
+
+
 def _ill_conditioned(expected: Expectation, size: torch.Tensor, sigma: torch.Tensor) -> bool:
     """For most elements 16 σ covers the value itself and the tensor's own scale."""
-    finite = torch.isfinite(expected.step)
-    if not bool(finite.any()) or not bool((sigma > 0).any()):
+    finite = None if all_finite(expected.step) else torch.isfinite(expected.step)
+    sizes, sigmas = _at(size, finite), _at(sigma, finite)
+    if not sizes.numel() or not bool((sigma > 0).any()):
         return False
-    scale = size[finite].square().mean().sqrt()
-    return float((SIGMAS * sigma[finite] > torch.maximum(size[finite], scale)).double().mean()) > 0.5
+    scale = sizes.square().mean().sqrt()
+    return int((SIGMAS * sigmas > torch.maximum(sizes, scale)).sum()) > 0.5 * sizes.numel()
 
 
-def _relative(error: torch.Tensor, size: torch.Tensor, measurable: torch.Tensor) -> float:
+def _relative(error: torch.Tensor, size: torch.Tensor, measurable: torch.Tensor | None) -> float:
     """Root mean square error over root mean square value."""
-    if not bool(measurable.any()):
+    errors, sizes = _at(error, measurable), _at(size, measurable)
+    if not errors.numel():
         return 0.0
-    scale = float(size[measurable].square().mean().sqrt())
-    return float(error[measurable].square().mean().sqrt()) / scale if scale > 0 else 0.0
+    scale = float(sizes.square().mean().sqrt())
+    return float(errors.square().mean().sqrt()) / scale if scale > 0 else 0.0
 
 
 def _spare_tainted(bad: torch.Tensor, tainted: torch.Tensor | None) -> tuple[torch.Tensor, int]:

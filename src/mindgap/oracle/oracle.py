@@ -19,8 +19,8 @@ from mindgap.oracle.float64 import Float64Graph, OracleError
 from mindgap.oracle.precision import is_real, rounded, widen
 from mindgap.oracle.replay import Replays
 from mindgap.oracle.settle import Decisions, impose, settled
-from mindgap.oracle.shadow import Stepwise, wide
-from mindgap.oracle.stretches import STRETCH_BYTES, needed_bytes, stretches
+from mindgap.oracle.shadow import Noise, Stepwise, wide
+from mindgap.oracle.stretches import NOISE_BYTES, STRETCH_BYTES, needed_bytes, noise_bytes, stretches
 
 FEW: Final = 8
 MANY: Final = 64
@@ -41,17 +41,19 @@ class Oracle:
 
     `inputs`: every graph input (numpy, declared dtype). `hard`: inject hard bounds instead of typical ones, as cuts
     are judged. `decisions`: discrete results that a platform took, imposed on shadows and replays alike.
-    `stretch_bytes`: how much of S is held at a time; whatever it is, the results are the same.
+    `stretch_bytes`: how much of S is held at a time; `noise_bytes_held`: up to what size the errors that replays inject
+    are held for the whole graph. Neither changes a result.
     Raises `OracleError` where no shadow can be computed, or memory does not suffice.
     """
 
     def __init__(
         self, graph: Graph, inputs: Sequence[Any], hard: bool = False, decisions: Decisions | None = None,
-        stretch_bytes: int = STRETCH_BYTES,
+        stretch_bytes: int = STRETCH_BYTES, noise_bytes_held: int = NOISE_BYTES,
     ) -> None:  # fmt: skip
         self.graph = graph
         self._inputs = [to_torch(array, spec.spec) for array, spec in zip(inputs, graph.inputs, strict=True)]
-        self._hard = hard
+        self._noise: Noise = "hard" if hard else "typical"
+        self._noise_bytes = noise_bytes_held
         self._decisions = decisions or {}
         self._float64 = Float64Graph(graph)
         self._decided = frozenset(graph.outputs) & frozenset(decision_slots(graph))
@@ -63,7 +65,8 @@ class Oracle:
     @cached_property
     def step(self) -> Stepwise:
         """S."""
-        return Stepwise(self._float64, self._inputs, self.parts, self.watched, self._decisions)
+        held = self._noise if self._noise_bytes >= noise_bytes(self.graph) else None
+        return Stepwise(self._float64, self._inputs, self.parts, self.watched, self._decisions, held)
 
     @cached_property
     def wide(self) -> dict[int, Any]:
@@ -73,8 +76,7 @@ class Oracle:
     @cached_property
     def replays(self) -> Replays:
         """The replays; `ensure` a number of them first."""
-        noise = "hard" if self._hard else "typical"
-        return Replays(self._float64, self._inputs, self.step, noise, self.watched, self._decisions)
+        return Replays(self._float64, self._inputs, self.step, self._noise, self.watched, self._decisions)
 
     @cached_property
     def tainted(self) -> dict[int, torch.Tensor]:

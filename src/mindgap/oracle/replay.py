@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import torch
 
@@ -13,7 +13,7 @@ from mindgap.oracle.float64 import Float64Graph
 from mindgap.oracle.noise import a_start, disturbed
 from mindgap.oracle.precision import widen
 from mindgap.oracle.settle import Decisions, impose, narrowed, round_to, rounds, settled
-from mindgap.oracle.shadow import Stepwise
+from mindgap.oracle.shadow import Noise, Stepwise
 from mindgap.oracle.stretches import lanes
 
 #: Whole discrete outputs are kept per replay up to this many elements; past it their range is.
@@ -32,8 +32,8 @@ class Replays:
     """Replays of one graph, more on request. Watches the given values.
 
     For each float value: the sum of squared distances to S over the replays where both are finite, how many those
-    were, and the classes seen. For each discrete value: the values seen. `noise`: which bounds to inject. Several
-    replays go through the graph side by side, a stretch of S at a time.
+    were, and the classes seen. For each discrete value: the values seen. `noise`: which bounds to inject. Where S does
+    not hold these for the whole graph, several replays go through it side by side, a stretch of S at a time.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Replays:
         graph: Float64Graph,
         inputs: Sequence[torch.Tensor],
         clean: Stepwise,
-        noise: Literal["typical", "hard"],
+        noise: Noise,
         watched: frozenset[int],
         decisions: Decisions | None = None,
     ) -> None:
@@ -49,7 +49,9 @@ class Replays:
         self._noise = clean.typical if noise == "typical" else clean.hard
         self._decisions = decisions or {}
         self._watched = watched
-        self._together = lanes(graph.graph, clean.parts)
+        whole = clean.holds(noise)
+        self._parts = (range(len(graph.calls)),) if whole else clean.parts
+        self._together = 1 if whole else lanes(graph.graph, clean.parts)
         self._generator = torch.Generator().manual_seed(0xC0FFEE)
         self._quiet: dict[int, bool] = {}
         self.count = 0
@@ -76,7 +78,7 @@ class Replays:
         for lane in running:
             for number in range(len(self._inputs)):
                 self._record(number, widen(lane.values[number]))
-        for nodes in self._clean.parts:
+        for nodes in self._parts:
             for lane in running:
                 self._advance(lane, nodes)
 
@@ -102,7 +104,7 @@ class Replays:
             return final
 
         self._graph.advance(nodes, lane.values, after)
-        if nodes is self._clean.parts[-1]:
+        if nodes is self._parts[-1]:
             lane.values.clear()
         for number in fresh & lane.values.keys():
             lane.values[number] = narrowed(lane.values[number], graph.values[number])

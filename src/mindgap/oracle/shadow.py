@@ -18,6 +18,8 @@ from mindgap.oracle.stretches import crossing
 from mindgap.oracle.undefined import undefined_masks
 
 Kind = Literal["values", "typical", "hard", "hazards", "residual"]
+#: Which bounds replays inject.
+Noise = Literal["typical", "hard"]
 _KINDS: Final[tuple[Kind, ...]] = ("values", "typical", "hard", "hazards", "residual")
 
 
@@ -43,7 +45,8 @@ class Stepwise:
 
     `values`, `typical`, `hard`, `hazards`, `residual`, `undefined`: tensors by value number. Only inputs, the values of
     `keep`, those that cross a border and undefined elements are always held; of the others one stretch at a time, which
-    is computed again when it is asked for: go through a graph in its order.
+    is computed again when it is asked for: go through a graph in its order. `noise`: the bounds that replays inject, also
+    held as a whole where that is given.
     """
 
     def __init__(
@@ -53,7 +56,9 @@ class Stepwise:
         parts: Sequence[range],
         keep: frozenset[int] = frozenset(),
         decisions: Decisions | None = None,
+        noise: Noise | None = None,
     ) -> None:
+        self._noise: tuple[Noise | None, dict[int, torch.Tensor]] = noise, {}
         self._graph, self._decisions = graph, decisions or {}
         self.parts = tuple(parts)
         self._home = [number for number, nodes in enumerate(parts) for _ in nodes]
@@ -72,6 +77,8 @@ class Stepwise:
     def _learn(self, piece: Piece, borders: frozenset[int]) -> None:
         self._kept.update({number: y for number, y in piece.values.items() if number in borders})
         self.undefined.update(piece.undefined)
+        if self._noise[0] is not None:
+            self._noise[1].update(getattr(piece, self._noise[0]))
         for number in piece.typical:
             y = piece.values[number]
             self.sizes[number] = (y.numel(), 2 if y.is_complex() else 1)
@@ -87,6 +94,10 @@ class Stepwise:
         """A value in float64 (or as it is, where it is no float)."""
         return widen(self.values[number])
 
+    def holds(self, noise: Noise) -> bool:
+        """Whether these bounds are held for the whole graph."""
+        return len(self.parts) == 1 or self._noise[0] == noise
+
     def known(self, kind: Kind) -> set[int]:
         """The numbers of the values of which there is such a tensor."""
         return self._known[kind]
@@ -95,6 +106,8 @@ class Stepwise:
         """One tensor. Raises `KeyError`."""
         if kind == "values" and number in self._kept:
             return self._kept[number]
+        if kind == self._noise[0]:
+            return self._noise[1][number]
         if number not in self._known[kind]:
             raise KeyError(number)
         return getattr(self._load(self._home[self._graph.graph.producer[number]]), kind)[number]

@@ -6,6 +6,7 @@ What one stretch makes and a later one reads crosses the border and is held; eve
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Final
 
 from mindgap.aten.tape import last_uses
@@ -18,6 +19,8 @@ STRETCH_BYTES: Final = 128 << 20
 #: What runs of the graph side by side may hold at a border, all together.
 LANES_BYTES: Final = 128 << 20
 MOST_LANES: Final = 8
+#: What replays inject is held for the whole graph up to this size, so that they need no stretches.
+NOISE_BYTES: Final = 256 << 20
 #: Temporary float64 copies of its operands and results that an operator's bound needs at a time.
 _WORKING: Final = 6
 
@@ -26,8 +29,8 @@ def held_bytes(spec: TensorSpec | None) -> int:
     """What S holds of one value: itself, and if it rounds two bounds and the residual."""
     if spec is None:
         return 0
-    wide = 8 if spec.dtype in ("float64", "complex128") else 4
-    return spec.numel * (TORCH_DTYPES[spec.dtype].itemsize + (2 * wide + 4 if is_real(spec.dtype) else 0))
+    bound = _bound_size(spec)
+    return spec.numel * (TORCH_DTYPES[spec.dtype].itemsize + (2 * bound + 4 if bound else 0))
 
 
 def stretches(graph: Graph, most_bytes: int = STRETCH_BYTES) -> tuple[range, ...]:
@@ -58,7 +61,8 @@ def most_alive(graph: Graph, parts: Sequence[range]) -> int:
     """Bytes, in their declared dtypes, of what is alive at the fullest border, inputs apart."""
     ends = {nodes.stop for nodes in parts[:-1]}
     alive = worst = 0
-    for index, (node, dying) in enumerate(zip(graph.nodes, last_uses(graph), strict=True)):
+    # What is looked at is looked at when it is made, and need not stay alive for that.
+    for index, (node, dying) in enumerate(zip(graph.nodes, last_uses(replace(graph, outputs=())), strict=True)):
         alive += sum(spec.nbytes for spec in node.outputs if spec is not None)
         alive -= sum(spec.nbytes for number in dying if (spec := graph.values[number]) is not None)
         if index + 1 in ends:
@@ -66,8 +70,19 @@ def most_alive(graph: Graph, parts: Sequence[range]) -> int:
     return worst
 
 
+def noise_bytes(graph: Graph) -> int:
+    """What the errors of all values that may round take."""
+    return sum(spec.numel * _bound_size(spec) for node in graph.nodes for spec in node.outputs if spec is not None)
+
+
+def _bound_size(spec: TensorSpec) -> int:
+    if not is_real(spec.dtype):
+        return 0
+    return 8 if spec.dtype in ("float64", "complex128") else 4
+
+
 def lanes(graph: Graph, parts: Sequence[range]) -> int:
-    """How many runs of the graph go side by side, stretch by stretch."""
+    """How many replays go side by side, stretch by stretch."""
     return max(1, min(MOST_LANES, LANES_BYTES // max(most_alive(graph, parts), 1)))
 
 
@@ -81,7 +96,9 @@ def needed_bytes(graph: Graph, parts: Sequence[range], watched: Collection[int])
     stretch = max(sum(held_bytes(s) for i in nodes for s in graph.nodes[i].outputs) for nodes in parts)
     operator = max((_working_bytes(graph, i) for i in range(len(graph.nodes))), default=0)
     borders = sum(s.nbytes for n in crossing(graph, parts) if (s := values[n]) is not None)
-    runs = lanes(graph, parts) * most_alive(graph, parts)
+    runs = noise_bytes(graph)
+    if runs > NOISE_BYTES:
+        runs = lanes(graph, parts) * most_alive(graph, parts)
     # W, the squares, and a comparison's own copies of one output.
     outputs = 24 * elements(watched) + 48 * max((elements([n]) for n in graph.outputs), default=0)
     return stretch + operator + borders + runs + outputs, operator

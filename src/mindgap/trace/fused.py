@@ -11,7 +11,7 @@ import torch
 from mindgap.aten.tensors import to_torch
 from mindgap.graph import Graph, Labels
 from mindgap.oracle import FEW, MANY, Oracle, OracleError, decision_slots
-from mindgap.trace.cuts import Array, CutResult, Execute, cut, run_cuts, window
+from mindgap.trace.cuts import Array, CutResult, cut, window
 from mindgap.trace.lockstep import Confirmed, Kind, Lockstep, kind_of_error
 
 SIZES: Final = (2, 3, 5, 8)
@@ -20,15 +20,13 @@ MAX_ROUNDS: Final = 6
 
 
 def confirmed_windows(
-    oracle: Oracle, lockstep: Lockstep, platform: str, execute: Execute, anchors: Sequence[int], deadline_s: float
+    oracle: Oracle, lockstep: Lockstep, platform: str, anchors: Sequence[int]
 ) -> Confirmed | None:
     """The smallest window that ends at one of the anchors and that the platform gets wrong, earliest anchor first."""
     for size in SIZES:
         windows = list(dict.fromkeys(w for a in anchors if len(w := window(oracle.graph, a, size)) > 1))
         cuts = [cut(oracle.graph, w) for w in windows]
-        cuts = [c for c in cuts if c.outputs]
-        results = run_cuts(cuts, lockstep.operands_of(cuts), platform, execute, deadline_s)
-        for result in results:
+        for result in lockstep.run([c for c in cuts if c.outputs], platform):
             found = judge_cut(oracle, result, lockstep)
             if found is not None:
                 return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from mindgap.aten.state import TORCH_STATE
 from mindgap.aten.tensors import to_torch
 from mindgap.capture import CaptureError, with_explicit_gradients
 from mindgap.compare.verdict import Blame, Verdict
-from mindgap.graph import Graph, MindgapError, materialise
+from mindgap.graph import Graph, Labels, MindgapError, materialise
 from mindgap.oracle import FEW, MANY, Examined, Oracle, OracleError
 from mindgap.oracle.precision import FORMATS, widen
 from mindgap.run.outcome import Outcome
@@ -28,8 +28,12 @@ from mindgap.trace.lockstep import Confirmed, Lockstep
 from mindgap.trace.probe import Probe, probe, shown
 from mindgap.trace.roles import Role, node_roles
 
-#: The values of larger graphs are not gathered from both sides to tell the roles of their nodes.
+#: The values of larger graphs are not gathered: neither the roles of nodes nor the first that is off are told.
 MAX_PROBED_BYTES: Final = 512 << 20
+#: Of shown values, how many are held against shadows and replays at a time.
+MAX_WATCHED_BYTES: Final = 64 << 20
+#: Where fused faults are looked for.
+MOST_ANCHORS: Final = 8
 #: How many confirmed operators are tried as the culprit before the worst of them is taken.
 MAX_TRIED: Final = 24
 
@@ -214,7 +218,7 @@ class Judge:
         if not (broken or ill):
             return None
         anchors = self._anchors(side, arrays, broken)
-        found = confirmed_windows(self.oracle, self.lockstep, side, self._execute, anchors, self._deadline_s)
+        found = confirmed_windows(self.oracle, self.lockstep, side, anchors)
         if found is not None or not broken:
             return found
         seen = self._probe(side, arrays)
@@ -229,25 +233,30 @@ class Judge:
         seen = self._probe(side, arrays)
         if seen is None:
             return list(nodes)[:: max(1, len(nodes) // 64)]
-        return self._first_off(seen)[:8] or [len(nodes) - 1]
+        return self._first_off(seen) or [len(nodes) - 1]
 
     def _first_off(self, seen: Probe) -> list[int]:
-        """Nodes whose shown value is further from S than σ-free rounding of such a depth could leave it, in order."""
+        """The first nodes whose shown value is further from S than σ-free rounding of such a depth could leave it."""
         graph, found = self.oracle.graph, list[int]()
-        watched = Oracle(replace(graph, outputs=shown(graph)), self._inputs)
-        for number, array in seen.values.items():
-            spec = graph.values[number]
-            if spec is None:
-                continue
-            verdict = watched.examine_value(number, array, FEW)
-            if verdict.kind != "calm" and graph.producer[number] not in found:
-                found.append(graph.producer[number])
-        return found
+        for numbers in _by_size(graph, sorted(seen.values), MAX_WATCHED_BYTES):
+            upto = graph.nodes[: graph.producer[numbers[-1]] + 1]
+            watched = Oracle(replace(graph, nodes=upto, outputs=tuple(numbers), labels=Labels()), self._inputs)
+            for number in numbers:
+                off = watched.examine_value(number, seen.values[number], FEW).kind != "calm"
+                if off and graph.producer[number] not in found:
+                    found.append(graph.producer[number])
+            if len(found) >= MOST_ANCHORS:
+                break
+        return found[:MOST_ANCHORS]
 
     def _probe(self, side: str, arrays: tuple[Array, ...]) -> Probe | None:
+        """All values as a platform shows them, unless they are too many to be held."""
         if side not in self._probes:
             given = dict(enumerate(self._inputs))
-            self._probes[side] = probe(self.oracle.graph, side, self._execute, arrays, self._deadline_s, given)
+            small = sum(s.nbytes for s in self.oracle.graph.values if s is not None) <= MAX_PROBED_BYTES
+            self._probes[side] = (
+                probe(self.oracle.graph, side, self._execute, arrays, self._deadline_s, given) if small else None
+            )
         return self._probes[side]
 
     def _finding(
@@ -273,7 +282,7 @@ class Judge:
     def _roles(
         self, platform: str, ours: tuple[Array, ...], theirs: tuple[Array, ...], confirmed: Confirmed
     ) -> tuple[tuple[int, str, Role], ...]:
-        if not self._trace or sum(s.nbytes for s in self.oracle.graph.values if s is not None) > MAX_PROBED_BYTES:
+        if not self._trace:
             return ()
         mine, reference = self._probe(platform, ours), self._probe(self._reference, theirs)
         if mine is None or reference is None:
@@ -306,6 +315,22 @@ def _worst(runs: list[list[Examined]]) -> list[Examined]:
     """For each output, the repetition that is furthest off."""
     order = {"calm": 0, "discrepant": 1, "exceptional": 2, "structural": 3}
     return [max(outputs, key=lambda e: (order[e.kind], e.worst)) for outputs in zip(*runs, strict=True)]
+
+
+def _by_size(graph: Graph, numbers: Sequence[int], most_bytes: int) -> Iterator[list[int]]:
+    """The values in order, in groups of `most_bytes`, or of one."""
+    group: list[int] = []
+    held = 0
+    for number in numbers:
+        spec = graph.values[number]
+        size = 0 if spec is None else spec.nbytes
+        if group and held + size > most_bytes:
+            yield group
+            group, held = [], 0
+        group.append(number)
+        held += size
+    if group:
+        yield group
 
 
 def _broken(examined: list[Examined]) -> bool:

@@ -6,7 +6,7 @@ measured by the same stick and neither needs to show its intermediate values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -16,8 +16,8 @@ from mindgap.oracle.examine import BULK_RATIO
 from mindgap.trace.cuts import Array, Cut, CutResult, Execute, batches, cut, readers_of, run_cuts, written_as_it_ran
 
 Kind = Literal["discrepant", "exceptional", "reduced_precision", "structural"]
-#: Operands and results of one lockstep job: larger graphs are run in several, so that memory stays flat.
-MAX_BATCH_BYTES: Final = 256 << 20
+#: Operands and results of one job: larger graphs are run in several, so that memory stays flat.
+MAX_BATCH_BYTES: Final = 64 << 20
 MAX_KEPT: Final = 32
 #: A result wrong in bulk by less than this share of its own size was computed in fewer bits; by more, it is wrong.
 REDUCED_UP_TO: Final = 0.1
@@ -50,27 +50,26 @@ class Lockstep:
         self._singles = [
             written_as_it_ran(cut(graph, [i], readers), original[i]) for i in range(len(oracle.graph.nodes))
         ]
-        self._values: dict[int, Array] = {}
         self._found: dict[str, list[Confirmed]] = {}
 
     def value(self, number: int) -> Array:
         """A value in S, as an array of its declared dtype."""
-        if number not in self._values:
-            self._values[number] = to_numpy(self._oracle.step.values[number])
-        return self._values[number]
+        return to_numpy(self._oracle.step.values[number])
 
-    def operands_of(self, cuts: Sequence[Cut]) -> dict[int, Array]:
-        """S's values for all inputs of these cuts."""
-        return {b: self.value(b) for c in cuts for b in c.borders}
+    def run(self, cuts: Sequence[Cut], platform: str) -> Iterator[CutResult]:
+        """What the platform gives for each cut on S's values, a batch at a time."""
+        for batch in batches(cuts, MAX_BATCH_BYTES):
+            values = {b: self.value(b) for b in sorted({b for c in batch for b in c.borders})}
+            yield from run_cuts(batch, values, platform, self._execute, self._deadline_s)
 
     def confirmed(self, platform: str) -> list[Confirmed]:
         """The operators that this platform gets wrong by themselves, in execution order."""
         if platform not in self._found:
-            singles = [c for c in self._singles if self._holds_something(c)]
             found: list[Confirmed] = []
-            for batch in batches(singles, MAX_BATCH_BYTES):
-                results = run_cuts(batch, self.operands_of(batch), platform, self._execute, self._deadline_s)
-                for result in results:
+            # Stretch by stretch: a batch that spans two would have S computed again for each.
+            for nodes in self._oracle.parts:
+                singles = [c for c in self._singles[nodes.start : nodes.stop] if self._holds_something(c)]
+                for result in self.run(singles, platform):
                     one = judge_single(result, local_expectation(self._oracle, result.cut.nodes[0]))
                     if one is not None:
                         found.append(one if len(found) < MAX_KEPT else replace(one, arrays={}))
