@@ -26,16 +26,20 @@ HERE = Path(__file__).parent
 ACCELERATED = sorted(name for name in backends() if name.partition("/")[0] in set(DEVICES) - {"cpu"})
 
 
-@functools.cache
-def in_a_worker(platform: str, *path: Path, **environment: str) -> dict:
-    """What `on_device.py` says of a platform, in a process with the variables that the platform asks for."""
+def started(platform: str, *path: Path, cases: tuple[str, ...] = (), **environment: str):
+    """`on_device.py` for a platform, in a process with the variables that the platform asks for."""
     backend, options = find(platform)
     found = {**os.environ, "OMP_NUM_THREADS": "1", **backend.environment(options), **environment}
     found = {name: value for name, value in found.items() if value != "(unset)"}
     found["PYTHONPATH"] = os.pathsep.join(map(str, (*path, HERE.parent)))
-    done = subprocess.run(
-        [sys.executable, str(HERE / "on_device.py"), platform], env=found, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, str(HERE / "on_device.py"), platform, *cases]
+    return subprocess.run(command, env=found, capture_output=True, text=True, check=False)
+
+
+@functools.cache
+def in_a_worker(platform: str, *path: Path, **environment: str) -> dict:
+    """What it says of the platform and of every case."""
+    done = started(platform, *path, **environment)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -265,3 +269,9 @@ def test_a_switch_that_another_device_does_not_obey_is_a_fallback():
     said = in_a_worker("npu/eager@hf32=on", PRETEND)["open"]
     assert said.startswith("Fallback: hf32=on, and float32 matrix products keep 2")
     assert in_a_worker("npu/compile", PRETEND)["open"].startswith("Fallback: this torch_npu was built without torchair")
+
+
+def test_a_process_ends_with_the_device_that_it_broke():
+    done = started("npu/eager", PRETEND, cases=("product", "logit", "product"))
+    assert done.returncode == 1 and done.stdout == ""
+    assert "npu is lost to this process: RuntimeError: an illegal memory access" in done.stderr

@@ -105,7 +105,8 @@ def _module(name: str) -> Any:
 def watched(device: Device) -> Generator[None]:
     """Raises `Fallback` on the way out where the block made the device hand work to the CPU.
 
-    Seen by what torch and the maker's package warn, and by what XLA's and Gaudi's packages count.
+    Seen by what torch and the maker's package warn, and by what XLA's and Gaudi's packages count. Ends the
+    process (`SystemExit`) where the block broke the device for good, as a kernel's illegal access does.
     """
     if device.name == "cpu":
         yield
@@ -113,7 +114,13 @@ def watched(device: Device) -> Generator[None]:
     before = handed_over(device)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        yield
+        try:
+            yield
+        except Exception as error:
+            if _lost(device):
+                # Whatever ran next in this process would fail with this error as well, and be blamed for it.
+                raise SystemExit(f"{device.name} is lost to this process: {type(error).__name__}: {error}") from error
+            raise
     for warning in said:
         text = str(warning.message)
         if _ELSEWHERE.search(text):
@@ -125,6 +132,17 @@ def watched(device: Device) -> Generator[None]:
     grown = sorted(name for name, count in handed_over(device).items() if count > before.get(name, 0))
     if grown:
         raise Fallback(f"{', '.join(grown)} ran on the CPU, the platform is {device.name}")
+
+
+def _lost(device: Device) -> bool:
+    """The device does not add one and one any more."""
+    try:
+        one = torch.ones(1, device=device.torch_name)
+        found = float((one + one).cpu())
+        synchronise(device)
+    except RuntimeError:
+        return True
+    return found != 2.0
 
 
 def handed_over(device: Device) -> dict[str, int]:

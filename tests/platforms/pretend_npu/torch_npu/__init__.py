@@ -1,7 +1,8 @@
 """A device called `npu`, registered with PyTorch's dispatcher as a maker's package registers one.
 
 Its memory is the host's and its kernels are the CPU's, behind tensors that PyTorch takes for another device's.
-Two operators misbehave as real devices do: `erf` says that it falls back, `flip` gives its result on the CPU.
+Three operators misbehave as those of real devices do: `erf` says that it falls back, `flip` gives its result on the
+CPU, and after `logit` nothing runs any more.
 """
 
 import os
@@ -79,6 +80,9 @@ def _wrapped(value, given):
     return value
 
 
+_broken = []
+
+
 def _kernel(op, *args, **kwargs):
     if op._schema.name == "aten::erf":
         if os.environ.get("TORCH_NPU_FALLBACK_CPU_DISABLE") == "1" and not os.environ.get("PRETEND_OLD"):
@@ -88,6 +92,9 @@ def _kernel(op, *args, **kwargs):
             "to run on the CPU. This may have performance implications.",
             stacklevel=1,
         )
+    if op._schema.name == "aten::logit" or _broken:
+        _broken.append(op)
+        raise RuntimeError("an illegal memory access was encountered")
     kwargs = {name: _unwrapped(value) for name, value in kwargs.items()}
     kwargs = {name: torch.device("cpu") if name == "device" else value for name, value in kwargs.items()}
     result = op(*map(_unwrapped, args), **kwargs)
