@@ -19,9 +19,7 @@ SIZES: Final = (2, 3, 5, 8)
 MAX_ROUNDS: Final = 6
 
 
-def confirmed_windows(
-    oracle: Oracle, lockstep: Lockstep, platform: str, anchors: Sequence[int]
-) -> Confirmed | None:
+def confirmed_windows(oracle: Oracle, lockstep: Lockstep, platform: str, anchors: Sequence[int]) -> Confirmed | None:
     """The smallest window that ends at one of the anchors and that the platform gets wrong, earliest anchor first."""
     for size in SIZES:
         windows = list(dict.fromkeys(w for a in anchors if len(w := window(oracle.graph, a, size)) > 1))
