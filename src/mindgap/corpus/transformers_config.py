@@ -128,7 +128,7 @@ def _value(key: str, value: Any, depths: set[int], kept: tuple[int, ...], way: S
         return _each(value, lambda v: min(v, len(kept)) if v > 0 else v)
     if key in _STAGES:
         return _each(value, lambda v: min(v, 2))
-    if key == "vocab_size" or key.endswith("_vocab_size"):
+    if key.startswith("vocab_size") or key.endswith("_vocab_size"):
         return _each(value, lambda v: min(v, VOCABULARY) if v > 8 else v)
     if key in ("image_size", "img_size", "input_size", "crop_size") and way.size is not None:
         return _each(value, lambda v: way.size or v)

@@ -97,7 +97,8 @@ def candidates(model: nn.Module, sizes: Sizes, ledger: Ledger, whole: bool) -> I
     seen: set[str] = set()
     for names in sets:
         for variant in range(len(_PICTURES)):
-            asked = [n for n in dict.fromkeys(names) if n in signature and not (n in special and special[n] is None)]
+            asked = [n for n in dict.fromkeys(names) if n in special or n in signature]
+            asked = [n for n in asked if not (n in special and special[n] is None)]
 
             def again(places: Mapping[str, int], asked: list[str] = asked, variant: int = variant) -> Arguments:
                 return _Maker(model, sizes, ledger, places).all(asked, variant, special, constant)
@@ -211,13 +212,17 @@ class _Maker:
         return tuple(self._dimension(word) if isinstance(word, str) else word for word in words)
 
     def _dimension(self, word: str) -> int:
+        times, star, word = word.rpartition("*")
+        if star:
+            return int(times) * self._dimension(word)
         if word in ("batch", "length"):
             return self._sizes.batch if word == "batch" else self.length
-        times, star, word = word.rpartition("*")
         value: Any = self._model.config
+        if word == "patch_area":
+            return int(value.patch_size) ** 2
         for part in word.split("."):
             value = getattr(value, part)
-        return int(value) * (int(times) if star else 1)
+        return int(value)
 
     def make(self, name: str, variant: int) -> Any:
         """A value for the argument `name`, or None where there is no telling what it takes."""

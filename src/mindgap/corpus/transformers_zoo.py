@@ -21,7 +21,7 @@ from mindgap.corpus.seeding import seed_statistics, seed_weights
 from mindgap.corpus.source import Settings, Source, SourceError, one_line, settings, suggest
 from mindgap.corpus.transformers_config import Shrinking, shrunk
 from mindgap.corpus.transformers_inputs import Again, Arguments, Scatters, Sizes, candidates, kinds_beside
-from mindgap.corpus.transformers_special import CONFIGURATION, IMPOSSIBLE
+from mindgap.corpus.transformers_special import ABSENT, CONFIGURATION, IMPOSSIBLE
 
 #: A model that is wider than this after shrinking is not built.
 _MOST_PARAMETERS = 60_000_000
@@ -234,7 +234,10 @@ def _put(config: dict[str, Any], path: str, value: Any) -> None:
         if not isinstance(inner, dict):
             return
         config = cast("dict[str, Any]", inner)
-    config[last] = value
+    if value is ABSENT:
+        config.pop(last, None)
+    else:
+        config[last] = value
 
 
 @contextlib.contextmanager
