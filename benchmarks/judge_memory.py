@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ class UNet(nn.Module):
     def __init__(self, width: int = 24) -> None:
         super().__init__()
         sizes = [3, width, 2 * width, 4 * width, 8 * width]
-        self.down = nn.ModuleList(self._block(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
+        self.down = nn.ModuleList(self._block(a, b) for a, b in pairwise(sizes))
         self.up = nn.ModuleList(self._block(a + b, a) for a, b in zip(sizes[3:0:-1], sizes[4:1:-1], strict=True))
         self.head = nn.Conv2d(width, 2, 1)
 

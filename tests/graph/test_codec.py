@@ -29,6 +29,7 @@ from mindgap.graph import (
     Uniform,
     decode,
     digest,
+    digest_of_bytes,
     encode,
     load,
     save,
@@ -48,6 +49,7 @@ def test_round_trip(graph: Graph) -> None:
     assert exactly(back) == exactly(graph)
     assert back == graph and back.labels == graph.labels
     assert encode(back) == encode(graph)
+    assert digest_of_bytes(encode(graph)) == digest(graph)
 
 
 @given(graphs())

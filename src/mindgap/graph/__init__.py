@@ -5,7 +5,7 @@ digests, recipes, and inputs materialised as numpy arrays. Knows no machine-lear
 no other room.
 """
 
-from mindgap.graph.codec import decode, encode, load, save
+from mindgap.graph.codec import decode, digest_of_bytes, encode, load, save
 from mindgap.graph.digest import digest
 from mindgap.graph.errors import GraphError, MindgapError
 from mindgap.graph.graph import (
@@ -73,6 +73,7 @@ __all__ = [
     "decode",
     "default_tensor_store",
     "digest",
+    "digest_of_bytes",
     "dtype_name",
     "encode",
     "extract",

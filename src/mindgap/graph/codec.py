@@ -8,6 +8,7 @@ of the graph alone, type-exact (1, 1.0 and True differ, and so do 0.0 and -0.0; 
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -54,6 +55,12 @@ def decode(data: bytes) -> Graph:
     if rest:
         graph = replace(graph, labels=labels_from_content(_decompress(rest, "labels"), graph))
     return graph
+
+
+def digest_of_bytes(data: bytes) -> str:
+    """The digest of the graph that `encode` made these bytes of, without decoding it. Raises `GraphError`."""
+    frame, _ = _frames(data)
+    return hashlib.sha256(_decompress(frame, "graph")).hexdigest()
 
 
 def save(graph: Graph, path: str | Path) -> None:
