@@ -2,8 +2,8 @@
 
     .venv/bin/python benchmarks/catalogue_load.py CATALOGUE [--sample 500] [--seed 0]
 
-Prints milliseconds of processor time (median, 90th and 99th percentile, largest) over a random sample of kept graphs, per pass, with the
-median of nodes. The opening of the catalogue is told apart.
+Prints milliseconds of processor time (median, 90th and 99th percentile, largest) over a random sample of kept graphs,
+per pass, with the median of nodes. The opening of the catalogue is told apart.
 """
 
 from __future__ import annotations

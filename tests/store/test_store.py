@@ -9,12 +9,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mindgap.graph import Graph, Input, MindgapError, Stored, TensorStore, digest
-from mindgap.store import TABLES, Merged, Store, StoreError
+from mindgap.store import TABLES, VERSION, Merged, Store, StoreError
 from store.store_rows import outcome, small_graph
 
 
@@ -180,12 +181,26 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
 def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
     Store(tmp_path)
     (tmp_path / "mindgap-store.json").write_text(json.dumps({"format": "mindgap-store", "version": 99}))
-    with pytest.raises(StoreError, match=r"version 99, this mindgap reads 1.*another directory"):
+    with pytest.raises(StoreError, match=rf"version 99, this mindgap reads {VERSION}.*another directory"):
         Store(tmp_path)
     (tmp_path / "mindgap-store.json").write_text("{")
     with pytest.raises(StoreError, match=r"mindgap-store\.json is damaged"):
         Store(tmp_path)
     assert issubclass(StoreError, MindgapError)
+
+
+def test_a_segment_of_another_version_is_refused_by_name(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.append("outcomes", outcome(1))
+    (segment,) = segments(tmp_path)
+    rows = pq.read_table(segment)
+    metadata = {**(rows.schema.metadata or {}), b"mindgap.store": b"1"}
+    other = segment.with_name(f"0{segment.name[1:]}")
+    pq.write_table(rows.replace_schema_metadata(metadata), other)
+    with pytest.raises(StoreError, match=rf"{other.name} is of store version 1, this mindgap reads {VERSION}"):
+        Store(tmp_path).rows("SELECT * FROM outcomes")
+    other.unlink()
+    assert statuses(Store(tmp_path)) == {"01": "ok"}
 
 
 def test_leftovers_of_a_killed_writer_are_passed_over_and_cleaned(tmp_path: Path) -> None:
