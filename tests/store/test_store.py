@@ -195,7 +195,7 @@ def test_a_segment_of_another_version_is_refused_by_name(tmp_path: Path) -> None
     (segment,) = segments(tmp_path)
     rows = pq.read_table(segment)
     metadata = {**(rows.schema.metadata or {}), b"mindgap.store": b"1"}
-    other = segment.with_name(f"0{segment.name[1:]}")
+    other = segment.with_name(f"f{segment.name[1:]}")
     pq.write_table(rows.replace_schema_metadata(metadata), other)
     with pytest.raises(StoreError, match=rf"{other.name} is of store version 1, this mindgap reads {VERSION}"):
         Store(tmp_path).rows("SELECT * FROM outcomes")
