@@ -13,6 +13,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from mindgap.corpus.parsed import is_sequence
+
 _DEPTHS: Final = re.compile(
     r"^((num|n)_?\w*(layers|blocks)|nlayers|(\w+_)?depth|mmdit_layers|num_hidden_layers|LFE_depth|(\w+_)?num_layers)$"
 )
@@ -97,10 +99,10 @@ def _smaller_list(name: str, value: Sequence[Any], layers: int, factor: int) -> 
 
 def _channel_factor(defaults: Mapping[str, Any]) -> int:
     """What all lists of channels are divided by."""
-    lists: list[Any] = [
-        value for name, value in defaults.items() if _CHANNELS.match(name) and "conditioning" not in name
-    ]
-    numbers: list[int] = [item for one in lists if isinstance(one, (list, tuple)) for item in one if type(item) is int]  # pyright: ignore[reportUnknownVariableType] # any list
+    numbers: list[int] = []
+    for name, value in defaults.items():
+        if _CHANNELS.match(name) and "conditioning" not in name and is_sequence(value):
+            numbers += [item for item in value if type(item) is int]
     return max(1, min(numbers) // 32) if numbers else 1
 
 

@@ -70,10 +70,13 @@ class Maker:
         """Inputs by name. Raises `LookupError` naming a required one that nothing is known of."""
         made: dict[str, Any] = {}
         for name, parameter in inspect.signature(self.model.forward).parameters.items():
-            if name in self.case.inputs:
-                made[name] = self._valued(name, self.case.inputs[name])
-            elif parameter.default is parameter.empty or name in _WORTH_GIVING:
-                made[name] = self._by_name(name, parameter.default is parameter.empty)
+            try:
+                if name in self.case.inputs:
+                    made[name] = self._valued(name, self.case.inputs[name])
+                elif parameter.default is parameter.empty or name in _WORTH_GIVING:
+                    made[name] = self._by_name(name, parameter.default is parameter.empty)
+            except LookupError as error:
+                raise LookupError(name) from error
         return {name: value for name, value in made.items() if value is not None}
 
     def _by_name(self, name: str, required: bool) -> Any:
@@ -192,7 +195,7 @@ def _grid(maker: Maker) -> list[tuple[int, int, int]]:
 #: Arguments that may be left out and are given.
 _WORTH_GIVING: Final = frozenset(
     {
-        "encoder_hidden_states", "timestep", "pooled_projections", "img_ids", "txt_ids", "guidance", "img_shapes",
+        "encoder_hidden_states", "timestep", "timesteps", "pooled_projections", "img_ids", "txt_ids", "guidance", "img_shapes",
         "encoder_hidden_states_mask", "encoder_attention_mask", "controlnet_cond",
     }
 )  # fmt: skip

@@ -44,13 +44,14 @@ _AUTOENCODERS: Final[Mapping[str, Case]] = {
     "AutoencoderKLKVAEVideo": Case({"ch": 32}),
     "AutoencoderKLLTX2Audio": Case({"base_channels": 32}, {"sample": normal("b 2 64 64")}),
     "AutoencoderKLLTX2Video": Case(
-        {"block_out_channels": (32, 32, 64, 64), "decoder_block_out_channels": (32, 64, 64)}, _FILM
+        {"block_out_channels": (32, 64, 128, 256), "decoder_block_out_channels": (32, 64, 128)}, _FILM
     ),
     "AutoencoderKLLTXVideo": Case(inputs=_FILM),
     "AutoencoderKLMagvit": Case({"block_out_channels": (32, 32, 64, 64)}, _FILM),
     "AutoencoderKLMiniMaxH3": Case(
         {
             "block_out_channels": (32, 32, 32, 64, 64, 64), "decoder_num_layers": 2, "decoder_num_attention_heads": 2,
+            "token_drop": 0,
         },
         {"sample": normal("b 3 17 32 32")},
     ),
@@ -64,7 +65,9 @@ _AUTOENCODERS: Final[Mapping[str, Case]] = {
         {"base_dim": 16, "decoder_base_dim": 16}, {"sample": normal("b 4 1 64 64")}
     ),
     "AutoencoderKLWan": Case({"base_dim": 32}),
-    "AutoencoderOobleck": Case({"encoder_hidden_size": 16, "decoder_channels": 16}, _sound(2, 16384)),
+    "AutoencoderOobleck": Case(
+        {"encoder_hidden_size": 16, "decoder_channels": 16, "decoder_input_channels": 8}, _sound(2, 16384)
+    ),
     "AutoencoderRAE": Case(
         {"encoder_hidden_size": 128, "decoder_hidden_size": 128, "decoder_num_attention_heads": 2},
         {"sample": normal("b 3 224 224")},
@@ -93,8 +96,8 @@ _AUTOENCODERS: Final[Mapping[str, Case]] = {
         },
         {"z": normal("b 16 2 4 4")},
     ),
-    "LongCatAudioDiTVae": Case({"channels": 16}, _sound(1, 16384)),
-    "MMAudioVAE": Case({"hidden_channels": 64}, {"sample": normal("b 128 64")}),
+    "LongCatAudioDiTVae": Case({"channels": 16, "encoder_latent_dim": 128}, _sound(1, 16384)),
+    "MMAudioVAE": Case({"hidden_channels": 64}, {"sample": normal("b 16384")}),
     "MMAudioVocoder": Case({"upsample_initial_channel": 128}, {"mel": normal("b 128 16")}),
     "MiniMaxMusic3Vocoder": Case(
         {"decoder_input_dim": 64, "decoder_hidden_dim": 64}, {"latents": normal("b latent_channels 16")}
@@ -112,7 +115,7 @@ _UNETS: Final[Mapping[str, Case]] = {
         edge=32,
     ),
     "Kandinsky3UNet": Case(
-        {"block_out_channels": (64, 128, 128, 128), "layers_per_block": 1, "time_embedding_dim": 128,
+        {"block_out_channels": (64, 128, 128, 256), "layers_per_block": 2, "time_embedding_dim": 128,
          "attention_head_dim": 32},
         {"encoder_attention_mask": ones("b l")},
         edge=32,
@@ -129,7 +132,7 @@ _UNETS: Final[Mapping[str, Case]] = {
             "clip_text_pooled": normal("b 1 64"), "clip_text": normal("b l 64"), "clip_img": normal("b 1 48"),
         },
     ),
-    "UNet1DModel": Case(inputs={"sample": normal("b in_channels 512")}),
+    "UNet1DModel": Case({"extra_in_channels": 64},{"sample": normal("b in_channels 512")}),
     "UNet2DConditionModel": Case(edge=32),
     "UNet2DModel": Case(edge=32),
     "UNet3DConditionModel": Case({"attention_head_dim": 16}, {"sample": normal("b in_channels 2 s s")}, edge=32),
@@ -180,8 +183,8 @@ _CONTROLNETS: Final[Mapping[str, Case]] = {
     "FluxMultiControlNetModel": Case(
         inputs={
             "hidden_states": normal("b t 64"), "controlnet_cond": [normal("b t 64"), normal("b t 64")],
-            "controlnet_mode": [None, None], "conditioning_scale": [1.0, 0.5],
-            "encoder_hidden_states": normal("b l 64"), "pooled_projections": normal("b 32"),
+            "controlnet_mode": [integers("b", 1), integers("b", 1)], "conditioning_scale": [1.0, 0.5],
+            "encoder_hidden_states": normal("b l 64"), "pooled_projections": normal("b 32"), "return_dict": False,
         }
     ),
     "HunyuanDiT2DControlNetModel": Case(
@@ -210,6 +213,7 @@ _CONTROLNETS: Final[Mapping[str, Case]] = {
         inputs={
             "sample": normal("b 4 s s"), "encoder_hidden_states": normal("b l 48"),
             "controlnet_cond": [normal("b 3 128 128"), normal("b 3 128 128")], "conditioning_scale": [1.0, 0.5],
+            "return_dict": False,
         }
     ),
     "MultiControlNetUnionModel": Case(
@@ -217,13 +221,14 @@ _CONTROLNETS: Final[Mapping[str, Case]] = {
             "sample": normal("b 4 s s"), "encoder_hidden_states": normal("b l 48"),
             "controlnet_cond": [[normal("b 3 128 128"), normal("b 3 128 128")]], "control_type": [ones("b 6")],
             "control_type_idx": [_UNION_IDS], "conditioning_scale": [[1.0, 0.5]],
+            "return_dict": False,
         }
     ),
     "QwenImageControlNetModel": Case(inputs={"controlnet_cond": normal("b t in_channels")}),
     "QwenImageMultiControlNetModel": Case(
         inputs={
             "hidden_states": normal("b t 64"), "controlnet_cond": [normal("b t 64"), normal("b t 64")],
-            "conditioning_scale": [1.0, 0.5], "encoder_hidden_states": normal("b l 48"),
+            "conditioning_scale": [1.0, 0.5], "encoder_hidden_states": normal("b l 48"), "return_dict": False,
         }
     ),
     "SD3ControlNetModel": Case(inputs={"controlnet_cond": normal("b in_channels s s")}),
@@ -240,13 +245,14 @@ _CONTROLNETS: Final[Mapping[str, Case]] = {
     "SparseControlNetModel": Case(
         inputs={
             "sample": normal("b 4 2 s s"), "controlnet_cond": normal("b 4 2 s s"),
-            "conditioning_mask": ones("b 1 2 s s", "float32"), "encoder_hidden_states": normal("2 l cross_attention_dim"),
+            "conditioning_mask": ones("b 1 2 s s", "float32"),
+            "encoder_hidden_states": normal("2 l cross_attention_dim"),
         }
     ),
     "T2IAdapter": Case(inputs={"x": normal("b 3 128 128")}),
     "UNetControlNetXSModel": Case(
         {"block_out_channels": (32, 64, 128, 128), "num_attention_heads": 2, "ctrl_num_attention_heads": 2},
-        {"controlnet_cond": normal("b 3 128 128")},
+        {"sample": normal("b 4 s s"), "controlnet_cond": normal("b 3 128 128")},
     ),
     "ZImageControlNetModel": Case({"control_layers_places": [0, 1], "control_in_dim": 16}),
 }  # fmt: skip

@@ -13,8 +13,31 @@ from mindgap.corpus.diffusers_inputs import Case, Maker, integers, normal, ones,
 ROTARY_HUNYUAN: Final = (uniform("t 32", -1.0, 1.0), uniform("t 32", -1.0, 1.0))
 
 
-def _frames(maker: Maker) -> torch.Tensor:
-    return torch.arange(2).expand(maker.batch, -1)
+def _turns(maker: Maker) -> torch.Tensor:
+    """Complex turns of unit length for 64 rows and 64 columns, 32 of each."""
+    angles = torch.arange(64.0)[:, None, None] + torch.arange(64.0)[None, :, None]
+    return torch.polar(torch.ones(64, 64, 32), angles / torch.arange(1.0, 33.0))
+
+
+def _film_shapes(maker: Maker) -> list[Any]:
+    return [[(2, 4, 4)]] * maker.batch
+
+
+def _picture_shapes(maker: Maker) -> list[Any]:
+    return [[(1, maker.edge // 2, maker.edge // 2)]] * maker.batch
+
+
+def _film_axes(maker: Maker) -> tuple[torch.Tensor, ...]:
+    return tuple(_range(0, count) for count in (2, maker.edge // 2, maker.edge // 2))
+
+
+def _words(maker: Maker) -> torch.Tensor:
+    return _range(0, maker.shape("l")[0])
+
+
+def _places(maker: Maker) -> torch.Tensor:
+    """The places of 16 words, a time and 64 tokens of a picture."""
+    return _range(0, 81).expand(maker.batch, -1)
 
 
 def _grid_ids(maker: Maker) -> torch.Tensor:
@@ -68,7 +91,10 @@ TRANSFORMERS: Final[Mapping[str, Case]] = {
         _WAN, {"hidden_states": _FRAMES_FIRST, "timestep": uniform("b 2", 1.0, 999.0),
                "r_timestep": uniform("b 2", 1.0, 999.0)},
     ),
-    "BriaFibo2Transformer2DModel": Case(inputs={"encoder_attention_mask": None}),
+    "BriaFibo2Transformer2DModel": Case(
+        {"injection_layer_ids": (0, 1), "cap_feat_dim": 64, "min_num_gist_tokens": 16, "max_num_gist_tokens": 32},
+        {"encoder_hidden_states": normal("b 3 l cap_feat_dim"), "encoder_attention_mask": None},
+    ),
     "BriaFiboTransformer2DModel": Case(
         inputs={"text_encoder_layers": [normal("b l text_encoder_dim") for _ in range(4)]}
     ),
@@ -114,7 +140,7 @@ TRANSFORMERS: Final[Mapping[str, Case]] = {
         {"patch_size": 2, "in_channels": 16, "caption_channels": [64, 64], "llama_layers": [0, 1, 2, 3],
          "text_emb_dim": 64, "axes_dims_rope": (64, 32, 32), "max_resolution": (16, 16)},
         {
-            "encoder_hidden_states_t5": normal("b l 64"),
+            "hidden_states": normal("b in_channels s s"), "encoder_hidden_states_t5": normal("b l 64"),
             "encoder_hidden_states_llama3": [normal("b l 64") for _ in range(4)], "pooled_embeds": normal("b 64"),
         },
     ),
@@ -139,11 +165,10 @@ TRANSFORMERS: Final[Mapping[str, Case]] = {
     "HunyuanVideoFramepackTransformer3DModel": Case(
         {"image_proj_dim": 48, "has_image_proj": True, "has_clean_x_embedder": True},
         {
-            "image_embeds": normal("b 8 image_proj_dim"), "indices_latents": _frames,
-            "latents_clean": normal("b in_channels 1 s s"), "indices_latents_clean": torch.zeros(1, 1, dtype=torch.int64),
-            "latents_history_2x": normal("b in_channels 2 s s"), "indices_latents_history_2x": _frames,
-            "latents_history_4x": normal("b in_channels 4 s s"),
-            "indices_latents_history_4x": torch.arange(4).expand(1, -1),
+            "image_embeds": normal("b 8 image_proj_dim"), "indices_latents": _range(7, 2),
+            "latents_clean": normal("b in_channels 1 s s"), "indices_latents_clean": _range(6, 1),
+            "latents_history_2x": normal("b in_channels 2 s s"), "indices_latents_history_2x": _range(4, 2),
+            "latents_history_4x": normal("b in_channels 4 s s"), "indices_latents_history_4x": _range(0, 4),
         },
         fixed=("encoder_attention_mask",),
     ),
@@ -155,14 +180,13 @@ TRANSFORMERS: Final[Mapping[str, Case]] = {
         },
     ),
     "JoyImageEditPlusTransformer3DModel": Case(
-        inputs={"hidden_states": normal("b 32 in_channels 1 2 2"), "shape_list": lambda m: [[(2, 4, 4)]] * m.batch}
+        inputs={"hidden_states": normal("b 32 in_channels 1 2 2"), "shape_list": _film_shapes}
     ),
     "Kandinsky5Transformer3DModel": Case(
         {"model_dim": 128, "ff_dim": 256, "time_dim": 64},
         {
             "hidden_states": normal("b 2 s s in_visual_dim"), "pooled_projections": normal("b in_text_dim2"),
-            "visual_rope_pos": lambda m: tuple(_range(0, n) for n in (2, m.edge // 2, m.edge // 2)),
-            "text_rope_pos": lambda m: _range(0, m.shape("l")[0]),
+            "visual_rope_pos": _film_axes, "text_rope_pos": _words,
         },
     ),
     "Kandinsky6SRTransformer3DModel": Case(
@@ -203,7 +227,7 @@ TRANSFORMERS: Final[Mapping[str, Case]] = {
             "norm_type": "ada_norm_single", "video_length": 2, "cross_attention_dim": 176, "out_channels": 8,
             "norm_elementwise_affine": False,
         },
-        {"encoder_attention_mask": ones("b l")},
+        {"encoder_attention_mask": None},
     ),
     "LongCatAudioDiTTransformer": Case(
         {"dit_dim": 128}, {"hidden_states": normal("b 32 latent_dim"), "latent_cond": normal("b 32 latent_dim")}
@@ -211,7 +235,7 @@ TRANSFORMERS: Final[Mapping[str, Case]] = {
     "Lumina2Transformer2DModel": Case(fixed=("encoder_attention_mask",)),
     "LuminaNextDiT2DModel": Case(
         {"num_kv_heads": 2, "hidden_size": 128, "num_attention_heads": 2, "cross_attention_dim": 64},
-        {"image_rotary_emb": lambda m: torch.polar(torch.ones(64, 64, 32), torch.linspace(0.0, 6.0, 64 * 64 * 32).view(64, 64, 32))},
+        {"image_rotary_emb": _turns, "cross_attention_kwargs": {}},
     ),
     "MiniMaxH3Transformer3DModel": Case(
         {"hidden_size": 192, "attention_head_dim": 96, "time_embed_hidden_dim": 64, "time_embed_dim": 64,
@@ -238,8 +262,9 @@ TRANSFORMERS: Final[Mapping[str, Case]] = {
          "intermediate_size": 256, "rope_scaling": {"short_factor": [1.0] * 16, "long_factor": [1.0] * 16}},
         {
             "input_ids": integers("b l", 256), "input_img_latents": [], "input_image_sizes": {},
-            "attention_mask": ones("b 81 81"), "position_ids": lambda m: _range(0, 81).expand(m.batch, -1),
+            "attention_mask": ones("b 81 81"), "position_ids": _places,
         },
+        fixed=("position_ids",),
     ),
     "PixArtTransformer2DModel": Case(
         {"use_additional_conditions": False, "sample_size": 16, "caption_channels": 64},
@@ -255,7 +280,7 @@ TRANSFORMERS: Final[Mapping[str, Case]] = {
     "QwenImage21Transformer2DModel": Case(
         inputs={
             "hidden_states": normal("b t in_channels"), "img_mask": _slots,
-            "img_shapes": lambda m: [[(1, m.edge // 2, m.edge // 2)]] * m.batch,
+            "img_shapes": _picture_shapes,
             "encoder_hidden_states": normal("b l context_in_dim"), "timestep": uniform("b"),
         },
         fixed=("img_mask", "encoder_hidden_states_mask"),
@@ -284,7 +309,8 @@ TRANSFORMERS: Final[Mapping[str, Case]] = {
     "StableAudioDiTModel": Case(
         {"num_attention_heads": 4, "num_key_value_attention_heads": 2, "cross_attention_dim": 128},
         {
-            "hidden_states": normal("b in_channels 32"), "encoder_hidden_states": normal("b l cross_attention_input_dim"),
+            "hidden_states": normal("b in_channels 32"), "encoder_attention_mask": None,
+            "encoder_hidden_states": normal("b l cross_attention_input_dim"),
             "global_hidden_states": normal("b 1 global_states_input_dim"),
             "rotary_embedding": (uniform("33 32", -1.0, 1.0), uniform("33 32", -1.0, 1.0)),
         },
@@ -304,7 +330,7 @@ TRANSFORMERS: Final[Mapping[str, Case]] = {
     "WanAnimateTransformer3DModel": Case(
         {**_WAN, "motion_encoder_channel_sizes": dict.fromkeys(("4", "8", "16", "32", "64", "128", "256", "512"), 16),
          "motion_encoder_size": 64, "motion_style_dim": 32, "motion_encoder_dim": 32, "face_encoder_hidden_dim": 32,
-         "face_encoder_num_heads": 2, "image_dim": 48},
+         "face_encoder_num_heads": 2, "image_dim": 48, "inject_face_latents_blocks": 1},
         {
             "hidden_states": normal("b in_channels 3 s s"), "pose_hidden_states": normal("b latent_channels 2 s s"),
             "face_pixel_values": normal("b 3 8 64 64"), "encoder_hidden_states_image": normal("b l 48"),
