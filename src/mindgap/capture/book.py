@@ -113,7 +113,7 @@ class Book:
 
     def draw(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Record a random call as arithmetic on drawn tensors."""
-        plain = {k: v for k, v in kwargs.items() if k != "generator"}
+        plain = {k: None if k == "generator" else v for k, v in kwargs.items()}
         like = func(*args, **plain) if draw.needs_result(func) else None
         outer, self._within = self._within, self._within or overload_name(func)
         try:

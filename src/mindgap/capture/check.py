@@ -294,7 +294,7 @@ class Pool:
         self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], mode: AbstractContextManager[Any]
     ) -> Any:
         """What a random call returns, computed from the next drawn tensors with `mode` in force."""
-        plain = {k: v for k, v in kwargs.items() if k != "generator"}
+        plain = {k: None if k == "generator" else v for k, v in kwargs.items()}
         like = func(*args, **plain) if draw.needs_result(func) else None
         with mode:
             return draw.lower(func, args, plain, like, self._next)
