@@ -23,6 +23,7 @@ def encode_report(report: Report) -> str:
     for row, plain in zip(report.rows, data["rows"], strict=True):
         plain["word"] = row.word
         plain["finding"] = row.finding
+        plain["outputs"] = [{"index": index, "verdict": word} for index, word in enumerate(row.outputs)]
     for model in data["models"]:
         model["classes"] = report.classes(model["name"])
     head = {"schema": SCHEMA, "mindgap": data.pop("version")}

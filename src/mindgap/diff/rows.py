@@ -63,6 +63,13 @@ class Row:
         return self.verdict is not None and self.verdict not in CALM
 
     @property
+    def outputs(self) -> tuple[Verdict, ...]:
+        """Each output's own verdict, in the graph's order; none where the outputs were not looked at."""
+        if self.verdict == "identical":
+            return ("identical",) * int(self.metrics.get("outputs", 0))
+        return tuple(self.metrics.get("verdicts", ()))
+
+    @property
     def word(self) -> str:
         """The verdict in one word for a table: a `null` verdict by its reason."""
         if self.verdict is not None:

@@ -39,7 +39,7 @@ def signs(start: int, count: int) -> torch.Tensor:
 
 
 def disturbed(y: torch.Tensor, size: torch.Tensor, starts: tuple[int, ...], dtype: str, quiet: bool) -> torch.Tensor:
-    """y ± size rounded to `dtype`, held in y's own. `starts`: where its signs lie in the pool, for each part of a number.
+    """y ± size rounded to `dtype`, held in y's own. `starts`: where its signs lie in the pool, for each part.
 
     `quiet`: size is zero somewhere; there the bits stay, since adding zero would erase the sign of -0.
     """

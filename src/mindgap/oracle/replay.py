@@ -93,7 +93,7 @@ class Replays:
     def _advance(self, lane: _Lane, nodes: range) -> None:
         """One replay through one stretch; what it leaves behind is as small as its dtypes allow."""
         graph = self._graph.graph
-        inputs, fresh = len(graph.inputs), set[int]()
+        fresh = set[int]()
 
         def after(index: int, results: list[Any]) -> list[Any]:
             first = graph.first_value[index]

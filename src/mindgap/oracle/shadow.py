@@ -45,8 +45,8 @@ class Stepwise:
 
     `values`, `typical`, `hard`, `hazards`, `residual`, `undefined`: tensors by value number. Only inputs, the values of
     `keep`, those that cross a border and undefined elements are always held; of the others one stretch at a time, which
-    is computed again when it is asked for: go through a graph in its order. `noise`: the bounds that replays inject, also
-    held as a whole where that is given.
+    is computed again when it is asked for: go through a graph in its order. `noise`: the bounds that replays inject,
+    which are also held as a whole where that is given.
     """
 
     def __init__(
@@ -124,7 +124,8 @@ class _Held(Mapping[int, torch.Tensor]):
     """One kind of S's tensors, by value number."""
 
     def __init__(self, step: Stepwise, kind: Kind) -> None:
-        self._step, self._kind = step, kind
+        self._step = step
+        self._kind: Kind = kind
 
     def __getitem__(self, number: int) -> torch.Tensor:
         return self._step.find(self._kind, number)

@@ -7,16 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-import torch
-
 from mindgap.aten.functional import functionalize
 from mindgap.aten.state import TORCH_STATE
-from mindgap.aten.tensors import to_torch
 from mindgap.capture import CaptureError, with_explicit_gradients
 from mindgap.compare.verdict import Blame, Verdict
 from mindgap.graph import Graph, Labels, MindgapError, materialise
 from mindgap.oracle import FEW, MANY, Examined, Oracle, OracleError
-from mindgap.oracle.precision import FORMATS, widen
+from mindgap.oracle.precision import FORMATS
 from mindgap.run.outcome import Outcome
 from mindgap.trace.blame import blamed
 from mindgap.trace.culprit import breaking
@@ -25,7 +22,8 @@ from mindgap.trace.failure import failing_node, fails_alone
 from mindgap.trace.figures import figures
 from mindgap.trace.fused import confirmed_whole, confirmed_windows
 from mindgap.trace.lockstep import Confirmed, Lockstep
-from mindgap.trace.probe import Probe, probe, shown
+from mindgap.trace.outputs import note_of_ill, undefined_outputs, word_of_all, words_of_outputs
+from mindgap.trace.probe import Probe, probe
 from mindgap.trace.roles import Role, node_roles
 
 #: The values of larger graphs are not gathered: neither the roles of nodes nor the first that is off are told.
@@ -58,6 +56,17 @@ class Judgement:
     metrics: Mapping[str, Any] = field(default_factory=dict[str, Any])
     detail: str = ""
     nodes: tuple[tuple[int, str, Role], ...] = ()
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """The outputs of both sides (of the platform in every repetition), and what the oracle says of each."""
+
+    ours: tuple[Array, ...]
+    theirs: tuple[Array, ...]
+    runs: Sequence[tuple[Array, ...]]
+    mine: list[Examined]
+    reference: list[Examined]
 
 
 class Judge:
@@ -154,37 +163,39 @@ class Judge:
         if self._reference not in self._examined:
             self._examined[self._reference] = self.oracle.examine(theirs)
         reference = self._examined[self._reference]
-        suspects = [e for e in (*mine, *reference) if e.kind != "calm"]
-        ill = any(e.ill for e in (*mine, *reference))
-        if not suspects and not ill and not self._narrow():
-            return self._calm(mine, ours, theirs, metrics)
-        finding = self._search(outcome.platform, mine, reference, ours, theirs)
+        seen = _Seen(ours, theirs, runs, mine, reference)
+        finding = None
+        if any(e.kind != "calm" or e.ill for e in (*mine, *reference)) or self._narrow():
+            finding = self._search(outcome.platform, mine, reference, ours, theirs)
+        words = self._words(seen, None if finding is None else finding[0].kind)
+        metrics = {**metrics, "verdicts": words}
         if finding is None:
-            return self._unconfirmed(mine, suspects, ill, ours, theirs, metrics)
+            return self._calm(seen, words, metrics)
         return self._finding(outcome.platform, finding, ours, theirs, metrics)
 
-    def _calm(
-        self, mine: list[Examined], ours: tuple[Array, ...], theirs: tuple[Array, ...], metrics: Mapping[str, Any]
-    ) -> Judgement:
-        """Every difference is explained."""
-        if any(e.tainted for e in mine) and self._only_tainted_differ(ours, theirs):
-            return Judgement(
-                "undefined",
-                metrics=metrics,
-                detail=f"only elements differ that no standard defines: {self._undefined_ops()}",
-            )
-        worst = max((e.worst for e in mine), default=0.0)
-        return Judgement("rounding", metrics=metrics, detail=f"largest error {worst:.3g} σ from the nearer shadow")
+    def _words(self, seen: _Seen, finding: Verdict | None) -> list[Verdict]:
+        """Each output's own verdict."""
+        numbers = self.oracle.graph.outputs
+        undefined = [False] * len(numbers)
+        if any(e.tainted for e in seen.mine):
+            undefined = undefined_outputs(numbers, self.oracle.tainted, seen.ours, seen.theirs)
+        return words_of_outputs(seen.mine, seen.reference, seen.runs, seen.theirs, undefined, finding)
 
-    def _unconfirmed(self, mine: list[Examined], suspects: list[Examined], ill: bool, ours: tuple[Array, ...],
-                     theirs: tuple[Array, ...], metrics: Mapping[str, Any]) -> Judgement:  # fmt: skip
-        if ill:
+    def _calm(self, seen: _Seen, words: list[Verdict], metrics: Mapping[str, Any]) -> Judgement:
+        """Nothing was confirmed: every difference is explained, or nothing can be said."""
+        word, note = word_of_all(words), note_of_ill(words)
+        judged = [e for e, w in zip(seen.mine, words, strict=True) if w != "ill_conditioned"]
+        suspects = any(e.kind != "calm" for e in (*seen.mine, *seen.reference))
+        if word == "ill_conditioned":
             detail = "16 σ cover the outputs' own size, and no operator errs by itself"
-            return Judgement("ill_conditioned", metrics=metrics, detail=detail)
-        if suspects:
-            detail = "an output is past 16 σ, but no operator, no cut and not the whole is beyond its hard bound"
-            return Judgement("rounding", metrics=metrics, detail=detail)
-        return self._calm(mine, ours, theirs, metrics)
+        elif word == "undefined":
+            detail = f"only elements differ that no standard defines: {self._undefined_ops()}{note}"
+        elif suspects:
+            detail = f"an output is past 16 σ, but no operator, no cut and not the whole is beyond its hard bound{note}"
+        else:
+            worst = max((e.worst for e in judged), default=0.0)
+            detail = f"largest error {worst:.3g} σ from the nearer shadow{note}"
+        return Judgement(word, metrics=metrics, detail=detail)
 
     def _search(
         self, platform: str, mine: list[Examined], reference: list[Examined], ours: tuple[Array, ...],
@@ -294,14 +305,6 @@ class Judge:
     def _narrow(self) -> bool:
         """Some value is kept in 16 bits or fewer: whole outputs hide single wrong elements there."""
         return any(s is not None and s.dtype in FORMATS and FORMATS[s.dtype].narrow for s in self.oracle.graph.values)
-
-    def _only_tainted_differ(self, ours: tuple[Array, ...], theirs: tuple[Array, ...]) -> bool:
-        for number, a, b in zip(self.oracle.graph.outputs, ours, theirs, strict=True):
-            x, y = widen(to_torch(a)), widen(to_torch(b))
-            mask = self.oracle.tainted.get(number, torch.zeros(x.shape, dtype=torch.bool))
-            if bool(((x != y) & ~((x != x) & (y != y)) & mask).any()):
-                return True
-        return False
 
     def _undefined_ops(self) -> str:
         graph = self.oracle.graph

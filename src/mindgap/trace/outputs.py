@@ -1,0 +1,84 @@
+"""Each output's own verdict, and the one word that they add up to where no operator is at fault."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+
+from mindgap.aten.tensors import to_torch
+from mindgap.compare.verdict import Verdict
+from mindgap.oracle import Examined
+from mindgap.oracle.precision import widen
+from mindgap.trace.cuts import Array
+
+#: Whole runs of a platform: its outputs, in the graph's order, for each repetition.
+Runs = Sequence[Sequence[Array]]
+
+
+def words_of_outputs(
+    mine: Sequence[Examined],
+    reference: Sequence[Examined],
+    runs: Runs,
+    theirs: Sequence[Array],
+    undefined: Sequence[bool],
+    finding: Verdict | None,
+) -> list[Verdict]:
+    """A verdict per output. `undefined`: outputs that differ in elements which no standard defines.
+
+    An output beyond 16 σ, on either side, has the word of the finding; without a confirmed one it is calm.
+    """
+    words: list[Verdict] = []
+    for index, (a, b) in enumerate(zip(mine, reference, strict=True)):
+        if all(same_bits(run[index], theirs[index]) for run in runs):
+            words.append("identical")
+        elif finding is not None and (a.kind != "calm" or b.kind != "calm"):
+            words.append(finding)
+        elif a.ill or b.ill:
+            words.append("ill_conditioned")
+        else:
+            words.append("undefined" if undefined[index] else "rounding")
+    return words
+
+
+def word_of_all(words: Sequence[Verdict]) -> Verdict:
+    """The verdict on outputs that hold no finding.
+
+    `ill_conditioned` only where that is all there is to say: no output that differs is well-conditioned. Otherwise
+    what explains those that are, `undefined` before `rounding`.
+    """
+    differing = set(words) - {"identical"}
+    if differing and "rounding" not in differing:
+        return "ill_conditioned" if "ill_conditioned" in differing else "undefined"
+    return "undefined" if "undefined" in differing else "rounding"
+
+
+def note_of_ill(words: Sequence[Verdict]) -> str:
+    """What a person must know beside a calm word: nothing where every output is well-conditioned."""
+    count = words.count("ill_conditioned")
+    if not count:
+        return ""
+    return f"; {count} of {len(words)} outputs are ill-conditioned, and no operator on the way to them errs by itself"
+
+
+def same_bits(a: Array, b: Array) -> bool:
+    """One dtype, one shape, the same bytes."""
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    return bool(np.array_equal(a.ravel().view(np.uint8), b.ravel().view(np.uint8)))
+
+
+def differs_in(mask: torch.Tensor | None, ours: Array, theirs: Array) -> bool:
+    """Some element differs where the mask holds; NaN equals NaN."""
+    if mask is None:
+        return False
+    x, y = widen(to_torch(ours)), widen(to_torch(theirs))
+    return bool(((x != y) & ~((x != x) & (y != y)) & mask).any())
+
+
+def undefined_outputs(
+    numbers: Sequence[int], tainted: Mapping[int, torch.Tensor], ours: Sequence[Array], theirs: Sequence[Array]
+) -> list[bool]:
+    """For each output (by its value number), whether it differs in tainted elements."""
+    return [differs_in(tainted.get(n), a, b) for n, a, b in zip(numbers, ours, theirs, strict=True)]
