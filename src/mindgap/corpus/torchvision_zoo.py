@@ -1,13 +1,14 @@
-"""`torchvision:NAME`: classifiers, segmentation, video, optical flow, and detectors up to their raw heads."""
+"""`torchvision:NAME`: classifiers, segmentation, video, optical flow, and detectors (see `detectors`)."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import nn
 
-from mindgap.corpus.images import construct, stay_offline, with_pictures
+from mindgap.corpus.detectors import OneStage, TwoStage, whole
+from mindgap.corpus.images import construct, parameters_of, stay_offline, with_pictures
 from mindgap.corpus.program import Built, Program
 from mindgap.corpus.source import Settings, Source, SourceError, settings, suggest
 
@@ -16,6 +17,8 @@ _SCHEMAS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
 )
+#: Edge in pixels of the pictures that boxes are found in: the smallest that torchvision offers a detector for.
+_DETECTED: Final = 320
 _declared: list[torch.library.Library] = []
 
 
@@ -54,31 +57,42 @@ def _models() -> Any:
 
 
 def names() -> list[str]:
-    """Every model that torchvision knows."""
-    return list(_models().list_models())
+    """Every model that torchvision knows, sorted."""
+    return sorted(_models().list_models())
 
 
 def open_torchvision(source: Source) -> list[Program]:
     """One program. Raises `SourceError` for a name that torchvision does not know."""
     chosen = settings(source)
-    known = names()
-    if source.target not in known:
-        raise SourceError(f"{source.text}: torchvision has no model {source.target!r}{suggest(source.target, known)}")
+    _check(source)
     return [Program(source.target, source.text, lambda: _build(source, chosen))]
 
 
+def parameters(source: Source) -> int:
+    """How many parameters the model has, without memory for them. Raises `SourceError` as `open_torchvision`."""
+    _check(source)
+    return parameters_of(source, lambda: _create(source.target, None))
+
+
+def _check(source: Source) -> None:
+    known = names()
+    if source.target not in known:
+        raise SourceError(f"{source.text}: torchvision has no model {source.target!r}{suggest(source.target, known)}")
+
+
 def _build(source: Source, chosen: Settings) -> Built:
-    model = construct(source, chosen, lambda: _create(source.target))
+    model = construct(source, chosen, lambda: _create(source.target, chosen.size))
     batch = chosen.batch or (2 if chosen.train else 1)
     return with_pictures(model, _shapes(model, source.target, batch, chosen.size), chosen)
 
 
-def _create(name: str) -> nn.Module:
+def _create(name: str, size: int | None) -> nn.Module:
     models = _models()
     builder = models.get_model_builder(name)
     family = builder.__module__.split(".")[2]
     if family == "detection":
-        return RawDetector(builder(weights=None, weights_backbone=None))
+        detector = builder(weights=None, weights_backbone=None)
+        return whole(detector, None if name.startswith("ssd") else size or _DETECTED)
     if family == "segmentation":
         return builder(weights=None, weights_backbone=None)
     if family == "quantization":
@@ -96,23 +110,8 @@ def _shapes(model: nn.Module, name: str, batch: int, size: int | None) -> list[t
         return [(batch, 3, frames, size or edge, size or edge)]
     if family == "optical_flow":
         return [(batch, 3, size or 128, size or 128)] * 2
+    if isinstance(model, (OneStage, TwoStage)):
+        edge = size or (300 if name.startswith("ssd300") else _DETECTED)
+        return [(batch, 3, edge, edge)]
     edge = size or getattr(model, "image_size", None) or (299 if name.startswith("inception") else 224)
     return [(batch, 3, edge, edge)]
-
-
-class RawDetector(nn.Module):
-    """A detector from pictures to the outputs of its heads, before boxes are chosen.
-
-    How many boxes are kept depends on values, which a graph of fixed shapes cannot say. Of two-stage
-    detectors this is the backbone and the region-proposal head.
-    """
-
-    def __init__(self, detector: nn.Module) -> None:
-        super().__init__()
-        self.backbone: Any = detector.backbone
-        self.head: Any = detector.rpn.head if hasattr(detector, "rpn") else detector.head  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType] # attributes of a module are untyped
-
-    def forward(self, pictures: torch.Tensor) -> Any:
-        features = self.backbone(pictures)
-        maps = [features] if isinstance(features, torch.Tensor) else list(features.values())
-        return self.head(maps)
