@@ -189,6 +189,48 @@ def test_timm_s_layout(tmp_path):
         assert torch.allclose(run(graph, store)[0], model(picture), atol=1e-5)
 
 
+UNET = {
+    "_class_name": "UNet2DModel", "sample_size": 8, "in_channels": 3, "out_channels": 3, "layers_per_block": 1,
+    "block_out_channels": [8, 16], "norm_num_groups": 4, "down_block_types": ["DownBlock2D", "DownBlock2D"],
+    "up_block_types": ["UpBlock2D", "UpBlock2D"],
+}  # fmt: skip
+
+
+def test_the_components_of_a_pipeline(tmp_path):
+    """A denoiser of diffusers and a text encoder of transformers; what has no configuration is no model."""
+    index = {
+        "_class_name": "SomePipeline",
+        "unet": ["diffusers", "UNet2DModel"], "text_encoder": ["transformers", "BertModel"],
+        "scheduler": ["diffusers", "DDPMScheduler"], "../outside": ["diffusers", "UNet2DModel"],
+        "head": ["diffusers", "NoSuchModel"],
+    }  # fmt: skip
+    folder(tmp_path / "outside", UNET)
+    at = tmp_path / "pipeline"
+    folder(at / "unet", UNET)
+    folder(at / "text_encoder", BERT)
+    folder(at / "head", {"_class_name": "NoSuchModel"})
+    (at / "scheduler").mkdir()
+    (at / "model_index.json").write_text(json.dumps(index))
+    opened = open_source(f"hub:{at}")
+    assert [one.name for one in opened] == ["pipeline/unet", "pipeline/text_encoder"]
+    name, graph = captured(opened[0].source)
+    assert name == "unet" and "aten.conv2d.default" in {node.op for node in graph.nodes}
+    assert run(graph)[0].shape[1] == 3
+
+
+def test_trained_weights_of_diffusers(tmp_path):
+    from diffusers import UNet2DModel
+
+    at = folder(tmp_path / "unet", UNET)
+    model = UNet2DModel.from_config(UNET)
+    save_file(model.state_dict(), at / "diffusion_pytorch_model.safetensors", metadata={"format": "pt"})
+    store = TensorStore(tmp_path / "store")
+    _, graph = captured(f"hub:{at}", store)
+    written = {value.numpy().tobytes() for value in model.state_dict().values()}
+    held = [given for given in graph.inputs if given.role == "parameter"]
+    assert held and all(materialise(given, store).tobytes() in written for given in held)
+
+
 @pytest.mark.parametrize(
     ("config", "said"),
     [
@@ -197,6 +239,7 @@ def test_timm_s_layout(tmp_path):
         ("{}", "names no architecture"),
         ('{"architectures": ["AutoModel"]}', "transformers has no class AutoModel"),
         ('{"architecture": "resnet19"}', "timm has no model 'resnet19'"),
+        ('{"_class_name": "UNet3DModel"}', "diffusers has no model 'UNet3DModel', and other code is not run"),
         ('{"architectures": ["BertModel"], "quantization_config": {"bits": 4}}', "weights are quantised"),
         ('{"architectures": ["BertModel"], "hidden_size": 30, "num_attention_heads": 4}', "its constructor raised"),
     ],

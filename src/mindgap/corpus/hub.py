@@ -152,13 +152,24 @@ def _build_transformers(model_class: Any, source: Source, model: HubModel, chose
 
 
 def _build_diffusers(model_class: Any, source: Source, model: HubModel, chosen: Settings) -> Built:
-    candidates: Any = importlib.import_module("mindgap.corpus.diffusers_zoo").candidates
+    from mindgap.corpus.diffusers_inputs import Case, Maker
+    from mindgap.corpus.diffusers_table import CASES
+
     table = _architecture(model.config)
+    if chosen.layers is not None:
+        raise SourceError(f"{source.text}: a network of diffusers keeps its layers; leave layers= out")
     _refuse_size(source, lambda: model_class.from_config(table))
     ledger = Ledger()
     built, seeded = _weights(source, model, chosen, ledger, lambda: model_class.from_config(table),
                              lambda absent: _pretrained(model_class, model, absent))  # fmt: skip
-    return _first_that_runs(source, built, candidates(built, chosen, ledger), chosen, ledger, seeded)
+    case = CASES.get(model_class.__name__, Case())
+    try:
+        made = Maker(built, case, chosen, ledger).arguments()
+    except LookupError as error:
+        raise SourceError(f"{source.text}: there is no telling what its input {error.args[0]} takes") from error
+    given = {name: value for name, value in made.items() if name not in case.fixed}
+    fixed = {name: value for name, value in made.items() if name in case.fixed}
+    return _first_that_runs(source, built, iter([(given, fixed)]), chosen, ledger, seeded)
 
 
 def _build_timm(architecture: str, source: Source, model: HubModel, chosen: Settings) -> Built:
@@ -204,8 +215,8 @@ def _architecture(config: dict[str, Any]) -> dict[str, Any]:
 def _refuse_size(source: Source, make: Callable[[], nn.Module]) -> None:
     """Raises `SourceError` for a model that has too many parameters, before memory is taken for them."""
     try:
-        with torch.device("meta"), torch.no_grad():
-            count = sum(p.numel() for p in make().parameters())
+        with torch.device("meta"):
+            count = sum(parameter.numel() for parameter in make().parameters())
     except Exception:  # Some constructors compute with values: what is wrong with this one shows when it is built.
         return
     if count > _MOST_PARAMETERS:
