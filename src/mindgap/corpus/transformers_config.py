@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from mindgap.corpus.parsed import is_list, is_sequence, is_table
 
@@ -112,18 +112,21 @@ def _shrink(config: Mapping[str, Any], way: Shrinking) -> dict[str, Any]:
         _keep_last_stages(small, len(features), len(kept))
     layers: Any = config.get("per_layer_config")
     if isinstance(layers, dict):
-        narrow = {
-            old: {key: _value(key, value, depths, kept, way) for key, value in layer.items()}
-            for old, layer in layers.items()
-        }
-        small["per_layer_config"] = {new: narrow[old] for new, old in enumerate(kept) if old in narrow} or None
+        # By number, or by number as a text.
+        of: dict[int, dict[str, Any]] = {int(old): layer for old, layer in cast("dict[str, Any]", layers).items()}
+        small["per_layer_config"] = {
+            new: {key: _value(key, value, depths, kept, way) for key, value in of[old].items()}
+            for new, old in enumerate(kept)
+            if old in of
+        } or None
     _reconcile(small, way)
     return small
 
 
 def _value(key: str, value: Any, depths: set[int], kept: tuple[int, ...], way: Shrinking) -> Any:
     if is_sequence(value) and len(value) in depths and len(value) > len(kept) and key not in _STAGES:
-        return [value[i] for i in kept]
+        chosen = [value[i] for i in kept]
+        return chosen if way.how == "shallow" else _narrowed(key, chosen, way)
     if _is_depth(key):
         return _each(value, lambda v: min(v, len(kept)) if v > 0 else v)
     if key in _STAGES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from mindgap.corpus.ledger import Ledger, seed_of
+from mindgap.corpus.parsed import is_sequence
 from mindgap.corpus.transformers_config import FIRST_SPECIAL
 from mindgap.corpus.transformers_special import ARGUMENTS, CONSTANT, Filled, Fixed, Floats, Ids, Made, Shape
 from mindgap.graph import Constant, Integers, Normal, Recipe, Uniform
@@ -93,16 +95,12 @@ def candidates(model: nn.Module, sizes: Sizes, ledger: Ledger, whole: bool) -> I
         sets = [[*always, *([main] if main in signature else [])]]
         sets.append([*always, main, *(n for n in ("decoder_input_ids", "bbox", "attention_mask") if n in signature)])
         sets.append([*always, *texts])
-    constant = CONSTANT.get(str(getattr(model.config, "model_type", "")), frozenset())
     seen: set[str] = set()
     for names in sets:
+        asked = [n for n in dict.fromkeys(names) if n in special or n in signature]
+        asked = [n for n in asked if not (n in special and special[n] is None)]
         for variant in range(len(_PICTURES)):
-            asked = [n for n in dict.fromkeys(names) if n in special or n in signature]
-            asked = [n for n in asked if not (n in special and special[n] is None)]
-
-            def again(places: Mapping[str, int], asked: list[str] = asked, variant: int = variant) -> Arguments:
-                return _Maker(model, sizes, ledger, places).all(asked, variant, special, constant)
-
+            again: Again = functools.partial(_arguments, model, sizes, ledger, tuple(asked), variant)
             made = again({})
             shape = str({n: getattr(v, "shape", v) for n, v in [*made.given.items(), *made.fixed.items()]})
             if (made.given or made.fixed) and shape not in seen:
@@ -110,10 +108,31 @@ def candidates(model: nn.Module, sizes: Sizes, ledger: Ledger, whole: bool) -> I
                 yield again
 
 
+def _arguments(
+    model: nn.Module, sizes: Sizes, ledger: Ledger, names: tuple[str, ...], variant: int, places: Mapping[str, int]
+) -> Arguments:
+    """Arguments of these names, those that there is a value for."""
+    maker = _Maker(model, sizes, ledger, places)
+    special = special_arguments(model)
+    constant = _DECIDING | CONSTANT.get(_model_type(model), frozenset())
+    given: dict[str, Any] = {}
+    fixed: dict[str, Any] = {}
+    for name in names:
+        made = special.get(name)
+        value = maker.make(name, variant) if made is None else maker.made(name, made)
+        if value is not None:
+            (fixed if isinstance(made, Fixed) or name in constant else given)[name] = value
+    return Arguments(given, fixed)
+
+
+def _model_type(model: nn.Module) -> str:
+    return str(getattr(model.config, "model_type", ""))
+
+
 def special_arguments(model: nn.Module) -> Mapping[str, Made]:
     """What is known of this model's arguments alone: by its class, else by its model type."""
     by_class = ARGUMENTS.get(type(model).__name__)
-    return by_class if by_class is not None else ARGUMENTS.get(str(getattr(model.config, "model_type", "")), {})
+    return by_class if by_class is not None else ARGUMENTS.get(_model_type(model), {})
 
 
 def kinds_beside(model: nn.Module, arguments: Arguments) -> list[str]:
@@ -141,7 +160,8 @@ class Scatters(TorchFunctionMode):
             if mask.dim() >= 2 and mask.shape[:2] == self._ids.shape:
                 hit = mask.flatten(2).any(-1) if mask.dim() > 2 else mask
                 width = args[0].shape[-1]
-                for token in set(self._ids[hit].tolist()):
+                tokens: list[int] = self._ids[hit].tolist()  # pyright: ignore[reportUnknownMemberType] # untyped
+                for token in set(tokens):
                     if token in self._kinds:
                         self.rows[self._kinds[token]] = source.numel() // width // self._ids.shape[0]
         return func(*args, **kwargs)
@@ -183,21 +203,10 @@ class _Maker:
         """Tokens in a text: its own, and those that stand for what is beside it."""
         return self._sizes.length + sum(self._places.values())
 
-    def all(self, names: list[str], variant: int, special: Mapping[str, Made], constant: frozenset[str]) -> Arguments:
-        """Arguments of these names, those that there is a value for."""
-        given: dict[str, Any] = {}
-        fixed: dict[str, Any] = {}
-        for name in names:
-            made = special.get(name)
-            value = self.make(name, variant) if made is None else self.made(name, made)
-            if value is not None:
-                (fixed if isinstance(made, Fixed) or name in _DECIDING | constant else given)[name] = value
-        return Arguments(given, fixed)
-
     def made(self, name: str, made: Floats | Ids | Filled | Fixed) -> Any:
         """The value that the table describes."""
         if isinstance(made, Fixed):
-            return torch.tensor(made.value) if isinstance(made.value, (list, tuple)) else made.value
+            return torch.tensor(made.value) if is_sequence(made.value) else made.value
         shape = self.shape(made.shape)
         if isinstance(made, Filled):
             dtype = self._sizes.dtype if made.dtype == "float32" else made.dtype

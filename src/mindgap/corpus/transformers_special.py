@@ -72,6 +72,16 @@ _PATCHES: Final[Mapping[str, Made]] = {
     "pixel_values": Floats((1, 3, "patch_size", "16*patch_size")),
     "target_sizes": Fixed([[4, 4]]),
 }
+_VIDEO: Final = Floats(("batch", 2, 3, 64, 64))
+_SOUND: Final = Floats(("batch", 1, 7680), 0.3)
+_SEMANTIC: Final[Mapping[str, Made]] = {
+    "input_values": Floats(("batch", 1, 1600), 0.3),
+    "input_features": Floats(("batch", 5, 160)),
+}
+_SMALL_PERCEPTION: Final[Mapping[str, Any]] = {
+    "vision_config.architecture": "vit_pe_core_tiny_patch16_384",
+    "vision_config.model_args": {"embed_dim": 64, "depth": 2, "num_heads": 2, "img_size": [64, 64]},
+}
 _FINE_TO_COARSE: Final = [[16, 16], [8, 8], [4, 4]]
 _GRID: Final = Fixed([[1, 4, 4]])
 
@@ -109,8 +119,8 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, Made]]] = {
     "minicpm_ocr_vision": _PATCHES,
     "minicpmv4_6_vision": _PATCHES,
     "minicpmv4_7_vision": _PATCHES,
-    "pe_audio": {"input_values": Floats(("batch", 1, 7680), 0.3), "input_ids": Ids(("batch", "length"), 192, 3)},
-    "pe_audio_encoder": {"input_values": Floats(("batch", 1, 7680), 0.3)},
+    "pe_audio": {"input_values": _SOUND, "input_ids": Ids(("batch", "length"), 192, 3)},
+    "pe_audio_encoder": {"input_values": _SOUND},
     "xcodec": {"input_values": Floats(("batch", 1, 16000), 0.3)},
     "blip_2_qformer": {"encoder_hidden_states": Floats(("batch", 9, "encoder_hidden_size"))},
     "instructblipvideo": {
@@ -150,6 +160,13 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, Made]]] = {
     "video_llama_3_vision": {"merge_sizes": Fixed([2])},
     "voxtral_realtime": {"input_features": Floats(("batch", "audio_config.num_mel_bins", "8*length"))},
     "reformer": {"input_ids": Ids(("batch", 64), 192, 3), "attention_mask": Filled(("batch", 64))},
+    "pe_video": {"pixel_values_videos": _VIDEO},
+    "pe_video_encoder": {"pixel_values_videos": _VIDEO},
+    "pe_audio_video": {"pixel_values_videos": _VIDEO, "input_values": _SOUND},
+    "pe_audio_video_encoder": {"pixel_values_videos": _VIDEO, "input_values": _SOUND},
+    "neucodec": _SEMANTIC,
+    "xcodec2": _SEMANTIC,
+    "muse_spark_audio": {"input_values": Floats(("batch", 3840), 0.3)},
     "udop": {"pixel_values": None, "bbox": Floats(("batch", "length", 4), 0.3)},
     "lw_detr": {"pixel_values": Floats(("batch", 3, 192, 192))},
     "mimi_decoder": {"latents": Floats(("batch", "hidden_size", 8))},
@@ -271,6 +288,22 @@ CONFIGURATION: Final[Mapping[str, Mapping[str, Any]]] = {
     "uvdoc": {
         "backbone_config.out_features": [f"stage{stage}" for stage in range(1, 7)],
         "backbone_config.out_indices": [1, 2, 3, 4, 5, 6],
+    },
+    "pe_video_encoder": _SMALL_PERCEPTION,
+    "gemma3n": {
+        "vision_config.architecture": "mobilenetv3_small_050",
+        "vision_config.hidden_size": 288,
+        "vision_soft_tokens_per_image": 4,
+    },
+    "neucodec": {"quantization_dim": 64},
+    "xcodec2": {"quantization_dim": 64},
+    "muse_spark_audio": {"hidden_sizes": [16, 32, 64, 128], "out_hidden_size": 64},
+    "t5gemma2_encoder": {"text_config.dropout_rate": 0.0},
+    "pp_ocrv6_small_det": {
+        "layer_list_out_channels": [96, 96, 192, 384],
+        "backbone_config.depths": [1, 2, 7, 3],
+        "backbone_config.out_features": ["stage1", "stage2", "stage3", "stage4"],
+        "backbone_config.out_indices": [1, 2, 3, 4],
     },
     "uvdoc_backbone": {"depths": [1, 1, 1, 3, 3, 3]},
     "vibevoice_acoustic_tokenizer": {"num_filters": 4},

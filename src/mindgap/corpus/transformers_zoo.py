@@ -52,9 +52,10 @@ def names(heads: bool = False) -> list[str]:
     if not heads:
         return list(base)
     found: dict[str, None] = {}
-    for name in sorted(vars(auto)):
+    mappings: dict[str, Any] = vars(auto)
+    for name in sorted(mappings):
         if name.startswith("MODEL_FOR_") and name.endswith("_MAPPING_NAMES"):
-            found.update(_classes(getattr(auto, name)))
+            found.update(_classes(mappings[name]))
     return [name for name in found if name not in base]
 
 
