@@ -195,7 +195,8 @@ def _grid(maker: Maker) -> list[tuple[int, int, int]]:
 #: Arguments that may be left out and are given.
 _WORTH_GIVING: Final = frozenset(
     {
-        "encoder_hidden_states", "timestep", "timesteps", "pooled_projections", "img_ids", "txt_ids", "guidance", "img_shapes",
+        "encoder_hidden_states", "timestep", "timesteps", "pooled_projections", "img_ids", "txt_ids", "guidance",
+        "img_shapes",
         "encoder_hidden_states_mask", "encoder_attention_mask", "controlnet_cond",
     }
 )  # fmt: skip

@@ -2,8 +2,8 @@
 
 Widths, heads, picture sizes and token counts are the configuration's own. What would make a graph slow to run and
 adds nothing to its structure is cut: vocabularies to `_VOCABULARY` rows, and the repeated blocks of a tower that has
-more than `_MOST_PARAMETERS` in them or takes more than `_MOST_PRODUCTS` multiplications (a ViT-B/16 at 224 pixels is
-whole; a ViT-L/14 keeps 5 of 24 blocks). Text towers that are models of transformers are built from the
+more than `_MOST_PARAMETERS` in them or takes more than `_MOST_PRODUCTS` multiplications (a ResNet-50 is whole; a
+ViT-B/32 keeps 5 of 12 blocks, a ViT-L/14 2 of 24), so that nearly all stay below 60 million parameters. Text towers that are models of transformers are built from the
 configurations written down here, as nothing may be downloaded.
 """
 
@@ -27,12 +27,13 @@ from mindgap.corpus.seeding import seed_statistics, seed_weights
 from mindgap.corpus.source import Settings, Source, SourceError, settings, suggest
 from mindgap.graph import Integers, Normal
 
-_VOCABULARY: Final = 4096
+_VOCABULARY: Final = 1024
 #: In the repeated blocks of one tower.
-_MOST_PARAMETERS: Final = 90_000_000
-_MOST_TEXT_PARAMETERS: Final = 40_000_000
+_MOST_PARAMETERS: Final = 36_000_000
+_MOST_TEXT_PARAMETERS: Final = 14_000_000
 #: Multiplications of weights in one pass of an image tower.
-_MOST_PRODUCTS: Final = 17_500_000_000
+_MOST_PRODUCTS: Final = 12_000_000_000
+#: Blocks that an image tower keeps in any case.
 _LEAST_LAYERS: Final = 2
 
 #: Published configurations of the text towers that OpenCLIP takes from a hub, but for their vocabularies.
@@ -122,7 +123,7 @@ def _create(name: str, size: int | None) -> nn.Module:
     _fit_image_tower(vision)
     for tower in (text, config.get("multimodal_cfg", {})):
         if "layers" in tower:
-            tower["layers"] = _kept(tower["layers"], _block(tower), _MOST_TEXT_PARAMETERS)
+            tower["layers"] = _kept(tower["layers"], _block(tower), _MOST_TEXT_PARAMETERS, least=1)
         if "vocab_size" in tower:
             tower["vocab_size"] = min(tower["vocab_size"], _VOCABULARY)
     if "multimodal_cfg" in config:
@@ -141,8 +142,8 @@ def _block(tower: Mapping[str, Any]) -> int:
     return int((4 + 2 * float(tower.get("mlp_ratio", 4.0))) * width * width)
 
 
-def _kept(layers: int, each: int, most: int) -> int:
-    return max(min(layers, _LEAST_LAYERS), min(layers, most // each))
+def _kept(layers: int, each: int, most: int, least: int = _LEAST_LAYERS) -> int:
+    return max(min(layers, least), min(layers, most // each))
 
 
 def _fit_image_tower(vision: dict[str, Any]) -> None:
@@ -153,7 +154,7 @@ def _fit_image_tower(vision: dict[str, Any]) -> None:
     if isinstance(layers, list):
         # Blocks of each stage of a residual net: parameters and products both grow with the width's square.
         share = min(1.0, (64 / vision["width"]) ** 2 * (288 / vision["image_size"]) ** 2 * 33 / sum(layers))
-        vision["layers"] = [max(min(count, _LEAST_LAYERS), round(count * share)) for count in layers]
+        vision["layers"] = [max(1, round(count * share)) for count in layers]
         return
     tokens = (int(vision["image_size"]) // int(vision["patch_size"])) ** 2 + 1
     each = _block(vision)
@@ -183,7 +184,7 @@ def _text_config(name: str) -> Any:
     config: Any = configurations.for_model(kind, vocab_size=_VOCABULARY, **published)
     depth = "encoder_layers" if kind == "m2m_100" else "num_layers" if kind == "mt5" else "num_hidden_layers"
     width = int(getattr(config, "hidden_size", 768))
-    layers = _kept(int(getattr(config, depth)), 12 * width * width, _MOST_TEXT_PARAMETERS)
+    layers = _kept(int(getattr(config, depth)), 12 * width * width, _MOST_TEXT_PARAMETERS, least=1)
     setattr(config, depth, layers)
     if kind != "mt5" and kind != "m2m_100":
         return config
