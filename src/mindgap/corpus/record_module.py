@@ -133,7 +133,7 @@ class RecordedCalls(nn.Module):
             if step.target == "operator.getitem":
                 self._selected[step.name] = _places_of_masks(step.args[1], values)
             used = {*names_in(step.args), *names_in(step.kwargs)}
-            if not step.target.startswith(_REAL_ONLY) and may_grow(step.target, (values[name] for name in used)):
+            if not step.target.startswith(_REAL_ONLY) and may_grow(step.target, _operands(step, values)):
                 budget.check(step.name, lambda operands: original(step, operands), values, used)
             result = original(step, values)
             if step.target in ("item", "torch.ops.aten._local_scalar_dense") and isinstance(result, (bool, int, float)):
@@ -148,6 +148,11 @@ class RecordedCalls(nn.Module):
             del self._run
         self.pinned.update(numbers)
         return outputs
+
+
+def _operands(step: Step, values: Mapping[str, Any]) -> list[Any]:
+    """The values that a step refers to, in the order that it does."""
+    return [values[name] for name in (*names_in(step.args), *names_in(step.kwargs))]
 
 
 def _places_of_masks(index: Any, values: Mapping[str, Any]) -> dict[str, torch.Tensor]:

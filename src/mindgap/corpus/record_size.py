@@ -44,6 +44,12 @@ _NEVER_GROWS: Final = frozenset(
 )
 
 
+_BROADCASTS: Final = frozenset(f"operator.{name}" for name in ("add", "sub", "mul", "truediv", "neg", "pow"))
+_PRODUCTS: Final = frozenset({"torch._C._nn.linear", "torch.nn.functional.linear", "torch.matmul", "torch.bmm"})
+#: Bytes of the widest element.
+_WIDEST: Final = 16
+
+
 class TooLarge(Exception):
     """A record that asks for more memory than it may have; the message says where and how much."""
 
@@ -71,11 +77,26 @@ def spelled(count: int) -> str:
     return f"{count / (1 << 30):,.1f} GiB"
 
 
-def may_grow(target: str, operands: Iterable[Any]) -> bool:
-    """Whether a call can make something that is worth a count."""
-    return target not in _NEVER_GROWS or any(
-        isinstance(value, torch.Tensor) and value.numel() * value.element_size() >= _SMALL for value in operands
-    )
+def may_grow(target: str, operands: Sequence[Any]) -> bool:
+    """Whether a call can make something that is worth a count. `operands`: its arguments, in their order."""
+    tensors = [value for value in operands if isinstance(value, torch.Tensor)]
+    if target in _NEVER_GROWS:
+        return any(value.numel() * value.element_size() >= _SMALL for value in tensors)
+    most = _most_elements(target, tensors)
+    return most is None or most * _WIDEST >= _SMALL
+
+
+def _most_elements(target: str, tensors: Sequence[torch.Tensor]) -> int | None:
+    """How many elements the result of a common call has at most; None where that is not plain from its operands."""
+    if target in _BROADCASTS and tensors:
+        dims = max(tensor.dim() for tensor in tensors)
+        padded = [(1,) * (dims - tensor.dim()) + tuple(tensor.shape) for tensor in tensors]
+        return math.prod(max(sizes) for sizes in zip(*padded, strict=True))
+    if target in _PRODUCTS and len(tensors) >= 2 and min(tensor.dim() for tensor in tensors[:2]) >= 2:
+        left, right = tensors[:2]
+        rows = left.numel() // max(left.shape[-1], 1)
+        return rows * (right.shape[0] if target.endswith("linear") else right.numel() // max(right.shape[-2], 1))
+    return None
 
 
 def check_plain(name: str, target: str, operands: Sequence[Any]) -> None:
