@@ -216,6 +216,8 @@ class _Tensors(TorchFunctionMode):
 def _named_arguments(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """(name, leaf) of the arguments, by the program's own parameter names."""
     target = program.forward if isinstance(program, torch.nn.Module) else program
+    if isinstance(program, functools.partial) and isinstance(program.func, torch.nn.Module):
+        target = functools.partial(program.func.forward, *program.args, **program.keywords)
     named: dict[str, Any]
     try:
         bound = inspect.signature(target).bind_partial(*args, **kwargs)

@@ -228,6 +228,18 @@ CONSTANT: Final[Mapping[str, frozenset[str]]] = {
 
 #: By model type, also of parts: values of the configuration, after it was made small, by dotted path.
 CONFIGURATION: Final[Mapping[str, Mapping[str, Any]]] = {
+    "dots3_note_text": {
+        "head_dim": 32,
+        "per_layer_config": {
+            1: {
+                "num_attention_heads": 2,
+                "num_key_value_heads": 2,
+                "q_lora_rank": 16,
+                "kv_lora_rank": 16,
+                "qk_nope_head_dim": 24,
+            }
+        },
+    },
     "dbrx": {"attn_config.rope_theta": 10000.0, "attn_config.clip_qkv": 8.0},
     "chameleon": {"vocabulary_map": {"<image>": 195}, "vq_config.base_channels": 32, "vq_config.resolution": 64},
     "emu3": {"vocabulary_map": {"<image>": 195}, "vq_config.base_channels": 32},
@@ -316,7 +328,6 @@ CONFIGURATION: Final[Mapping[str, Mapping[str, Any]]] = {
             "use_post_transformer_norm": False, "init_values": 0.1, "ref_feat_shape": [4, 4],
         }
     },
-    "step3p7_text": {"sliding_window": 8},
     "step3p5": {"sliding_window": 8},
     "pp_ocrv6_medium_det": {
         "intraclass_block_config": {
