@@ -3,8 +3,8 @@
 Widths, heads, picture sizes and token counts are the configuration's own. What would make a graph slow to run and
 adds nothing to its structure is cut: vocabularies to `_VOCABULARY` rows, and the repeated blocks of a tower that has
 more than `_MOST_PARAMETERS` in them or takes more than `_MOST_PRODUCTS` multiplications (a ResNet-50 is whole; a
-ViT-B/32 keeps 5 of 12 blocks, a ViT-L/14 2 of 24), so that nearly all stay below 60 million parameters. Text towers that are models of transformers are built from the
-configurations written down here, as nothing may be downloaded.
+ViT-B/32 keeps 5 of 12 blocks, a ViT-L/14 2 of 24), so that nearly all stay below 60 million parameters. Text towers
+that are models of transformers are built from the configurations written down here, as nothing may be downloaded.
 """
 
 from __future__ import annotations
@@ -121,13 +121,10 @@ def _create(name: str, size: int | None) -> nn.Module:
     if size is not None:
         vision["image_size"] = size
     _fit_image_tower(vision)
-    for tower in (text, config.get("multimodal_cfg", {})):
+    for tower in [text, *([config["multimodal_cfg"]] if "multimodal_cfg" in config else [])]:
         if "layers" in tower:
             tower["layers"] = _kept(tower["layers"], _block(tower), _MOST_TEXT_PARAMETERS, least=1)
-        if "vocab_size" in tower:
-            tower["vocab_size"] = min(tower["vocab_size"], _VOCABULARY)
-    if "multimodal_cfg" in config:
-        config["multimodal_cfg"]["vocab_size"] = _VOCABULARY
+        tower["vocab_size"] = _VOCABULARY
     vision["timm_model_pretrained"] = text["hf_model_pretrained"] = False
     with _loading_nothing(size), _silent():
         return library.create_model(
