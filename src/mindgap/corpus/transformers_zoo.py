@@ -200,6 +200,16 @@ def _with_arguments(model: nn.Module, chosen: Settings, failures: list[str], who
     return None
 
 
+def arguments_of(model: nn.Module, sizes: Sizes, ledger: Ledger, failures: list[str]) -> Arguments | None:
+    """The first arguments that a model runs with, all that it takes if it can be; what failed is added to `failures`."""
+    for whole in (True, False):
+        for again in candidates(model, sizes, ledger, whole):
+            arguments = _accepted(model, again, failures)
+            if arguments is not None:
+                return arguments
+    return None
+
+
 def _accepted(model: nn.Module, again: Again, failures: list[str]) -> Arguments | None:
     """The arguments, if the model runs with them, with as many tokens in the text as it has rows for."""
     arguments = again({})
