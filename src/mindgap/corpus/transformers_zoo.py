@@ -201,7 +201,7 @@ def _with_arguments(model: nn.Module, chosen: Settings, failures: list[str], who
 
 
 def arguments_of(model: nn.Module, sizes: Sizes, ledger: Ledger, failures: list[str]) -> Arguments | None:
-    """The first arguments that a model runs with, all that it takes if it can be; what failed is added to `failures`."""
+    """The first arguments that a model runs with, if it can be all that it takes; to `failures` goes what failed."""
     for whole in (True, False):
         for again in candidates(model, sizes, ledger, whole):
             arguments = _accepted(model, again, failures)
