@@ -2,6 +2,6 @@
 
 from typing import Final
 
-from mindgap.oracle import bounds_backward, bounds_norms, bounds_pointwise, bounds_sums
+from mindgap.oracle import bounds_backward, bounds_norms, bounds_places, bounds_pointwise, bounds_sums
 
-FAMILIES: Final = (bounds_pointwise, bounds_sums, bounds_norms, bounds_backward)
+FAMILIES: Final = (bounds_pointwise, bounds_sums, bounds_norms, bounds_backward, bounds_places)
