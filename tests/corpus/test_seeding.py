@@ -65,6 +65,35 @@ def test_statistics_follow_what_flows_through():
     assert not model.bn.training and model.bn.momentum == 0.1
 
 
+def test_after_forty_batch_norms_the_picture_is_still_seen():
+    layers = [part for _ in range(40) for part in (nn.Conv2d(16, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU())]
+    model = nn.Sequential(nn.Conv2d(3, 16, 3), *layers).eval()
+    ledger = Ledger()
+    seed_weights(model, 0, ledger)
+    seed_statistics(model, lambda: model(torch.randn(1, 3, 12, 12)), 0, ledger)
+    with torch.no_grad():
+        one, other = model(torch.randn(1, 3, 12, 12)), model(torch.randn(1, 3, 12, 12))
+    assert 0.1 < one.std() < 10
+    assert (one - other).std() > 0.01 * one.std()
+
+
+def test_a_batch_norm_that_is_not_reached_and_one_on_a_single_value_are_set():
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.unused = nn.BatchNorm1d(6), nn.BatchNorm1d(6)
+
+        def forward(self, x):
+            return self.used(x)
+
+    model = Odd()
+    model.used.eval()
+    seed_statistics(model, lambda: model(torch.full((1, 6), 64.0)), 0, Ledger())
+    assert 2000 < model.used.running_var.mean() < 6200
+    assert model.unused.running_var.min() >= 0.5 and model.unused.running_mean.abs().max() <= 0.25
+    assert model.training and model.unused.training and not model.used.training
+
+
 def test_the_same_seed_gives_the_same_bits():
     first, second, third = (seeded(seed)[0].state_dict() for seed in (3, 3, 4))
     assert all(torch.equal(first[name], second[name]) for name in first)
