@@ -1,15 +1,17 @@
 """Layers of PyTorch Geometric: on one fixed graph, the same each time, refused with a reason."""
 
+from importlib.util import find_spec
+
 import pytest
 import torch
-
-pytest.importorskip("torch_geometric")
 
 from mindgap.capture import CaptureError
 from mindgap.corpus import pyg_zoo
 from mindgap.corpus.opening import capture_program, open_source
 from mindgap.corpus.source import SourceError
 from mindgap.graph.digest import digest
+
+pytestmark = pytest.mark.skipif(find_spec("torch_geometric") is None, reason="torch_geometric is not installed")
 
 
 def _program(name):
