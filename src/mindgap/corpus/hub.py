@@ -11,7 +11,7 @@ import functools
 import importlib
 import io
 import warnings
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 import torch
@@ -131,7 +131,8 @@ def _transformers_class(model: HubModel) -> Any:
 
 def _build_transformers(model_class: Any, source: Source, model: HubModel, chosen: Settings) -> Built:
     from mindgap.corpus.transformers_config import Shrinking, shrunk
-    from mindgap.corpus.transformers_inputs import Sizes, candidates
+    from mindgap.corpus.transformers_inputs import Sizes
+    from mindgap.corpus.transformers_zoo import arguments_of
 
     if "quantization_config" in model.config:
         raise SourceError(f"{source.text}: its weights are quantised, which takes another library's kernels")
@@ -146,9 +147,11 @@ def _build_transformers(model_class: Any, source: Source, model: HubModel, chose
     built, seeded = _weights(source, model, chosen, ledger, lambda: model_class(config),
                              lambda absent: _pretrained(model_class, model, absent, config=config))  # fmt: skip
     sizes = Sizes(chosen.batch or 1, chosen.length or 12, chosen.size, chosen.seed, _dtype_of(built))
-    made: Iterator[Any] = (again({}) for whole in (True, False) for again in candidates(built, sizes, ledger, whole))
-    pairs = ((one.given, one.fixed) for one in made)
-    return _first_that_runs(source, built, pairs, chosen, ledger, seeded)
+    failures: list[str] = []
+    found = arguments_of(built, sizes, ledger, failures)
+    if found is None:
+        raise _unanswered(source, failures)
+    return _called(built, found.given, found.fixed, chosen, ledger, seeded)
 
 
 def _build_diffusers(model_class: Any, source: Source, model: HubModel, chosen: Settings) -> Built:
@@ -167,9 +170,14 @@ def _build_diffusers(model_class: Any, source: Source, model: HubModel, chosen: 
         made = Maker(built, case, chosen, ledger).arguments()
     except LookupError as error:
         raise SourceError(f"{source.text}: there is no telling what its input {error.args[0]} takes") from error
+    try:
+        with torch.no_grad():
+            built(**made)
+    except Exception as error:
+        raise _unanswered(source, [f"with {', '.join(made)} it raised {one_line(error)}"]) from error
     given = {name: value for name, value in made.items() if name not in case.fixed}
     fixed = {name: value for name, value in made.items() if name in case.fixed}
-    return _first_that_runs(source, built, iter([(given, fixed)]), chosen, ledger, seeded)
+    return _called(built, given, fixed, chosen, ledger, seeded)
 
 
 def _build_timm(architecture: str, source: Source, model: HubModel, chosen: Settings) -> Built:
@@ -265,22 +273,16 @@ def _dtype_of(built: nn.Module) -> str:
     return next((torch_dtype_name(p.dtype) for p in built.parameters() if p.is_floating_point()), "float32")
 
 
-def _first_that_runs(
-    source: Source, model: nn.Module, candidates: Iterator[tuple[dict[str, Any], dict[str, Any]]], chosen: Settings,
-    ledger: Ledger, seeded: bool,
-) -> Built:  # fmt: skip
-    """The model with the first arguments, given and fixed, that it accepts. Raises `SourceError` where none are."""
-    failures: list[str] = []
-    for given, fixed in candidates:
-        try:
-            with torch.no_grad():
-                model(**given, **fixed)
-        except Exception as error:
-            failures.append(f"with {', '.join([*given, *fixed])} it raised {one_line(error)}")
-            continue
-        call = functools.partial(model, **fixed) if fixed else model
-        if seeded:
-            seed_statistics(model, functools.partial(call, **given), chosen.seed, ledger)
-        model.train(chosen.train)
-        return Built(call, (), given, ledger)
-    raise SourceError(f"{source.text}: {failures[0] if failures else 'there is no telling what it takes'}")
+def _called(
+    model: nn.Module, given: dict[str, Any], fixed: dict[str, Any], chosen: Settings, ledger: Ledger, seeded: bool
+) -> Built:
+    """The model with its arguments; those in `fixed` are what its Python code decides by."""
+    call = functools.partial(model, **fixed) if fixed else model
+    if seeded:
+        seed_statistics(model, functools.partial(call, **given), chosen.seed, ledger)
+    model.train(chosen.train)
+    return Built(call, (), given, ledger)
+
+
+def _unanswered(source: Source, failures: list[str]) -> SourceError:
+    return SourceError(f"{source.text}: {failures[0] if failures else 'there is no telling what it takes'}")
