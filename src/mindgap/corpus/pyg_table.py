@@ -74,7 +74,7 @@ class Distances(nn.Module):
 
     def forward(self, pos: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         vectors = pos[self.edges[0]] - pos[self.edges[1]]
-        return self.edges, vectors.square().sum(-1).sqrt(), vectors
+        return self.edges, vectors.square().sum(-1).sqrt(), vectors.clone()  # It is normalised in place.
 
 
 def _summary(states: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
