@@ -317,6 +317,16 @@ def test_statistics_kept_by_older_parametrizations(store: TensorStore) -> None:
     )
 
 
+def test_numbers_beside_vmapped_tensors_are_operands(store: TensorStore) -> None:
+    def banded(x: torch.Tensor) -> torch.Tensor:
+        rows, columns = torch.arange(x.shape[0]), torch.arange(x.shape[1])
+        band = torch.vmap(torch.vmap(lambda row, column: column > row - 2, (None, 0)), (0, None))
+        return x * band(rows, columns)
+
+    graph = capture(banded, (X,), tensors=store)
+    assert "aten.sub.Tensor" in ops(graph)
+
+
 def test_vmap_and_grad_become_plain_calls(store: TensorStore) -> None:
     graph = capture(torch.vmap(lambda row: row.sin() * row.sum()), (X,), tensors=store)
     assert "aten.sin.default" in ops(graph)

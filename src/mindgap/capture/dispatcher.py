@@ -102,7 +102,14 @@ def below(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     for key in _PASSING:
         if keys.has(key) and _falls_through(func.name(), key):
             keys = keys.remove(key)
+    # Python's own numbers become tensors in a plain call only.
+    wanted = zip(func._schema.arguments, args, strict=False)
+    args = tuple(torch.tensor(one) if type(one) is int and _is_tensor(known) else one for known, one in wanted)
     return func.redispatch(keys, *args, **kwargs)
+
+
+def _is_tensor(argument: Any) -> bool:
+    return str(argument.type) == "Tensor"
 
 
 def _falls_through(name: str, key: Any) -> bool:

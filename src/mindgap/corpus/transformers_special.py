@@ -206,8 +206,13 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, Made]]] = {
         "classes_structure": Fixed([2]),
     },
     "tvp": {"pixel_values": Floats(("batch", 1, 3, 64, 64))},
+    # The library leaves out a mask of ones where it is not traced, and with it what makes these causal.
+    "aimv2": {"attention_mask": None},
+    "aimv2_text_model": {"attention_mask": None},
     "t5gemma2": {"attention_mask": None},
-    "unlimited_ocr": {"attention_mask": None},
+    "t5gemma2_encoder": {"attention_mask": None},
+    "vibevoice_acoustic_tokenizer": {"input_values": Floats(("batch", 1, 6400), 0.3)},
+    "pix2struct": {"flattened_patches": Floats(("batch", 16, 770))},
     "xlm": {"lengths": Filled(("batch",), "length")},
     "univnet": {
         "input_features": Floats(("batch", 16, "num_mel_bins")),
@@ -221,6 +226,9 @@ CONSTANT: Final[Mapping[str, frozenset[str]]] = {
     "higgs_audio_v2": frozenset({"input_ids"}),
     "qwen4_exp_text": frozenset({"attention_mask"}),
     "qwen3_asr_encoder": frozenset({"input_features_mask"}),
+    "longformer": frozenset({"attention_mask"}),
+    "led": frozenset({"attention_mask"}),
+    "modernvbert": frozenset({"pixel_values"}),
     "idefics2": frozenset({"pixel_values"}),
     "idefics3": frozenset({"pixel_values"}),
     "smolvlm": frozenset({"pixel_values"}),
@@ -240,6 +248,7 @@ CONFIGURATION: Final[Mapping[str, Mapping[str, Any]]] = {
             }
         },
     },
+    "mimo_v2_flash": {"num_key_value_heads": 2},
     "dbrx": {"attn_config.rope_theta": 10000.0, "attn_config.clip_qkv": 8.0},
     "chameleon": {"vocabulary_map": {"<image>": 195}, "vq_config.base_channels": 32, "vq_config.resolution": 64},
     "emu3": {"vocabulary_map": {"<image>": 195}, "vq_config.base_channels": 32},
