@@ -19,7 +19,9 @@ PARTS: Final[Mapping[str, tuple[str, str, int]]] = {
     "SD3MultiControlNetModel": ("controlnets", "SD3ControlNetModel", 2),
 }
 
-_NARROW: Final = (16, 32, 64, 64)
+#: Networks that work with parts of another: its class.
+BORROWERS: Final[Mapping[str, str]] = {"ZImageControlNetModel": "ZImageTransformer2DModel"}
+
 _FILM: Final = {"sample": normal("b 3 9 64 64")}
 
 
@@ -254,7 +256,13 @@ _CONTROLNETS: Final[Mapping[str, Case]] = {
         {"block_out_channels": (32, 64, 128, 128), "num_attention_heads": 2, "ctrl_num_attention_heads": 2},
         {"sample": normal("b 4 s s"), "controlnet_cond": normal("b 3 128 128")},
     ),
-    "ZImageControlNetModel": Case({"control_layers_places": [0, 1], "control_in_dim": 16}),
+    "ZImageControlNetModel": Case(
+        {"control_layers_places": [0, 1], "control_in_dim": 16, "dim": 256, "n_heads": 2, "n_kv_heads": 2},
+        {
+            "x": [normal("16 1 s s")], "t": uniform("b"), "cap_feats": [normal("l 48")],
+            "control_context": [normal("16 1 s s")],
+        },
+    ),
 }  # fmt: skip
 
 _CONDITIONERS: Final[Mapping[str, Case]] = {

@@ -15,7 +15,7 @@ from torch import nn
 
 from mindgap.corpus.diffusers_config import small
 from mindgap.corpus.diffusers_inputs import Case, Maker
-from mindgap.corpus.diffusers_table import CASES, PARTS
+from mindgap.corpus.diffusers_table import BORROWERS, CASES, PARTS
 from mindgap.corpus.images import construct, stay_offline
 from mindgap.corpus.ledger import Ledger
 from mindgap.corpus.program import Built, Program
@@ -97,7 +97,11 @@ def _create(model_class: Any, case: Case, layers: int) -> nn.Module:
         own[argument] = [_create(_found(part), CASES.get(part, Case()), layers) for _ in range(count)]
     config = small(model_class, own, layers)
     _weigh(functools.partial(model_class, **config))
-    return model_class(**config)
+    model = model_class(**config)
+    if model_class.__name__ in BORROWERS:
+        lender = BORROWERS[model_class.__name__]
+        model = model_class.from_transformer(model, _create(_found(lender), CASES.get(lender, Case()), layers))
+    return model
 
 
 def _weigh(make: Callable[[], nn.Module]) -> None:
