@@ -35,6 +35,16 @@ _ARGUMENTS: Final[Mapping[str, tuple[Given, ...]]] = {
     "nvpattexp": (Given((1, 8, 16, 29)), Given((1,), every=3)),
     "visemenet": (Given((1, 8, 195)), Given((1, 76))),
 }
+#: What is asked of a constructor beside its defaults: speech as features, since the step from sound to them needs one
+#: more library; poses as maps, since places in them are found by Python's own decisions.
+_OPTIONS: Final[Mapping[str, dict[str, Any]]] = {
+    "jasper": {"from_audio": False},
+    "jasperdr": {"from_audio": False},
+    "quartznet": {"from_audio": False},
+    "alphapose_coco": {"return_heatmap": True},
+    "simplepose_coco": {"return_heatmap": True},
+    "simpleposemobile_coco": {"return_heatmap": True},
+}
 #: Channels of a picture, where they are not red, green and blue.
 _CHANNELS: Final[Mapping[str, int]] = {"superpointnet": 1}
 
@@ -97,9 +107,7 @@ def _build(source: Source, chosen: Settings) -> Built:
 
 
 def _create(source: Source, edges: tuple[int, int] | None = None) -> nn.Module:
-    builder, options = _builder(source), dict[str, Any]()
-    if _ARGUMENTS.get(_family(source)) is _SPEECH:
-        options["from_audio"] = False  # Features: the step from sound to them needs one more library.
+    builder, options = _builder(source), _OPTIONS.get(_family(source), {})
     if edges is not None:
         try:
             return builder(pretrained=False, in_size=edges, **options)
