@@ -233,8 +233,8 @@ def _wide_dtype(name: str) -> torch.dtype:
 def _scalar_dtype(node: Node, dtypes: Sequence[str], to_operand: bool) -> str:
     """The dtype that a float scalar has by the time the kernel uses it: float32 for narrow formats."""
     real = [s.dtype for s in node.outputs if s is not None and is_real(s.dtype)] or [d for d in dtypes if is_real(d)]
-    if not real or any(d in ("float64", "complex128") for d in real):
-        return "float64"
+    if not real or any(d in ("float64", "complex128") for d in real) or "upsample" in node.op:
+        return "float64"  # A scale of sizes stays as it is: how many elements there are depends on it.
     return real[0] if to_operand and FORMATS[real[0]].narrow else "float32"
 
 
