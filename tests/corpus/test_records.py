@@ -349,6 +349,13 @@ def test_a_symbol_is_the_side_of_the_picture_or_as_recorded(tmp_path, shape, len
     assert str(graph.values[graph.outputs[0]]) == f"int64[{length}]"
 
 
+def test_a_record_captures_with_its_gradients(tmp_path):
+    file = write(tmp_path / "a.parquet", [("a", record()), ("b", record([call("r", "torch.argmax", X)]))])
+    (_, graph), (_, failure) = capture_source(f"records:{file}#*", backward=True)
+    assert any("grad" in (label or "") for label in graph.labels.outputs)
+    assert "no output of the program has a gradient" in failure.reason
+
+
 def test_statistics_become_recipes():
     assert record_recipe({**WEIGHT, "shape": [3], "data": [1.0, 2.0, 3.0]}, 0, False) == Literal(
         np.array([1, 2, 3], np.float32).tobytes()
