@@ -63,6 +63,37 @@ def test_alignment_of_regions_is_that_of_torchvision():
     torch.testing.assert_close(_sampled(level, boxes, 7, 6, 2), expected, rtol=1e-4, atol=1e-5)
 
 
+def test_rows_of_anchors_and_clipping_are_those_of_torchvision():
+    from mindgap.corpus.detectors import _clipped, _rows
+
+    torchvision_zoo._models()
+    from torchvision.models.detection.rpn import concat_box_prediction_layers
+    from torchvision.ops.boxes import clip_boxes_to_image
+
+    scores = [torch.randn(2, 3, 4, 5), torch.randn(2, 3, 2, 2)]
+    offsets = [torch.randn(2, 12, 4, 5), torch.randn(2, 12, 2, 2)]
+    flat_scores, flat_offsets = concat_box_prediction_layers(scores, offsets)
+    assert torch.equal(torch.cat([_rows(one, 1) for one in scores], 1).reshape(-1, 1), flat_scores)
+    assert torch.equal(torch.cat([_rows(one, 4) for one in offsets], 1).reshape(-1, 4), flat_offsets)
+    boxes = torch.randn(50, 4) * 100
+    assert torch.equal(_clipped(boxes, (40, 60)), clip_boxes_to_image(boxes, (40, 60)))
+
+
+def test_each_box_is_looked_up_in_the_level_that_torchvision_takes():
+    from mindgap.corpus.detectors import _aligned
+
+    torchvision_zoo._models()
+    from torchvision.ops.poolers import LevelMapper, MultiScaleRoIAlign
+
+    pooler = MultiScaleRoIAlign(["0", "1", "2", "3"], 2, 2)
+    # Every cell of a map holds the number of its level, and a fifth one is not for boxes.
+    maps = [torch.full((1, 1, 256 >> level, 256 >> level), float(level)) for level in range(5)]
+    corners = torch.rand(40, 2) * 100
+    boxes = torch.cat([corners, corners + torch.logspace(0.5, 2.95, 40)[:, None]], 1)
+    taken = _aligned(pooler, maps, boxes, (1024, 1024))[:, 0, 0, 0].round().to(torch.int64)
+    assert torch.equal(taken, LevelMapper(2, 5)([boxes])) and taken.unique().tolist() == [0, 1, 2, 3]
+
+
 def test_quantised_names_are_their_floating_models():
     built = open_source("torchvision:quantized_shufflenet_v2_x0_5")[0].make()
     with torch.no_grad():

@@ -7,6 +7,7 @@ mask or keypoint head on the chosen boxes.
 
 Not in it, for how many boxes remain is in their values: dropping boxes that are small or score low, suppressing those
 that overlap (`nms`), and what is drawn at the picture's own size afterwards (pasting masks, places of keypoints).
+Regions are aligned by `grid_sample`, for torchvision's operator is not ATen's; samples outside a map take its border.
 """
 
 from __future__ import annotations
