@@ -40,7 +40,7 @@ _WIDTHS: Final = re.compile(
     r"|d_model|d_ff|mlp_dim|emb_dim|inner_dim|latent_dim|output_size|width|output_dim|dim_feedforward|lru_width"
     r"|classifier_proj_size|tdnn_dim|codevector_dim|dim_out|num_pos_feats|num_filters|in_dim|out_dim|upsample_groups)$"
     r"|^(n_embd|dim|n_inner|d_inner|conv_dim|d_embed|xvector_output_dim|coordinate_size|shape_size|d_latents"
-    r"|qk_channels|v_channels|n_embed|encoder_dim|decoder_dim|text_dim|input_dim|adapter_out_dim)$"
+    r"|qk_channels|v_channels|n_embed|encoder_dim|decoder_dim|text_dim|input_dim|adapter_out_dim|adapter_input_size)$"
 )
 _FIXED_WIDTHS: Final = frozenset(
     {"num_channels", "audio_channels", "num_input_channels", "mask_input_channels", "base_channels", "image_channels"}

@@ -212,6 +212,11 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, Made]]] = {
     "t5gemma2": {"attention_mask": None},
     "t5gemma2_encoder": {"attention_mask": None},
     "vibevoice_acoustic_tokenizer": {"input_values": Floats(("batch", 1, 6400), 0.3)},
+    "gemma3n_audio": {
+        "audio_mel": Floats(("batch", 64, "input_feat_size")),
+        "audio_mel_mask": Filled(("batch", 64), 0, "bool"),
+    },
+    "perceiver": {"inputs": Floats(("batch", 16, "d_model"))},
     "pix2struct": {"flattened_patches": Floats(("batch", 16, 770))},
     "xlm": {"lengths": Filled(("batch",), "length")},
     "univnet": {
@@ -228,6 +233,7 @@ CONSTANT: Final[Mapping[str, frozenset[str]]] = {
     "qwen3_asr_encoder": frozenset({"input_features_mask"}),
     "longformer": frozenset({"attention_mask"}),
     "led": frozenset({"attention_mask"}),
+    "ultravbert": frozenset({"pixel_values"}),
     "modernvbert": frozenset({"pixel_values"}),
     "idefics2": frozenset({"pixel_values"}),
     "idefics3": frozenset({"pixel_values"}),
@@ -316,6 +322,7 @@ CONFIGURATION: Final[Mapping[str, Mapping[str, Any]]] = {
         "vision_config.hidden_size": 288,
         "vision_soft_tokens_per_image": 4,
     },
+    "pix2struct_vision_model": {"patch_embed_hidden_size": 768},
     "neucodec": {"quantization_dim": 64},
     "xcodec2": {"quantization_dim": 64},
     "muse_spark_audio": {"hidden_sizes": [16, 32, 64, 128], "out_hidden_size": 64},
@@ -373,8 +380,12 @@ CONFIGURATION: Final[Mapping[str, Mapping[str, Any]]] = {
     "siglip2_vision_model": {"num_patches": 16},
 }  # fmt: skip
 
-#: Classes that cannot be run here, and why.
+_ROUTED: Final = "each of its experts takes the tokens that the router sends it, however many those are"
+
+#: Classes and model types that cannot be run here, or of which no graph can be had, and why.
 IMPOSSIBLE: Final[Mapping[str, str]] = {
+    "switch_transformers": _ROUTED,
+    "dbrx": _ROUTED,
     "GlmImageVQVAE": "it only encodes, and has no forward pass of its own",
     "BarkModel": "it only generates, part by part, and has no forward pass of its own",
     "VitsModel": "it decides by values that it computes how long its output is",

@@ -75,9 +75,11 @@ def open_transformers(source: Source) -> list[Program]:
     class_name = types.get(name, name)
     if not isinstance(class_name, str):
         class_name = class_name[0]
-    if class_name in IMPOSSIBLE:
-        raise SourceError(f"{source.text}: no graph can be had of it: {IMPOSSIBLE[class_name]}")
     found = _class_named(library, class_name)
+    model_type = str(getattr(getattr(found, "config_class", None), "model_type", ""))
+    why = IMPOSSIBLE.get(class_name, IMPOSSIBLE.get(model_type))
+    if why is not None:
+        raise SourceError(f"{source.text}: no graph can be had of it: {why}")
     if isinstance(found, type) and any("DummyObject" in type(kind).__name__ for kind in found.__mro__):
         raise SourceError(f"{source.text}: {_needs(found)}")
     if not (isinstance(found, type) and issubclass(found, nn.Module) and hasattr(found, "config_class")):
