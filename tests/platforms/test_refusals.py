@@ -1,11 +1,26 @@
 import pytest
 import torch
+import torch.nn.attention
 
 from mindgap.platforms.pytorch.refusals import refusal, refused_operator
 
 aten = torch.ops.aten
 half, ints, flags = torch.ones(3, 3, dtype=torch.half), torch.ones(3, 3, dtype=torch.int64), torch.ones(3, 3).bool()
 complexes, eighths = torch.ones(3, 3, dtype=torch.complex64), torch.ones(3, 3).to(torch.float8_e4m3fn)
+
+
+def no_attention():
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.CUDNN_ATTENTION):
+        aten.scaled_dot_product_attention.default(*(torch.ones(1, 1, 3, 3),) * 3)
+
+
+def only_deterministic():
+    torch.use_deterministic_algorithms(True)
+    try:
+        aten.put.default(torch.ones(3), torch.tensor([0]), torch.ones(1))
+    finally:
+        torch.use_deterministic_algorithms(False)
+
 
 #: What PyTorch itself says when an operator or dtype is not implemented.
 REFUSED = {
@@ -26,6 +41,8 @@ REFUSED = {
     "integer mean": lambda: aten.mean.default(ints),
     "integer std": lambda: aten.std.default(ints),
     "integer layer norm": lambda: aten.layer_norm.default(ints, [3]),
+    "attention without a kernel": no_attention,
+    "no deterministic algorithm": only_deterministic,
     "another backend": lambda: aten._flash_attention_forward.default(
         half, half, half, None, None, 1, 1, 0.0, False, False
     ),
@@ -83,6 +100,18 @@ def test_what_is_wrong_is_no_refusal(name):
 )
 def test_a_bug_is_no_refusal(error):
     assert refusal(error) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64.",
+        "aten::fmax.out: set TORCH_NPU_FALLBACK_CPU_DISABLE=0 to run it on the CPU",
+        "UNIMPLEMENTED: complex sort is not implemented",
+    ],
+)
+def test_what_other_devices_say(text):
+    assert refusal(RuntimeError(text)) == refusal(TypeError(text)) == text
 
 
 def test_a_refusal_is_found_below_what_wraps_it():

@@ -90,4 +90,6 @@ def _head(text: str) -> str:
 
 def _line(text: str) -> str:
     first = next(iter(text.splitlines()), "").strip()
-    return first.partition(" This could be because")[0]
+    for advice in (" This could be because", " You can turn off determinism"):
+        first = first.partition(advice)[0]
+    return first
