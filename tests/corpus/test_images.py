@@ -18,7 +18,7 @@ class Truncated(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(64, 100))
+        self.weight = nn.Parameter(torch.full((64, 100), 9.0))
         nn.init.trunc_normal_(self.weight, std=1.0, a=-1.0, b=1.0)
 
 
@@ -57,6 +57,7 @@ def two():
 def test_a_constructor_that_draws_until_it_is_content_comes_to_an_end():
     weight = construct(SOURCE, Settings(), Truncated).weight
     assert weight.abs().max() <= 1.0 and weight.std() > 0.4
+    assert parameters_of(SOURCE, Truncated) == 6400
 
 
 def test_parameters_are_counted_without_memory_for_them():

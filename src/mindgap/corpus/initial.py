@@ -128,6 +128,9 @@ class Unfilled(TorchFunctionMode):
                 return tensor
         elif func in _MADE and named.get("generator") is None:
             return torch.empty(*args, **_without(named, "generator"))
+        elif func is torch.Tensor.any and not named and len(args) == 1 and args[0].numel() >= _LEAST:
+            # A loop that draws until no value is outside its bounds would never end: nothing is drawn.
+            return torch.tensor(False)
         return func(*args, **named)
 
 
