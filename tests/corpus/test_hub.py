@@ -15,7 +15,7 @@ from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_torch
 from mindgap.corpus import CaptureFailure, SourceError, capture_source, open_source
 from mindgap.corpus.hub import SeededInstead
-from mindgap.graph import Stored, materialise, materialise_all
+from mindgap.graph import Stored, Uniform, materialise, materialise_all
 from mindgap.graph.tensors import TensorStore
 
 BERT = {
@@ -114,7 +114,11 @@ def test_parameters_that_the_file_lacks_are_seeded(tmp_path):
     save_file(lacking, tmp_path / "part" / "model.safetensors", metadata={"format": "pt"})
     _, one = captured(f"hub:{tmp_path}/part", TensorStore(tmp_path / "store"))
     _, other = captured(f"hub:{tmp_path}/part", TensorStore(tmp_path / "store"))
-    assert one == other, "what the file lacks must not depend on torch's generator"
+    assert one == other
+    drawn = [
+        label for label, given in zip(one.labels.inputs, one.inputs, strict=True) if isinstance(given.recipe, Uniform)
+    ]
+    assert len(drawn) == 2 and all("pooler" in label for label in drawn)
 
 
 class Evil:
