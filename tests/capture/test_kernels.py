@@ -48,6 +48,21 @@ def test_forward_is_what_a_backend_is_handed(store: TensorStore) -> None:
     assert graph.labels.outputs == ("output",)
 
 
+@pytest.mark.parametrize("train", [False, True])
+def test_a_batch_norm_of_transposed_rows_has_the_strides_that_its_kernel_gives(store: TensorStore, train: bool) -> None:
+    class Rows(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.norm = nn.Linear(8, 8), nn.BatchNorm1d(8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.norm(self.linear(x).transpose(1, 2)).transpose(1, 2).sin()
+
+    graph = capture_kernels(Rows().train(train), (X.reshape(1, 4, 8),), tensors=store, backward=True)
+    norms = [node for node in graph.nodes if "batch_norm" in node.op]
+    assert len(norms) == 2 and all(node.outputs[0] and node.outputs[0].stride == (32, 4, 1) for node in norms)
+
+
 def test_gradients_are_those_of_the_loss_by_autograd(store: TensorStore) -> None:
     model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 4), nn.LogSoftmax(-1))
     graph = capture_kernels(model, (X,), tensors=store, backward=True)

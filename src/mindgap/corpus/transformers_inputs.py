@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -160,7 +160,7 @@ class Scatters(TorchFunctionMode):
             if mask.dim() >= 2 and mask.shape[:2] == self._ids.shape:
                 hit = mask.flatten(2).any(-1) if mask.dim() > 2 else mask
                 width = args[0].shape[-1]
-                tokens: list[int] = self._ids[hit].tolist()  # pyright: ignore[reportUnknownMemberType] # untyped
+                tokens = cast("list[int]", self._ids[hit].tolist())  # pyright: ignore[reportUnknownMemberType] # untyped
                 for token in set(tokens):
                     if token in self._kinds:
                         self.rows[self._kinds[token]] = source.numel() // width // self._ids.shape[0]
@@ -214,6 +214,8 @@ class _Maker:
             return self.draw(name, Constant(value), shape, dtype)
         if isinstance(made, Ids):
             return self.draw(name, Integers(self.seed(name), made.low, made.high), shape, "int64")
+        if made.positive:
+            return self.draw(name, Uniform(self.seed(name), 0.0, made.scale), shape)
         return self.draw(name, Normal(self.seed(name), 0.0, made.scale), shape)
 
     def shape(self, words: Shape) -> tuple[int, ...]:

@@ -18,10 +18,11 @@ Shape = tuple[Dimension, ...]
 
 @dataclass(frozen=True, slots=True)
 class Floats:
-    """Normal values times `scale`, in the dtype of the model."""
+    """Normal values times `scale`, in the dtype of the model; with `positive` uniform ones from 0 to below `scale`."""
 
     shape: Shape
     scale: float = 1.0
+    positive: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +218,7 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, Made]]] = {
         "audio_mel_mask": Filled(("batch", 64), 0, "bool"),
     },
     "perceiver": {"inputs": Floats(("batch", 16, "d_model"))},
-    "pix2struct": {"flattened_patches": Floats(("batch", 16, 770))},
+    "pix2struct": {"flattened_patches": Floats(("batch", 16, 770), 4.0, positive=True)},
     "xlm": {"lengths": Filled(("batch",), "length")},
     "univnet": {
         "input_features": Floats(("batch", 16, "num_mel_bins")),
@@ -229,6 +230,7 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, Made]]] = {
 CONSTANT: Final[Mapping[str, frozenset[str]]] = {
     "xlm": frozenset({"lengths"}),
     "higgs_audio_v2": frozenset({"input_ids"}),
+    "qwen4_exp": frozenset({"attention_mask"}),
     "qwen4_exp_text": frozenset({"attention_mask"}),
     "qwen3_asr_encoder": frozenset({"input_features_mask"}),
     "longformer": frozenset({"attention_mask"}),

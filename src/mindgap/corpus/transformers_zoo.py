@@ -52,7 +52,7 @@ def names(heads: bool = False) -> list[str]:
     if not heads:
         return list(base)
     found: dict[str, None] = {}
-    mappings: dict[str, Any] = vars(auto)
+    mappings = cast("dict[str, Any]", vars(auto))
     for name in sorted(mappings):
         if name.startswith("MODEL_FOR_") and name.endswith("_MAPPING_NAMES"):
             found.update(_classes(mappings[name]))
@@ -95,7 +95,7 @@ def _class_named(library: Any, class_name: str) -> Any:
         return found
     auto: Any = library.models.auto
     for model_type, names_of in auto.modeling_auto.MODEL_MAPPING_NAMES.items():
-        if class_name == names_of or class_name in names_of:
+        if class_name in ([names_of] if isinstance(names_of, str) else names_of):
             folder = auto.configuration_auto.model_type_to_module_name(model_type)
             with contextlib.suppress(ImportError):
                 module = importlib.import_module(f"transformers.models.{folder}.modeling_{folder}")
