@@ -93,6 +93,20 @@ def _rgat(w: World) -> nn.Module:
     return layer
 
 
+def _performer(w: World) -> nn.Module:
+    layer = w.library.PerformerAttention(FEATURES, heads=2)
+    projection = layer.fast_attn.projection_matrix
+    projection.copy_(w.normal("projection", *projection.shape))  # Random features, no parameter: drawn here instead.
+    return layer
+
+
+def _memory(w: World) -> nn.Module:
+    parts = w.library.models.tgn
+    layer = w.library.TGNMemory(NODES, 8, OUT, 8, parts.IdentityMessage(8, OUT, 8), parts.LastAggregator())
+    layer._assoc.zero_()  # It is left as the memory was found.
+    return InOrder(layer)
+
+
 def _visnet(w: World) -> nn.Module:
     net = w.library.ViSNet(num_layers=2, hidden_channels=OUT, num_heads=2)
     net.representation_model.distance = Distances(w.edges())
@@ -212,6 +226,7 @@ CONSTRUCTED: Final[Mapping[str, Entry]] = {
     "PNAConv": _pna,
     "PPFConv": lambda w: {"local_nn": mlp(FEATURES + 4, OUT), "global_nn": mlp(OUT, OUT)},
     "PatchTransformerAggregation": lambda w: {"patch_size": 4},
+    "PerformerAttention": _performer,
     "PointGNNConv": lambda w: {
         "mlp_h": mlp(FEATURES, 3), "mlp_f": mlp(FEATURES + 3, FEATURES), "mlp_g": mlp(FEATURES, FEATURES)
     },
@@ -235,11 +250,7 @@ CONSTRUCTED: Final[Mapping[str, Entry]] = {
     "SignedConv": lambda w: {"first_aggr": True},
     "SimpleConv": lambda w: {"aggr": "mean", "combine_root": "sum"},
     "SoftmaxAggregation": lambda w: {"learn": True},
-    "TGNMemory": lambda w: InOrder(
-        w.library.TGNMemory(
-            NODES, 8, OUT, 8, w.library.models.tgn.IdentityMessage(8, OUT, 8), w.library.models.tgn.LastAggregator()
-        )
-    ),
+    "TGNMemory": _memory,
     "TransformerConv": lambda w: {"edge_dim": EDGE_FEATURES, "heads": 2, "beta": True},
     "VGAE": lambda w: {"encoder": Gaussian(w.library)},
     "ViSNet": _visnet,
