@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from mindgap.aten.tensors import to_numpy
 from mindgap.graph import DType
 from mindgap.oracle import MANY, Oracle
 from mindgap.oracle.classes import FINITE, POSITIVE
@@ -131,3 +132,20 @@ def test_both_parts_of_a_complex_number_carry_noise() -> None:
     oracle = Oracle(graph, [x, y])
     oracle.replays.ensure(MANY)
     assert bool((oracle.replays.sigma(graph.outputs[0]) > 0).all())
+
+
+def test_what_is_looked_up_needs_no_float64_table() -> None:
+    table = torch.randn(50, 8, generator=torch.Generator().manual_seed(0)).to(torch.bfloat16)
+    rows = torch.tensor([[3, 3], [49, 0]])
+    calls = [("e", "aten.embedding.default", "i0", "i1"), ("s", "aten.slice.Tensor", "e", 2, 1, 5),
+             ("p", "aten.permute.default", "s", [2, 0, 1]), ("m", "aten.mul.Tensor", "p", 1.5)]  # fmt: skip
+    arrays = [to_numpy(table), to_numpy(rows)]
+    oracle = Oracle(build(arrays, calls, ["e", "p", "m"]), arrays)
+    seen: list[torch.dtype] = []
+    oracle._float64.run([table, rows], lambda index, results: results,
+                        before=lambda index, call, args, *_: seen.append(args[0].dtype))  # fmt: skip
+    assert seen == [torch.bfloat16, torch.float64, torch.float64, torch.float64]
+    expected = table[rows][..., 1:5].permute(2, 0, 1)
+    for value in (oracle.step.wide(oracle.graph.outputs[1]), oracle.wide[oracle.graph.outputs[1]]):
+        assert value.dtype == torch.float64 and torch.equal(value, expected.double())
+    assert torch.equal(oracle.wide[oracle.graph.outputs[2]], expected.double() * 1.5)

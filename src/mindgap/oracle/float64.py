@@ -16,7 +16,7 @@ from mindgap.aten.tape import flatten_result, last_uses
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import Arg, Device, DType, Graph, Layout, MemoryFormat, MindgapError, Node, Ref, operands
 from mindgap.oracle.convolve import convolved
-from mindgap.oracle.moves import only_moves
+from mindgap.oracle.moves import only_looks_up, only_moves
 from mindgap.oracle.precision import FORMATS, is_real, widen
 
 #: Their meaning depends on the bits of the declared dtype: float64 has nothing to say of them.
@@ -40,7 +40,7 @@ class OracleError(MindgapError):
 class Call:
     """One node bound: its callable, its arguments with float dtypes widened, and what it declares.
 
-    `moves`: its results are elements of its operands.
+    `moves`: its results are elements of its operands; `looks_up`: of one, which stays in its own dtype.
     """
 
     node: Node
@@ -51,10 +51,12 @@ class Call:
     dtypes: tuple[str, ...]
     native: bool
     moves: bool
+    looks_up: bool
 
     def bind(self, values: Values) -> tuple[list[Any], dict[str, Any]]:
         """Arguments with the values put in for references, floats widened."""
-        return [fill(a, values) for a in self.args], {k: fill(a, values) for k, a in self.kwargs.items()}
+        put = fill if not self.looks_up else fill_as_they_are
+        return [put(a, values) for a in self.args], {k: put(a, values) for k, a in self.kwargs.items()}
 
 
 def packet_of(op: str) -> str:
@@ -200,7 +202,8 @@ def bind_call(graph: Graph, node: Node, narrow_scalars: bool = False) -> Call:
         kwargs["device"] = torch.device("cpu")
     args = tuple(constant(a) for a in node.args)
     _own_defaults(packet, known.arguments, args, kwargs, dtypes)
-    return Call(node, overload(node.op), args, kwargs, packet, dtypes, native, only_moves(packet, node, dtypes))
+    moves, looks_up = only_moves(packet, node, dtypes), only_looks_up(packet, node, dtypes)
+    return Call(node, overload(node.op), args, kwargs, packet, dtypes, native, moves, looks_up)
 
 
 def _own_defaults(
@@ -251,8 +254,17 @@ def _round_scalar(value: float, dtype: str) -> float:
 
 def fill(arg: Any, values: Values) -> Any:
     """References replaced by values in float64, inside lists as well."""
+    return _put(arg, values, _wide)
+
+
+def fill_as_they_are(arg: Any, values: Values) -> Any:
+    """References replaced by values in the dtype that they happen to be kept in."""
+    return _put(arg, values, lambda value: value)
+
+
+def _put(arg: Any, values: Values, widened: Callable[[Any], Any]) -> Any:
     if isinstance(arg, Ref):
-        return _wide(values[arg.index])
+        return widened(values[arg.index])
     if isinstance(arg, list):
-        return [fill(item, values) for item in arg]  # pyright: ignore[reportUnknownVariableType] # lists of anything
+        return [_put(item, values, widened) for item in arg]  # pyright: ignore[reportUnknownVariableType] # lists of anything
     return arg

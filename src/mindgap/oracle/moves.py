@@ -24,6 +24,21 @@ _MOVES: Final = frozenset(
 )  # fmt: skip
 
 
+#: Of these, those that do nothing but look up: no kernel computes a position from a dtype's own numbers.
+_LOOKS_UP: Final = frozenset(
+    {
+        "embedding", "index_select", "index", "gather", "slice", "select", "t", "numpy_T", "transpose", "permute",
+        "view", "_unsafe_view", "reshape", "expand", "expand_as", "view_as", "squeeze", "unsqueeze", "flatten",
+        "unflatten", "split", "split_with_sizes", "chunk", "unbind", "narrow", "alias", "detach",
+    }
+)  # fmt: skip
+
+
+def only_looks_up(packet: str, node: Node, dtypes: Sequence[str]) -> bool:
+    """As `only_moves`, out of one operand: a table of embeddings need not be widened for the few rows that are read."""
+    return packet in _LOOKS_UP and sum(map(is_real, dtypes)) == 1 and only_moves(packet, node, dtypes)
+
+
 def only_moves(packet: str, node: Node, dtypes: Sequence[str]) -> bool:
     """Every float result is an element of an operand, or its negative, in the operands' own dtype.
 

@@ -12,6 +12,7 @@ from typing import Final
 from mindgap.aten.tape import last_uses
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import Graph, TensorSpec, operands
+from mindgap.oracle.moves import only_looks_up
 from mindgap.oracle.precision import is_real
 
 #: Values, bounds and residuals of one stretch: larger ones are slower by nothing, smaller ones run short operators.
@@ -106,5 +107,8 @@ def needed_bytes(graph: Graph, parts: Sequence[range], watched: Collection[int])
 
 def _working_bytes(graph: Graph, index: int) -> int:
     node = graph.nodes[index]
+    dtypes = [spec.dtype for n in operands(node) if (spec := graph.values[n]) is not None]
+    if only_looks_up(node.op.split(".")[1], node, dtypes):
+        return 16 * sum(spec.numel for spec in node.outputs if spec is not None)
     specs = [graph.values[n] for n in operands(node)] + list(node.outputs)
     return 8 * _WORKING * sum(spec.numel for spec in specs if spec is not None)
