@@ -349,6 +349,23 @@ def test_a_symbol_is_the_side_of_the_picture_or_as_recorded(tmp_path, shape, len
     assert str(graph.values[graph.outputs[0]]) == f"int64[{length}]"
 
 
+@pytest.mark.parametrize("mask_type", [None, 0, 1])
+def test_attention_of_one_kernel_is_what_that_kernel_gives(mask_type):
+    torch.manual_seed(0)
+    x, weights = torch.randn(2, 5, 8), [torch.randn(size) / 3 for size in ((24, 8), (24,), (8, 8), (8,))]
+    mask = None if mask_type is None else torch.zeros((5, 5) if mask_type == 0 else (2, 5), dtype=torch.bool)
+    if mask is not None:
+        mask[0, 3] = mask[1, 4] = True
+    given = (x, x, x, 8, 2, *weights, mask, True, True, mask_type)
+    with torch.no_grad():
+        for one, other in zip(
+            function("torch._native_multi_head_attention")(*given),
+            torch._native_multi_head_attention(*given),
+            strict=True,
+        ):
+            assert torch.allclose(one, other, atol=1e-5)
+
+
 def test_a_record_captures_with_its_gradients(tmp_path):
     file = write(tmp_path / "a.parquet", [("a", record()), ("b", record([call("r", "torch.argmax", X)]))])
     (_, graph), (_, failure) = capture_source(f"records:{file}#*", backward=True)

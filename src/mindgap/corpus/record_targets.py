@@ -164,12 +164,35 @@ def _dispatched() -> frozenset[str]:
     return frozenset(name.partition(".")[0] for name in _torch._C._dispatch_get_all_op_names())
 
 
+def _attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, embed_dim: int, num_head: int,
+    qkv_weight: torch.Tensor, qkv_bias: torch.Tensor, proj_weight: torch.Tensor, proj_bias: torch.Tensor,
+    mask: torch.Tensor | None = None, need_weights: bool = True, average_attn_weights: bool = True,
+    mask_type: int | None = None,
+) -> tuple[torch.Tensor, torch.Tensor | None]:  # fmt: skip
+    """Attention that some devices have as one kernel, by the calls that its module makes on all others.
+
+    Operands are [batch, length, embed_dim]; `mask_type`: 0 for a mask of pairs, 1 for one of keys.
+    """
+    if mask is not None and mask_type not in (0, 1):
+        raise UnknownTarget(f"torch._native_multi_head_attention with a mask of type {mask_type}")
+    turned = query.transpose(0, 1)
+    result, weights = functional.multi_head_attention_forward(
+        turned, turned if key is query else key.transpose(0, 1), turned if value is query else value.transpose(0, 1),
+        embed_dim, num_head, qkv_weight, qkv_bias, None, None, False, 0.0, proj_weight, proj_bias, training=False,
+        key_padding_mask=mask if mask_type == 1 else None, need_weights=need_weights,
+        attn_mask=mask if mask_type == 0 else None, average_attn_weights=average_attn_weights,
+    )  # fmt: skip
+    return result.transpose(0, 1), weights
+
+
 def _size(parts: Any) -> tuple[Any, ...]:
     return tuple(parts)
 
 
 _EXACT: Final[dict[str, Callable[..., Any]]] = {
     "torch.Size": _size,
+    "torch._native_multi_head_attention": _attention,
     "torch.as_tensor": _torch.as_tensor,
     "torch.tensor": _torch.tensor,
     "torch.sym_int": _torch.sym_int,
