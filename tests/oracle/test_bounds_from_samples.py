@@ -61,6 +61,14 @@ def test_samples_are_calm_both_ways(name: str) -> None:
     assert checked
 
 
+@pytest.mark.parametrize("name", ["div.trunc_rounding", "nn.functional.embedding_bag", "log_softmax", "logit"])
+@pytest.mark.filterwarnings("ignore")
+def test_samples_of_a_narrow_dtype_are_calm(name: str) -> None:
+    """Edges, sums and quotients that PyTorch's kernels keep in bfloat16."""
+    graphs = [g for _, g in capture_source(f"ops:{name}?dtype=bfloat16", backward=True) if isinstance(g, Graph)]
+    assert graphs and not [(op, one.kind, one.worst) for g in graphs for op, one in wrong_nodes(g)]
+
+
 Call = tuple[str, tuple[Any, ...]]
 
 

@@ -142,9 +142,10 @@ def softmax(site: Site) -> list[Bound | None]:
 
 @rule("log_softmax", "_log_softmax")
 def log_softmax(site: Site) -> list[Bound | None]:
-    """x - max - ln Σ: u·(|y| + |x - max| + 4 + √K) absolute."""
+    """x - max - ln Σ: u·(|y| + |x - max| + 4 + √K) absolute. PyTorch's kernel keeps Σ in bfloat16 where x is."""
     x, dim = site.args[0], site.args[1]
-    return relative(site, 2.0, _depth(x, dim) + 4 + math.sqrt(x.shape[dim] if x.dim() else 1))
+    kept = site.u_out / site.u if site.u_out > site.u else 0.0
+    return relative(site, 2.0, _depth(x, dim) + 4 + kept + math.sqrt(x.shape[dim] if x.dim() else 1))
 
 
 @rule("logsumexp", "logcumsumexp")

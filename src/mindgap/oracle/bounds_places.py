@@ -21,7 +21,19 @@ def moved(site: Site) -> list[Bound | None]:
     return exact(site)
 
 
-@rule("logit_backward", "multi_margin_loss_backward", "multilabel_margin_loss_backward")
+@rule("logit_backward")
+def logit_backward(site: Site) -> list[Bound | None]:
+    """g/(x·(1 - x)) between two edges, 0 beyond; a narrow dtype may hold the edges as others."""
+    g, x, eps = site.args[0], site.args[1], site.arg(2, "eps")
+    (plain,) = relative(site, 8.0)
+    if eps is None or plain is None:
+        return [plain]
+    edges = torch.minimum((x - eps).abs(), (x - (1 - eps)).abs()) <= 2 * site.u_out
+    size = torch.where(edges, torch.nan_to_num(g / (x * (1 - x)), nan=0.0, posinf=0.0, neginf=0.0).abs(), plain.hard)
+    return [Bound(size, size)]
+
+
+@rule("multi_margin_loss_backward", "multilabel_margin_loss_backward")
 def few_factors(site: Site) -> list[Bound | None]:
     """Products and quotients of a few factors; a sum of at most as many equal terms as there are classes."""
     width = site.args[1].shape[-1] if site.args[1].dim() and "margin" in site.call.packet else 1

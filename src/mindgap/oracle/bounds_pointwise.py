@@ -65,7 +65,16 @@ def one_rounding(site: Site) -> list[Bound | None]:
 
 @rule("div", "divide", "true_divide", "reciprocal", "rsqrt", "arange", "linspace", "range")
 def two_roundings(site: Site) -> list[Bound | None]:
-    """2u·|y|: a reciprocal rounded, then multiplied. Ranges: start + i·step."""
+    """2u·|y|: a reciprocal rounded, then multiplied. Ranges: start + i·step.
+
+    A quotient cut to a whole number may be rounded to the declared dtype first, and be the next one.
+    """
+    if site.kwargs.get("rounding_mode") is not None:
+        x, divisor = (torch.as_tensor(a, dtype=torch.float64) for a in site.args[:2])
+        quotient = x / divisor
+        near = (quotient - quotient.round()).abs() <= 4 * max(site.u, site.u_out) * quotient.abs()
+        size = torch.where(near & torch.isfinite(quotient), 0.125, 0.0) + 2 * site.u * site.results[0].abs()
+        return [Bound(size, size)]
     start = site.arg(0, "start", 0.0) if site.call.packet in ("arange", "linspace", "range") else 0.0
     extra = _magnitude(start) * 2
     if site.call.packet in ("linspace", "range"):

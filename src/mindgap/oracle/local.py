@@ -12,7 +12,7 @@ from mindgap.aten.tensors import to_torch
 from mindgap.oracle.classes import ANY, class_bits
 from mindgap.oracle.decisions import COMPARED, decision_slots, implausible
 from mindgap.oracle.examine import SIGMAS, Examined, Expectation, examine
-from mindgap.oracle.float64 import bind_call, evaluate, neutral_float64
+from mindgap.oracle.float64 import bind_call, evaluate, neutral_float64, packet_of
 from mindgap.oracle.oracle import Oracle
 from mindgap.oracle.precision import FORMATS, in_range, is_real, rounded, widen
 
@@ -77,8 +77,8 @@ def _expect(oracle: Oracle, node: int, number: int) -> Expectation | None:
     if spec is None or number not in step.values:
         return None
     value, exact, undefined = step.wide(number), step.exact(number), step.undefined.get(number)
-    if tuple(value.shape) != spec.shape and number not in oracle.graph.outputs:
-        return None  # What one kernel keeps for its own gradient has other shapes in the kernel of float64.
+    if number not in oracle.graph.outputs and (tuple(value.shape) != spec.shape or _kept(oracle, node, number)):
+        return None  # What one kernel keeps for its own gradient has other shapes in another.
     if not is_real(spec.dtype):
         other = _with_narrow_scalars(oracle, node, number) if undefined is None else value
         return Expectation(spec.dtype, value, other, torch.zeros(()), torch.zeros(()), (), undefined)
@@ -92,6 +92,12 @@ def _expect(oracle: Oracle, node: int, number: int) -> Expectation | None:
     if number in step.hazards:
         classes = torch.where(step.hazards[number].expand(classes.shape), torch.full_like(classes, ANY), classes)
     return Expectation(spec.dtype, value, exact, hard, classes, (), undefined)
+
+
+def _kept(oracle: Oracle, node: int, number: int) -> bool:
+    """Which bag each row is in: some kernels write it down, others leave it empty."""
+    graph = oracle.graph
+    return packet_of(graph.nodes[node].op).startswith("_embedding_bag") and number == graph.first_value[node] + 1
 
 
 def _with_narrow_scalars(oracle: Oracle, node: int, number: int) -> torch.Tensor:
