@@ -127,10 +127,14 @@ def _create(name: str, size: int | None) -> nn.Module:
         tower["vocab_size"] = _VOCABULARY
     vision["timm_model_pretrained"] = text["hf_model_pretrained"] = False
     with _loading_nothing(size), _silent():
-        return library.create_model(
+        model: Any = library.create_model(
             name, pretrained_image=False, pretrained_text=False, vision_cfg=vision, text_cfg=text,
             **{key: config[key] for key in ("multimodal_cfg",) if key in config},
         )  # fmt: skip
+    captions = getattr(model, "text_decoder", None)
+    if captions is not None:
+        nn.init.zeros_(captions.text_projection)  # It is left as the memory was found.
+    return model
 
 
 def _block(tower: Mapping[str, Any]) -> int:
