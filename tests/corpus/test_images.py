@@ -77,6 +77,26 @@ def test_a_constructor_that_raises_is_named():
         construct(SOURCE, Settings(), broken)
 
 
+class Unset(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        junk = torch.full((60, 70), 3e20)
+        del junk  # Its memory is what the next tensor gets.
+        self.weight = nn.Parameter(torch.Tensor(60, 70))
+        self.register_buffer("places", torch.empty(60, 70))
+
+    def forward(self, x):
+        return x @ self.weight + self.places.sum()
+
+
+def test_what_a_constructor_leaves_unset_is_the_same_everywhere():
+    model = construct(SOURCE, Settings(), Unset)
+    assert (model.weight == 0).all() and (model.places == 0).all()
+    built = with_arguments(model, [Given((2, 60))], Settings())
+    assert 0 < model.weight.abs().max() < 1 and built.ledger.knows(model.weight.detach().numpy())
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
 class Mixed(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -33,7 +33,7 @@ _ARGUMENTS: Final[Mapping[str, tuple[Given, ...]]] = {
     ),
     "voca": (Given((1, 1, 16, 29)), Given((1,), every=3)),
     "nvpattexp": (Given((1, 8, 16, 29)), Given((1,), every=3)),
-    "visemenet": (Given((1, 8, 195)), Given((1, 76))),
+    "visemenet": (Given((34, 8, 195)), Given((34, 76))),
 }
 #: What is asked of a constructor beside its defaults: speech as features, since the step from sound to them needs one
 #: more library; poses as maps, since places in them are found by Python's own decisions.
@@ -46,7 +46,7 @@ _OPTIONS: Final[Mapping[str, dict[str, Any]]] = {
     "simpleposemobile_coco": {"return_heatmap": True},
 }
 #: Channels of a picture, where they are not red, green and blue.
-_CHANNELS: Final[Mapping[str, int]] = {"superpointnet": 1}
+_CHANNELS: Final[Mapping[str, int]] = {"superpointnet": 1, "pfpcnet": 1}
 
 
 def _builders() -> dict[str, Callable[..., nn.Module]]:
