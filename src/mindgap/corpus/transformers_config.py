@@ -23,7 +23,7 @@ VOCABULARY: Final = 256
 #: Ids of special tokens are moved here, to the end of the vocabulary; texts are drawn from what lies before.
 FIRST_SPECIAL: Final = 192
 _WIDTH: Final = 32
-_MAIN_WIDTHS: Final = ("hidden_size", "d_model", "n_embd", "dim", "embed_dim", "hidden_dim")
+_MAIN_WIDTHS: Final = ("hidden_size", "d_model", "n_embd", "dim", "embed_dim", "hidden_dim", "emb_dim")
 
 _DEPTHS: Final = re.compile(r"^(\w+_)?(layers|n_layers?|n_layer|depth|num_\w*layers|num_\w*blocks)$")
 #: Named like depths, but tied to lists of another name or to the shapes of pictures.
@@ -91,6 +91,11 @@ class Shrinking:
 def shrunk(config: Mapping[str, Any], way: Shrinking) -> dict[str, Any]:
     """The dictionary of a configuration, small. Sub-configurations shrink with it, by the same divisor."""
     return _shrink(config, replace(way, divisor=_divisor(config)))
+
+
+def stays_wide(config: Mapping[str, Any], way: Shrinking) -> bool:
+    """This way leaves widths as they are: always, or because a narrow part of the model cannot be divided."""
+    return way.how == "shallow" or (way.how == "divided" and _divisor(config) == 1)
 
 
 def _shrink(config: Mapping[str, Any], way: Shrinking) -> dict[str, Any]:

@@ -219,6 +219,7 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, Made]]] = {
     },
     "perceiver": {"inputs": Floats(("batch", 16, "d_model"))},
     "pix2struct": {"flattened_patches": Floats(("batch", 16, 770), 4.0, positive=True)},
+    "flaubert": {"lengths": Filled(("batch",), "length")},
     "xlm": {"lengths": Filled(("batch",), "length")},
     "univnet": {
         "input_features": Floats(("batch", 16, "num_mel_bins")),
@@ -228,6 +229,7 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, Made]]] = {
 
 #: By model type: arguments that Python code of the model decides by, so that a graph holds them as constants.
 CONSTANT: Final[Mapping[str, frozenset[str]]] = {
+    "flaubert": frozenset({"lengths"}),
     "xlm": frozenset({"lengths"}),
     "higgs_audio_v2": frozenset({"input_ids"}),
     "qwen4_exp": frozenset({"attention_mask"}),
@@ -236,6 +238,7 @@ CONSTANT: Final[Mapping[str, frozenset[str]]] = {
     "longformer": frozenset({"attention_mask"}),
     "led": frozenset({"attention_mask"}),
     "ultravbert": frozenset({"pixel_values"}),
+    "ovis2": frozenset({"input_ids"}),
     "modernvbert": frozenset({"pixel_values"}),
     "idefics2": frozenset({"pixel_values"}),
     "idefics3": frozenset({"pixel_values"}),

@@ -19,7 +19,7 @@ from mindgap.corpus.ledger import Ledger
 from mindgap.corpus.program import Built, Program
 from mindgap.corpus.seeding import seed_statistics, seed_weights
 from mindgap.corpus.source import Settings, Source, SourceError, one_line, settings, suggest
-from mindgap.corpus.transformers_config import Shrinking, shrunk
+from mindgap.corpus.transformers_config import Shrinking, shrunk, stays_wide
 from mindgap.corpus.transformers_inputs import Again, Arguments, Scatters, Sizes, candidates, kinds_beside
 from mindgap.corpus.transformers_special import ABSENT, CONFIGURATION, IMPOSSIBLE
 
@@ -76,12 +76,12 @@ def open_transformers(source: Source) -> list[Program]:
     if not isinstance(class_name, str):
         class_name = class_name[0]
     found = _class_named(library, class_name)
+    if isinstance(found, type) and any("DummyObject" in type(kind).__name__ for kind in found.__mro__):
+        raise SourceError(f"{source.text}: {_needs(found)}")
     model_type = str(getattr(getattr(found, "config_class", None), "model_type", ""))
     why = IMPOSSIBLE.get(class_name, IMPOSSIBLE.get(model_type))
     if why is not None:
         raise SourceError(f"{source.text}: no graph can be had of it: {why}")
-    if isinstance(found, type) and any("DummyObject" in type(kind).__name__ for kind in found.__mro__):
-        raise SourceError(f"{source.text}: {_needs(found)}")
     if not (isinstance(found, type) and issubclass(found, nn.Module) and hasattr(found, "config_class")):
         known = [*types, *names(), *(n for n in dir(library) if "For" in n or n.endswith("Model"))]
         raise SourceError(f"{source.text}: transformers has no model {name!r}{suggest(name, known)}")
@@ -179,7 +179,8 @@ def _create(model_class: Any, way: Shrinking, small: dict[str, Any]) -> nn.Modul
         # One matrix product for all experts: the other ways loop over what the router decided.
         config._experts_implementation = "batched_mm"
         with torch.device("meta"):
-            parameters = sum(p.numel() for p in model_class(config).parameters()) if way.how == "shallow" else 0
+            wide = stays_wide(model_class.config_class().to_dict(), way)
+            parameters = sum(p.numel() for p in model_class(config).parameters()) if wide else 0
         if parameters > _MOST_PARAMETERS:
             raise ValueError(f"{parameters:,} parameters even with {way.layers} layers")
         return model_class(config)
