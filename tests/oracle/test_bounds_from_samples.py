@@ -44,7 +44,7 @@ def wrong_nodes(graph: Graph) -> list[tuple[str, Confirmed]]:
     "name",
     [
         "cdist", "nn.functional.pdist", "nn.functional.embedding_bag", "nn.functional.fractional_max_pool3d",
-        "nn.functional.multilabel_margin_loss", "logit", "linalg.solve", "linalg.eigh",
+        "nn.functional.multilabel_margin_loss", "logit", "linalg.solve", "linalg.eig", "linalg.eigh",
         "linalg.svd", "nn.functional.grid_sample", "nn.functional.rms_norm", "_upsample_bilinear2d_aa", "diagonal_copy",
     ],
 )  # fmt: skip

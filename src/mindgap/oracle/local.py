@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -94,10 +94,17 @@ def _expect(oracle: Oracle, node: int, number: int) -> Expectation | None:
     return Expectation(spec.dtype, value, exact, hard, classes, (), undefined)
 
 
+#: Slots that kernels fill for their own gradients, each in its way: which bag a row is in (some leave it empty), a
+#: factorisation whose rows were swapped where two pivots tie.
+_KEPT: Final = {
+    "_embedding_bag": (1,), "_embedding_bag_forward_only": (1,), "_linalg_solve_ex": (1, 2), "_linalg_det": (1, 2),
+    "_linalg_slogdet": (2, 3),
+}  # fmt: skip
+
+
 def _kept(oracle: Oracle, node: int, number: int) -> bool:
-    """Which bag each row is in: some kernels write it down, others leave it empty."""
     graph = oracle.graph
-    return packet_of(graph.nodes[node].op).startswith("_embedding_bag") and number == graph.first_value[node] + 1
+    return number - graph.first_value[node] in _KEPT.get(packet_of(graph.nodes[node].op), ())
 
 
 def _with_narrow_scalars(oracle: Oracle, node: int, number: int) -> torch.Tensor:
