@@ -24,12 +24,18 @@ _NORMS: Final[Mapping[str, int]] = {
     "aten.native_batch_norm_backward.default": 1,
 }
 
+#: The real kernel gives a contiguous first result, the fake one the strides of its operand.
+_CONTIGUOUS: Final = frozenset({"aten.native_layer_norm_backward.default"})
+
 
 def imagined(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """`func(*args, **kwargs)` under a fake tensor mode, also where the fake kernel is narrower than the real one."""
     name = overload_name(func)
     if name in _NORMS:
         return _laid_out(func(*args, **kwargs), args[_NORMS[name]])
+    if name in _CONTIGUOUS:
+        first, *others = func(*args, **kwargs)
+        return (first if first is None else first.contiguous(), *others)
     if name not in _BF16_ONLY:
         return func(*args, **kwargs)
     dtype = args[0].dtype
