@@ -32,12 +32,14 @@ class Tensor:
 class Case:
     """What is known of one class: `config` for its constructor, `inputs` by name (a `Tensor`, a plain value, or these
     in lists, tuples and dictionaries; None to leave one out), `fixed`: inputs that decide shapes (masks, places), and
-    are constants of the program, `edge` of its latents."""
+    are constants of the program, `edge` of its latents, `batch`: 2 where the strides of a batch of 1 leave fake
+    tensors in doubt about the memory format."""
 
     config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     fixed: tuple[str, ...] = ()
     edge: int = 16
+    batch: int = 1
 
 
 def normal(shape: str) -> Tensor:
@@ -115,7 +117,7 @@ class Maker:
 
     @property
     def batch(self) -> int:
-        return self.chosen.batch or 1
+        return self.chosen.batch or self.case.batch
 
     @property
     def edge(self) -> int:

@@ -30,6 +30,10 @@ def _sound(channels: int, length: int) -> dict[str, Any]:
 
 
 _AUTOENCODERS: Final[Mapping[str, Case]] = {
+    "AsymmetricAutoencoderKL": Case(batch=2),
+    "AutoencoderKL": Case(batch=2),
+    "AutoencoderKLFlux2": Case(batch=2),
+    "AutoencoderKLTemporalDecoder": Case(batch=2),
     "AutoencoderKLCogVideoX": Case({"block_out_channels": (32, 32, 64, 64)}),
     "AutoencoderKLHunyuanImage": Case(
         {
@@ -77,7 +81,8 @@ _AUTOENCODERS: Final[Mapping[str, Case]] = {
     "AutoencoderSAME": Case({"encoder_channels": 32, "dim_heads": 32}, _sound(2, 32768)),
     "AutoencoderVidTok": Case({"ch": 32}, _FILM),
     "ConsistencyDecoderVAE": Case(
-        {"encoder_block_out_channels": (32, 64, 64, 64), "decoder_block_out_channels": (32, 64, 64, 64)}
+        {"encoder_block_out_channels": (32, 64, 64, 64), "decoder_block_out_channels": (32, 64, 64, 64)},
+        batch=2,
     ),
     "Cosmos3AVAEAudioTokenizer": Case(
         {"dec_dim": 16, "enc_dim": 32, "enc_intermediate_dim": 64, "enc_num_layers": 2, "enc_latent_dim": 64,
