@@ -47,8 +47,9 @@ def test_random_numbers_inside_become_inputs():
     assert any(given.role == "random" for given in graph.inputs)
 
 
-def test_gradients_are_captured_too():
-    graph = capture_program(_program("T2IAdapter"), backward=True)
+@pytest.mark.parametrize("name", ["T2IAdapter", "CogView3PlusTransformer2DModel"])
+def test_gradients_are_captured_too(name):
+    graph = capture_program(_program(name), backward=True)
     assert sum(label.startswith("grad") for label in graph.labels.outputs) >= 10
 
 
