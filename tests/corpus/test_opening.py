@@ -115,11 +115,12 @@ def test_a_graph_file(tmp_path):
 
 def test_the_demonstration_stands_alone_and_adds_records_where_they_are(records, tmp_path):
     assert len(DEMO) >= 14 and len(set(DEMO)) == len(DEMO)
-    everything, word = demo_sources(records)
-    assert len(everything) == len(DEMO) + len(RECORDED) and word == ""
-    alone, word = demo_sources(tmp_path / "nothing")
-    assert alone == DEMO and "left out" in word
-    for source in everything:
+    everything = demo_sources(records)
+    assert len(everything.forward) == len(DEMO) + len(RECORDED) and everything.left_out == ""
+    assert len(everything.forward) + len(everything.trained) >= 24
+    alone = demo_sources(tmp_path / "nothing")
+    assert alone.forward == DEMO and "left out" in alone.left_out
+    for source in (*everything.forward, *everything.trained):
         assert open_source(source)
 
 

@@ -94,7 +94,10 @@ def check(subject: Subject) -> Graph:
         if outputs != node.outputs:
             given_dtypes[index] = replace(node, outputs=outputs)
 
-    _agree(subject, tape, tensors, "the given arguments", note)
+    try:
+        _agree(subject, tape, tensors, "the given arguments", note)
+    except _Invalid as error:
+        raise CaptureError(f"the program was traced, but fails when it runs for real ({error})", error.line) from error
     other = redrawn(tensors, sources, whole=True)
     try:
         _agree(subject, tape, other, "other arguments of the same kind")
@@ -195,7 +198,11 @@ def _agree(
     subject: Subject, tape: Tape, tensors: list[torch.Tensor], which: str, on_node: OnNode | None = None
 ) -> None:
     expected, left = _program_outputs(subject, tensors)
-    actual = tape.run(tensors, on_node)
+    try:
+        actual = tape.run(tensors, on_node)
+    except Exception as error:
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise CaptureError(f"the program runs on {which}, but the graph of it does not: {said}") from error
     names = subject.graph.labels.outputs
     if len(expected) != subject.returned:
         raise CaptureError(f"the program returned {len(expected)} tensors, {subject.returned} when it was captured")

@@ -9,7 +9,7 @@ class CaptureError(MindgapError):
     """The program cannot be captured. `reason` is the cause alone; `line` is `file.py:42` of the user's code, or ""."""
 
     def __init__(self, reason: str, line: str = "") -> None:
-        super().__init__(f"cannot capture {'at ' + line + ': ' if line else ''}{reason}")
+        super().__init__(f"cannot capture{' at ' + line if line else ''}: {reason}")
         self.reason = reason
         self.line = line
 

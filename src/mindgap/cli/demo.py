@@ -50,11 +50,11 @@ def demo(
     with result_stream() as out:
         from mindgap.corpus.demo import demo_sources
 
-        sources, left_out = demo_sources(records)
+        sources = demo_sources(records)
         tensors = default_tensor_store()
         with progress(lines=True) as tell:
             report = diff_many(
-                subjects(sources, [], tensors),
+                [*subjects(sources.forward, [], tensors), *subjects(sources.trained, [], tensors, backward=True)],
                 PLATFORMS,
                 settings=Settings(deadline_s=240.0),
                 progress=tell,
@@ -67,8 +67,8 @@ def demo(
         write_pages(report, page, None)
         write_file(data, report.to_json())
         print_report(report, out)
-        if left_out:
-            out.write(f"{left_out}\n")
+        if sources.left_out:
+            out.write(f"{sources.left_out}\n")
         out.write(f"{report.seconds:.0f} s; the page is {page.resolve()}, the data {data.resolve()}\n")
     say_loudly(report)
     if report.totals.broken:

@@ -27,14 +27,15 @@ def with_options(source: str, options: Sequence[str]) -> str:
 def subjects(
     sources: Sequence[str], options: Sequence[str], tensors: TensorStore, backward: bool = False
 ) -> list[Subject]:
-    """A subject per model that the sources name, with its gradients where `backward` asks for them.
+    """A subject per model that the sources name, with its gradients (and `+grad` to its name) where `backward` asks.
 
     Raises `MindgapError` for a source that names nothing.
     """
     from mindgap.corpus import open_source
 
     opened = [one for source in sources for one in open_source(with_options(source, options))]
-    return [Subject(one.name, _graph_of(one, tensors, backward)) for one in opened]
+    suffix = " +grad" if backward else ""
+    return [Subject(one.name + suffix, _graph_of(one, tensors, backward)) for one in opened]
 
 
 def _graph_of(one: Program | Captured, tensors: TensorStore, backward: bool) -> Callable[[], Graph]:

@@ -6,6 +6,7 @@ packages of the extras and no file from elsewhere; the records of `RECORDED` nee
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -29,16 +30,35 @@ DEMO: Final[tuple[str, ...]] = (
     "transformers:WhisperModel",
     "transformers:SegformerModel",
     "transformers:CLIPModel",
+    "diffusers:UNet2DModel",
+    "pyg:GAT",
     f"graph:{DATA / 'deberta_sequence_classification.graph'}",
     f"graph:{DATA / 'swinv2_image_classification.graph'}",
+)
+
+#: The same with their gradients, captured below autograd: forward and backward kernels.
+TRAINED: Final[tuple[str, ...]] = (
+    "timm:resnet18?size=64",
+    "timm:mixer_s32_224",
+    "transformers:BertModel",
+    "transformers:LlamaModel",
 )
 
 #: Ids in the record file.
 RECORDED: Final[tuple[str, ...]] = ("timm/resnet18", "timm/test_convnext.r160_in1k")
 
 
-def demo_sources(records: Path) -> tuple[tuple[str, ...], str]:
-    """The sources to run where `records` is the path of the record file, and a word on what is left out."""
+@dataclass(frozen=True, slots=True)
+class DemoSources:
+    """What to run `forward` alone, what `trained`, with its gradients; `left_out`: a word on what is not here."""
+
+    forward: tuple[str, ...]
+    trained: tuple[str, ...]
+    left_out: str = ""
+
+
+def demo_sources(records: Path) -> DemoSources:
+    """The sources to run where `records` is the path of the record file."""
     if records.is_file():
-        return (*DEMO, *(f"records:{records}#{name}" for name in RECORDED)), ""
-    return DEMO, f"{len(RECORDED)} records are left out: {records} is not here"
+        return DemoSources((*DEMO, *(f"records:{records}#{name}" for name in RECORDED)), TRAINED)
+    return DemoSources(DEMO, TRAINED, f"{len(RECORDED)} records are left out: {records} is not here")
