@@ -1,11 +1,13 @@
-# make demo: see it work.   make test: the tests.   make check: format, lint, types, rooms.
+# make demo: see it work.   make test: the tests.   make check: format, lint, types, rooms.   make catalogue: hours.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 # Worker processes are tests' own subjects: more test processes than cores only makes deadlines lie.
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: demo test check bench clean install
+RECORDS ?= ../shared/corpus/graphnet.parquet
+
+.PHONY: demo test check bench catalogue clean install
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -19,6 +21,11 @@ check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/pyright
+
+# Hours: every model of every zoo, and the recorded graphs where they are. May be stopped, and started again.
+catalogue: $(VENV)/.installed
+	$(BIN)/mindgap corpus build out/catalogue -j $(JOBS) --pass backward
+	if [ -f $(RECORDS) ]; then $(BIN)/mindgap corpus build out/catalogue 'transformers:*For*' records:$(RECORDS) -j $(JOBS) --pass backward; fi
 
 bench: $(VENV)/.installed-dev
 	for each in $(filter-out benchmarks/catalogue_load.py,$(wildcard benchmarks/*.py)); do echo "== $$each"; $(BIN)/python "$$each" || exit 1; done

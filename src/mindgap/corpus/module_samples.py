@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import nn
 from torch.nn.modules.lazy import LazyModuleMixin
 
 from mindgap.corpus.images import construct, stay_offline
