@@ -51,6 +51,17 @@ def parts(x: torch.Tensor) -> Any:
     return a, b
 
 
+MASK = torch.tensor([True, False, True, True])
+
+
+def masked(x: torch.Tensor) -> Any:
+    y = x.clone()
+    z = y[MASK]
+    y.mul_(2)
+    z.add_(1)
+    return y, z, y[MASK]
+
+
 def indexed(x: torch.Tensor) -> Any:
     y = x.clone()
     y.index_put_((torch.tensor([0, 2]),), torch.tensor(7.0))
@@ -136,7 +147,7 @@ def statistics(x: torch.Tensor) -> Any:
 
 
 STATS = (torch.zeros(8), torch.ones(8))
-PROGRAMS = [slices, turned, parts, indexed, written_out, complex_parts, strided, mixed_dtypes, special_values,
+PROGRAMS = [slices, turned, parts, indexed, masked, written_out, complex_parts, strided, mixed_dtypes, special_values,
             maybe_views, otherwise_named, statistics]  # fmt: skip
 
 

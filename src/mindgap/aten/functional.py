@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
 
 from mindgap.aten.counterpart import counterpart, is_layout_change
 from mindgap.aten.imagine import imagined
@@ -159,7 +159,14 @@ class _Builder:
         named = {key: concrete(arg, known) for key, arg in kwargs}
         if facts(op).takes_device and "device" not in named and len(args) <= facts(op).arguments.index("device"):
             named["device"] = torch.device("cpu")
-        return imagined(overload(op), bound, named)
+        try:
+            return imagined(overload(op), bound, named)
+        except DynamicOutputShapeException:
+            # The size depends on values (of a constant mask, say): the graph has it, and such a result is no view.
+            node = self.graph.nodes[self.at]
+            if node.op != op:
+                raise
+            return [None if spec is None else _empty(spec) for spec in node.outputs]
 
     def emit(self, op: str, *args: Arg, **kwargs: Arg) -> list[int]:
         """Append a call to the new graph; the numbers of its results."""

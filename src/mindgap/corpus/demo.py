@@ -39,8 +39,8 @@ DEMO: Final[tuple[str, ...]] = (
 #: The same with their gradients, captured below autograd: forward and backward kernels.
 TRAINED: Final[tuple[str, ...]] = (
     "timm:resnet18?size=64",
-    "timm:mixer_s32_224",
     "transformers:BertModel",
+    "transformers:GPT2Model",
     "transformers:LlamaModel",
 )
 
