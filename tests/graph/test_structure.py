@@ -16,6 +16,7 @@ from mindgap.graph import (
     Constant,
     Graph,
     Input,
+    Integers,
     Node,
     Normal,
     Ref,
@@ -198,6 +199,21 @@ def test_levels() -> None:
     assert len(set(digests["shapes"])) == 4
     assert structure_digest(sized(4)) == digests["attributes"][0]
     assert not set(digests["operators"]) & set(digests["attributes"]) & set(digests["shapes"])
+
+
+def test_the_row_of_padding_goes_with_the_vocabulary() -> None:
+    """Five hundred translation models differ in the size of their vocabulary, of which the last row is padding."""
+
+    def looked_up(words: int, scaled: bool = False) -> Graph:
+        table = Input(TensorSpec.contiguous("float32", (words, 4)), Normal(1), "parameter")
+        tokens = Input(TensorSpec.contiguous("int64", (3,)), Integers(2, 0, words))
+        row = TensorSpec.contiguous("float32", (3, 4))
+        node = call("embedding.default", Ref(0), Ref(1), words - 1, scaled, spec=row)
+        return graph_of([node], [2], [table, tokens])
+
+    assert structure_digest(looked_up(10)) == structure_digest(looked_up(20))
+    assert structure_digest(looked_up(10)) != structure_digest(looked_up(10, scaled=True))
+    assert structure_digest(looked_up(10), "shapes") != structure_digest(looked_up(20), "shapes")
 
 
 def test_roles_matter_from_attributes_on() -> None:

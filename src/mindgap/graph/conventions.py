@@ -71,6 +71,9 @@ _SIZE_POSITIONS: Final[dict[str, tuple[int, ...]]] = {
     **dict.fromkeys(_RANGE, (2, 3)),
     "unflatten": (2,),
     "arange": (0, 1),
+    # The row of padding is counted from either end of the vocabulary.
+    "embedding": (2,),
+    "embedding_dense_backward": (2, 3),
     "as_strided": (1, 2, 3),
     "as_strided_": (1, 2, 3),
     "as_strided_copy": (1, 2, 3),
