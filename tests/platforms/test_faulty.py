@@ -335,8 +335,9 @@ def test_leak_grows_the_process(tmp_path: Path) -> None:
     graph, right = one()
     executable = load(tmp_path, fault("leak", megabytes=32), graph)
     before = psutil.Process().memory_info().rss
-    for _ in range(4):
+    for _ in range(6):
         assert np.array_equal(executable([X])[0], right)
+    # Of 192 MiB: what other tests freed meanwhile may hide some.
     assert psutil.Process().memory_info().rss - before > 100 << 20
 
 

@@ -464,9 +464,10 @@ def test_killed_while_idle_costs_nothing(make_pool: MakePool) -> None:
 def test_an_interrupted_wait_leaves_no_answer_behind(make_pool: MakePool) -> None:
     pool = make_pool()
     assert well(pool)
-    threading.Timer(0.3, _thread.interrupt_main).start()
+    timer = threading.Timer(0.3, _thread.interrupt_main)
     with pytest.raises(KeyboardInterrupt):
-        pool.run(job("long_nap", repeat=20))
+        timer.start()
+        pool.run(job("long_nap", repeat=20, deadline_s=60.0))
     assert well(pool) and pool.starts(ZOO) == 2
 
 

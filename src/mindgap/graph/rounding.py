@@ -102,8 +102,11 @@ def _clamped(value: float, dtype: str, largest: float) -> float:
 
 def _neighbour(value: float, dtype: str, up: bool) -> float:
     """The next value of the dtype above or below one of its own."""
+    smallest = float_range(dtype)[2]
     if value == 0.0:
-        return float_range(dtype)[2] * (1 if up else -1)
+        return smallest * (1 if up else -1)
+    if abs(value) == smallest and (value < 0) == up:
+        return 0.0  # The bits below that of -0 are NaN where a format has no -0.
     scalar = np.array([value], np.float64).astype(numpy_dtype(dtype))
     bits = scalar.view(f"u{scalar.dtype.itemsize}")
     bits += np.array(1 if (value > 0) == up else -1).astype(bits.dtype)
