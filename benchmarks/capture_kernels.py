@@ -18,7 +18,7 @@ import torch
 
 from mindgap.capture import capture_kernels
 from mindgap.capture.errors import CaptureError
-from mindgap.corpus.torchvision_zoo import declare_operators
+from mindgap.corpus.libraries import declare_operators
 from mindgap.graph import Graph
 
 Made = tuple[Any, tuple[Any, ...], dict[str, Any]]

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from mindgap.capture import capture
-from mindgap.corpus.torchvision_zoo import declare_operators
+from mindgap.corpus.libraries import declare_operators
 from mindgap.graph.tensors import TensorStore
 
 TIMM = ("resnet18", "resnet50", "convnext_atto", "efficientnet_b0", "mobilenetv3_small_100", "densenet121",

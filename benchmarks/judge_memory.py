@@ -30,7 +30,7 @@ from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_torch
 from mindgap.capture import capture
 from mindgap.corpus import capture_source
-from mindgap.corpus.torchvision_zoo import declare_operators
+from mindgap.corpus.libraries import declare_operators
 from mindgap.diff.session import Bench, Comparison, Settings
 from mindgap.graph import Graph, TensorStore, load, materialise_all, save
 from mindgap.run.pool import WorkerPool

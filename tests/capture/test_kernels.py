@@ -15,7 +15,7 @@ from mindgap.aten.functional import functionalize
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_torch
 from mindgap.capture import CaptureError, capture, capture_kernels, with_explicit_gradients
-from mindgap.corpus.torchvision_zoo import declare_operators
+from mindgap.corpus.libraries import declare_operators
 from mindgap.graph import Constant, Graph, Normal, Uniform, decode, encode
 from mindgap.graph.materialise import materialise_all
 from mindgap.graph.tensors import TensorStore

@@ -43,7 +43,7 @@ def prove(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], store: Tens
 
 @pytest.fixture(scope="module", autouse=True)
 def vision() -> None:
-    from mindgap.corpus.torchvision_zoo import declare_operators
+    from mindgap.corpus.libraries import declare_operators
 
     declare_operators()  # the CPU build of torchvision does not import without
 

@@ -59,7 +59,7 @@ def built(text: str):
 
 def trained_bert(at: Path, changes: dict | None = None) -> dict[str, torch.Tensor]:
     """A folder with a configuration and weights in safetensors; gives the tensors that were written."""
-    from mindgap.corpus.torchvision_zoo import declare_operators
+    from mindgap.corpus.libraries import declare_operators
 
     declare_operators()
     from transformers import BertConfig, BertModel

@@ -37,7 +37,7 @@ def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> to
 
 def resnet18():
     """A network with in-place calls and batch-norm whose statistics are not trivial, which a swap would show."""
-    from mindgap.corpus.torchvision_zoo import declare_operators
+    from mindgap.corpus.libraries import declare_operators
 
     declare_operators()
     torchvision = pytest.importorskip("torchvision")
@@ -50,7 +50,7 @@ def resnet18():
 
 
 def vit():
-    from mindgap.corpus.torchvision_zoo import declare_operators
+    from mindgap.corpus.libraries import declare_operators
 
     declare_operators()
     timm = pytest.importorskip("timm")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
-import io
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,8 +14,9 @@ from torch import nn
 from mindgap.corpus.diffusers_config import small
 from mindgap.corpus.diffusers_inputs import Case, Maker
 from mindgap.corpus.diffusers_table import BORROWERS, CASES, PARTS
-from mindgap.corpus.images import construct, stay_offline
+from mindgap.corpus.images import construct
 from mindgap.corpus.ledger import Ledger
+from mindgap.corpus.libraries import imported, silenced
 from mindgap.corpus.program import Built, Program
 from mindgap.corpus.seeding import seed_statistics, seed_weights
 from mindgap.corpus.source import Settings, Source, SourceError, one_line, settings, suggest
@@ -28,16 +27,8 @@ _BASES = ("ModelMixin", "LegacyModelMixin")
 
 
 def _diffusers() -> Any:
-    """The library, quiet and offline. Raises `SourceError` where it is not installed."""
-    from mindgap.corpus.torchvision_zoo import declare_operators
-
-    stay_offline()
-    try:
-        with contextlib.suppress(ImportError):
-            declare_operators()
-        library: Any = importlib.import_module("diffusers")
-    except ImportError as error:
-        raise SourceError(f"diffusers: is not installed ({error}); pip install 'mindgap[diffusers]'") from error
+    """The library. Raises `SourceError` where it is not installed."""
+    library = imported("diffusers", "diffusers:", "diffusers")
     library.logging.set_verbosity_error()
     logging.getLogger("diffusers").setLevel(logging.ERROR)
     return library
@@ -71,7 +62,7 @@ def open_diffusers(source: Source) -> list[Program]:
 
 def _build(source: Source, model_class: Any, chosen: Settings) -> Built:
     case = CASES.get(source.target, Case())
-    with _silence():
+    with silenced():
         model = construct(source, chosen, functools.partial(_create, model_class, case, chosen.layers or 2))
         ledger = Ledger()
         seed_weights(model, chosen.seed, ledger)
@@ -120,10 +111,3 @@ def _run(source: Source, model: nn.Module, given: dict[str, Any]) -> None:
         model(**given)
     except Exception as error:
         raise SourceError(f"{source.text}: with {', '.join(given)} it raised {one_line(error)}") from error
-
-
-@contextlib.contextmanager
-def _silence() -> Generator[None]:
-    """Zoo code prints advice to whoever trains; nobody here does."""
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        yield

@@ -6,12 +6,10 @@ where there are only pickles, which can run code, or none, they are seeded.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
-import io
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any, Final
 
 import torch
@@ -19,8 +17,9 @@ from torch import nn
 
 from mindgap.aten.tensors import torch_dtype_name
 from mindgap.corpus.hub_folder import HubModel, located
-from mindgap.corpus.images import construct, stay_offline, with_pictures
+from mindgap.corpus.images import construct, with_pictures
 from mindgap.corpus.ledger import Ledger, seed_of
+from mindgap.corpus.libraries import imported, silenced, stay_offline
 from mindgap.corpus.parsed import is_list, is_table
 from mindgap.corpus.program import Built, Program
 from mindgap.corpus.seeding import seed_statistics, seed_weights
@@ -69,7 +68,7 @@ def _build(source: Source, model: HubModel, chosen: Settings, make: _Maker) -> B
             SeededInstead,
             stacklevel=2,
         )
-    with _silence():
+    with silenced():
         return make(source, model, chosen)
 
 
@@ -83,27 +82,8 @@ def _maker(model: HubModel) -> _Maker:
     return functools.partial(_build_transformers, _transformers_class(model))
 
 
-@contextlib.contextmanager
-def _silence() -> Generator[None]:
-    """Libraries report what they loaded to whoever trains; nobody here does."""
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        yield
-
-
-def _library(name: str, model: HubModel) -> Any:
-    """A library, imported. Raises `SourceError` where it is not installed."""
-    from mindgap.corpus.torchvision_zoo import declare_operators
-
-    with contextlib.suppress(ImportError):  # Without torchvision the libraries know that it is not there.
-        declare_operators()
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise SourceError(f"{model.source}: needs {name} ({error}); pip install 'mindgap[{name}]'") from error
-
-
 def _diffusers_class(model: HubModel, name: str) -> Any:
-    found = getattr(_library("diffusers", model), name, None)
+    found = getattr(imported("diffusers", f"{model.source}: diffusers", "diffusers"), name, None)
     if not (isinstance(found, type) and issubclass(found, nn.Module)):
         raise SourceError(f"{model.source}: diffusers has no model {name!r}, and other code is not run")
     return found
@@ -111,7 +91,7 @@ def _diffusers_class(model: HubModel, name: str) -> Any:
 
 def _transformers_class(model: HubModel) -> Any:
     """The class that `architectures` names, or the base class of the model's type."""
-    library = _library("transformers", model)
+    library = imported("transformers", f"{model.source}: transformers", "transformers")
     named: Any = model.config.get("architectures")
     names: list[Any] = list(named) if is_list(named) else []
     own = " (it brings its own code, auto_map, which is not run)" if "auto_map" in model.config else ""
@@ -181,7 +161,7 @@ def _build_diffusers(model_class: Any, source: Source, model: HubModel, chosen: 
 
 
 def _build_timm(architecture: str, source: Source, model: HubModel, chosen: Settings) -> Built:
-    timm = _library("timm", model)
+    timm: Any = imported("timm", f"{model.source}: timm", "timm")
     config = model.config
     if not timm.is_model(architecture):
         raise SourceError(f"{source.text}: timm has no model {architecture!r}")

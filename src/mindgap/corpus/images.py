@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -18,12 +17,6 @@ from mindgap.corpus.program import Built
 from mindgap.corpus.seeding import seed_statistics, seed_weights
 from mindgap.corpus.source import Settings, Source, SourceError, one_line
 from mindgap.graph import Constant, Integers, Normal
-
-
-def stay_offline() -> None:
-    """Tell the hub clients, before they are imported, that they may not reach the network."""
-    for variable in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"):
-        os.environ.setdefault(variable, "1")
 
 
 @contextmanager

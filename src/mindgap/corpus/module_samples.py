@@ -15,8 +15,9 @@ from typing import Any
 import torch
 from torch.nn.modules.lazy import LazyModuleMixin
 
-from mindgap.corpus.images import construct, stay_offline
+from mindgap.corpus.images import construct
 from mindgap.corpus.ledger import Ledger
+from mindgap.corpus.libraries import stay_offline
 from mindgap.corpus.operator_samples import chosen_numbers, one_program
 from mindgap.corpus.program import Built, Program
 from mindgap.corpus.samples_call import Sample, sample_of

@@ -20,8 +20,9 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from mindgap.corpus.images import construct, stay_offline
+from mindgap.corpus.images import construct
 from mindgap.corpus.ledger import Ledger, seed_of
+from mindgap.corpus.libraries import imported
 from mindgap.corpus.program import Built, Program
 from mindgap.corpus.seeding import seed_statistics, seed_weights
 from mindgap.corpus.source import Settings, Source, SourceError, settings, suggest
@@ -61,16 +62,8 @@ _TEXT_TOWERS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
 
 
 def _open_clip() -> Any:
-    """The library, quiet and offline. Raises `SourceError` where it is not installed."""
-    from mindgap.corpus.torchvision_zoo import declare_operators
-
-    stay_offline()
-    try:
-        declare_operators()
-        import open_clip
-    except ImportError as error:
-        raise SourceError(f"open_clip: is not installed ({error}); pip install 'mindgap[open_clip]'") from error
-    return open_clip
+    """The library. Raises `SourceError` where it is not installed."""
+    return imported("open_clip", "open_clip:", "open-clip")
 
 
 def names() -> list[str]:

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import torch
 
-from mindgap.corpus.images import stay_offline
 from mindgap.corpus.ledger import Ledger
+from mindgap.corpus.libraries import stay_offline
 from mindgap.corpus.program import Built, Program
 from mindgap.corpus.samples_call import Sample, sample_of, spread
 from mindgap.corpus.samples_drawn import drawn, new_ledger, quiet_suite, settled

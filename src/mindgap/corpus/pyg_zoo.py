@@ -16,8 +16,9 @@ from typing import Any
 
 from torch import nn
 
-from mindgap.corpus.images import construct, stay_offline
+from mindgap.corpus.images import construct
 from mindgap.corpus.ledger import Ledger
+from mindgap.corpus.libraries import imported
 from mindgap.corpus.program import Built, Program
 from mindgap.corpus.pyg_graph import SIZES, World
 from mindgap.corpus.pyg_table import ABSTRACT, CONSTRUCTED, GIVEN
@@ -27,14 +28,9 @@ from mindgap.corpus.source import Settings, Source, SourceError, one_line, setti
 
 def _layers() -> Any:
     """`torch_geometric.nn`. Raises `SourceError` where it is not installed."""
-    stay_offline()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # It warns of each compiled extension that is missing.
-            import torch_geometric.nn
-    except ImportError as error:
-        raise SourceError(f"pyg: torch_geometric is not installed ({error}); pip install 'mindgap[pyg]'") from error
-    return torch_geometric.nn
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # It warns of each compiled extension that is missing.
+        return imported("torch_geometric.nn", "pyg: torch_geometric", "pyg")
 
 
 def names() -> list[str]:

@@ -7,7 +7,8 @@ from typing import Any, Final, cast
 
 from torch import nn
 
-from mindgap.corpus.images import Given, construct, parameters_of, stay_offline, with_arguments
+from mindgap.corpus.images import Given, construct, parameters_of, with_arguments
+from mindgap.corpus.libraries import imported
 from mindgap.corpus.program import Built, Program
 from mindgap.corpus.source import Settings, Source, SourceError, settings, suggest
 
@@ -51,15 +52,8 @@ _CHANNELS: Final[Mapping[str, int]] = {"superpointnet": 1, "pfpcnet": 1}
 
 def _builders() -> dict[str, Callable[..., nn.Module]]:
     """name -> constructor. Raises `SourceError` where pytorchcv is not installed."""
-    from mindgap.corpus.torchvision_zoo import declare_operators
-
-    stay_offline()
-    try:
-        declare_operators()
-        from pytorchcv import model_provider  # pyright: ignore[reportMissingTypeStubs] # it has none
-    except ImportError as error:
-        raise SourceError(f"pytorchcv: is not installed ({error}); pip install 'mindgap[pytorchcv]'") from error
-    return vars(model_provider)["_models"]
+    provider: Any = imported("pytorchcv.model_provider", "pytorchcv:", "pytorchcv")
+    return provider._models
 
 
 def names() -> list[str]:

@@ -6,22 +6,15 @@ from typing import Any
 
 from torch import nn
 
-from mindgap.corpus.images import construct, parameters_of, stay_offline, with_pictures
+from mindgap.corpus.images import construct, parameters_of, with_pictures
+from mindgap.corpus.libraries import imported
 from mindgap.corpus.program import Built, Program
 from mindgap.corpus.source import Settings, Source, SourceError, settings, suggest
 
 
 def _timm() -> Any:
-    """The library, imported on first use. Raises `SourceError` where it is not installed."""
-    from mindgap.corpus.torchvision_zoo import declare_operators
-
-    stay_offline()
-    try:
-        declare_operators()
-        import timm
-    except ImportError as error:
-        raise SourceError(f"timm: is not installed ({error}); pip install 'mindgap[timm]'") from error
-    return timm
+    """The library. Raises `SourceError` where it is not installed."""
+    return imported("timm", "timm:", "timm")
 
 
 def names() -> list[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import io
 import os
 import re
 import sys
@@ -23,6 +22,7 @@ from torch import nn
 
 from mindgap.corpus.images import construct
 from mindgap.corpus.ledger import Ledger, seed_of
+from mindgap.corpus.libraries import silenced
 from mindgap.corpus.program import Built, Program
 from mindgap.corpus.seeding import seed_statistics, seed_weights
 from mindgap.corpus.source import Settings, Source, SourceError, one_line, settings, suggest
@@ -69,7 +69,7 @@ def _located(source: Source, place: str) -> Path:
     if os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0"):
         raise SourceError(f"{source.text}: {place} is not in {kept}, and nothing is fetched while offline: {advice}")
     try:
-        with _quiet():
+        with silenced():
             # Downloads and unpacks the repository; listing its entry points also runs its hubconf.py.
             hub.list(place, trust_repo=True, skip_validation=False)
     except Exception as error:
@@ -86,7 +86,7 @@ def _build(source: Source, folder: Path, entry: str, chosen: Settings) -> Built:
         ledger = Ledger()
         seed_weights(model, chosen.seed, ledger)
         argument = _accepted(source, model, chosen, ledger)
-        with _quiet():
+        with silenced():
             seed_statistics(model, lambda: model(argument), chosen.seed, ledger)
     model.train(chosen.train)
     return Built(model, (argument,), {}, ledger)
@@ -94,7 +94,7 @@ def _build(source: Source, folder: Path, entry: str, chosen: Settings) -> Built:
 
 def _made(source: Source, folder: Path, entry: str) -> nn.Module:
     """What the entry point returns. Raises `SourceError` where there is none, or it gives no model."""
-    with _quiet():
+    with silenced():
         try:
             function = _entry_point(source, folder, entry)
             made = function(**_untrained(function))
@@ -136,7 +136,7 @@ def _accepted(source: Source, model: nn.Module, chosen: Settings, ledger: Ledger
     for recipe, dtype, shape in _arguments(model, chosen):
         argument = ledger.draw(recipe, dtype, shape)
         try:
-            with torch.no_grad(), _quiet():
+            with torch.no_grad(), silenced():
                 model(argument)
             return argument
         except Exception as error:
@@ -188,9 +188,3 @@ def _own_modules(folder: Path) -> Generator[None]:
             file = getattr(sys.modules[name], "__file__", None)
             if isinstance(file, str) and Path(file).resolve().is_relative_to(here):
                 del sys.modules[name]
-
-
-@contextlib.contextmanager
-def _quiet() -> Generator[None]:
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        yield

@@ -4,56 +4,21 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import torch
 from torch import nn
 
 from mindgap.corpus.detectors import OneStage, TwoStage, whole
-from mindgap.corpus.images import construct, parameters_of, stay_offline, with_pictures
+from mindgap.corpus.images import construct, parameters_of, with_pictures
+from mindgap.corpus.libraries import imported
 from mindgap.corpus.program import Built, Program
 from mindgap.corpus.source import Settings, Source, SourceError, settings, suggest
 
-#: Operators whose fake versions torchvision registers on import, which fails where its compiled half did not load.
-_SCHEMAS = (
-    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-)
 #: Edge in pixels of the pictures that boxes are found in: the smallest that torchvision offers a detector for.
 _DETECTED: Final = 320
-_declared: list[torch.library.Library] = []
-
-
-def declare_operators() -> None:
-    """Make `import torchvision` work beside a PyTorch that its compiled half was not built for.
-
-    The published wheel expects a CUDA build. Its models are plain Python all the same; only the
-    schemas of two operators must exist when it is imported. Where the compiled half loads, nothing
-    is declared.
-    """
-    if _declared:
-        return
-    try:
-        import torchvision  # noqa: F401  # pyright: ignore[reportUnusedImport] # the import is the test
-    except RuntimeError:
-        import sys
-
-        for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
-            del sys.modules[name]
-        library = torch.library.Library("torchvision", "FRAGMENT")
-        for schema in _SCHEMAS:
-            if not hasattr(torch.ops.torchvision, schema.partition("(")[0]):
-                library.define(schema)  # pyright: ignore[reportUnknownMemberType] # untyped
-        _declared.append(library)
 
 
 def _models() -> Any:
     """`torchvision.models`. Raises `SourceError` where torchvision is not installed."""
-    stay_offline()
-    try:
-        declare_operators()
-        import torchvision.models
-    except ImportError as error:
-        raise SourceError(f"torchvision: is not installed ({error}); pip install 'mindgap[torchvision]'") from error
-    return torchvision.models
+    return imported("torchvision.models", "torchvision:", "torchvision")
 
 
 def names() -> list[str]:

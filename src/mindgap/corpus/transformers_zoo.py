@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-import io
 import logging
 import os
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import torch
 from torch import nn
 
-from mindgap.corpus.images import construct, stay_offline
+from mindgap.corpus.images import construct
 from mindgap.corpus.ledger import Ledger
+from mindgap.corpus.libraries import imported, silenced
 from mindgap.corpus.program import Built, Program
 from mindgap.corpus.seeding import seed_statistics, seed_weights
 from mindgap.corpus.source import Settings, Source, SourceError, one_line, settings, suggest
@@ -30,19 +30,11 @@ _MOST_PLACES = 1024
 
 
 def _transformers() -> Any:
-    """The library, quiet and offline. Raises `SourceError` where it is not installed."""
-    from mindgap.corpus.torchvision_zoo import declare_operators
-
-    stay_offline()
-    try:
-        with contextlib.suppress(ImportError):
-            declare_operators()
-        import transformers
-    except ImportError as error:
-        raise SourceError(f"transformers: is not installed ({error}); pip install 'mindgap[transformers]'") from error
-    transformers.logging.set_verbosity_error()
+    """The library. Raises `SourceError` where it is not installed."""
+    library = imported("transformers", "transformers:", "transformers")
+    library.logging.set_verbosity_error()
     logging.getLogger("transformers").setLevel(logging.ERROR)
-    return transformers
+    return library
 
 
 def names(heads: bool = False) -> list[str]:
@@ -154,7 +146,7 @@ def _ways(chosen: Settings) -> Iterator[Shrinking]:
 
 def _configured(model_class: Any, way: Shrinking) -> dict[str, Any]:
     """The dictionary of a small configuration."""
-    with _silence():
+    with silenced():
         try:
             small = shrunk(model_class.config_class().to_dict(), way)
         except Exception as error:
@@ -174,7 +166,7 @@ def _amend(small: dict[str, Any]) -> None:
 
 def _create(model_class: Any, way: Shrinking, small: dict[str, Any]) -> nn.Module:
     """A small model. Raises whatever its own code raises where the small configuration does not fit."""
-    with _silence():
+    with silenced():
         config = model_class.config_class.from_dict(small)
         # One matrix product for all experts: the other ways loop over what the router decided.
         config._experts_implementation = "batched_mm"
@@ -236,7 +228,7 @@ def _accepted(model: nn.Module, again: Again, failures: list[str]) -> Arguments 
 
 
 def _try(model: nn.Module, arguments: Arguments) -> None:
-    with torch.no_grad(), _silence():
+    with torch.no_grad(), silenced():
         model(**arguments.given, **arguments.fixed)
 
 
@@ -252,10 +244,3 @@ def _put(config: dict[str, Any], path: str, value: Any) -> None:
         config.pop(last, None)
     else:
         config[last] = value
-
-
-@contextlib.contextmanager
-def _silence() -> Generator[None]:
-    """Zoo code prints advice to whoever trains; nobody here does."""
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        yield
