@@ -1,0 +1,4 @@
+"""The tables and figures of one question each, asked of a store.
+
+Comes in: a store. Goes out: tables whose totals reconcile, since each is one query. Runs nothing.
+"""
