@@ -209,11 +209,19 @@ def _run(
     values: tuple[Array | None, ...] | None = None
     if job.want == "trace" and isinstance(executable, Traceable):
         values = tuple(executable.trace(inputs))
-    said: dict[str, Any] = {"status": "ok"}
+    said: dict[str, Any] = {"status": "ok", "facts": _facts(executable)}
     if differing:
         message = f"a later run gave other outputs than the first: outputs {', '.join(map(str, sorted(differing)))}"
-        said = {"status": "nondeterministic", "message": message, "signature": signature(message)}
+        said |= {"status": "nondeterministic", "message": message, "signature": signature(message)}
     return {**said, "outputs": found, "arrays": first, "repeats": repeats, "values": values}
+
+
+def _facts(executable: Executable) -> Mapping[str, Any]:
+    """What the executable says of its translation, as JSON; nothing where it says nothing."""
+    told: Any = getattr(executable, "facts", None)
+    if not told or not isinstance(told, Mapping):
+        return {}
+    return json.loads(json.dumps(dict(cast("Mapping[str, Any]", told)), default=str))
 
 
 def _repeat(

@@ -84,6 +84,8 @@ def outcome_frame(outcome: Outcome, rss: int) -> tuple[dict[str, Any], list[Arra
     }
     if outcome.message or outcome.op is not None:
         header.update(message=outcome.message, signature=outcome.signature, op=outcome.op)
+    if outcome.facts:
+        header["facts"] = dict(outcome.facts)
     arrays: list[Array] = []
     if outcome.arrays is not None:
         header["whole"] = len(outcome.arrays)
@@ -122,6 +124,7 @@ def read_outcome(frame: Frame, platform: str, digest: str, fingerprint: str) -> 
         op=header.get("op"),
         timings=header["timings"],
         fingerprint=fingerprint,
+        facts=header.get("facts", {}),
     )
 
 

@@ -53,7 +53,8 @@ class Outcome:
 
     `values`: with want="trace", the value of every node output slot. `message` is the platform's own;
     `signature` is that message with addresses, numbers and paths taken out, so that alike failures are equal.
-    `timings`: seconds by stage (`load`, `run`, `second_run`, `total`).
+    `timings`: seconds by stage (`load`, `run`, `second_run`, `total`). `facts`: what the platform says that its
+    translation did to a graph that ran (JSON; the `facts` of its executable).
     """
 
     platform: str
@@ -68,6 +69,7 @@ class Outcome:
     op: str | None = None
     timings: Mapping[str, float] = field(default_factory=dict[str, float])
     fingerprint: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def ran(self) -> bool:
