@@ -28,10 +28,13 @@ def digest_of(graph: Graph) -> str:
     return digest
 
 
-def remember(graph: Graph, digest: str) -> None:
-    """Takes the word of whoever sent the graph for its digest."""
+def remember(graph: Graph, digest: str, data: bytes | None = None) -> None:
+    """Takes the word of whoever sent the graph for its digest, and for its bytes where they are given."""
     key = id(graph)
     _DIGESTS[key] = (weakref.ref(graph, lambda _: _DIGESTS.pop(key, None)), digest)
+    if data is not None:
+        with _LOCK:
+            _BYTES.put(digest, data, len(data))
 
 
 def bytes_of(graph: Graph) -> bytes:

@@ -1,0 +1,80 @@
+"""Where a campaign's cases come from.
+
+Cases come in blocks of 500. A block depends on the plan, on what the cases are made of and on its number, and
+on nothing else: so a resume, or several machines that take every n-th block each, need not know of each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Protocol
+
+from mindgap.graph import Graph, MindgapError, decode
+from mindgap.run.identity import remember
+
+#: Cases of a block; the last may have fewer.
+BLOCK: Final = 500
+
+
+@dataclass(frozen=True)
+class Case:
+    """A graph to run. `index` is its number in the whole campaign, `name` what rows call it.
+
+    `data`: the canonical bytes without labels, `digest` theirs. `description`: JSON from which the graph can be made
+    again, empty where it cannot. `features`: what running it covers. `base`: what it shares inputs with other cases
+    of; cases of one base run one after the other.
+    """
+
+    index: int
+    name: str
+    data: bytes
+    digest: str
+    description: str
+    features: tuple[str, ...]
+    nodes: int
+    base: str = ""
+
+    @cached_property
+    def graph(self) -> Graph:
+        """Decoded when first asked for."""
+        graph = decode(self.data)
+        remember(graph, self.digest, self.data)
+        return graph
+
+
+class Supply(Protocol):
+    """What makes the cases."""
+
+    @property
+    def identity(self) -> str:
+        """A digest of all that cases are made of, besides the plan: equal where the same plan gives the same cases."""
+        ...
+
+    def block(self, number: int) -> list[Case]:
+        """The cases from `number * BLOCK` on. Raises `MindgapError` where nothing can be made."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Of all blocks, those whose number is `index` modulo `of`."""
+
+    index: int = 0
+    of: int = 1
+
+    @staticmethod
+    def parse(text: str) -> Shard:
+        """`2/8`: the third of eight. Raises `MindgapError`."""
+        index, slash, of = text.partition("/")
+        if not (slash and index.isdecimal() and of.isdecimal() and int(index) < int(of)):
+            raise MindgapError(f"--shard {text}: it takes i/n with i from 0 to n - 1, as in 0/4")
+        return Shard(int(index), int(of))
+
+    def blocks(self, count: int) -> Iterator[int]:
+        """The numbers of the blocks that hold the shard's part of `count` cases."""
+        return iter(range(self.index, -(-count // BLOCK), self.of))
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.of}"
