@@ -63,6 +63,19 @@ def test_each_form_of_result(model):
     assert run(second).tolist() == [1.0] * 4
 
 
+def test_each_of_several_models_has_a_source_of_its_own(model):
+    sources = [program.source for program in open_source(f"{model}:several?seed=3")]
+    assert sources == [f"{model}:several#0?seed=3", f"{model}:several#1?seed=3"]
+    (second,) = open_source(sources[1])
+    assert second.name == "model:several[1]"
+    assert run(second).tolist() == [1.0] * 4
+    assert open_source(f"{model}:module#0")[0].name == "model:module"
+    with pytest.raises(SourceError, match=r"no item 2, it returned 2"):
+        open_source(f"{model}:several#2")
+    with pytest.raises(SourceError, match=r"no source"):
+        open_source(f"{model}:several#x")
+
+
 def test_weights_follow_the_seed_and_leave_the_generator_alone(model):
     before = torch.random.get_rng_state()
     outputs = [run(open_source(f"{model}:module?seed={seed}")[0]) for seed in (0, 0, 1)]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from mindgap.aten.operators import overload_name
 from mindgap.aten.tensors import spec_of
 from mindgap.capture.draw import packet
 from mindgap.capture.errors import CaptureError
 from mindgap.capture.recipes import recipe_for
 from mindgap.capture.recording import Call, Recorded, Source
-from mindgap.graph import Graph, Input, Labels, Node, map_refs, refs
+from mindgap.graph import Graph, Input, Labels, refs
 from mindgap.graph.tensors import TensorStore
 
 Weights = Literal["stored", "seeded"]
@@ -39,15 +38,7 @@ def assemble(
         inputs=tuple(
             Input(spec_of(s.fake), s.recipe or recipe_for(s, store, weights, i), s.role) for i, s in enumerate(sources)
         ),
-        nodes=tuple(
-            Node(
-                overload_name(c.func),
-                tuple(map_refs(a, renumber) for a in c.args),
-                tuple((k, map_refs(a, renumber)) for k, a in c.kwargs),
-                c.outputs,
-            )
-            for c in calls
-        ),
+        nodes=tuple(call.node(renumber) for call in calls),
         outputs=(*[renumber[number] for _, number in returned], *written),
         labels=Labels(
             names,

@@ -12,14 +12,13 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from mindgap.aten.cotangent import cotangent_of
-from mindgap.aten.operators import overload_name
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import TORCH_DTYPES, spec_of, to_numpy
 from mindgap.capture.kernels_recorder import KernelRecorder, seen_below
 from mindgap.capture.neutral import neutral_kernels
 from mindgap.capture.recording import Recorded
 from mindgap.capture.tracing import run_traced
-from mindgap.graph import Graph, Input, Labels, Node, Recipe, map_refs
+from mindgap.graph import Graph, Input, Labels, Recipe
 from mindgap.graph import Literal as LiteralBytes
 
 
@@ -102,15 +101,7 @@ def _assembled(graph: Graph, recorded: Recorded, outputs: list[int]) -> Graph:
             graph.inputs[i] if i < len(graph.inputs) else Input(spec_of(s.fake), _bytes(s.real), "constant")
             for i, s in enumerate(recorded.inputs)
         ),
-        nodes=tuple(
-            Node(
-                overload_name(c.func),
-                tuple(map_refs(a, renumber) for a in c.args),
-                tuple((k, map_refs(a, renumber)) for k, a in c.kwargs),
-                c.outputs,
-            )
-            for c in recorded.calls
-        ),
+        nodes=tuple(call.node(renumber) for call in recorded.calls),
         outputs=tuple(renumber[number] for number in outputs),
         labels=Labels(
             tuple(s.name for s in recorded.inputs),

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from mindgap.graph import Arg, Recipe, Role, TensorSpec
+from mindgap.aten.operators import overload_name
+from mindgap.graph import Arg, Node, Recipe, Role, TensorSpec, map_refs
 
 
 @dataclass(frozen=True)
@@ -41,3 +42,12 @@ class Call:
     origin: str
     fixed: bool
     first: int
+
+    def node(self, renumber: dict[int, int]) -> Node:
+        """The call as a node whose operands are numbered as `renumber` says."""
+        return Node(
+            overload_name(self.func),
+            tuple(map_refs(arg, renumber) for arg in self.args),
+            tuple((name, map_refs(arg, renumber)) for name, arg in self.kwargs),
+            self.outputs,
+        )

@@ -149,14 +149,11 @@ class _Session:
         if opened["kind"] != "opened":
             status = "left_out" if opened["kind"] == "left_out" else "failed"
             self.failed(source, source, "forward", opened["reason"], count(status), opened)
-        several = len(programs) > 1 and len({text for _, text in programs}) < len(programs)
-        for index, (name, text) in enumerate(programs):
-            # A user's callable that returns several models names them all.
-            program = (name, f"{text}#{index}" if several else text)
+        for index, program in enumerate(programs):
             parameters = 0
             for each in self.passes:
                 if each != "forward" and (reason := self._too_big(parameters)):
-                    count(self.failed(program[1], source, each, reason, "left_out", label=name))
+                    count(self.failed(program[1], source, each, reason, "left_out", label=program[0]))
                     break
                 status, parameters = self._pass(prospector, source, index, program, each)
                 if count(status) != "captured":

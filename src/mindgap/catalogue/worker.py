@@ -20,6 +20,7 @@ import gc
 import os
 import resource
 import sys
+import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -75,7 +76,7 @@ class _Server:
         while True:
             header = self._next().header
             _reset_peak()
-            before = _cpu_seconds()
+            before = time.process_time()
             try:
                 # A model's own code may print, warn and call sys.exit(): none of it may end the worker.
                 with warnings.catch_warnings():
@@ -88,7 +89,7 @@ class _Server:
                 self.opened.built = None
                 # The frames of the traceback hold the model.
                 error.__traceback__ = None
-            answer["cpu_seconds"] = _cpu_seconds() - before
+            answer["cpu_seconds"] = time.process_time() - before
             answer["peak_bytes"] = _peak_bytes()
             send_frame(self.answers, answer, [np.frombuffer(data, np.uint8)] if data else [])
 
@@ -138,7 +139,7 @@ class _Server:
             "kind": "captured",
             "graph": digest(graph),
             "nodes": len(graph.nodes),
-            "parameters": sum(_elements(given.spec.shape) for given in graph.inputs if given.role == "parameter"),
+            "parameters": sum(given.spec.numel for given in graph.inputs if given.role == "parameter"),
             "operators": sorted({node.op for node in graph.nodes}),
             "structure": structure_digest(graph),
             "structure_operators": structure_digest(graph, "operators"),
@@ -194,23 +195,9 @@ class _Traced:
 
 
 def _failed(error: BaseException) -> Header:
-    if isinstance(error, MindgapError):
-        return {"kind": "failed", "reason": str(error)}
-    lines = str(error).strip().splitlines()
-    said = f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
-    return {"kind": "failed", "reason": said}
+    from mindgap.corpus.source import one_line
 
-
-def _elements(shape: Sequence[int]) -> int:
-    product = 1
-    for length in shape:
-        product *= length
-    return product
-
-
-def _cpu_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
+    return {"kind": "failed", "reason": str(error) if isinstance(error, MindgapError) else one_line(error)}
 
 
 def _reset_peak() -> None:

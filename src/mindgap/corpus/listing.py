@@ -8,27 +8,13 @@ from __future__ import annotations
 import fnmatch
 import importlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
-from mindgap.corpus.source import Source, SourceError, parse, suggest
-
-#: scheme -> the module whose `names()` are all of its targets.
-_LISTED: Final[Mapping[str, str]] = {
-    "timm": "timm_zoo",
-    "torchvision": "torchvision_zoo",
-    "transformers": "transformers_zoo",
-    "diffusers": "diffusers_zoo",
-    "open_clip": "open_clip_zoo",
-    "pyg": "pyg_zoo",
-    "pytorchcv": "pytorchcv_zoo",
-    "ops": "operator_samples",
-    "modules": "module_samples",
-    "onnx": "onnx_cases",
-}
+from mindgap.corpus.source import SCHEMES, Source, SourceError, parse, suggest
 
 #: The patterns that together are every model this installation can build, operator samples last.
-EVERYTHING: Final = tuple(f"{scheme}:*" for scheme in _LISTED)
+EVERYTHING: Final = tuple(f"{scheme}:*" for scheme, kind in SCHEMES.items() if kind.listed)
 
 _GLOB: Final = re.compile(r"[*?\[]")
 
@@ -42,7 +28,7 @@ def expand(pattern: str) -> list[str]:
     options = source.text[len(source.scheme) + 1 + len(source.target) :]
     if source.scheme == "records":
         return _records(source, options)
-    if source.scheme not in _LISTED or not _GLOB.search(source.target):
+    if not source.kind.listed or not _GLOB.search(source.target):
         return [pattern]
     known = _names(source)
     found = [name for name in known if fnmatch.fnmatchcase(name, source.target)]
@@ -55,20 +41,19 @@ def expand(pattern: str) -> list[str]:
 def parameters_of(text: str) -> int | None:
     """How many parameters a source's model has, where its zoo can say so without building it."""
     source = parse(text)
-    module = _LISTED.get(source.scheme)
-    count: Callable[[Source], int] | None = getattr(_zoo(module), "parameters", None) if module else None
+    count: Callable[[Source], int] | None = getattr(_zoo(source), "parameters", None) if source.kind.listed else None
     return count(source) if count else None
 
 
 def _names(source: Source) -> list[str]:
-    names: Any = _zoo(_LISTED[source.scheme]).names
+    names: Any = _zoo(source).names
     if source.scheme == "transformers" and "For" in source.target:
         return list(names(heads=True))
     return list(names())
 
 
 def _records(source: Source, options: str) -> list[str]:
-    records: Any = _zoo("records")
+    records: Any = _zoo(source)
     path, hash_, wanted = source.target.partition("#")
     if hash_ and not _GLOB.search(wanted):
         return [source.text]
@@ -79,5 +64,6 @@ def _records(source: Source, options: str) -> list[str]:
     return [f"records:{path}#{name}{options}" for name in found]
 
 
-def _zoo(module: str) -> Any:
+def _zoo(source: Source) -> Any:
+    module = source.kind.opener.partition(":")[0]
     return importlib.import_module(f"mindgap.corpus.{module}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -14,7 +14,7 @@ from mindgap.capture.capture import UnprovenCapture
 from mindgap.capture.check import Verify
 from mindgap.corpus.program import Built, Captured, Program
 from mindgap.corpus.source import Source, SourceError, parse
-from mindgap.graph import Graph, MindgapError
+from mindgap.graph import Graph, MindgapError, load
 from mindgap.graph.tensors import TensorStore
 
 
@@ -26,34 +26,12 @@ class CaptureFailure:
     reason: str
 
 
-def _open_graph(source: Source) -> list[Captured]:
-    from mindgap.graph.codec import load
-
+def open_graph(source: Source) -> list[Captured]:
+    """The graph of a file. Raises `SourceError` where there is no such file, `GraphError` where it is damaged."""
     path = Path(source.target)
     if not path.is_file():
         raise SourceError(f"{path}: no such file")
     return [Captured(path.stem, source.text, load(path))]
-
-
-#: scheme -> MODULE:FUNCTION, imported when a source asks for it: each brings a library of its own.
-_OPENERS: Mapping[str, str] = {
-    "python": "user_code:open_user_code",
-    "timm": "timm_zoo:open_timm",
-    "torchvision": "torchvision_zoo:open_torchvision",
-    "transformers": "transformers_zoo:open_transformers",
-    "diffusers": "diffusers_zoo:open_diffusers",
-    "open_clip": "open_clip_zoo:open_open_clip",
-    "pyg": "pyg_zoo:open_pyg",
-    "pytorchcv": "pytorchcv_zoo:open_pytorchcv",
-    "ops": "operator_samples:open_operators",
-    "modules": "module_samples:open_modules",
-    "onnx": "onnx_cases:open_onnx_case",
-    "hub": "hub:open_hub",
-    "torchhub": "torchhub:open_torchhub",
-    "records": "records:open_records",
-    "graphnet": "graphnet_folder:open_graphnet",
-    "pt2": "pt2:open_pt2",
-}
 
 
 def open_source(text: str) -> list[Program | Captured]:
@@ -63,10 +41,9 @@ def open_source(text: str) -> list[Program | Captured]:
     `SourceError` for a source that names nothing.
     """
     source = parse(text)
-    if source.scheme == "graph":
-        return [*_open_graph(source)]
-    module, _, function = _OPENERS[source.scheme].partition(":")
-    opener: Callable[[Source], list[Program]] = getattr(importlib.import_module(f"mindgap.corpus.{module}"), function)
+    module, _, function = source.kind.opener.partition(":")
+    opener: Callable[[Source], Sequence[Program | Captured]]
+    opener = getattr(importlib.import_module(f"mindgap.corpus.{module}"), function)
     return [*opener(source)]
 
 

@@ -1,7 +1,7 @@
 """A source: the text that names models on the command line, taken apart.
 
 SCHEME:NAME            timm:resnet18, transformers:BertModel, records:FILE.parquet#ID
-FILE.py:CALLABLE       mymodel.py:make
+FILE.py:CALLABLE       mymodel.py:make, mymodel.py:make#2 (the third of the models that it returns)
 PACKAGE.MODULE:CALLABLE
 …?OPTION=VALUE&OPTION=VALUE at the end of any of them
 """
@@ -12,6 +12,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import MindgapError, kind_of
@@ -21,25 +22,46 @@ class SourceError(MindgapError):
     """A source that names nothing, or names what cannot be built. The message is one line."""
 
 
-#: scheme -> what follows the colon.
-SCHEMES: Mapping[str, str] = {
-    "timm": "NAME",
-    "torchvision": "NAME",
-    "transformers": "CLASS or MODEL_TYPE",
-    "diffusers": "CLASS",
-    "open_clip": "NAME",
-    "pyg": "CLASS",
-    "pytorchcv": "NAME",
-    "ops": "OPERATOR or OPERATOR#SAMPLE",
-    "modules": "MODULE or MODULE#SAMPLE",
-    "onnx": "CASE",
-    "hub": "OWNER/NAME or FOLDER",
-    "torchhub": "OWNER/NAME:ENTRYPOINT or FOLDER:ENTRYPOINT",
-    "records": "FILE.parquet#ID",
-    "graphnet": "DIR",
-    "pt2": "FILE.pt2",
-    "graph": "FILE.graph",
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """One kind of source.
+
+    `form`: what follows the colon. `opener`: MODULE:FUNCTION of this room, imported when a source asks for it, since
+    each brings a library of its own. `options`: the settings that mean something for it. `listed`: the module's
+    `names()` are all of its targets.
+    """
+
+    form: str
+    opener: str
+    options: tuple[str, ...]
+    listed: bool = False
+
+
+_MODEL: Final = ("seed", "dtype", "train")
+_IMAGE: Final = (*_MODEL, "batch", "size")
+_TEXT: Final = (*_IMAGE, "length", "layers")
+
+SCHEMES: Final[Mapping[str, Scheme]] = {
+    "timm": Scheme("NAME", "timm_zoo:open_timm", _IMAGE, listed=True),
+    "torchvision": Scheme("NAME", "torchvision_zoo:open_torchvision", _IMAGE, listed=True),
+    "transformers": Scheme("CLASS or MODEL_TYPE", "transformers_zoo:open_transformers", _TEXT, listed=True),
+    "diffusers": Scheme("CLASS", "diffusers_zoo:open_diffusers", _TEXT, listed=True),
+    "open_clip": Scheme("NAME", "open_clip_zoo:open_open_clip", _IMAGE, listed=True),
+    "pyg": Scheme("CLASS", "pyg_zoo:open_pyg", _MODEL, listed=True),
+    "pytorchcv": Scheme("NAME", "pytorchcv_zoo:open_pytorchcv", _IMAGE, listed=True),
+    "ops": Scheme("OPERATOR or OPERATOR#SAMPLE", "operator_samples:open_operators", ("seed", "dtype"), listed=True),
+    "modules": Scheme("MODULE or MODULE#SAMPLE", "module_samples:open_modules", _MODEL, listed=True),
+    "onnx": Scheme("CASE", "onnx_cases:open_onnx_case", ("seed",), listed=True),
+    "hub": Scheme("OWNER/NAME or FOLDER", "hub:open_hub", _TEXT),
+    "torchhub": Scheme("OWNER/NAME:ENTRYPOINT or FOLDER:ENTRYPOINT", "torchhub:open_torchhub", _IMAGE),
+    "records": Scheme("FILE.parquet#ID", "records:open_records", ("seed", "dtype")),
+    "graphnet": Scheme("DIR", "graphnet_folder:open_graphnet", ("seed", "dtype")),
+    "pt2": Scheme("FILE.pt2", "pt2:open_pt2", ("seed",)),
+    "graph": Scheme("FILE.graph", "opening:open_graph", ()),
 }
+
+#: The user's own code, which no scheme announces.
+PYTHON: Final = Scheme("FILE.py:CALLABLE or PACKAGE.MODULE:CALLABLE", "user_code:open_user_code", _MODEL)
 
 _OPTIONS = re.compile(r"\?(\w+=[^&?]*(?:&\w+=[^&?]*)*)$")
 
@@ -52,6 +74,11 @@ class Source:
     scheme: str
     target: str
     options: Mapping[str, str]
+
+    @property
+    def kind(self) -> Scheme:
+        """What is known of its scheme."""
+        return SCHEMES.get(self.scheme, PYTHON)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,28 +100,6 @@ class Settings:
     layers: int | None = None
 
 
-#: The settings that mean something for each scheme.
-UNDERSTOOD: Mapping[str, tuple[str, ...]] = {
-    "timm": ("seed", "dtype", "train", "batch", "size"),
-    "torchvision": ("seed", "dtype", "train", "batch", "size"),
-    "transformers": ("seed", "dtype", "train", "batch", "size", "length", "layers"),
-    "diffusers": ("seed", "dtype", "train", "batch", "size", "length", "layers"),
-    "open_clip": ("seed", "dtype", "train", "batch", "size"),
-    "pyg": ("seed", "dtype", "train"),
-    "pytorchcv": ("seed", "dtype", "train", "batch", "size"),
-    "ops": ("seed", "dtype"),
-    "modules": ("seed", "dtype", "train"),
-    "onnx": ("seed",),
-    "hub": ("seed", "dtype", "train", "batch", "size", "length", "layers"),
-    "torchhub": ("seed", "dtype", "train", "batch", "size"),
-    "records": ("seed", "dtype"),
-    "graphnet": ("seed", "dtype"),
-    "python": ("seed", "dtype", "train"),
-    "pt2": ("seed",),
-    "graph": (),
-}
-
-
 def parse(text: str) -> Source:
     """Take a source apart. Raises `SourceError` where it follows no known form."""
     found = _OPTIONS.search(text)
@@ -104,14 +109,15 @@ def parse(text: str) -> Source:
     head, colon, tail = body.partition(":")
     if colon and head in SCHEMES:
         if not tail:
-            raise SourceError(f"{text}: nothing after {head}:; write {head}:{SCHEMES[head]}")
+            raise SourceError(f"{text}: nothing after {head}:; write {head}:{SCHEMES[head].form}")
         return Source(text, head, tail, options)
     path, colon, name = body.rpartition(":")
-    if colon and path and name.isidentifier():
+    called, hash_, item = name.partition("#")
+    if colon and path and called.isidentifier() and (not hash_ or item.isdecimal()):
         if not path.endswith(".py") and not all(part.isidentifier() for part in path.split(".")):
             raise SourceError(f"{text}: {path!r} is neither a .py file nor a module{suggest(path, SCHEMES)}")
         return Source(text, "python", body, options)
-    forms = ", ".join(f"{scheme}:{rest}" for scheme, rest in SCHEMES.items())
+    forms = ", ".join(f"{scheme}:{kind.form}" for scheme, kind in SCHEMES.items())
     raise SourceError(
         f"{text}: no source; write FILE.py:CALLABLE, PACKAGE.MODULE:CALLABLE, {forms}{suggest(head, SCHEMES)}"
     )
@@ -119,7 +125,7 @@ def parse(text: str) -> Source:
 
 def settings(source: Source) -> Settings:
     """The source's options as values. Raises `SourceError` naming the option that is wrong."""
-    understood = UNDERSTOOD[source.scheme]
+    understood = source.kind.options
     values: dict[str, int | str | bool] = {}
     for name, value in source.options.items():
         if name not in understood:

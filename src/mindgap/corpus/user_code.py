@@ -25,12 +25,13 @@ _SHAPES = "return (module, args), (module, args, kwargs), (name, module, args[, 
 
 
 def open_user_code(source: Source) -> list[Program]:
-    """Call the user's callable once and give a program for each model it returns.
+    """Call the user's callable once and give a program for each model it returns, or for the one that `#` names.
 
     Raises `SourceError`: no such file, module or callable, code that raises, a result of another form.
     """
     chosen = settings(source)
     path, _, name = source.target.rpartition(":")
+    name, _, item = name.partition("#")
     with seeded(chosen.seed):
         module = _load_file(Path(path)) if path.endswith(".py") else _load_module(path)
     make = getattr(module, name, None)
@@ -45,7 +46,20 @@ def open_user_code(source: Source) -> list[Program]:
         raise SourceError(f"{source.target}: it returned an empty list; {_SHAPES}")
     stem = f"{Path(path).stem}:{name}"
     named = [_item(item, stem, index, len(items), source) for index, item in enumerate(items)]
-    return [Program(label, source.text, _ready(built, chosen)) for label, built in named]
+    programs = [
+        Program(label, _text(source, index, len(named)), _ready(built, chosen))
+        for index, (label, built) in enumerate(named)
+    ]
+    if item and int(item) >= len(programs):
+        raise SourceError(f"{source.target}: there is no item {item}, it returned {len(programs)} (the first is #0)")
+    return [programs[int(item)]] if item else programs
+
+
+def _text(source: Source, index: int, count: int) -> str:
+    """The source that names one of several returned models alone: `FILE.py:CALLABLE#2`."""
+    if count == 1 or "#" in source.target:
+        return source.text
+    return source.text.replace(source.target, f"{source.target}#{index}", 1)
 
 
 def _load_file(path: Path) -> ModuleType:
