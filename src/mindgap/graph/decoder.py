@@ -11,7 +11,8 @@ import struct
 from collections.abc import Iterator
 
 from mindgap.graph import wire
-from mindgap.graph.encoder import ReferenceCoder, seed_of
+from mindgap.graph.encoder import ReferenceCoder
+from mindgap.graph.entries import seed_of
 from mindgap.graph.errors import GraphError
 from mindgap.graph.graph import Arg, Device, DType, Graph, Input, Labels, Layout, MemoryFormat, Node, Ref
 from mindgap.graph.recipe import (
