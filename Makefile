@@ -5,6 +5,9 @@ BIN    := $(VENV)/bin
 # Worker processes are tests' own subjects: more test processes than cores only makes deadlines lie.
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 
+# Benchmarks that are told which catalogue to read.
+OF_CATALOGUES := $(addprefix benchmarks/,catalogue_load.py operator_union.py regions.py mutations.py)
+
 RECORDS ?= ../shared/corpus/graphnet.parquet
 
 .PHONY: demo test check bench catalogue clean install
@@ -28,7 +31,7 @@ catalogue: $(VENV)/.installed
 	if [ -f $(RECORDS) ]; then $(BIN)/mindgap corpus build out/catalogue 'transformers:*For*' records:$(RECORDS) -j $(JOBS) --pass backward; fi
 
 bench: $(VENV)/.installed-dev
-	for each in $(filter-out benchmarks/catalogue_load.py,$(wildcard benchmarks/*.py)); do echo "== $$each"; $(BIN)/python "$$each" || exit 1; done
+	for each in $(filter-out $(OF_CATALOGUES),$(wildcard benchmarks/*.py)); do echo "== $$each"; $(BIN)/python "$$each" || exit 1; done
 
 install: $(VENV)/.installed
 
