@@ -40,6 +40,7 @@ def rows(draw: st.DrawFn, model: str, platform: str) -> Row:
         digests=digests,
         known=verdict is not None and verdict not in CALM and draw(st.booleans()),
         broken=draw(st.sampled_from(["", "Traceback"])) if verdict is None else "",
+        unjudged=verdict is None and status == "ok" and draw(st.booleans()),
     )
 
 

@@ -17,6 +17,7 @@ _STYLES: Final = {
     "ill_conditioned": "cyan",
     "undefined": "cyan",
     "reduced_precision": "bold yellow",
+    "unjudged": "yellow",
     "unsupported": "dim italic",
     "no_reference": "dim italic",
 }

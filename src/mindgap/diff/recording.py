@@ -11,7 +11,8 @@ from typing import Any
 
 from mindgap.diff.rows import Model, PlatformFacts, Refused, Row
 from mindgap.diff.session import Settings
-from mindgap.graph import Graph, digest
+from mindgap.graph import Graph
+from mindgap.run.identity import digest_of
 from mindgap.run.outcome import Outcome
 from mindgap.store import Store, Writer, graph_row, metric_columns, new_run, outcome_row
 from mindgap.store.records import writable
@@ -33,8 +34,13 @@ def recording(store: Store | None, settings: Settings, describe: Describe) -> Ge
 class Recording:
     """One run. Thread-safe. What is not `finish`ed stays in the store as a run that was cut short."""
 
-    def __init__(self, store: Store | None, writer: Writer | None, settings: Settings, describe: Describe) -> None:
-        self.run = new_run("diff")
+    def __init__(
+        self, store: Store | None, writer: Writer | None, settings: Settings, describe: Describe,
+        kind: str = "diff", run: str | None = None,
+    ) -> None:  # fmt: skip
+        """`run`: the run to go on with, or None for a new one."""
+        self.run = run or new_run(kind)
+        self._kind = kind
         self._store = store
         self._writer = writer
         self._settings = settings
@@ -43,12 +49,15 @@ class Recording:
         self._facts: dict[str, tuple[int, PlatformFacts]] = {}
         self._fingerprints: set[tuple[str, str]] = set()
 
-    def begin(self, created: str, version: str, facts: Sequence[PlatformFacts], wanted: Sequence[str]) -> None:
-        """The run itself, what is known of platforms, and those that get rows."""
-        settings = {**dataclasses.asdict(self._settings), "platforms": list(wanted)}
+    def begin(
+        self, created: str, version: str, facts: Sequence[PlatformFacts], wanted: Sequence[str],
+        more: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        """The run itself, what is known of platforms, and those that get rows. `more`: settings besides."""
+        settings = {**dataclasses.asdict(self._settings), "platforms": list(wanted), **(more or {})}
         self._start = {
             "run": self.run,
-            "kind": "diff",
+            "kind": self._kind,
             "created": datetime.fromisoformat(created),
             "version": version,
             "reference": self._settings.reference,
@@ -63,6 +72,10 @@ class Recording:
         if self._store is not None:
             self._store.put_graph(graph)
             self._append("graphs", graph_row(graph, name=writable(name), source=writable(name)))
+
+    def variant(self, name: str, graph: Graph, description: str) -> None:
+        """A graph whose bytes are not kept: `description` is JSON from which it is made again."""
+        self._append("graphs", graph_row(graph, name=writable(name), source="", variant=description))
 
     def model(self, position: int, model: Model, reference: Outcome) -> None:
         """What the run calls a graph, and how its reference fared."""
@@ -105,7 +118,7 @@ class Recording:
             {
                 "run": self.run,
                 "model": row.model,
-                "graph": digest(graph),
+                "graph": digest_of(graph),
                 "platform": row.platform,
                 "reference": self._settings.reference,
                 "status": row.status,

@@ -37,7 +37,8 @@ class Row:
     `detail` says which. `profiles` holds what other rules say of the same outputs (`paper`, `assert_close`:
     True is a pass). `timings` are seconds by stage. `nodes`: (node, operator, `introduces`, `amplifies`,
     `propagates` or `masks`) for each node that the difference reaches, where it was followed. `known`: the
-    baseline holds it. `broken`: mindgap itself failed on this row, and this is its traceback.
+    baseline holds it. `broken`: mindgap itself failed on this row, and this is its traceback. `unjudged`: it differs
+    from the reference, and the time or memory that judging may take ran out.
     """
 
     model: str
@@ -56,6 +57,7 @@ class Row:
     nodes: tuple[tuple[int, str, str], ...] = ()
     known: bool = False
     broken: str = ""
+    unjudged: bool = False
 
     @property
     def finding(self) -> bool:
@@ -76,6 +78,8 @@ class Row:
             return self.verdict
         if self.broken:
             return "not_judged"
+        if self.unjudged:
+            return "unjudged"
         return "unsupported" if self.status == "unsupported" else "no_reference"
 
 
@@ -183,8 +187,10 @@ class Report:
             return "no platform was asked for besides the reference: nothing was compared"
         if all(row.status == "unsupported" for row in self.rows):
             return "every row is unsupported: no platform ran any model"
-        if all(row.verdict is None and not row.broken for row in self.rows):
+        if all(row.verdict is None and not row.broken and not row.unjudged for row in self.rows):
             return f"the reference {self.reference} ran nothing that a platform also ran: nothing was compared"
+        if all(row.unjudged for row in self.rows):
+            return "every row differs, and no difference could be judged within its limits"
         return None
 
     def classes(self, model: str) -> tuple[tuple[str, ...], ...]:
@@ -206,5 +212,6 @@ class Report:
 
 def ordered(words: Counter[str]) -> dict[str, int]:
     """Worst first, what has no verdict last."""
-    rank = {word: number for number, word in enumerate((*SEVERITY, "not_judged", "unsupported", "no_reference"))}
+    without = ("not_judged", "unjudged", "unsupported", "no_reference")
+    rank = {word: number for number, word in enumerate((*SEVERITY, *without))}
     return {word: words[word] for word in sorted(words, key=lambda word: rank[word])}

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from mindgap.compare.metrics import MANTISSA_BITS
 from mindgap.diff.rows import Culprit, Model, Row
-from mindgap.graph import Graph, digest, materialise_all
+from mindgap.graph import Graph, materialise_all
 from mindgap.graph.tensors import TensorStore
+from mindgap.run.identity import digest_of
 from mindgap.run.outcome import Job, Outcome, Want
 
 if TYPE_CHECKING:
@@ -80,11 +81,12 @@ class Comparison:
     """One graph against its reference. The reference runs once; its whole outputs and the judge are made when
     first needed. Thread-safe: platforms may run side by side, and are judged one after the other."""
 
-    def __init__(self, bench: Bench, name: str, graph: Graph) -> None:
+    def __init__(self, bench: Bench, name: str, graph: Graph, reference: Outcome | None = None) -> None:
+        """`reference`: what the reference did, where that is known."""
         self.bench = bench
         self.name = name
         self.graph = graph
-        self.reference = bench.run(bench.settings.reference, graph)
+        self.reference = bench.run(bench.settings.reference, graph) if reference is None else reference
         #: What each platform did the first time, by its name.
         self.outcomes: dict[str, Outcome] = {}
         self._whole: Outcome | None = None
@@ -93,48 +95,27 @@ class Comparison:
 
     def model(self, timings: Mapping[str, float]) -> Model:
         """What a report says of the graph and of the reference's run."""
-        graph, outcome = self.graph, self.reference
-        return Model(
-            name=self.name,
-            digest=digest(graph),
-            nodes=len(graph.nodes),
-            operators=len({node.op for node in graph.nodes}),
-            inputs=tuple(str(given.spec) for given in graph.inputs if given.role == "input"),
-            outputs=tuple(str(graph.values[index]) for index in graph.outputs),
-            reference_status=outcome.status,
-            reference_message=outcome.message,
-            reference_digests=identities(outcome),
-            timings={**timings, **outcome.timings},
-        )
+        return model_of(self.name, self.graph, self.reference, timings)
 
     def row(self, platform: str) -> Row:
         """Runs the graph on `platform` and compares. What goes wrong there is in the row, never raised."""
         if platform == self.bench.settings.reference:
             return self._row_of_reference()
         outcome = self.outcomes[platform] = self.bench.run(platform, self.graph)
-        decided = without_judging(self._row_of(outcome), outcome, self.reference)
+        return self.settled(outcome)
+
+    def settled(self, outcome: Outcome) -> Row:
+        """The row of what a platform did, judged where it must be."""
+        row = row_of(self.name, outcome)
+        decided = without_judging(row, outcome, self.reference)
         if decided is None:
-            return self._judged(self._row_of(outcome))
+            return self._judged(row)
         if decided.verdict == "failed" and self.bench.settings.trace:
             return self._failure_traced(decided, outcome)
         return decided
 
     def _row_of_reference(self) -> Row:
-        row = dataclasses.replace(self._row_of(self.reference), detail="this is the reference itself")
-        return as_identical(row, self.reference) if self.reference.ran else row
-
-    def _row_of(self, outcome: Outcome) -> Row:
-        """What an outcome alone says, without a verdict."""
-        return Row(
-            model=self.name,
-            platform=outcome.platform,
-            status=outcome.status,
-            verdict=None,
-            message=outcome.message,
-            signature=outcome.signature,
-            timings=dict(outcome.timings),
-            digests=identities(outcome),
-        )
+        return row_of_reference(self.name, self.reference)
 
     def _judged(self, row: Row) -> Row:
         """The second pass: whole outputs of both sides, and the judge's word on them."""
@@ -179,6 +160,42 @@ class Comparison:
                 deadline_s=settings.deadline_s,
             )
         return self._judge
+
+
+def model_of(name: str, graph: Graph, reference: Outcome, timings: Mapping[str, float]) -> Model:
+    """What a report says of a graph and of the reference's run."""
+    return Model(
+        name=name,
+        digest=digest_of(graph),
+        nodes=len(graph.nodes),
+        operators=len({node.op for node in graph.nodes}),
+        inputs=tuple(str(given.spec) for given in graph.inputs if given.role == "input"),
+        outputs=tuple(str(graph.values[index]) for index in graph.outputs),
+        reference_status=reference.status,
+        reference_message=reference.message,
+        reference_digests=identities(reference),
+        timings={**timings, **reference.timings},
+    )
+
+
+def row_of(name: str, outcome: Outcome) -> Row:
+    """What an outcome alone says, without a verdict."""
+    return Row(
+        model=name,
+        platform=outcome.platform,
+        status=outcome.status,
+        verdict=None,
+        message=outcome.message,
+        signature=outcome.signature,
+        timings=dict(outcome.timings),
+        digests=identities(outcome),
+    )
+
+
+def row_of_reference(name: str, reference: Outcome) -> Row:
+    """The row of a reference that is one of the platforms."""
+    row = dataclasses.replace(row_of(name, reference), detail="this is the reference itself")
+    return as_identical(row, reference) if reference.ran else row
 
 
 def without_judging(row: Row, outcome: Outcome, reference: Outcome) -> Row | None:

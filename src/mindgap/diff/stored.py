@@ -137,4 +137,5 @@ def _row(row: dict[str, Any], outcome: Outcome | None) -> Row:
         digests=identities(outcome) if outcome else (),
         nodes=tuple((each["node"], each["op"], each["role"]) for each in row["nodes"]),
         broken=row["broken"],
+        unjudged=row["word"] == "unjudged",
     )

@@ -15,7 +15,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from mindgap.compare.digest import Digested, Sketch
-from mindgap.graph import Graph, Recipe, Stored, digest, structure_digest
+from mindgap.graph import Graph, Recipe, Stored, structure_digest
+from mindgap.run.identity import digest_of
 from mindgap.run.outcome import Outcome
 from mindgap.store.tables import METRICS
 
@@ -26,7 +27,7 @@ _NOT_FINITE: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 def graph_row(graph: Graph, *, name: str = "", source: str = "", variant: str | None = None) -> dict[str, Any]:
     """A row of `graphs`. `variant`: JSON that says how the graph is made from others."""
     return {
-        "graph": digest(graph),
+        "graph": digest_of(graph),
         "structure": structure_digest(graph),
         "name": name,
         "source": source,

@@ -24,6 +24,7 @@ _JSON: Final = pa.string()
 _NAMES: Final = pa.list_(_TEXT)
 _WORDS: Final = pa.map_(_TEXT, _TEXT)
 _SECONDS: Final = pa.map_(_TEXT, pa.float64())
+_COUNTS: Final = pa.map_(_TEXT, pa.int64())
 _PASSES: Final = pa.map_(_TEXT, pa.bool_())
 _MOMENT: Final = pa.timestamp("us", tz="UTC")
 
@@ -36,6 +37,8 @@ _OUTPUT: Final = pa.struct(
         ("sample", pa.list_(pa.float64())),
     ]
 )  # fmt: skip
+#: What a platform lacks, and how many cases were not run there for it.
+_LACKS: Final = pa.struct([("platform", _TEXT), ("reason", _TEXT), ("count", pa.int64())])
 #: A node that a difference reaches, and what it does to it.
 _REACHED: Final = pa.struct([("node", pa.int64()), ("op", _TEXT), ("role", _TEXT)])
 
@@ -143,6 +146,16 @@ TABLES: Final[dict[str, Table]] = {
              "verdict": _TEXT, "word": _TEXT, "blame": _TEXT, "culprit_node": pa.int64(), "culprit_op": _TEXT,
              "culprit_label": _TEXT, **METRICS, "metrics": _JSON, "profiles": _PASSES, "detail": _TEXT,
              "nodes": pa.list_(_REACHED), "judge_seconds": pa.float64(), "broken": _TEXT, "origin": _TEXT},
+        ),
+        # A campaign's cases by the hundred. `seconds` is null until all rows of the block are written. `features`: what it
+        # covers that no block before it did; `given`: by platform that does not get every case, what that had not been
+        # given before; `left`: how many of its cases a platform's budget had no time for; `refused`: those that a platform
+        # was not asked to run, because it is known to lack something; `found`: signatures of failures and culprits.
+        _table(
+            "blocks", "run block",
+            {"run": _TEXT, "block": pa.int64(), "shard": _TEXT, "cases": pa.int64(), "features": _NAMES,
+             "given": pa.map_(_TEXT, _NAMES), "left": _COUNTS, "refused": pa.list_(_LACKS), "found": _NAMES,
+             "seconds": pa.float64()},
         ),
     )
 }  # fmt: skip
