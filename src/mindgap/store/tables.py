@@ -15,7 +15,8 @@ from typing import Final
 
 import pyarrow as pa
 
-#: Raised with every change to a schema below. A store holds rows of one version.
+#: Raised with every change to a schema below. A store holds rows of one version. A table that is added raises nothing:
+#: an older store has no rows of it, and an older mindgap does not ask for them.
 VERSION: Final = 2
 
 _TEXT: Final = pa.string()
@@ -124,6 +125,13 @@ TABLES: Final[dict[str, Table]] = {
         ),
         # A source that a catalogue is done with, all of its programs, in these passes.
         _table("asked", "source", {"source": _TEXT, "passes": _NAMES, "programs": pa.int64()}),
+        # What a platform as it was (its `fingerprint`) says to calls of one operator, of which `count` were tried.
+        # `answer`: runs, decomposed, refuses, fails; `reason` and `signature` in the platform's words.
+        _table(
+            "support", "fingerprint op dtype layout",
+            {"fingerprint": _TEXT, "platform": _TEXT, "op": _TEXT, "dtype": _TEXT, "layout": _TEXT, "answer": _TEXT,
+             "status": _TEXT, "reason": _TEXT, "signature": _TEXT, "count": pa.int64()},
+        ),
         # What a run calls a graph: two models of one run may be the same graph.
         _table(
             "models", "run model",
@@ -147,10 +155,10 @@ TABLES: Final[dict[str, Table]] = {
              "culprit_label": _TEXT, **METRICS, "metrics": _JSON, "profiles": _PASSES, "detail": _TEXT,
              "nodes": pa.list_(_REACHED), "judge_seconds": pa.float64(), "broken": _TEXT, "origin": _TEXT},
         ),
-        # A campaign's cases by the hundred. `seconds` is null until all rows of the block are written. `features`: what it
-        # covers that no block before it did; `given`: by platform that does not get every case, what that had not been
-        # given before; `left`: how many of its cases a platform's budget had no time for; `refused`: those that a platform
-        # was not asked to run, because it is known to lack something; `found`: signatures of failures and culprits.
+        # Some hundred cases of a campaign. `seconds` is null until all rows of the block are written. `features`: what it
+        # covers that no block before it did; `given`: by platform that does not get every case, what had not been given
+        # to it before; `left`: how many cases a platform's budget had no time for; `refused`: those that a platform was
+        # not asked to run, as it is known to lack something; `found`: signatures of failures, and culprits.
         _table(
             "blocks", "run block",
             {"run": _TEXT, "block": pa.int64(), "shard": _TEXT, "cases": pa.int64(), "features": _NAMES,
