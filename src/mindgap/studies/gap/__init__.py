@@ -1,0 +1,10 @@
+"""The study of "Mind the Gap" (arXiv 2511.11601) on one's own runs: each table one query over the store.
+
+Comes in: a store with a run of `diff` or of a campaign. Goes out: tables, and whether their totals agree.
+"""
+
+from mindgap.studies.gap.published import PUBLISHED, Published
+from mindgap.studies.gap.reconcile import Check, checks
+from mindgap.studies.gap.study import TABLES, Study, gap, suitable_run
+
+__all__ = ["PUBLISHED", "TABLES", "Check", "Published", "Study", "checks", "gap", "suitable_run"]

@@ -1,0 +1,94 @@
+"""Why platforms did not run what they were given: Fig. 3 and Table I."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mindgap.store import Store
+from mindgap.studies.gap.causes import CAUSES, TYPES, classified
+from mindgap.studies.gap.vocabulary import RAN, counted, mode, share
+from mindgap.studies.table import Table, asked
+
+_FAILURES: Final = f"""
+WITH told AS (
+  SELECT platform, {mode()} AS mode, {RAN} AS ran, signature,
+         CASE WHEN NOT ({RAN}) THEN
+         {classified("cause")} END AS cause
+  FROM outcomes WHERE run = $run
+)
+SELECT coalesce(platform, 'all') AS platform, CASE grouping(platform) WHEN 0 THEN any_value(mode) END AS mode,
+       count(*) AS outcomes, count(*) FILTER (WHERE ran) AS ran, count(*) FILTER (WHERE NOT ran) AS failed,
+       {share("count(*) FILTER (WHERE NOT ran)", "count(*)")} AS share_failed,
+       {counted(CAUSES, "cause")},
+       count(DISTINCT signature) FILTER (WHERE NOT ran) AS signatures
+FROM told
+GROUP BY GROUPING SETS ((platform), ())
+HAVING count(*) > 0
+ORDER BY grouping(platform), any_value(mode) <> 'eager', platform
+""".strip()
+
+_SIGNATURES: Final = f"""
+SELECT {classified("cause")} AS cause,
+       platform, status, signature, count(*) AS outcomes, any_value(op ORDER BY op) AS operator,
+       min(model) AS example
+FROM outcomes
+WHERE run = $run AND NOT ({RAN})
+GROUP BY ALL
+ORDER BY outcomes DESC, platform, signature, status
+""".strip()
+
+# The types count where the reference ran: what no side runs says nothing of a compiler.
+_COMPILE: Final = f"""
+WITH reference AS (
+  SELECT model, graph, {RAN} AS ran FROM outcomes
+  WHERE run = $run AND platform = (SELECT reference FROM runs WHERE run = $run)
+),
+told AS (
+  SELECT o.platform, NOT ({RAN}) AS failed, coalesce(r.ran, false) AS comparable,
+         CASE WHEN NOT ({RAN}) AND r.ran THEN
+         {classified("type")} END AS type
+  FROM outcomes AS o LEFT JOIN reference AS r ON r.model = o.model AND r.graph = o.graph
+  WHERE o.run = $run AND {mode("o.platform")} <> 'eager'
+)
+SELECT coalesce(platform, 'all') AS platform, count(*) FILTER (WHERE comparable) AS models,
+       count(*) FILTER (WHERE failed AND comparable) AS failed,
+       {share("count(*) FILTER (WHERE failed AND comparable)", "count(*) FILTER (WHERE comparable)")} AS share_failed,
+       {counted(TYPES, "type")},
+       count(*) FILTER (WHERE failed AND NOT comparable) AS reference_failed_too
+FROM told
+GROUP BY GROUPING SETS ((platform), ())
+HAVING count(*) > 0
+ORDER BY grouping(platform), platform
+""".strip()
+
+
+def failures(store: Store, run: str) -> Table:
+    """Failed outcomes by root cause and platform (Fig. 3)."""
+    return asked(
+        store, run, name="failures", title="Failures by root cause (Fig. 3)", query=_FAILURES,
+        note="Outcomes without outputs, refusals included, the reference's own as well. Causes are told from the "
+        "status and the platform's own words by the rules in causes.toml; `signatures` counts the distinct words, which "
+        "is nearer to the number of defects than the number of failures is.",
+        empty="the run holds no outcome: nothing was run",
+    )  # fmt: skip
+
+
+def signatures(store: Store, run: str) -> Table:
+    """What platforms said when they failed, and the cause that was told from it."""
+    return asked(
+        store, run, name="signatures", title="What the platforms said", query=_SIGNATURES,
+        note="Every distinct failure: the platform's words without numbers, paths and addresses, and the cause "
+        "they were taken for.",
+        empty="no outcome failed: every platform ran every graph that it was given",
+    )  # fmt: skip
+
+
+def compile_failures(store: Store, run: str) -> Table:
+    """Failures of what compiles or converts a whole graph, by type (Table I)."""
+    return asked(
+        store, run, name="compile_failures", title="Compile failures by type (Table I)", query=_COMPILE,
+        note="Platforms that take the whole graph (every mode but eager), on models that the reference ran. `stalled` "
+        "is a time-out; what the paper calls heap corruption is a `crash`; a failure of running counts as well as one "
+        "of compiling, as there.",
+        empty="the run has no platform that compiles or converts: all are eager",
+    )  # fmt: skip

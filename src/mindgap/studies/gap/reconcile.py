@@ -1,0 +1,144 @@
+"""Totals that must agree between tables of the study, each told by two queries that know nothing of one another."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mindgap.studies.gap.causes import CAUSES, TYPES
+from mindgap.studies.gap.vocabulary import CALM, WORDS, WRONG
+from mindgap.studies.table import Table, column, records
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Two counts that must be equal; `at_least`: the first may be larger, while a run goes on."""
+
+    what: str
+    left: int
+    right: int
+    at_least: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether they agree."""
+        return self.left == self.right or (self.at_least and self.left > self.right)
+
+
+Row = dict[str, Any]
+Tables = Mapping[str, Table]
+
+
+def checks(tables: Tables, *, finished: bool = True) -> tuple[Check, ...]:
+    """Every check. `finished`: of a run that goes on, outcomes may be there whose verdicts are not."""
+    return (
+        *_sums(tables), *_within_rows(tables), *_failures(tables, finished), *_compared(tables), *_findings(tables),
+    )  # fmt: skip
+
+
+def _by(table: Table, *names: str) -> dict[tuple[str, ...], Row]:
+    return {tuple(row[name] for name in names): row for row in records(table)}
+
+
+def _by_platform(table: Table) -> dict[str, Row]:
+    return {row["platform"]: row for row in records(table)}
+
+
+def _total(row: Row, names: Iterable[str]) -> int:
+    return sum(row[name] for name in names)
+
+
+def _sums(tables: Tables) -> Generator[Check]:
+    """The last row of a table is the sum of those above it."""
+    for name, counts in (
+        ("totals", ("rows", "ran", "findings", *WORDS)),
+        ("failures", ("outcomes", "ran", "failed", *CAUSES)),
+        ("compile_failures", ("models", "failed", *TYPES)),
+        ("compiled", ("given", "consistent_in_eager", "differ", "wrong")),
+    ):
+        rows = records(tables[name])
+        for what in counts if rows else ():
+            parts = sum(row[what] for row in rows if row["platform"] != "all")
+            yield Check(f"{name}: {what} over platforms, and of all", parts, rows[-1][what])
+    made = _by(tables["makeup"], "kind", "size")
+    parts = sum(row["models"] for (_, size), row in made.items() if size != "all")
+    yield Check("makeup: models over kinds and sizes, and of all", parts, made.get(("all", "all"), {}).get("models", 0))
+    slow = records(tables["slowdown"])
+    for platform in dict.fromkeys(row["platform"] for row in slow):
+        models = {row["size"]: row["models"] for row in slow if row["platform"] == platform}
+        whole = models.pop("all")
+        yield Check(f"slowdown: models over sizes, and of all on {platform}", sum(models.values()), whole)
+
+
+def _within_rows(tables: Tables) -> Generator[Check]:
+    """The parts of a row are its whole."""
+    words = ("unsupported", "failed", *CALM, *WRONG, "not_judged")
+    alarms = ("alarm_is_rounding", "alarm_is_ill_conditioned", "alarm_is_undefined")
+    agreed = ("agree_consistent", "agree_wrong", "only_the_tolerance_alarms", "the_tolerance_misses", "not_asked")
+    for name, parts, whole in (
+        ("totals", WORDS, "rows"),
+        ("failures", ("ran", "failed"), "outcomes"),
+        ("failures", CAUSES, "failed"),
+        ("compile_failures", TYPES, "failed"),
+        ("consistency", (*CALM, *WRONG), "compared"),
+        ("consistency", ("consistent", "wrong"), "compared"),
+        ("tolerances", agreed, "compared"),
+        ("tolerances", alarms, "only_the_tolerance_alarms"),
+        ("compiled", words, "consistent_in_eager"),
+        ("coverage", ("forward_given", "backward_given"), "packets_given"),
+        ("coverage", ("forward_ran", "backward_ran"), "packets_ran"),
+    ):
+        for row in records(tables[name]):
+            label = " ".join(str(row[key]) for key in ("base", "profile", "platform") if key in row)
+            yield Check(f"{name}: the parts of {whole} of {label}", _total(row, parts), row[whole])
+
+
+def _failures(tables: Tables, finished: bool) -> Generator[Check]:
+    """Outcomes against verdicts, compile failures against failures, signatures against failures."""
+    failed = _by_platform(tables["failures"])
+    for platform, row in _by_platform(tables["totals"]).items():
+        if platform == "all":
+            continue
+        outcomes = failed.get(platform, {"outcomes": 0, "failed": 0})
+        yield Check(f"outcomes and verdicts of {platform}", outcomes["outcomes"], row["rows"], not finished)
+        if not row["not_judged"]:
+            without = row["rows"] - row["ran"]
+            yield Check(f"failures by outcome and by verdict of {platform}", outcomes["failed"], without, not finished)
+    for platform, row in _by_platform(tables["compile_failures"]).items():
+        if platform != "all":
+            both = row["failed"] + row["reference_failed_too"]
+            yield Check(f"compile failures and failures of {platform}", both, failed[platform]["failed"])
+    whole = failed.get("all", {"failed": 0, "signatures": 0})
+    said = tables["signatures"]
+    yield Check("outcomes over signatures, and failures", sum(column(said, "outcomes")), whole["failed"])
+    yield Check("distinct signatures", len(set(column(said, "signature"))), whole["signatures"])
+
+
+def _compared(tables: Tables) -> Generator[Check]:
+    """Consistency and tolerances against the totals, and against each other."""
+    consistent = _by(tables["consistency"], "base", "platform")
+    tolerances = _by(tables["tolerances"], "profile", "platform")
+    bits = records(tables["precision"])
+    none: Row = dict.fromkeys((*CALM, *WRONG, "compared", "beyond_paper", "beyond_assert_close"), 0)
+    for platform, row in _by_platform(tables["totals"]).items():
+        both = consistent.get(("both", platform), none)
+        for word in (*CALM, *WRONG):
+            yield Check(f"{word} in totals and consistency of {platform}", row[word], both[word])
+        for profile in ("paper", "assert_close"):
+            told = tolerances.get((profile, platform))
+            if told:
+                beyond = told["agree_wrong"] + told["only_the_tolerance_alarms"]
+                yield Check(f"compared by {profile} on {platform}", told["compared"], both["compared"])
+                yield Check(f"beyond {profile} on {platform}", beyond, both[f"beyond_{profile}"])
+        if platform != "all":
+            differ = sum(each["models"] for each in bits if each["platform"] == platform)
+            yield Check(f"outputs that differ on {platform}", differ, _total(row, (*CALM[1:], *WRONG)))
+
+
+def _findings(tables: Tables) -> Generator[Check]:
+    """Findings by culprit against the totals."""
+    found = records(tables["findings"])
+    for platform, row in _by_platform(tables["totals"]).items():
+        told = sum(each["findings"] for each in found if platform in ("all", each["platform"]))
+        yield Check(f"findings by culprit and in totals of {platform}", told, row["findings"])

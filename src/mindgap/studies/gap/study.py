@@ -1,0 +1,88 @@
+"""The whole study of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mindgap.store import Store, StoreError
+from mindgap.studies.gap.agreement import classes, precision
+from mindgap.studies.gap.compiled import compiled
+from mindgap.studies.gap.consistency import consistency, tolerances
+from mindgap.studies.gap.coverage import coverage, never_ran
+from mindgap.studies.gap.failures import compile_failures, failures, signatures
+from mindgap.studies.gap.findings import findings
+from mindgap.studies.gap.reconcile import Check, checks
+from mindgap.studies.gap.speed import slowdown
+from mindgap.studies.gap.totals import makeup, totals
+from mindgap.studies.table import Table
+
+#: In the order of the page. Each is one query.
+TABLES: Final[tuple[Callable[[Store, str], Table], ...]] = (
+    *(totals, makeup, failures, signatures, consistency, tolerances, compiled, compile_failures),
+    *(coverage, never_ran, findings, slowdown, classes, precision),
+)
+#: Kinds of runs that hold outcomes of models on platforms.
+_KINDS: Final = ("diff", "campaign")
+_RUNS: Final = """
+SELECT run, kind, strftime(created, '%Y-%m-%d %H:%M:%S UTC') AS created, version, reference, seconds,
+       (SELECT count(*) FROM outcomes AS o WHERE o.run = runs.run) AS outcomes
+FROM runs ORDER BY runs.created, run
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """`seconds` is None for a run that goes on, or was cut short. `checks`: the totals that must agree."""
+
+    run: str
+    kind: str
+    created: str
+    version: str
+    reference: str
+    seconds: float | None
+    tables: tuple[Table, ...]
+    checks: tuple[Check, ...]
+
+    @property
+    def wrong(self) -> tuple[Check, ...]:
+        """The totals that do not agree."""
+        return tuple(check for check in self.checks if not check.holds)
+
+    def table(self, name: str) -> Table:
+        """The table with this name."""
+        return next(table for table in self.tables if table.name == name)
+
+
+def gap(store: Store, run: str | None = None) -> Study:
+    """The study of a run, by default of the youngest that fits. Raises `StoreError` where there is none."""
+    about = suitable_run(store, run)
+    tables = tuple(table(store, about["run"]) for table in TABLES)
+    finished = about["seconds"] is not None
+    about.pop("outcomes")
+    return Study(**about, tables=tables, checks=checks({table.name: table for table in tables}, finished=finished))
+
+
+def suitable_run(store: Store, run: str | None = None) -> dict[str, Any]:
+    """What is known of the run: its row of `runs`, and the number of its outcomes. Raises `StoreError`."""
+    known = store.rows(_RUNS)
+    if run is not None:
+        chosen = [row for row in known if row["run"] == run]
+        if not chosen:
+            names = ", ".join(row["run"] for row in known[-10:]) or "none"
+            raise StoreError(f"{store.url} holds no run {run}; it holds {names}")
+        if chosen[0]["kind"] not in _KINDS or not chosen[0]["outcomes"]:
+            kind, outcomes = chosen[0]["kind"], chosen[0]["outcomes"]
+            raise StoreError(
+                f"{store.url}: run {run} is of kind {kind} with {outcomes} outcomes: a study needs one of "
+                f"{' or '.join(_KINDS)} with some"
+            )
+        return chosen[0]
+    fit = [row for row in known if row["kind"] in _KINDS and row["outcomes"]]
+    if not fit:
+        raise StoreError(
+            f"{store.url} holds no run with outcomes: `mindgap campaign run` and `mindgap diff … --store {store.url}` "
+            "write one"
+        )
+    return fit[-1]

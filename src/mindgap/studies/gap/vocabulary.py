@@ -1,0 +1,70 @@
+"""What the queries of this study share, as SQL: platforms taken apart, words of verdicts, classes of size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from mindgap.compare.verdict import FINDINGS
+
+#: Verdicts of outputs that were compared: nothing for a person to look at, and wrong.
+CALM: Final = ("identical", "rounding", "ill_conditioned", "undefined")
+WRONG: Final = ("structural", "exceptional", "discrepant", "reduced_precision")
+#: Every word that a row can have, worst first; the last three are no verdicts.
+WORDS: Final = (
+    *FINDINGS,
+    *("undefined", "ill_conditioned", "rounding", "identical", "not_judged", "unsupported", "no_reference"),
+)
+#: Nodes of the largest graph of each class but the last.
+_SIZES: Final = (10, 60, 300, 1000)
+
+
+def listed(words: Iterable[str]) -> str:
+    """`('a', 'b')`, to stand after IN."""
+    return "(" + ", ".join("'" + word.replace("'", "''") + "'" for word in words) + ")"
+
+
+#: Whether an outcome has outputs, of its `status`.
+RAN: Final = "status IN ('ok', 'nondeterministic')"
+#: The verdicts of a run against its own reference; a campaign may have others beside them.
+VERDICTS: Final = "FROM verdicts WHERE run = $run AND reference = (SELECT reference FROM runs WHERE run = $run)"
+
+
+def device(platform: str = "platform") -> str:
+    """`cpu` of `cpu/eager@isa=avx2`."""
+    return f"split_part({platform}, '/', 1)"
+
+
+def mode(platform: str = "platform") -> str:
+    """`eager` of `cpu/eager@isa=avx2`; a runtime that names no mode (`onnxruntime/cpu`) has its device there."""
+    return f"split_part(split_part({platform}, '@', 1), '/', 2)"
+
+
+def size(nodes: str = "nodes") -> str:
+    """The class of a graph's size."""
+    low, parts = 1, list[str]()
+    for high in _SIZES:
+        parts.append(f"WHEN {nodes} <= {high} THEN '{low:,}–{high:,} nodes'")
+        low = high + 1
+    return f"CASE {' '.join(parts)} ELSE 'over {_SIZES[-1]:,} nodes' END"
+
+
+def answer(outputs: str = "outputs") -> str:
+    """What is equal where all outputs are, bit for bit."""
+    return f"list_transform({outputs}, lambda o: (o.dtype, o.shape, o.digest))"
+
+
+def counted(words: Iterable[str], of: str) -> str:
+    """A column for each word, with the number of rows in which `of` is that word."""
+    return ",\n       ".join(f"count(*) FILTER (WHERE {of} = '{word}') AS {word}" for word in words)
+
+
+def share(part: str, whole: str) -> str:
+    """A fraction of 1; null where there is no whole."""
+    return f"({part}) / nullif({whole}, 0)"
+
+
+#: Whether outputs are within a profile's tolerance. Equal bits always are; another shape or dtype never is.
+def within(profile: str) -> str:
+    """SQL, null where nobody asked the profile."""
+    return f"CASE verdict WHEN 'identical' THEN true WHEN 'structural' THEN false ELSE profiles['{profile}'] END"
