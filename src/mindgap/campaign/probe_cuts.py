@@ -1,0 +1,127 @@
+"""Graphs of one call each, cut from larger ones with the values that their operands really had."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import torch
+
+from mindgap.aten.operators import facts
+from mindgap.aten.tape import Tape, flatten_result
+from mindgap.aten.tensors import TORCH_DTYPES, extent, spec_of, to_numpy, to_torch
+from mindgap.graph import (
+    Arg,
+    Graph,
+    Input,
+    Literal,
+    Node,
+    Ref,
+    TensorSpec,
+    TensorStore,
+    map_refs,
+    materialise_all,
+    operands,
+    refs,
+)
+
+#: Operands and results of a call that come to more than this are too big to ask a platform with.
+MOST_BYTES: Final = 1 << 18
+_HELD: Final = frozenset(TORCH_DTYPES.values())
+
+
+def calls(graph: Graph, tensors: TensorStore | None = None) -> Iterator[Graph]:
+    """Each call of a graph as a graph of its own, found by running the whole once on the CPU.
+
+    Operands that are inputs which nothing wrote to keep their recipes; others travel as their bytes. Left out are calls
+    that give no tensor and write none, and those whose tensors are bigger than `MOST_BYTES`. Raises what the run does:
+    `MindgapError` for an input that cannot be made, anything for a call that fails.
+    """
+    tape = Tape(graph)
+    arrays = materialise_all(graph, tensors)
+    given = [to_torch(array, one.spec) for array, one in zip(arrays, graph.inputs, strict=True)]
+    cutter = _Cutter(graph, frozenset(tape.written_inputs))
+    with torch.no_grad():
+        tape.run(given, call=cutter.call)
+    yield from cutter.found
+
+
+class _Cutter:
+    def __init__(self, graph: Graph, written: frozenset[int]) -> None:
+        self._graph = graph
+        self._written = written
+        self.found: list[Graph] = []
+
+    def call(self, index: int, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Runs the call, and keeps it as a graph with what its operands held before."""
+        node = self._graph.nodes[index]
+        held: dict[int, torch.Tensor] = {}
+        for arg, bound in zip(node.args, args, strict=True):
+            _collect(arg, bound, held)
+        for name, arg in node.kwargs:
+            _collect(arg, kwargs[name], held)
+        inputs = self._inputs(node, held)
+        result = function(*args, **kwargs)
+        cut = None if inputs is None else _graph(node, inputs, flatten_result(result))
+        if cut is not None:
+            self.found.append(cut)
+        return result
+
+    def _inputs(self, node: Node, held: dict[int, torch.Tensor]) -> dict[int, Input] | None:
+        """The operands as inputs, before the call writes to any of them; None where they are not for a graph."""
+        if sum(extent(t) * t.element_size() for t in held.values()) > MOST_BYTES:
+            return None
+        found: dict[int, Input] = {}
+        for number in operands(node):
+            tensor = held[number]
+            if tensor.dtype not in _HELD or tensor.layout != torch.strided:
+                return None
+            if number < len(self._graph.inputs) and number not in self._written:
+                found[number] = self._graph.inputs[number]
+            else:
+                found[number] = Input(spec_of(tensor), Literal(to_numpy(tensor).tobytes()))
+        return found
+
+
+def _collect(arg: Arg, bound: Any, held: dict[int, torch.Tensor]) -> None:
+    if isinstance(arg, Ref):
+        held[arg.index] = bound
+    elif isinstance(arg, tuple):
+        for item, value in zip(arg, bound, strict=True):
+            _collect(item, value, held)
+
+
+def _graph(node: Node, inputs: dict[int, Input], results: list[torch.Tensor | None]) -> Graph | None:
+    if any(tensor is not None and tensor.dtype not in _HELD for tensor in results):
+        return None
+    if sum(tensor.numel() * tensor.element_size() for tensor in results if tensor is not None) > MOST_BYTES:
+        return None
+    specs = tuple(None if tensor is None else spec_of(tensor) for tensor in results)
+    renumber = {number: place for place, number in enumerate(inputs)}
+    args = tuple(map_refs(arg, renumber) for arg in node.args)
+    kwargs = tuple((name, map_refs(arg, renumber)) for name, arg in node.kwargs)
+    return one_call(Node(node.op, args, kwargs, specs), tuple(inputs.values()))
+
+
+def one_call(node: Node, inputs: tuple[Input, ...]) -> Graph | None:
+    """The graph of one call: its outputs are all its results, or what it wrote to; None where there is neither."""
+    outputs = [len(inputs) + slot for slot, spec in enumerate(node.outputs) if spec is not None]
+    if not outputs:
+        written = facts(node.op).mutates
+        places = [*enumerate(node.args), *node.kwargs]
+        outputs = [number for place, arg in places if place in written for number in refs(arg)]
+    return Graph(inputs, (node,), tuple(outputs)) if outputs else None
+
+
+def result_specs(node: Node, dtypes: list[tuple[str, tuple[int, ...]]]) -> tuple[TensorSpec | None, ...]:
+    """The node's result slots with other dtypes and shapes, strides kept where the shape is the same."""
+    found: list[TensorSpec | None] = []
+    told = iter(dtypes)
+    for spec in node.outputs:
+        if spec is None:
+            found.append(None)
+            continue
+        dtype, shape = next(told)
+        same = TensorSpec(dtype, shape, spec.stride) if shape == spec.shape else None
+        found.append(same or TensorSpec.contiguous(dtype, shape))
+    return tuple(found)

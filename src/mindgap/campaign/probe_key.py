@@ -1,0 +1,60 @@
+"""What a platform is asked about an operator call: the operator, the dtype, the layout."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from mindgap.graph import Graph, Node, TensorSpec, kind_of, operands
+from mindgap.synth.coverage import layout_class
+
+#: The layout of a call without an operand that has dimensions.
+SCALAR: Final = "scalar"
+_CONTINUOUS: Final = frozenset({"float", "complex"})
+
+
+class Key(NamedTuple):
+    """`dtype` and `layout` are those of the call's leading operand.
+
+    That is the first one of floats or complex numbers, or the first one where there is none; of a call without
+    operands the first result counts. `layout`: `mindgap.synth.coverage.layout_class`, or `scalar`.
+    """
+
+    op: str
+    dtype: str
+    layout: str
+
+    @property
+    def packet(self) -> str:
+        """`aten.add.Tensor` -> `aten.add`."""
+        return packet_of(self.op)
+
+
+def packet_of(op: str) -> str:
+    """The overload packet: the name without the overload's."""
+    return op.rpartition(".")[0]
+
+
+def leading_operand(graph: Graph, node: Node) -> int | None:
+    """The number of the value that gives a call its dtype and layout; None where it has no operand."""
+    read = operands(node)
+    values = graph.values
+    for number in read:
+        spec = values[number]
+        if spec is not None and kind_of(spec.dtype) in _CONTINUOUS:
+            return number
+    return read[0] if read else None
+
+
+def key_of(graph: Graph, node: Node) -> Key:
+    """The key of one call of a graph."""
+    number = leading_operand(graph, node)
+    if number is None:
+        made = next((spec for spec in node.outputs if spec is not None), None)
+        return Key(node.op, made.dtype if made is not None else "none", SCALAR)
+    spec = graph.values[number]
+    return Key(node.op, spec.dtype, layout_of(spec)) if spec is not None else Key(node.op, "none", SCALAR)
+
+
+def layout_of(spec: TensorSpec) -> str:
+    """The word for how a tensor lies in memory."""
+    return layout_class(spec) if spec.shape else SCALAR

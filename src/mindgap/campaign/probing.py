@@ -1,0 +1,172 @@
+"""Asking a platform: each operator, dtype and layout with up to three samples, several in one job while it goes well."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+import psutil
+
+from mindgap.campaign.probe_forms import DTYPES
+from mindgap.campaign.probe_key import Key
+from mindgap.campaign.probes import Probe, Told
+from mindgap.campaign.support import Answer, answer_of
+from mindgap.graph import Graph, concatenate
+from mindgap.run.outcome import Job, Outcome
+from mindgap.run.pool import WorkerPool
+
+#: Calls in one job: at first, and the most.
+_FIRST: Final = 4
+_LARGEST: Final = 64
+#: Seconds for a job, and for each call in it.
+_DEADLINE_S: Final = 120.0
+_EACH_S: Final = 10.0
+
+
+@dataclass
+class Budget:
+    """Processor seconds that asking may take; `spent` counts a platform's worker and what that started."""
+
+    seconds: float | None = None
+    spent: float = 0.0
+
+    @property
+    def gone(self) -> bool:
+        return self.seconds is not None and self.spent >= self.seconds
+
+
+@dataclass
+class _Asked:
+    """A key, its samples, and what became of those that were tried."""
+
+    key: Key
+    samples: Sequence[Probe]
+    outcomes: list[Outcome] = field(default_factory=list[Outcome])
+
+
+def ask(
+    platform: str,
+    probes: Iterable[Probe],
+    pool: WorkerPool,
+    *,
+    known: Iterable[Key] = (),
+    batched: bool = True,
+    budget: Budget | None = None,
+    keep: Callable[[Answer], None] = lambda answer: None,
+    told: Told = lambda done, total, what: None,
+) -> list[Key]:
+    """Asks a platform of `pool` every key that is not in `known`, and hands each answer to `keep` as it comes.
+
+    float32 comes first, then the other dtypes in the order of `DTYPES`; what the budget did not reach is returned.
+    `batched`: calls are laid side by side in one job, more of them while jobs succeed, and a job that fails is halved
+    until the calls that fail stand alone. A call that every sample of its operator's float32 was refused needs one
+    refusal, not three.
+    """
+    waiting = _queue(probes, frozenset(known))
+    asker = _Asker(platform, pool, budget or Budget(), keep)
+    total = len(waiting)
+    size = _FIRST if batched else 1
+    while waiting and not asker.budget.gone:
+        group = [waiting.popleft()]
+        while waiting and len(group) < size and _alike(waiting[0], group[0]) and not asker.doubtful(group[0]):
+            group.append(waiting.popleft())
+        went_well = asker.ask(group)
+        if batched:
+            size = min(2 * size, _LARGEST) if went_well else max(size // 2, 1)
+        told(total - len(waiting), total, group[-1].key.op)
+    return [asked.key for asked in waiting]
+
+
+def _queue(probes: Iterable[Probe], known: frozenset[Key]) -> deque[_Asked]:
+    samples: dict[Key, list[Probe]] = {}
+    for probe in probes:
+        samples.setdefault(probe.key, []).append(probe)
+    rank = {dtype: place for place, dtype in enumerate(DTYPES)}
+    order = sorted(samples.keys() - known, key=lambda key: (_plain(key), rank.get(key.dtype, len(rank)), key))
+    return deque(_Asked(key, samples[key]) for key in order)
+
+
+def _plain(key: Key) -> int:
+    """Calls as programs mostly make them come first, then other dtypes, then other layouts."""
+    if key.layout in ("contiguous", "scalar"):
+        return 0 if key.dtype == "float32" else 1
+    return 2
+
+
+def _alike(one: _Asked, other: _Asked) -> bool:
+    return (one.key.dtype, _plain(one.key)) == (other.key.dtype, _plain(other.key))
+
+
+class _Asker:
+    def __init__(self, platform: str, pool: WorkerPool, budget: Budget, keep: Callable[[Answer], None]) -> None:
+        self._platform = platform
+        self._pool = pool
+        self._keep = keep
+        self.budget = budget
+        self._clock = WorkerClock(pool, platform)
+        self._refused: set[str] = set()
+
+    def doubtful(self, asked: _Asked) -> bool:
+        """An operator that was refused before, and is asked alone."""
+        return asked.key.op in self._refused
+
+    def ask(self, group: Sequence[_Asked]) -> bool:
+        """Asks all of a group and keeps their answers; says whether the first job of the group ran."""
+        first = self._try([asked.samples[0].graph for asked in group])
+        if first.ran:
+            for asked in group:
+                self._settle(asked, [first])
+        elif len(group) == 1:
+            self._settle(group[0], [first, *self._more(group[0], first)])
+        else:
+            middle = len(group) // 2
+            self.ask(group[:middle])
+            self.ask(group[middle:])
+        return first.ran
+
+    def _more(self, asked: _Asked, first: Outcome) -> list[Outcome]:
+        """The other samples of a call that did not run, until one does."""
+        if first.status == "unsupported" and self.doubtful(asked):
+            return []
+        found: list[Outcome] = []
+        for sample in asked.samples[1:]:
+            found.append(self._try([sample.graph]))
+            if found[-1].ran:
+                break
+        return found
+
+    def _settle(self, asked: _Asked, outcomes: Sequence[Outcome]) -> None:
+        answer = answer_of(asked.key, outcomes)
+        if answer.answer == "refuses":
+            self._refused.add(asked.key.op)
+        self._keep(answer)
+
+    def _try(self, graphs: Sequence[Graph]) -> Outcome:
+        joined = graphs[0] if len(graphs) == 1 else concatenate(graphs)
+        deadline = _DEADLINE_S + _EACH_S * len(graphs)
+        outcome = self._pool.run(Job(self._platform, joined, repeat=1, deadline_s=deadline))
+        self.budget.spent += self._clock.lap()
+        return outcome
+
+
+class WorkerClock:
+    """Processor seconds of a platform's worker, and of the processes that it started and waited for."""
+
+    def __init__(self, pool: WorkerPool, platform: str) -> None:
+        self._pool = pool
+        self._platform = platform
+        self._pid: int | None = None
+        self._seen = 0.0
+
+    def lap(self) -> float:
+        """Since the last lap. A worker that was replaced counts from its start, what the old one did last is lost."""
+        pid = self._pool.pids().get(self._platform)
+        used = 0.0
+        with suppress(psutil.Error):
+            used = sum(psutil.Process(pid).cpu_times()[:4]) if pid is not None else 0.0
+        before = self._seen if pid == self._pid else 0.0
+        self._pid, self._seen = pid, used
+        return max(used - before, 0.0)
