@@ -7,13 +7,11 @@ from typing import Any, Final
 
 import torch
 
+from mindgap.aten.operators import UNINITIALISED
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import kind_of
 from mindgap.oracle.float64 import Call
 
-UNINITIALISED: Final = frozenset(
-    {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"}
-)
 _CASTS: Final = frozenset({"to", "_to_copy", "type_as", "copy", "copy_"})
 _DIVISIONS: Final = frozenset({"div", "divide", "floor_divide", "remainder", "fmod", "true_divide"})
 _SHIFTS: Final = frozenset({"bitwise_left_shift", "bitwise_right_shift", "__lshift__", "__rshift__"})

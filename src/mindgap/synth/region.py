@@ -30,13 +30,14 @@ class Origin:
 
     `nodes`: the indices that were cut out, rising. `edits`: what was done to the cut, its borders' recipes first.
     `kinds`: the mutations that the edits stand for, one word each (`twin`, `cast`, …); none for a region as it was
-    found.
+    found. `drops`: positions of the edited cut's outputs that turned out to say nothing and were left out.
     """
 
     base: str
     nodes: tuple[int, ...]
     edits: tuple[Edit, ...] = ()
     kinds: tuple[str, ...] = ()
+    drops: tuple[int, ...] = ()
 
     def to_json(self) -> str:
         """One line; runs of nodes as pairs of first and last."""
@@ -47,15 +48,16 @@ class Origin:
             else:
                 runs.append([node, node])
         parts = [self.base, runs, [to_json(edit) for edit in self.edits], list(self.kinds)]
+        parts += [list(self.drops)] if self.drops else []
         return json.dumps(parts, separators=(",", ":"))
 
     @staticmethod
     def from_json(text: str) -> Origin:
         """The inverse of `to_json`. Raises `GraphError` for anything else."""
         try:
-            base, runs, edits, kinds = json.loads(text)
+            base, runs, edits, kinds, *drops = json.loads(text)
             nodes = tuple(node for first, last in runs for node in range(first, last + 1))
-            return Origin(base, nodes, tuple(from_json(edit) for edit in edits), tuple(kinds))
+            return Origin(base, nodes, tuple(from_json(edit) for edit in edits), tuple(kinds), *map(tuple, drops))
         except (ValueError, TypeError) as error:
             raise GraphError(f"this is no origin of a region: {text[:120]} ({error})") from None
 

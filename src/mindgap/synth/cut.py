@@ -1,0 +1,340 @@
+"""Random connected pieces of a graph, each with all that writes to the memory it sees."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from mindgap.aten.operators import UNINITIALISED, UnknownOperator, facts, overload
+from mindgap.capture.draw import is_random
+from mindgap.graph import Graph, GraphError, Node, TensorSpec, extract, operands, refs
+
+#: Bytes of the largest tensor of a region, and of all that it takes and makes. Forty regions at the bound are a graph
+#: of a thousand nodes in 320 MiB; most stay far below.
+MOST_BYTES: Final = 2 << 20
+MOST_TOTAL: Final = 8 << 20
+#: Multiplications of one region: about two milliseconds of one core.
+MOST_WORK: Final = 20_000_000
+MOST_NODES: Final = 50
+
+#: Operators that multiply and add along a dimension: their work is not the size of their result.
+_CONTRACTIONS: Final = frozenset(
+    {
+        *("mm", "bmm", "addmm", "addmv", "addbmm", "baddbmm", "linear", "matmul", "mv", "dot", "bilinear", "einsum"),
+        *("convolution", "convolution_backward", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d"),
+        *("conv_transpose3d", "scaled_dot_product_attention", "_scaled_dot_product_attention_math", "cdist"),
+        *("_cdist_forward", "_cdist_backward", "lstm", "gru", "lstm_cell", "gru_cell", "rnn_tanh", "rnn_relu"),
+        *("linear_backward", "_grouped_mm", "_slow_conv2d_forward", "_slow_conv2d_backward"),
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Cut:
+    """`nodes` of a base as a graph of their own; borders have placeholder recipes (`mindgap.graph.extract`).
+
+    `borders`: the base's numbers of the cut's inputs; `outputs`: those of its outputs.
+    """
+
+    nodes: tuple[int, ...]
+    graph: Graph
+    borders: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Cuttable:
+    """A base prepared for cutting. Lists are by node, or by value where they say so.
+
+    `memory`: for each value the number of the memory it lies in, and which nodes write to a memory or touch it, for
+    those that are written to. `bytes`: of the largest tensor that a node reads or makes; `made`: of all it makes;
+    `work`: multiplications, roughly. `usable`: it may be part of a region at all.
+    """
+
+    graph: Graph
+    operands: tuple[tuple[int, ...], ...]
+    readers: tuple[tuple[int, ...], ...]
+    memory: tuple[int, ...]
+    writers: dict[int, list[int]]
+    touched: tuple[tuple[int, ...], ...]
+    bytes: tuple[int, ...]
+    made: tuple[int, ...]
+    work: tuple[int, ...]
+    usable: tuple[bool, ...]
+    shown: frozenset[int]
+    _starts: dict[tuple[int, int, int], list[int]] = field(default_factory=dict[tuple[int, int, int], list[int]])
+
+    def starts(self, most_bytes: int, most_total: int, most_work: int) -> list[int]:
+        """The nodes that fit within the bounds on their own."""
+        key = (most_bytes, most_total, most_work)
+        if key not in self._starts:
+            self._starts[key] = [
+                node
+                for node, usable in enumerate(self.usable)
+                if usable
+                and self.bytes[node] <= most_bytes
+                and self.made[node] <= most_total
+                and self.work[node] <= most_work
+            ]
+        return self._starts[key]
+
+
+def cuttable(graph: Graph) -> Cuttable:
+    """Prepares a base, once for any number of cuts."""
+    bare = Graph(graph.inputs, graph.nodes, graph.outputs)
+    read = tuple(operands(node) for node in bare.nodes)
+    readers: list[list[int]] = [[] for _ in bare.values]
+    for index, values in enumerate(read):
+        for value in values:
+            if not readers[value] or readers[value][-1] != index:
+                readers[value].append(index)
+    memory, writes = memories(bare)
+    writers: dict[int, list[int]] = {}
+    for index, groups in enumerate(writes):
+        for group in groups:
+            writers.setdefault(group, []).append(index)
+    sizes = [0 if spec is None else spec.nbytes for spec in bare.values]
+    made = [range(first, first + len(node.outputs)) for first, node in zip(bare.first_value, bare.nodes, strict=True)]
+    return Cuttable(
+        bare,
+        read,
+        tuple(tuple(each) for each in readers),
+        memory,
+        writers,
+        tuple(
+            tuple(sorted({memory[v] for v in (*read[i], *made[i])} & writers.keys())) for i in range(len(bare.nodes))
+        ),
+        tuple(max((sizes[v] for v in (*read[i], *made[i])), default=0) for i in range(len(bare.nodes))),
+        tuple(sum(sizes[v] for v in made[i]) for i in range(len(bare.nodes))),
+        tuple(_work(node, [bare.values[v] for v in read[i]]) for i, node in enumerate(bare.nodes)),
+        tuple(usable(node) for node in bare.nodes),
+        frozenset(bare.outputs),
+    )
+
+
+def usable(node: Node) -> bool:
+    """It returns a tensor, this PyTorch has it, and its result is the same each time."""
+    try:
+        function = overload(node.op)
+    except UnknownOperator:
+        return False
+    if not node.outputs or node.op.split(".")[1] in UNINITIALISED:
+        return False
+    try:
+        return not is_random(function, node.args, dict(node.kwargs))
+    except KeyError:
+        return False
+
+
+def cut(
+    base: Cuttable,
+    rng: random.Random,
+    most_nodes: int = MOST_NODES,
+    most_bytes: int = MOST_BYTES,
+    *,
+    most_total: int = MOST_TOTAL,
+    most_work: int = MOST_WORK,
+    start: int | None = None,
+) -> Cut | None:
+    """A random connected piece of 1 to `most_nodes` nodes; None where this draw came to nothing.
+
+    No tensor in it is larger than `most_bytes`, what it takes and what it makes come to `most_total` bytes each at
+    most. It holds every write to memory that it sees between its first and its last look at it, and no two
+    borders of memory that it writes to. `start`: a node that it is to hold.
+    """
+    starts = base.starts(most_bytes, most_total, most_work)
+    if start is None:
+        if not starts:
+            return None
+        start = starts[rng.randrange(len(starts))]
+    fits = _Bounds(base, most_nodes, most_bytes, most_total, most_work)
+    if not fits.take(start):
+        return None
+    _grow(base, rng, fits, _size(rng, most_nodes))
+    if not _close(base, fits):
+        return None
+    found = cut_of(base, fits.nodes)
+    if not found.outputs or sum(given.spec.nbytes for given in found.graph.inputs) > most_total:
+        return None
+    return found
+
+
+def cut_of(base: Cuttable, nodes: Collection[int]) -> Cut:
+    """The cut of just these nodes. Raises `GraphError` where they are not all nodes of the base.
+
+    Its outputs: what the rest of the base reads or returns, what nothing reads, and borders that it writes to.
+    """
+    order = sorted(set(nodes))
+    if order and not 0 <= order[0] <= order[-1] < len(base.graph.nodes):
+        raise GraphError(f"cannot cut: there is no node {order[-1]}, the graph has {len(base.graph.nodes)}")
+    outputs = _outputs(base, order)
+    small, borders = extract(base.graph, order, outputs)
+    return Cut(tuple(order), small, tuple(borders), outputs)
+
+
+@dataclass
+class _Bounds:
+    """The nodes chosen so far and what room is left."""
+
+    base: Cuttable
+    most_nodes: int
+    most_bytes: int
+    total: int
+    work: int
+    nodes: set[int] = field(default_factory=set[int])
+    order: list[int] = field(default_factory=list[int])
+
+    def take(self, node: int) -> bool:
+        """Adds a node, where it fits."""
+        base = self.base
+        if (
+            not base.usable[node]
+            or len(self.nodes) >= self.most_nodes
+            or base.bytes[node] > self.most_bytes
+            or base.made[node] > self.total
+            or base.work[node] > self.work
+        ):
+            return False
+        self.total -= base.made[node]
+        self.work -= base.work[node]
+        self.nodes.add(node)
+        self.order.append(node)
+        return True
+
+
+def _size(rng: random.Random, most: int) -> int:
+    """Half of all cuts have any size alike, half any order of magnitude."""
+    if rng.random() < 0.5:
+        return rng.randint(1, most)
+    return min(int(most ** rng.random()) + 1, most)
+
+
+def _grow(base: Cuttable, rng: random.Random, fits: _Bounds, wanted: int) -> None:
+    """Adds neighbours of what is there. Each cut has its own leaning: to go on where it last was (chains) or anywhere
+    (fan-in and fan-out), and to readers or to producers."""
+    producer, first, nodes = base.graph.producer, base.graph.first_value, base.graph.nodes
+    onwards, forward = rng.choice((0.2, 0.6, 0.95)), rng.choice((0.2, 0.5, 0.8))
+    patience = 12
+    while len(fits.nodes) < wanted and patience:
+        at = fits.order[-1] if rng.random() < onwards else fits.order[rng.randrange(len(fits.order))]
+        if rng.random() < forward:
+            made = range(first[at], first[at] + len(nodes[at].outputs))
+            near = [r for value in made for r in base.readers[value] if r not in fits.nodes]
+        else:
+            near = [p for value in base.operands[at] if (p := producer[value]) >= 0 and p not in fits.nodes]
+        if not near or not fits.take(near[rng.randrange(len(near))]):
+            patience -= 1
+
+
+def _close(base: Cuttable, fits: _Bounds) -> bool:
+    """Adds what the aliasing asks for; False where there is no room."""
+    if not base.writers:
+        return True
+    while missing := _missing(base, fits.nodes):
+        if not all(fits.take(node) for node in missing):
+            return False
+    return True
+
+
+def _missing(base: Cuttable, nodes: set[int]) -> list[int]:
+    """Nodes that the cut must hold as well, for one memory that it touches and somebody writes to."""
+    touching: dict[int, list[int]] = {}
+    for node in sorted(nodes):
+        for group in base.touched[node]:
+            touching.setdefault(group, []).append(node)
+    for group, inside in touching.items():
+        writers = base.writers[group]
+        between = writers[bisect_right(writers, inside[0]) : bisect_right(writers, inside[-1] - 1)]
+        if absent := [node for node in between if node not in nodes]:
+            return absent
+        if any(node in nodes for node in writers) and (views := _outer_views(base, nodes, inside, group)):
+            return views
+    return []
+
+
+def _outer_views(base: Cuttable, nodes: set[int], inside: Sequence[int], group: int) -> list[int]:
+    """Where several borders lie in one memory: the nodes that made them from one another."""
+    producer, memory = base.graph.producer, base.memory
+    borders = {v for n in inside for v in base.operands[n] if memory[v] == group and producer[v] not in nodes}
+    if len(borders) < 2:
+        return []
+    makers = sorted({producer[v] for v in borders} - {-1})
+    return [node for node in makers if any(memory[v] == group for v in base.operands[node])]
+
+
+def _outputs(base: Cuttable, nodes: Sequence[int]) -> tuple[int, ...]:
+    inside, graph = set(nodes), base.graph
+    made: set[int] = set()
+    for node in nodes:
+        made.update(range(graph.first_value[node], graph.first_value[node] + len(graph.nodes[node].outputs)))
+    written = {group for node in nodes for group in base.touched[node] if node in base.writers[group]}
+    borders = {
+        value
+        for node in nodes
+        for value in base.operands[node]
+        if value not in made and base.memory[value] in written
+    }  # fmt: skip
+    held = {base.memory[value] for value in borders}
+    found = sorted(borders)
+    for value in sorted(made):
+        if graph.values[value] is None:
+            continue
+        readers = base.readers[value]
+        if (
+            value in base.shown
+            or any(node not in inside for node in readers)
+            or (not readers and base.memory[value] not in held)
+        ):
+            found.append(value)
+    return tuple(found)
+
+
+def memories(graph: Graph) -> tuple[tuple[int, ...], list[set[int]]]:
+    """For each value the number of its memory, and for each node the memories that it writes to."""
+    parent = list(range(len(graph.values)))
+
+    def root(value: int) -> int:
+        while parent[value] != value:
+            parent[value] = parent[parent[value]]
+            value = parent[value]
+        return value
+
+    written: list[list[int]] = []
+    for node, first in zip(graph.nodes, graph.first_value, strict=True):
+        shared, writes = _shared(node)
+        for value in (*shared[1:], *(range(first, first + len(node.outputs)) if shared else ())):
+            parent[root(value)] = root(shared[0])
+        written.append(writes)
+    return tuple(root(value) for value in range(len(parent))), [{root(v) for v in each} for each in written]
+
+
+def _shared(node: Node) -> tuple[list[int], list[int]]:
+    """The operands whose memory a result may lie in, and those written to."""
+    try:
+        known = facts(node.op)
+    except UnknownOperator:
+        values = list(operands(node))
+        return values, values
+    if not known.mutates and not known.views:
+        return [], []
+    shared: list[int] = []
+    writes: list[int] = []
+    for place, arg in [*enumerate(node.args), *node.kwargs]:
+        if place in known.mutates:
+            writes += refs(arg)
+            shared += refs(arg)
+        elif place in known.views:
+            shared += refs(arg)
+    return shared, writes
+
+
+def _work(node: Node, read: Sequence[TensorSpec | None]) -> int:
+    """Multiplications, to an order of magnitude: exact for the product of two matrices."""
+    sizes = [spec.numel for spec in (*read, *node.outputs) if spec is not None]
+    if node.op.split(".")[1] not in _CONTRACTIONS or len(sizes) < 3:
+        return sum(sizes)
+    first, second, third = sorted(sizes, reverse=True)[:3]
+    return int((first * second * third) ** 0.5) + sum(sizes)

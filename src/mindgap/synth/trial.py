@@ -1,0 +1,313 @@
+"""The one run that decides whether a draft is a graph, and what its values are like."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+
+from mindgap.aten.operators import UnknownOperator
+from mindgap.aten.tape import Tape
+from mindgap.aten.tensors import spec_of, to_torch
+from mindgap.graph import (
+    Graph,
+    GraphError,
+    Input,
+    Node,
+    TensorSpec,
+    TensorStore,
+    map_refs,
+    materialise,
+    operands,
+)
+from mindgap.synth.bounded import bounded
+from mindgap.synth.cut import MOST_BYTES, Cut, Cuttable, cut_of, cuttable, memories, usable
+from mindgap.synth.edit import Edit, apply
+from mindgap.synth.region import Origin, Region, Span
+from mindgap.synth.spans import span_of, worth_of
+from mindgap.synth.values import free_inputs, recipes
+
+#: Memory that a trial may take beyond what the process has: an operator that asks for more raises instead.
+ROOM: Final = 1 << 30
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What became of a draft. `reason`: why it is no region, as a short signature; empty where it ran.
+
+    `graph`: with the specs that its values had, without what says nothing; the draft itself where it failed.
+    `free`, `takes`, `gives`: as in `Region`. `drops`: positions of the draft's outputs that say nothing.
+    `cpu_seconds`: of running the operators.
+    """
+
+    graph: Graph
+    free: tuple[int, ...] = ()
+    takes: tuple[Span, ...] = ()
+    gives: tuple[Span | None, ...] = ()
+    drops: tuple[int, ...] = ()
+    reason: str = ""
+    cpu_seconds: float = 0.0
+
+
+class Arrays:
+    """Materialised inputs by spec and recipe, not to be written to. Forgets what was used longest ago."""
+
+    def __init__(self, nbytes: int = 128 << 20) -> None:
+        self._limit = nbytes
+        self._held = 0
+        self._known: OrderedDict[tuple[TensorSpec, object], tuple[torch.Tensor, Span | None]] = OrderedDict()
+
+    def get(self, given: Input, tensors: TensorStore | None = None) -> tuple[torch.Tensor, Span | None]:
+        """The tensor that an input stands for, and its span."""
+        key = (given.spec, given.recipe)
+        found = self._known.get(key)
+        if found is not None:
+            self._known.move_to_end(key)
+            return found
+        tensor = to_torch(materialise(given, tensors), given.spec)
+        found = (tensor, span_of(tensor))
+        self._known[key] = found
+        self._held += given.spec.nbytes
+        while self._held > self._limit and len(self._known) > 1:
+            (spec, _), _ = self._known.popitem(last=False)
+            self._held -= spec.nbytes
+        return found
+
+
+_SHARED: Final = Arrays()
+
+
+def settle(
+    draft: Graph,
+    *,
+    most_bytes: int = MOST_BYTES,
+    tensors: TensorStore | None = None,
+    arrays: Arrays | None = None,
+    drops: Sequence[int] | None = None,
+) -> Trial:
+    """Runs a draft once, on the CPU, and describes it as it ran.
+
+    Outputs without a finite element, or with one value everywhere, are dropped, and then the nodes and inputs that
+    nothing needs any more. `drops`: drop just these outputs instead, as an earlier trial found. `tensors`: where
+    `Stored` recipes are looked up. Never raises for what a draft does wrong.
+    """
+    for node in draft.nodes:
+        if not usable(node):
+            return Trial(draft, reason=f"unfit: {_packet(node.op)}")
+    try:
+        given = [(arrays or _SHARED).get(each, tensors)[0] for each in draft.inputs]
+    except GraphError:
+        return Trial(draft, reason="values: a recipe does not fit")
+    watch = _Watch(draft, most_bytes)
+    start = time.process_time()
+    try:
+        with _alone():
+            results = Tape(draft).run(given, watch)
+    except _Stopped as stopped:
+        return Trial(draft, reason=str(stopped), cpu_seconds=time.process_time() - start)
+    except Exception as error:
+        spent = time.process_time() - start
+        return Trial(draft, reason=_signature(draft.nodes[watch.count].op, error), cpu_seconds=spent)
+    spent = time.process_time() - start
+    if drops is None:
+        drops = [place for place, tensor in enumerate(results) if worth_of(tensor) != "useful"]
+    gone = set(drops)
+    kept = [place for place in range(len(results)) if place not in gone]
+    if not kept:
+        return Trial(draft, reason="useless", drops=tuple(drops), cpu_seconds=spent)
+    settled = Graph(
+        draft.inputs,
+        tuple(
+            Node(node.op, node.args, node.kwargs, specs) for node, specs in zip(draft.nodes, watch.specs, strict=True)
+        ),
+        tuple(draft.outputs[place] for place in kept),
+    )
+    graph = tidied(settled)
+    free = free_inputs(graph)
+    takes = [(number, (arrays or _SHARED).get(graph.inputs[number], tensors)[1]) for number in free]
+    known = [(number, span) for number, span in takes if span is not None]
+    return Trial(
+        graph,
+        tuple(number for number, _ in known),
+        tuple(span for _, span in known),
+        tuple(_given(results[place]) for place in kept),
+        tuple(drops),
+        "",
+        spent,
+    )
+
+
+def region_of(
+    base: str,
+    cut: Cut,
+    edits: Sequence[Edit],
+    kinds: Sequence[str] = (),
+    *,
+    most_bytes: int = MOST_BYTES,
+    tensors: TensorStore | None = None,
+) -> Region | str:
+    """The cut after the edits (all of them: recipes first, then mutations) as a region, or why it is none.
+
+    `base`: the digest of the graph that the cut is of.
+    """
+    try:
+        draft = apply(cut.graph, edits)
+    except GraphError as error:
+        return f"edit: {re.sub(r'[0-9]+', 'N', str(error))}"
+    trial = settle(draft, most_bytes=most_bytes, tensors=tensors)
+    if trial.reason:
+        return trial.reason
+    origin = Origin(base, cut.nodes, tuple(edits), tuple(kinds), trial.drops)
+    return Region(trial.graph, origin, trial.free, trial.takes, trial.gives)
+
+
+def plain_region(
+    base: str,
+    cut: Cut,
+    rng: random.Random,
+    *,
+    exceptional: bool = False,
+    most_bytes: int = MOST_BYTES,
+    tensors: TensorStore | None = None,
+) -> Region | str:
+    """The cut as it is, with recipes for its borders; or why it is no region."""
+    edits, _ = recipes(cut.graph, rng, exceptional=exceptional, tensors=tensors)
+    kinds = ("exceptional",) if exceptional else ()
+    return region_of(base, cut, edits, kinds, most_bytes=most_bytes, tensors=tensors)
+
+
+def whole(base: str, graph: Graph, rng: random.Random, *, tensors: TensorStore | None = None) -> Region | str:
+    """A small graph as a region; its inputs keep their recipes, but for stored ones."""
+    prepared = cuttable(graph)
+    return plain_region(base, cut_of(prepared, range(len(graph.nodes))), rng, tensors=tensors)
+
+
+def rebuild(
+    origin: Origin, base: Graph | Cuttable, *, most_bytes: int = MOST_BYTES, tensors: TensorStore | None = None
+) -> Graph:
+    """The graph of a region, made again from its base. Raises `GraphError` where it does not run here."""
+    prepared = cuttable(base) if isinstance(base, Graph) else base
+    draft = apply(cut_of(prepared, origin.nodes).graph, origin.edits)
+    trial = settle(draft, most_bytes=most_bytes, tensors=tensors, drops=origin.drops)
+    if trial.reason:
+        raise GraphError(f"the region of {origin.base[:12]} cannot be made again here: {trial.reason}")
+    return trial.graph
+
+
+def tidied(graph: Graph) -> Graph:
+    """The graph without the nodes that influence no output, and without inputs that then nothing reads or returns."""
+    memory, writes = memories(graph)
+    live = set(graph.outputs)
+    places = {memory[value] for value in live}
+    kept: list[int] = []
+    for index in reversed(range(len(graph.nodes))):
+        node, first = graph.nodes[index], graph.first_value[index]
+        made = range(first, first + len(node.outputs))
+        if not writes[index].isdisjoint(places) or any(value in live for value in made):
+            kept.append(index)
+            live.update(operands(node))
+            places.update(memory[value] for value in operands(node))
+    kept.reverse()
+    inputs = [number for number in range(len(graph.inputs)) if number in live]
+    renumber = {number: place for place, number in enumerate(inputs)}
+    for index in kept:
+        first = graph.first_value[index]
+        for slot in range(len(graph.nodes[index].outputs)):
+            renumber[first + slot] = len(renumber)
+    return Graph(
+        tuple(graph.inputs[number] for number in inputs),
+        tuple(_renumbered(graph.nodes[index], renumber) for index in kept),
+        tuple(renumber[value] for value in graph.outputs),
+    )
+
+
+def _renumbered(node: Node, renumber: dict[int, int]) -> Node:
+    return Node(
+        node.op,
+        tuple(map_refs(arg, renumber) for arg in node.args),
+        tuple((name, map_refs(arg, renumber)) for name, arg in node.kwargs),
+        node.outputs,
+    )
+
+
+def _given(tensor: torch.Tensor) -> Span | None:
+    span = span_of(tensor, exact=False)
+    return span if span is not None and span.varies else None
+
+
+class _Stopped(Exception):
+    """A trial that goes no further."""
+
+
+class _Watch:
+    """Notes the specs of every node's results, and stops where one is too big."""
+
+    def __init__(self, draft: Graph, most_bytes: int) -> None:
+        self._draft = draft
+        self._most = most_bytes
+        self.specs: list[tuple[TensorSpec | None, ...]] = []
+
+    @property
+    def count(self) -> int:
+        """How many nodes have run."""
+        return len(self.specs)
+
+    def __call__(self, index: int, results: list[torch.Tensor | None]) -> None:
+        node = self._draft.nodes[index]
+        if len(results) != len(node.outputs):
+            raise _Stopped(f"slots: {_packet(node.op)}")
+        try:
+            specs = tuple(None if each is None else spec_of(each) for each in results)
+        except (KeyError, RuntimeError):
+            raise _Stopped(f"layout or dtype: {_packet(node.op)}") from None
+        if any(spec is not None and spec.nbytes > self._most for spec in specs):
+            raise _Stopped("too big")
+        self.specs.append(specs)
+
+
+#: What an operator says of operands that do not go together.
+_SHAPES: Final = re.compile(r"shape|size|dimension|dim |broadcast|stride|elements|length|match", re.IGNORECASE)
+_DTYPES: Final = re.compile(r"dtype|scalar type|data type|not implemented for|type Float|type Long|type Int|promot")
+
+
+def _signature(op: str, error: Exception) -> str:
+    """A short reason, the same for all failures of one kind."""
+    text = str(error)
+    if isinstance(error, UnknownOperator):
+        kind = "unknown"
+    elif "alloc" in text and "memory" in text:
+        return "too big"
+    elif isinstance(error, IndexError) or "out of range" in text or "out of bounds" in text:
+        kind = "index"
+    elif _DTYPES.search(text):
+        kind = "dtype"
+    elif _SHAPES.search(text):
+        kind = "shape"
+    else:
+        kind = f"raises: {type(error).__name__}"
+    return f"{kind}: {_packet(op)}" if kind[:6] != "raises" else f"{kind} {_packet(op)}"
+
+
+def _packet(op: str) -> str:
+    return op.rsplit(".", 1)[0]
+
+
+@contextmanager
+def _alone() -> Generator[None]:
+    """No gradients, one thread, and a bound on the memory that operators may ask for, where the system can."""
+    threads = torch.get_num_threads()
+    if threads != 1:
+        torch.set_num_threads(1)
+    try:
+        with torch.no_grad(), bounded(ROOM):
+            yield
+    finally:
+        if threads != 1:
+            torch.set_num_threads(threads)
