@@ -5,9 +5,11 @@ digests, recipes, and inputs materialised as numpy arrays. Knows no machine-lear
 no other room.
 """
 
+from mindgap.graph.assembly import Assembly
 from mindgap.graph.codec import decode, digest_of_bytes, encode, load, save
 from mindgap.graph.digest import digest
 from mindgap.graph.errors import GraphError, MindgapError
+from mindgap.graph.fragment import Fragment, Piece, Source
 from mindgap.graph.graph import (
     Arg,
     Device,
@@ -45,10 +47,12 @@ from mindgap.graph.validate import validate
 __all__ = [
     "DTYPES",
     "Arg",
+    "Assembly",
     "Constant",
     "DType",
     "Device",
     "Exceptional",
+    "Fragment",
     "Graph",
     "GraphError",
     "Input",
@@ -61,9 +65,11 @@ __all__ = [
     "Node",
     "Normal",
     "Permutation",
+    "Piece",
     "Recipe",
     "Ref",
     "Role",
+    "Source",
     "Stored",
     "TensorSpec",
     "TensorStore",

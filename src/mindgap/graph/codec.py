@@ -34,14 +34,17 @@ def encode(graph: Graph, labels: bool = True) -> bytes:
     belong in a `TensorStore`).
     """
     validate(graph)
-    frame = _compress(graph_content(graph))
+    data = framed(graph_content(graph))
+    return data + _compress(labels_content(graph)) if labels and graph.labels != Labels() else data
+
+
+def framed(content: bytes) -> bytes:
+    """The file of a graph without labels, of its canonical content. Raises `GraphError` where that is too large."""
+    frame = _compress(content)
     out = bytearray(wire.MAGIC)
     out.append(wire.VERSION)
     wire.put_count(out, len(frame))
-    out += frame
-    if labels and graph.labels != Labels():
-        out += _compress(labels_content(graph))
-    return bytes(out)
+    return bytes(out + frame)
 
 
 def decode(data: bytes) -> Graph:

@@ -42,7 +42,7 @@ def extract(graph: Graph, nodes: Sequence[int], outputs: Sequence[int]) -> tuple
         renumber[value] = number
     cut = Graph(
         inputs=tuple(_border(graph, value) for value in borders),
-        nodes=tuple(_renumbered(graph.nodes[index], renumber) for index in nodes),
+        nodes=tuple(renumbered(graph.nodes[index], renumber) for index in nodes),
         outputs=tuple(renumber[value] for value in outputs),
         labels=Labels(
             inputs=tuple(_border_label(graph, value) for value in borders)
@@ -76,7 +76,7 @@ def prune(graph: Graph, keeps: Callable[[Node], bool]) -> Graph:
             renumber[first + slot] = len(renumber)
     return Graph(
         inputs=graph.inputs,
-        nodes=tuple(_renumbered(graph.nodes[index], renumber) for index in kept),
+        nodes=tuple(renumbered(graph.nodes[index], renumber) for index in kept),
         outputs=tuple(renumber[value] for value in graph.outputs),
         grad=graph.grad,
         labels=Labels(
@@ -102,7 +102,7 @@ def concatenate(graphs: Sequence[Graph]) -> Graph:
         renumber = {number: next_input + number for number in range(count)}
         for number in range(count, len(graph.values)):
             renumber[number] = next_value + number - count
-        nodes.extend(_renumbered(node, renumber) for node in graph.nodes)
+        nodes.extend(renumbered(node, renumber) for node in graph.nodes)
         outputs.extend(renumber[value] for value in graph.outputs)
         grad.extend(renumber[value] for value in graph.grad)
         next_input += count
@@ -147,7 +147,8 @@ def _border_label(graph: Graph, value: int) -> str:
     return graph.labels.nodes[graph.producer[value]] if graph.labels.nodes else ""
 
 
-def _renumbered(node: Node, renumber: dict[int, int]) -> Node:
+def renumbered(node: Node, renumber: dict[int, int]) -> Node:
+    """The same call of other operands: every value number replaced through `renumber`."""
     return Node(
         node.op,
         tuple(map_refs(arg, renumber) for arg in node.args),

@@ -1,0 +1,263 @@
+"""Assembling graphs from pieces: the spliced bytes are those of the graph built node by node."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graph.samples import F4, call, chain
+from graph.strategies import graphs
+from mindgap.graph import (
+    Arg,
+    Assembly,
+    Constant,
+    Device,
+    DType,
+    Exceptional,
+    Fragment,
+    Graph,
+    GraphError,
+    Input,
+    Integers,
+    Layout,
+    Literal,
+    MemoryFormat,
+    Node,
+    Normal,
+    Permutation,
+    Piece,
+    Recipe,
+    Ref,
+    Source,
+    Stored,
+    TensorSpec,
+    Uniform,
+    decode,
+    digest,
+    encode,
+    validate,
+)
+from mindgap.graph.encoder import graph_content
+from mindgap.graph.fragment import SEED_BYTES
+
+ROLES = ("input", "parameter", "buffer", "constant", "random")
+SPECS = (
+    F4,
+    TensorSpec.contiguous("float32", (2, 3)),
+    TensorSpec("float32", (2, 3), (1, 2)),
+    TensorSpec.contiguous("int64", (4,)),
+    TensorSpec.contiguous("bool", ()),
+    TensorSpec.contiguous("bfloat16", (0, 3)),
+)
+WORDS = ("none", "tanh", "ünï", "", "aten.relu.default")
+
+
+def agrees(assembly: Assembly) -> Graph:
+    """The graph, after both ways were seen to give it."""
+    graph = assembly.graph()
+    validate(graph)
+    for made in (assembly, pickle.loads(pickle.dumps(Assembly(assembly.pieces, assembly.outputs)))):
+        assert made.content() == graph_content(graph)
+        assert made.encode() == encode(graph)
+        assert made.digest() == digest(graph)
+    assert repr(decode(assembly.encode())) == repr(graph)
+    return graph
+
+
+def drawn_recipe(draw: random.Random, spec: TensorSpec) -> Recipe:
+    """A recipe of any kind, most with a seed of any width."""
+    seed = draw.getrandbits(draw.choice([1, 8, 16, 32, 64, 65, 8 * SEED_BYTES]) if draw.random() < 0.3 else 32)
+    if draw.random() < 0.2:
+        return draw.choice(
+            [Stored(draw.randbytes(32).hex()), Literal(bytes(spec.nbytes)), Constant(draw.choice([0, 1]))]
+        )
+    if spec.kind == "float":
+        return draw.choice([Uniform(seed), Normal(seed, 0.0, draw.choice([1.0, 2.0])), Exceptional(seed)])
+    return (
+        Integers(seed, 0, draw.choice([1, 2]))
+        if spec.kind == "bool"
+        else draw.choice([Integers(seed, -(1 << 40), 1 << 40), Permutation(seed)])
+    )
+
+
+def drawn_argument(draw: random.Random, usable: list[int], depth: int = 0) -> Arg:
+    """References mostly, alone and in tuples, and now and then anything else."""
+    chance = draw.random()
+    if usable and chance < 0.6:
+        # Early values too, so that references go back far enough for two bytes.
+        return Ref(draw.choice(usable if draw.random() < 0.5 else usable[-4:]))
+    if chance < 0.75 and depth < 3:
+        return tuple(drawn_argument(draw, usable, depth + 1) for _ in range(draw.randrange(4)))
+    return draw.choice(
+        [None, True, draw.randrange(-300, 300), 1 << 70, draw.choice([0.0, -0.0, 1.5, 3.0]), 1j, draw.choice(WORDS),
+         DType("float16"), MemoryFormat("channels_last"), Layout("strided"), Device()]
+    )  # fmt: skip
+
+
+def drawn_graph(draw: random.Random, nodes: int, operators: int) -> Graph:
+    """A valid graph of up to so many nodes, by any of so many operators."""
+    inputs: list[Input] = []
+    for _ in range(draw.randrange(7)):
+        spec = draw.choice(SPECS)
+        inputs.append(Input(spec, drawn_recipe(draw, spec), draw.choice(ROLES)))
+    values: list[TensorSpec | None] = [given.spec for given in inputs]
+    made: list[Node] = []
+    for _ in range(draw.randrange(nodes + 1)):
+        usable = [number for number, spec in enumerate(values) if spec is not None]
+        args = tuple(drawn_argument(draw, usable) for _ in range(draw.randrange(4)))
+        names = sorted({draw.choice(["alpha", "beta", "out", "x"]) for _ in range(draw.randrange(3))})
+        kwargs = tuple((name, drawn_argument(draw, usable)) for name in names)
+        outputs = tuple(draw.choice([*SPECS, None]) for _ in range(draw.choice([0, 1, 1, 1, 1, 3])))
+        made.append(Node(f"aten.op{draw.randrange(operators)}.default", args, kwargs, outputs))
+        values.extend(outputs)
+    return Graph(tuple(inputs), tuple(made), ())
+
+
+def drawn_assembly(draw: random.Random, fragments: list[Fragment], pieces: int) -> Assembly:
+    """Pieces that are often the same fragment again, fed wherever an earlier value fits."""
+    chosen: list[Piece] = []
+    sources: dict[TensorSpec | None, list[Source]] = {}
+    for index in range(pieces):
+        fragment = draw.choice(fragments)
+        feeds: dict[int, Source] = {}
+        for number, wanted in enumerate(fragment.graph.inputs):
+            fitting = sources.get(wanted.spec)
+            if fitting and draw.random() < 0.5:
+                # The latest too, so that there are chains of inputs that are fed from inputs that are fed.
+                feeds[number] = draw.choice(fitting if draw.random() < 0.5 else fitting[-3:])
+        chosen.append(Piece(fragment, feeds))
+        for value, spec in enumerate(fragment.graph.values):
+            sources.setdefault(spec, []).append((index, value))
+    shown = [source for spec, found in sources.items() if spec is not None for source in found]
+    outputs = tuple(draw.choices(shown, k=draw.randrange(6))) if shown else ()
+    return Assembly(tuple(chosen), outputs)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_pieces_of_all_kinds(seed: int) -> None:
+    draw = random.Random(seed)
+    fragments = [Fragment(drawn_graph(draw, 6, 5)) for _ in range(draw.randrange(1, 8))]
+    agrees(drawn_assembly(draw, fragments, draw.randrange(12)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_tables_too_long_for_a_byte(seed: int) -> None:
+    draw = random.Random(seed)
+    fragments = [Fragment(drawn_graph(draw, 30, 400)) for _ in range(40)]
+    unlike = [TensorSpec.contiguous("int8", (size, 1)) for size in range(300)]
+    inputs = tuple(Input(spec, Constant(number % 7), "buffer") for number, spec in enumerate(unlike[:150]))
+    nodes = tuple(call(f"f{size}.default", Ref(size // 2), spec=spec) for size, spec in enumerate(unlike))
+    last = Piece(Fragment(Graph(inputs, nodes, ())))
+    graph = agrees(Assembly((*drawn_assembly(draw, fragments, 60).pieces, last, last), ((60, 0), (61, 200))))
+    assert len({node.op for node in graph.nodes}) > 500
+    assert len(set(graph.values)) > 300
+    assert len({repr(given) for given in graph.inputs}) > 150
+
+
+def test_distances_too_long_for_two_bytes() -> None:
+    far = Graph(chain().inputs, tuple(call("relu.default", Ref(0)) for _ in range(3000)), ())
+    near = Graph((Input(F4, Normal(9)),) * 2, (call("add.Tensor", Ref(0), Ref(1)),) * 3, ())
+    graph = agrees(Assembly((Piece(Fragment(far)), Piece(Fragment(near), {0: (0, 2), 1: (0, 1)})), ((1, 2), (0, 5))))
+    assert graph.nodes[-1].args == (Ref(2), Ref(1))
+
+
+@given(st.lists(graphs(max_inputs=4, max_nodes=4), min_size=1, max_size=3), st.randoms(use_true_random=False))
+@settings(max_examples=60)
+def test_pieces_of_any_graph(parts: list[Graph], draw: random.Random) -> None:
+    agrees(drawn_assembly(draw, [Fragment(part) for part in parts], 6))
+
+
+@given(graphs())
+@settings(max_examples=30)
+def test_one_piece_alone_is_its_graph(part: Graph) -> None:
+    whole = Assembly((Piece(Fragment(part)),), tuple((0, value) for value in part.outputs))
+    assert agrees(whole) == replace(part, grad=())
+
+
+def test_nothing() -> None:
+    assert agrees(Assembly((), ())) == Graph((), (), ())
+    empty = Fragment(Graph((), (), ()))
+    assert agrees(Assembly((Piece(empty), Piece(empty)), ())) == Graph((), (), ())
+
+
+def test_fed_inputs_vanish_and_their_readers_read_the_source() -> None:
+    part = Fragment(chain())
+    graph = agrees(
+        Assembly((Piece(part), Piece(part, {0: (0, 4)}), Piece(part, {1: (1, 0), 0: (1, 1)})), ((2, 0), (2, 4)))
+    )
+    x, w = chain().inputs
+    assert graph.inputs == (x, w, w)
+    wiring = [tuple(arg.index for arg in node.args if isinstance(arg, Ref)) for node in graph.nodes]
+    assert wiring == [(0,), (3, 1), (4, 4), (5,), (6, 2), (7, 7), (2,), (9, 5), (10, 10)]
+    assert graph.outputs == (2, 11)
+
+
+def test_an_input_fed_through_many_is_the_first_source() -> None:
+    through = Fragment(Graph((Input(F4, Normal(3)),), (), ()))
+    pieces = [Piece(Fragment(chain()))] + [Piece(through, {0: (index, 0 if index else 4)}) for index in range(200)]
+    graph = agrees(Assembly(tuple(pieces), ((200, 0), (0, 0))))
+    assert graph == replace(chain(), outputs=(4, 0))
+
+
+@pytest.mark.parametrize("widths", [(0,), (1, 8), (9,), (64,), (65, 3), (128, 128), ()])
+def test_seeds_of_all_widths_less_their_places(widths: tuple[int, ...]) -> None:
+    inputs = tuple(Input(F4, Normal((1 << width) - 1)) for width in widths)
+    unseeded = Input(F4, Constant(1.0))
+    pieces = (Piece(Fragment(Graph((unseeded,) * 300, (), ()))), Piece(Fragment(Graph((*inputs, unseeded), (), ()))))
+    # Numbers above 255 borrow from the higher bytes.
+    assert agrees(Assembly(pieces * 2, ())).inputs[300 : 300 + len(inputs)] == inputs
+
+
+def test_the_widest_seed_counts_only_where_its_input_is_kept() -> None:
+    wide, narrow = (
+        Fragment(Graph((Input(F4, Normal(seed)),), (call("relu.default", Ref(0)),), ())) for seed in (1 << 99, 5)
+    )
+    both = agrees(Assembly((Piece(narrow), Piece(wide)), ()))
+    fed = agrees(Assembly((Piece(narrow), Piece(wide, {0: (0, 1)})), ()))
+    assert len(graph_content(both)) > len(graph_content(fed)) + 20
+
+
+def test_a_graph_that_breaks_a_rule_is_no_fragment() -> None:
+    with pytest.raises(GraphError, match="operand 0 refers to value 0, which comes later"):
+        Fragment(Graph((), (call("relu.default", Ref(0)),), ()))
+
+
+BOOL = TensorSpec.contiguous("bool", (4,))
+PART = Fragment(
+    Graph(
+        (Input(F4, Normal(0)), Input(BOOL, Constant(True))),
+        (Node("aten.f.default", (Ref(0),), (), (F4, None, TensorSpec("float32", (4,), (2,)))),),
+        (),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("feeds", "outputs", "message"),
+    [
+        ({2: (0, 0)}, (), "piece 1 has no input 2 to feed, it has 2"),
+        ({-1: (0, 0)}, (), "piece 1 has no input -1"),
+        ({0: (1, 2)}, (), "piece 1 is fed from piece 1, which is none of the 1 before it"),
+        ({0: (-1, 0)}, (), "piece 1 is fed from piece -1"),
+        ({0: (0, 5)}, (), "piece 0 has no value 5 to feed piece 1, it has 5"),
+        ({0: (0, -1)}, (), "piece 0 has no value -1"),
+        ({0: (0, 3)}, (), "fed value 3 of piece 0, a slot where there is no tensor"),
+        ({0: (0, 1)}, (), r"input 0 is float32\[4\] with stride \(1,\), but value 1 of piece 0 is bool\[4\]"),
+        ({1: (0, 2)}, (), r"input 1 is bool\[4\] with stride"),
+        ({0: (0, 4)}, (), r"value 4 of piece 0 is float32\[4\] with stride \(2,\)"),
+        ({}, ((2, 0),), "output 0 is of piece 2, but pieces are 0 to 1"),
+        ({}, ((0, 2), (-1, 0)), "output 1 is of piece -1"),
+        ({}, ((1, 5),), "output 0 is value 5 of piece 1, which has 5"),
+        ({}, ((1, 3),), "output 0 is value 3 of piece 1, an empty slot"),
+    ],
+)
+def test_pieces_that_do_not_fit(feeds: dict[int, Source], outputs: tuple[Source, ...], message: str) -> None:
+    assembly = Assembly((Piece(PART), Piece(PART, feeds)), outputs)
+    for way in (assembly.graph, assembly.content, assembly.encode, assembly.digest):
+        with pytest.raises(GraphError, match=message):
+            way()
