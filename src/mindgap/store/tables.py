@@ -155,10 +155,10 @@ TABLES: Final[dict[str, Table]] = {
              "culprit_label": _TEXT, **METRICS, "metrics": _JSON, "profiles": _PASSES, "detail": _TEXT,
              "nodes": pa.list_(_REACHED), "judge_seconds": pa.float64(), "broken": _TEXT, "origin": _TEXT},
         ),
-        # Some hundred cases of a campaign. `seconds` is null until all rows of the block are written. `features`: what it
-        # covers that no block before it did; `given`: by platform that does not get every case, what had not been given
-        # to it before; `left`: how many cases a platform's budget had no time for; `refused`: those that a platform was
-        # not asked to run, as it is known to lack something; `found`: signatures of failures, and culprits.
+        # Some hundred cases of a campaign. `seconds` is null until all rows of the block are written. `features`: what
+        # it covers that no block before it did; `given`: by platform that does not get every case, what had not been
+        # given to it before; `left`: how many cases a platform's budget had no time for; `refused`: those that a
+        # platform was not asked to run, as it is known to lack something; `found`: signatures of failures, culprits.
         _table(
             "blocks", "run block",
             {"run": _TEXT, "block": pa.int64(), "shard": _TEXT, "cases": pa.int64(), "features": _NAMES,
