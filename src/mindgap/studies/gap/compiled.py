@@ -50,13 +50,14 @@ pairwise AS (
 told AS (
   SELECT platform, mode, eager, comparable, swapped,
          CASE WHEN NOT comparable THEN NULL WHEN status = 'unsupported' THEN 'unsupported' WHEN NOT ran THEN 'failed'
-              WHEN same THEN 'identical' WHEN word IN {listed(_DIFFER)} THEN word ELSE 'not_judged' END AS word
+              WHEN same THEN 'identical' WHEN word IN {listed(_DIFFER)} THEN word
+              WHEN word = 'unjudged' THEN word ELSE 'not_judged' END AS word
   FROM pairwise
 )
 SELECT coalesce(platform, 'all') AS platform, CASE grouping(platform) WHEN 0 THEN any_value(mode) END AS mode,
        CASE grouping(platform) WHEN 0 THEN any_value(eager) END AS eager, count(*) AS given,
        count(word) AS consistent_in_eager,
-       {counted(("unsupported", "failed", "identical", *_DIFFER, "not_judged"), "word")},
+       {counted(("unsupported", "failed", "identical", *_DIFFER, "unjudged", "not_judged"), "word")},
        {_DIFFERS} AS differ,
        {_IS_WRONG} AS wrong,
        {share(_IS_WRONG, _HAS_OUTPUTS)} AS share_wrong,

@@ -9,6 +9,7 @@ from mindgap.studies.gap.vocabulary import CALM, RAN, VERDICTS, WRONG, counted, 
 from mindgap.studies.table import Table, asked
 
 _WRONG: Final = f"count(*) FILTER (WHERE word IN {listed(WRONG)})"
+_COMPARED: Final = "count(*) FILTER (WHERE word <> 'unjudged')"
 
 # A platform that was given only a few models (an expensive compiler) would leave few that ran everywhere.
 _CONSISTENCY: Final = f"""
@@ -20,7 +21,7 @@ everywhere AS (
 ),
 compared AS (
   SELECT model, graph, platform, word, blame, {within("paper")} AS paper, {within("assert_close")} AS assert_close
-  {VERDICTS} AND word IN {listed((*CALM, *WRONG))}
+  {VERDICTS} AND word IN {listed((*CALM, *WRONG, "unjudged"))}
 ),
 based AS (
   SELECT 'both' AS base, * FROM compared
@@ -28,9 +29,10 @@ based AS (
   SELECT 'everywhere' AS base, compared.* FROM compared SEMI JOIN everywhere USING (model, graph)
                                           SEMI JOIN broad USING (platform)
 )
-SELECT base, coalesce(platform, 'all') AS platform, count(*) AS compared,
-       count(*) - {_WRONG} AS consistent, {_WRONG} AS wrong,
-       {share(_WRONG, "count(*)")} AS share_wrong,
+SELECT base, coalesce(platform, 'all') AS platform, {_COMPARED} AS compared,
+       count(*) FILTER (WHERE word = 'unjudged') AS unjudged,
+       {_COMPARED} - {_WRONG} AS consistent, {_WRONG} AS wrong,
+       {share(_WRONG, _COMPARED)} AS share_wrong,
        count(*) FILTER (WHERE word IN {listed(WRONG)} AND blame = 'reference') AS wrong_is_the_reference,
        {counted((*CALM, *WRONG), "word")},
        count(*) FILTER (WHERE NOT paper) AS beyond_paper,
@@ -76,8 +78,9 @@ def consistency(store: Store, run: str) -> Table:
         note="`everywhere`: models that ran on the reference and on every platform that was given at least nine tenths "
         "of what the busiest was given, as the paper counts. `both`: models that ran on the reference and on this "
         "platform. "
-        "`wrong` is our verdict; `ill_conditioned` counts as consistent, and says that nothing can be said. `beyond` "
-        "a profile: some element lies outside its tolerance.",
+        "`wrong` is our verdict; `ill_conditioned` counts as consistent, and says that nothing can be said. "
+        "`unjudged` differs, took too long to judge, and counts nowhere else. `beyond` a profile: some element lies "
+        "outside its tolerance.",
         empty="no output was compared: no platform ran a model that the reference ran as well",
     )  # fmt: skip
 

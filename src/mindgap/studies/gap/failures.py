@@ -67,7 +67,7 @@ def failures(store: Store, run: str) -> Table:
     return asked(
         store, run, name="failures", title="Failures by root cause (Fig. 3)", query=_FAILURES,
         note="Outcomes without outputs, refusals included, the reference's own as well. Causes are told from the "
-        "status and the platform's own words by the rules in causes.toml; `signatures` counts the distinct words, which "
+        "status and the platform's own words by the rules in causes.toml; `signatures` counts distinct words, which "
         "is nearer to the number of defects than the number of failures is.",
         empty="the run holds no outcome: nothing was run",
     )  # fmt: skip

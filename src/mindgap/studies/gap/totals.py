@@ -50,7 +50,8 @@ def totals(store: Store, run: str) -> Table:
     return asked(
         store, run, name="totals", title="Totals", query=_TOTALS,
         note="A row is one model on one platform against the reference. `ran` has outputs; `unsupported` is a refusal "
-        "in words, `no_reference` has nothing to be compared with, `not_judged` is a failure of mindgap itself.",
+        "in words, `no_reference` has nothing to be compared with, "
+        "`unjudged` differs and took too long to judge, `not_judged` is a failure of mindgap itself.",
         empty="no platform besides the reference was judged in this run",
     )  # fmt: skip
 
