@@ -17,6 +17,7 @@ from mindgap.graph import (
     Literal,
     Node,
     Ref,
+    Stored,
     TensorSpec,
     TensorStore,
     map_refs,
@@ -76,8 +77,9 @@ class _Cutter:
             tensor = held[number]
             if tensor.dtype not in _HELD or tensor.layout != torch.strided:
                 return None
-            if number < len(self._graph.inputs) and number not in self._written:
-                found[number] = self._graph.inputs[number]
+            given = self._graph.inputs[number] if number < len(self._graph.inputs) else None
+            if given is not None and number not in self._written and not isinstance(given.recipe, Stored):
+                found[number] = given
             else:
                 found[number] = Input(spec_of(tensor), Literal(to_numpy(tensor).tobytes()))
         return found

@@ -13,6 +13,7 @@ import typer
 import mindgap
 from mindgap.cli.capture import capture
 from mindgap.cli.corpus import corpus
+from mindgap.cli.coverage import coverage
 from mindgap.cli.demo import demo
 from mindgap.cli.diff import diff
 from mindgap.cli.platforms import platforms
@@ -31,7 +32,7 @@ app = typer.Typer(
     help="Finds where a model's behaviour changes when the hardware or the runtime under it does.",
     epilog="Exit status: 0 nothing found, 1 findings, 2 wrong use or bad input, 3 mindgap itself failed.",
 )
-for command in (platforms, capture, diff, demo, selftest, report):
+for command in (platforms, coverage, capture, diff, demo, selftest, report):
     app.command()(command)
 app.add_typer(corpus, name="corpus")
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})(

@@ -1,0 +1,159 @@
+"""`mindgap coverage`: which of PyTorch's operators each platform runs, and which it lacks."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from mindgap.cli.progress import counting
+from mindgap.cli.streams import result_stream
+from mindgap.cli.tables import console
+
+if TYPE_CHECKING:
+    from mindgap.campaign.beforehand import Asked
+    from mindgap.campaign.operator_coverage import OperatorCoverage
+
+#: Characters of a reason that the table shows; `--json` has all that is kept.
+_REASON = 110
+
+
+def coverage(
+    platforms: Annotated[list[str], typer.Argument(metavar="PLATFORM…", help="As `mindgap platforms` lists them.")],
+    catalogue: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Take the operators' samples from its graphs; without it they are captured."),
+    ] = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where answers are kept, by fingerprint; default: the user's own."),
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=1, help="Processor seconds for each platform.")
+    ] = None,
+    jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="Platforms at a time.")] = 2,
+    missing: Annotated[
+        bool, typer.Option("--missing", help="List what each platform lacks, in its own words.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One object per platform, with all that it lacks.")] = False,
+) -> None:
+    """Ask each platform which operators it runs, by dtype and layout, of those that cpu/eager runs.
+
+    Every operator is tried with PyTorch's own samples, once for a platform as it is (versions, hardware, settings).
+
+    Example: mindgap coverage cpu/jit onnxruntime/cpu --missing
+    """
+    # Samples call deprecated operators on purpose; PyTorch reads this when it is imported.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    from mindgap.platforms.registry import find
+
+    for platform in platforms:
+        find(platform)
+    with result_stream() as out:
+        asked = _asked(platforms, catalogue, store, budget, jobs)
+        from mindgap.campaign.operator_coverage import operator_coverage
+
+        found = {
+            platform: operator_coverage(asked.keys, asked.support.answers(fingerprint))
+            for platform, fingerprint in asked.support.platforms.items()
+        }
+        if as_json:
+            json.dump(_objects(platforms, asked, found), out, indent=1)
+            out.write("\n")
+        else:
+            _print(asked, found, missing, out)
+
+
+def _asked(platforms: list[str], catalogue: Path | None, store: Path | None, budget: float | None, jobs: int) -> Asked:
+    """Raises `MindgapError` where nothing could be asked."""
+    from mindgap.campaign.beforehand import nothing_asked, support_of
+    from mindgap.campaign.probe_set import home, probe_set
+    from mindgap.catalogue import Catalogue
+    from mindgap.store import Store
+
+    with counting() as tick:
+        probes = probe_set(Catalogue(catalogue) if catalogue is not None else None, told=tick)
+    lock = threading.Lock()
+    counts: dict[str, tuple[int, int]] = {}
+    with counting() as tick:
+
+        def told(platform: str, done: int, total: int, what: str) -> None:
+            with lock:
+                counts[platform] = (done, total)
+                tick(sum(d for d, _ in counts.values()), sum(t for _, t in counts.values()), f"{platform} {what}")
+
+        asked = support_of(platforms, probes, Store(store or home() / "support"), budget_s=budget, jobs=jobs, told=told)
+    wrong = nothing_asked(asked)
+    if wrong is not None:
+        raise wrong
+    return asked
+
+
+def _objects(platforms: list[str], asked: Asked, found: Mapping[str, OperatorCoverage]) -> list[dict[str, Any]]:
+    told: list[dict[str, Any]] = []
+    for platform in dict.fromkeys(platforms):
+        here = found.get(platform)
+        if here is None:
+            told.append({"platform": platform, "available": False, "reason": asked.absent[platform]})
+            continue
+        dtypes = {dtype: {"runs": runs, "asked": count} for dtype, (runs, count) in here.dtypes.items()}
+        about = {"platform": platform, "available": True, "fingerprint": asked.support.platforms[platform]}
+        cpu = round(asked.cpu_seconds.get(platform, 0.0), 2)
+        told.append({**about, "cpu_seconds": cpu, **asdict(here), "dtypes": dtypes})
+    return told
+
+
+def _print(asked: Asked, found: Mapping[str, OperatorCoverage], missing: bool, out: TextIO) -> None:
+    page = console(out)
+    page.print(_totals(found))
+    page.print(_dtypes(found))
+    for platform, reason in asked.absent.items():
+        page.print(Text(f"{platform} is not here: {reason}", style="bold"))
+    for platform, cpu in asked.cpu_seconds.items():
+        untried = f", {len(asked.untried[platform])} calls beyond the budget" if asked.untried.get(platform) else ""
+        page.print(f"{platform}: asked for {cpu:.1f} processor seconds{untried}", markup=False, highlight=False)
+    if missing:
+        for platform, here in found.items():
+            page.print(_lacks(platform, here))
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _totals(found: Mapping[str, OperatorCoverage]) -> Table:
+    """A line per platform and measure: of what the reference runs."""
+    words = ("of", "runs", "decomposed", "fails", "refuses", "untried")
+    table = _table("operators, of those that cpu/eager runs", "platform", "count of", *words)
+    for platform, here in found.items():
+        for what, counts in (("packets", here.packets), ("overloads", here.overloads), ("calls", here.calls)):
+            numbers = [sum(counts.values()), *(counts[word] for word in words[1:])]
+            table.add_row(platform if what == "packets" else "", what, *map(str, numbers))
+    return table
+
+
+def _dtypes(found: Mapping[str, OperatorCoverage]) -> Table:
+    names = list(next(iter(found.values())).dtypes)
+    table = _table("overloads that run, of those asked, by dtype", "platform", *names)
+    for platform, here in found.items():
+        table.add_row(platform, *(f"{runs}/{count}" for runs, count in here.dtypes.values()))
+    return table
+
+
+def _lacks(platform: str, here: OperatorCoverage) -> Table:
+    table = _table(f"what {platform} lacks", "operator", "answer", "in", "reason")
+    for lack in here.lacks:
+        where = "every dtype and layout" if lack.whole else f"{', '.join(lack.dtypes)} ({', '.join(lack.layouts)})"
+        table.add_row(lack.op, lack.word, where, Text(lack.reason[:_REASON]))
+    return table
