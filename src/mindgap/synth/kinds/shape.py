@@ -1,0 +1,181 @@
+"""Edge shapes: a size that several tensors share becomes empty, one, odd, prime, or larger than 16 bits count."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from typing import Final
+
+from mindgap.graph import (
+    Arg,
+    Constant,
+    Graph,
+    Input,
+    Integers,
+    Node,
+    Normal,
+    Permutation,
+    Recipe,
+    Ref,
+    TensorSpec,
+    Uniform,
+)
+from mindgap.synth.edit import Edit, Given, Rewrite, Step
+from mindgap.synth.kinds.layout import dense_stride
+from mindgap.synth.rules import Rules
+from mindgap.synth.schemas import bind, call, signature
+from mindgap.synth.wiring import Wiring
+
+#: Elements that a tensor may come to have.
+_LARGEST: Final = 1 << 22
+_DRAWN: Final = (Uniform, Normal, Constant, Integers, Permutation)
+#: Whole numbers in arguments that may be sizes by their type and are none by their meaning.
+_NO_SIZES: Final = frozenset(
+    {
+        "stride",
+        "padding",
+        "dilation",
+        "output_padding",
+        "kernel_size",
+        "start",
+        "step",
+        "index",
+        "dim",
+        "dims",
+        "shifts",
+    }
+)
+#: Operators whose result has the elements of their operand in another shape.
+_RESHAPES: Final = frozenset(
+    {
+        "aten.view.default", "aten.reshape.default", "aten._unsafe_view.default", "aten.flatten.using_ints",
+        "aten.unflatten.int", "aten._reshape_alias.default", "aten.view_copy.default",
+    }
+)  # fmt: skip
+
+
+def propose(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+    """All inputs that share a size get another, and the sizes among arguments with them."""
+    graph = wiring.graph
+    if any(spec is None for spec in graph.values) and not all(wiring.known(node) for node in graph.nodes):
+        return None
+    sizes = sorted({size for given in graph.inputs for size in given.spec.shape if size > 1})
+    for size in rng.sample(sizes, min(4, len(sizes))):
+        for new in rng.sample(_others(size, rng), 2):
+            changed = _consistent(graph, {size: new})
+            if changed is None or not _moderate(graph, changed):
+                continue
+            edits = _edits(graph, changed)
+            if edits:
+                return edits
+    return None
+
+
+def _others(size: int, rng: random.Random) -> list[int]:
+    """Edge sizes that a size may become."""
+    odd = rng.choice((3, 5, 7, 9, 15, 17, 33, 65))
+    prime = rng.choice((11, 13, 31, 61, 127, 131))
+    large = rng.choice((65_536, 65_537, 65_539, 131_073))
+    return [new for new in (0, 1, odd, prime, size + 1, size - 1, large, large) if new != size] or [size + 1]
+
+
+def _consistent(graph: Graph, changed: dict[int, int]) -> dict[int, int] | None:
+    """The sizes that have to change with the first: products that views make of it. None where none would fit."""
+    for _ in range(3):
+        before = len(changed)
+        for node in graph.nodes:
+            if node.op in _RESHAPES and not _reshaped(graph, node, changed):
+                return None
+        if len(changed) == before:
+            return changed
+    return None
+
+
+def _reshaped(graph: Graph, node: Node, changed: dict[int, int]) -> bool:
+    """A view has as many elements after the change as its operand; one more size is changed where that helps."""
+    operand = node.args[0]
+    before = graph.values[operand.index] if isinstance(operand, Ref) else None
+    after = node.outputs[0] if len(node.outputs) == 1 else None
+    if before is None or after is None:
+        return True
+    have = math.prod(changed.get(size, size) for size in before.shape)
+    want = math.prod(changed.get(size, size) for size in after.shape)
+    if have == want:
+        return True
+    for shape, wrong, right in ((after.shape, want, have), (before.shape, have, want)):
+        for size in shape:
+            if size in changed or size < 2 or shape.count(size) != 1:
+                continue
+            other, rest = divmod(right * size, wrong) if wrong else (0, 1)
+            if rest == 0:
+                changed[size] = other
+                return True
+    return False
+
+
+def _moderate(graph: Graph, changed: dict[int, int]) -> bool:
+    """No tensor becomes too large to run at once."""
+    return all(
+        spec is None or math.prod(changed.get(size, size) for size in spec.shape) <= _LARGEST for spec in graph.values
+    )
+
+
+def _edits(graph: Graph, changed: dict[int, int]) -> tuple[Edit, ...] | None:
+    edits: list[Edit] = []
+    for number, given in enumerate(graph.inputs):
+        if not any(size in changed for size in given.spec.shape):
+            continue
+        edit = _resized(number, given, changed)
+        if edit is None:
+            return None
+        edits.append(edit)
+    for index, node in enumerate(graph.nodes):
+        step = _with_sizes(node, changed)
+        if step is not None:
+            results = tuple(None if out is None else Ref(-1 - slot) for slot, out in enumerate(node.outputs))
+            edits.append(Rewrite(index, (step,), results))
+    return tuple(edits)
+
+
+def _resized(number: int, given: Input, changed: dict[int, int]) -> Given | None:
+    spec = given.spec
+    recipe = _resized_recipe(given.recipe, changed)
+    if recipe is None:
+        return None
+    shape = tuple(changed.get(size, size) for size in spec.shape)
+    order = sorted(range(len(shape)), key=lambda dim: (-spec.stride[dim], dim))
+    stride = dense_stride([1 if spec.stride[dim] == 0 else size for dim, size in enumerate(shape)], order)
+    expanded = (0 if old == 0 and size > 1 else new for old, new, size in zip(spec.stride, stride, shape, strict=True))
+    return Given(number, TensorSpec(spec.dtype, shape, tuple(expanded)), recipe)
+
+
+def _resized_recipe(recipe: Recipe, changed: dict[int, int]) -> Recipe | None:
+    """Integers below a size stay below it; what is given byte by byte cannot change its shape."""
+    if not isinstance(recipe, _DRAWN):
+        return None
+    if isinstance(recipe, Integers) and recipe.high in changed:
+        return Integers(recipe.seed, recipe.low, changed[recipe.high]) if recipe.low < changed[recipe.high] else None
+    return recipe
+
+
+def _with_sizes(node: Node, changed: dict[int, int]) -> Step | None:
+    """The call with its sizes changed, None where it names none of them."""
+    known = signature(node.op)
+    if not any(p.size and p.name not in _NO_SIZES for p in known.parameters):
+        return None
+    given = bind(node)
+    found = False
+    for parameter in known.parameters:
+        if not parameter.size or parameter.name in _NO_SIZES or parameter.name not in given:
+            continue
+        new = _renamed(given[parameter.name], changed)
+        if new != given[parameter.name]:
+            given[parameter.name], found = new, True
+    return call(node.op, given, len(node.outputs)) if found else None
+
+
+def _renamed(arg: Arg, changed: dict[int, int]) -> Arg:
+    if isinstance(arg, tuple):
+        return tuple(_renamed(item, changed) for item in arg)
+    return changed.get(arg, arg) if isinstance(arg, int) and not isinstance(arg, bool) else arg

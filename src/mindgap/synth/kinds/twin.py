@@ -1,0 +1,71 @@
+"""In-place operators for out-of-place ones, and the reverse."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+
+from mindgap.aten.counterpart import counterpart
+from mindgap.aten.operators import UnknownOperator, facts, overload
+from mindgap.graph import GraphError, Ref, kind_of
+from mindgap.synth.edit import Edit, Rewrite, Step
+from mindgap.synth.rules import Rules
+from mindgap.synth.wiring import Wiring, overlaps, picks
+
+#: How often a write is put where something reads the old contents later.
+_DELIBERATE = 0.25
+
+
+@cache
+def twin(op: str) -> str | None:
+    """The in-place overload of a functional one with the same arguments, or the reverse; None where there is none.
+
+    Overloads that write elsewhere than to their first argument, and those that change its shape, have none.
+    """
+    try:
+        if facts(op).mutates:
+            return counterpart(op).op or None
+        if facts(op).returns != 1 or facts(op).views:
+            return None
+        namespace, packet, variant = op.split(".")
+        written = f"{namespace}.{packet}_.{variant}"
+        for name in (written, _with_number_second(written)):
+            if facts(name).mutates == {0, facts(name).arguments[0]} and _types(name) == _types(op):
+                return name
+    except (UnknownOperator, GraphError):
+        return None
+    return None
+
+
+def propose(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+    """One call replaced by its twin. It writes to what is read later only one time in four, and then on purpose."""
+    nodes = wiring.graph.nodes
+    found = [(index, other) for index, node in enumerate(nodes) if (other := twin(node.op)) is not None]
+    deliberate = rng.random() < _DELIBERATE
+    for index, other in picks(rng, found):
+        node = nodes[index]
+        if facts(node.op).mutates or _may_write(wiring, index, deliberate):
+            step = Step(other, node.args, node.kwargs)
+            return (Rewrite(index, (step,), (Ref(-1),)),)
+    return None
+
+
+def _may_write(wiring: Wiring, index: int, deliberate: bool) -> bool:
+    """The first operand can hold the result, and no two of its elements share memory."""
+    node, result = wiring.graph.nodes[index], wiring.result(index)
+    operand = node.args[0] if node.args else None
+    spec = wiring.spec(operand)
+    if result is None or spec is None or not isinstance(operand, Ref) or not wiring.known(node):
+        return False
+    if spec.dtype != result.dtype or spec.shape != result.shape or overlaps(spec):
+        return False
+    return deliberate or kind_of(spec.dtype) == "float" and not wiring.read_after(index, operand.index)
+
+
+def _with_number_second(name: str) -> str:
+    """`pow_.Tensor_Scalar` is called `pow_.Scalar`."""
+    return name.replace(".Tensor_Scalar", ".Scalar").replace(".Tensor_Tensor", ".Tensor")
+
+
+def _types(op: str) -> list[str]:
+    return [str(argument.type) for argument in overload(op)._schema.arguments]

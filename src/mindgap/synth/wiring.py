@@ -1,0 +1,96 @@
+"""Who reads what in a graph, and which memory is shared: what every proposal has to know."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import TypeVar
+
+from mindgap.aten.operators import facts
+from mindgap.graph import Arg, Graph, Node, Ref, TensorSpec, operands, refs
+
+T = TypeVar("T")
+
+
+class Wiring:
+    """A graph under mutation. What costs a walk over the graph is found when first asked for."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.values = graph.values
+
+    @cached_property
+    def readers(self) -> list[list[int]]:
+        """For each value, the nodes that read it, rising, each once."""
+        found: list[list[int]] = [[] for _ in self.values]
+        for index, node in enumerate(self.graph.nodes):
+            for value in operands(node):
+                if not found[value] or found[value][-1] != index:
+                    found[value].append(index)
+        return found
+
+    @cached_property
+    def shown(self) -> frozenset[int]:
+        """The values that are outputs of the graph."""
+        return frozenset(self.graph.outputs)
+
+    @cached_property
+    def owners(self) -> list[frozenset[int]]:
+        """For each value, the values whose memory it may be: itself, or what it is a view of."""
+        found = [frozenset((number,)) for number in range(len(self.graph.inputs))]
+        for index, node in enumerate(self.graph.nodes):
+            known = facts(node.op)
+            aliased = known.mutates | known.views
+            shared: set[int] = set()
+            if aliased:
+                for position, arg in [*enumerate(node.args), *node.kwargs]:
+                    if position in aliased:
+                        for value in refs(arg):
+                            shared |= found[value]
+            first = self.graph.first_value[index]
+            for slot in range(len(node.outputs)):
+                found.append(frozenset(shared) if shared else frozenset((first + slot,)))
+        return found
+
+    def spec(self, arg: Arg) -> TensorSpec | None:
+        """The spec of an operand, None for what is no tensor or not known since an edit."""
+        return self.values[arg.index] if isinstance(arg, Ref) else None
+
+    def known(self, node: Node) -> bool:
+        """The specs of all its operands are known."""
+        return all(self.values[value] is not None for value in operands(node))
+
+    def result(self, index: int) -> TensorSpec | None:
+        """The spec of the one tensor that a node returns, None where there are several or it is not known."""
+        outputs = self.graph.nodes[index].outputs
+        return outputs[0] if len(outputs) == 1 else None
+
+    def unread(self, value: int) -> bool:
+        """Nothing reads it, and it is no output."""
+        return not self.readers[value] and value not in self.shown
+
+    def read_after(self, index: int, value: int) -> bool:
+        """A node after `index`, or an output, sees the memory that `value` has."""
+        owned = self.owners[value]
+        first = self.graph.first_value[index]
+        for other, memory in enumerate(self.owners[:first]):
+            if owned & memory and (other in self.shown or (self.readers[other] and self.readers[other][-1] > index)):
+                return True
+        return False
+
+
+def overlaps(spec: TensorSpec) -> bool:
+    """Some memory cell may hold more than one element, as in an expanded tensor."""
+    reach = 0
+    for step, size in sorted(zip(spec.stride, spec.shape, strict=True)):
+        if size > 1:
+            if step <= reach:
+                return True
+            reach += step * (size - 1)
+    return False
+
+
+def picks(rng: random.Random, items: Sequence[T], most: int = 8) -> Iterator[T]:
+    """Some of the items, each once, in a random order."""
+    yield from rng.sample(items, min(most, len(items)))
