@@ -21,6 +21,7 @@ from mindgap.cli.report import report
 from mindgap.cli.selftest import selftest
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain
+from mindgap.cli.study import study
 from mindgap.cli.worker import worker
 from mindgap.graph import MindgapError
 
@@ -35,6 +36,7 @@ app = typer.Typer(
 for command in (platforms, coverage, capture, diff, demo, selftest, report):
     app.command()(command)
 app.add_typer(corpus, name="corpus")
+app.add_typer(study, name="study")
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})(
     worker
 )

@@ -5,6 +5,6 @@ Comes in: a store with a run of `diff` or of a campaign. Goes out: tables, and w
 
 from mindgap.studies.gap.published import PUBLISHED, Published
 from mindgap.studies.gap.reconcile import Check, checks
-from mindgap.studies.gap.study import TABLES, Study, gap, suitable_run
+from mindgap.studies.gap.study import TABLES, Study, gap, suitable_run, to_json
 
-__all__ = ["PUBLISHED", "TABLES", "Check", "Published", "Study", "checks", "gap", "suitable_run"]
+__all__ = ["PUBLISHED", "TABLES", "Check", "Published", "Study", "checks", "gap", "suitable_run", "to_json"]

@@ -72,6 +72,29 @@ ORDER BY refusals_naming_it DESC, platform, operator
 """.strip()
 
 
+# A feature is `operator|dtype|layout|size`, `operator>operator` or `kind:mutation`.
+_BREADTH: Final = """
+WITH covered AS (SELECT DISTINCT unnest(features) AS feature FROM blocks WHERE run = $run),
+uses AS (
+  SELECT split_part(feature, '|', 1) AS op, split_part(feature, '|', 2) AS dtype, split_part(feature, '|', 3) AS layout,
+         split_part(feature, '|', 4) AS size
+  FROM covered WHERE contains(feature, '|')
+),
+classed AS (
+  SELECT 'dtype' AS axis, dtype AS class, op FROM uses UNION ALL SELECT 'layout', layout, op FROM uses
+  UNION ALL SELECT 'size', size, op FROM uses
+)
+SELECT axis, class, count(DISTINCT op) AS overloads FROM classed WHERE class <> '' GROUP BY ALL
+UNION ALL
+SELECT 'all', 'dtype × layout × size', count(*) FROM uses HAVING count(*) > 0
+UNION ALL
+SELECT 'all', 'pairs along an edge', count(*) FROM covered WHERE contains(feature, '>') HAVING count(*) > 0
+UNION ALL
+SELECT 'mutation', substr(feature, 6), count(*) FROM covered WHERE feature LIKE 'kind:%' GROUP BY feature
+ORDER BY axis, overloads DESC, class
+""".strip()
+
+
 def coverage(store: Store, run: str) -> Table:
     """Operators in graphs that ran, of those in graphs that were given, per platform."""
     return asked(
@@ -91,4 +114,14 @@ def never_ran(store: Store, run: str) -> Table:
         "them (`refusals_naming_it`), or because something beside them failed. With each the commonest words "
         "of the failures.",
         empty="every operator that a platform was given ran there in some graph",
+    )  # fmt: skip
+
+
+def breadth(store: Store, run: str) -> Table:
+    """Operators by dtype, layout and size class of what they were called with."""
+    return asked(
+        store, run, name="breadth", title="Breadth of a campaign", query=_BREADTH,
+        note="Of all cases together: how many overloads were called with a first operand of each dtype, layout and "
+        "class of size; under `all` the distinct combinations, and the distinct pairs of which one reads the other.",
+        empty="only campaigns record it",
     )  # fmt: skip

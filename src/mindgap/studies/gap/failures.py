@@ -28,13 +28,17 @@ ORDER BY grouping(platform), any_value(mode) <> 'eager', platform
 """.strip()
 
 _SIGNATURES: Final = f"""
-SELECT {classified("cause")} AS cause,
-       platform, status, signature, count(*) AS outcomes, any_value(op ORDER BY op) AS operator,
-       min(model) AS example
-FROM outcomes
-WHERE run = $run AND NOT ({RAN})
-GROUP BY ALL
-ORDER BY outcomes DESC, platform, signature, status
+WITH told AS (
+  SELECT platform, status, signature, op, model,
+         {classified("cause")} AS cause
+  FROM outcomes WHERE run = $run AND NOT ({RAN})
+)
+SELECT cause, status, signature, count(*) AS outcomes, count(DISTINCT platform) AS on_platforms,
+       string_agg(DISTINCT platform, ' ' ORDER BY platform) AS platforms,
+       coalesce(any_value(op ORDER BY op), '') AS operator, min(model) AS example
+FROM told
+GROUP BY cause, status, signature
+ORDER BY outcomes DESC, signature, status, cause
 """.strip()
 
 # The types count where the reference ran: what no side runs says nothing of a compiler.
@@ -59,6 +63,18 @@ FROM told
 GROUP BY GROUPING SETS ((platform), ())
 HAVING count(*) > 0
 ORDER BY grouping(platform), platform
+""".strip()
+
+
+# What a campaign spared a platform beforehand, counted by its blocks of cases.
+_NOT_GIVEN: Final = """
+WITH lacking AS (SELECT unnest(refused, recursive := true) FROM blocks WHERE run = $run),
+late AS (SELECT unnest(map_entries("left"), recursive := true) FROM blocks WHERE run = $run)
+SELECT platform, 'known to lack' AS why, reason, sum("count")::BIGINT AS cases FROM lacking GROUP BY ALL
+UNION ALL
+SELECT key AS platform, 'no time left' AS why, '' AS reason, sum(value)::BIGINT AS cases FROM late GROUP BY ALL
+HAVING sum(value) > 0
+ORDER BY platform, why, cases DESC, reason
 """.strip()
 
 
@@ -91,4 +107,14 @@ def compile_failures(store: Store, run: str) -> Table:
         "is a time-out; what the paper calls heap corruption is a `crash`; a failure of running counts as well as one "
         "of compiling, as there.",
         empty="the run has no platform that compiles or converts: all are eager",
+    )  # fmt: skip
+
+
+def not_given(store: Store, run: str) -> Table:
+    """What platforms were spared, because they are known to lack something or for want of time."""
+    return asked(
+        store, run, name="not_given", title="Not given to a platform", query=_NOT_GIVEN,
+        note="Cases of a campaign that a platform was not asked to run: a probe had shown what it lacks, or its budget "
+        "was spent. They are no outcomes, and in no other table.",
+        empty="nothing was held back (`diff` gives every platform every model)",
     )  # fmt: skip

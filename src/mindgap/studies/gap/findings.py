@@ -13,16 +13,16 @@ _RANK: Final = f"list_position([{', '.join(repr(str(word)) for word in FINDINGS)
 _FINDINGS: Final = f"""
 WITH found AS (
   SELECT v.word, coalesce(v.blame, '') AS blame, v.platform, v.graph, v.model,
-         coalesce(v.culprit_op, left(split_part(o.signature, chr(10), 1), 120), '') AS cause
+         coalesce(v.culprit_op, left(split_part(o.signature, chr(10), 1), 120), '') AS culprit
   FROM (SELECT * {VERDICTS} AND word IN {listed(FINDINGS)}) AS v
   LEFT JOIN outcomes AS o
     ON o.run = v.run AND o.model = v.model AND o.graph = v.graph AND o.platform = v.platform AND v.broken = ''
 )
-SELECT word AS verdict, cause, blame, platform, count(*) AS findings,
+SELECT word AS verdict, culprit, blame, platform, count(*) AS findings,
        count(DISTINCT graph) AS graphs, min(model) AS example
 FROM found
-GROUP BY word, cause, blame, platform
-ORDER BY {_RANK}, findings DESC, cause, blame, platform
+GROUP BY word, culprit, blame, platform
+ORDER BY {_RANK}, findings DESC, culprit, blame, platform
 """.strip()
 
 

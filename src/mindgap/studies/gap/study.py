@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,8 +11,8 @@ from mindgap.store import Store, StoreError
 from mindgap.studies.gap.agreement import classes, precision
 from mindgap.studies.gap.compiled import compiled
 from mindgap.studies.gap.consistency import consistency, tolerances
-from mindgap.studies.gap.coverage import coverage, never_ran
-from mindgap.studies.gap.failures import compile_failures, failures, signatures
+from mindgap.studies.gap.coverage import breadth, coverage, never_ran
+from mindgap.studies.gap.failures import compile_failures, failures, not_given, signatures
 from mindgap.studies.gap.findings import findings
 from mindgap.studies.gap.reconcile import Check, checks
 from mindgap.studies.gap.speed import slowdown
@@ -20,8 +21,8 @@ from mindgap.studies.table import Table
 
 #: In the order of the page. Each is one query.
 TABLES: Final[tuple[Callable[[Store, str], Table], ...]] = (
-    *(totals, makeup, failures, signatures, consistency, tolerances, compiled, compile_failures),
-    *(coverage, never_ran, findings, slowdown, classes, precision),
+    *(totals, makeup, failures, consistency, tolerances, compiled, compile_failures, coverage, findings, slowdown),
+    *(classes, precision, signatures, never_ran, not_given, breadth),
 )
 #: Kinds of runs that hold outcomes of models on platforms.
 _KINDS: Final = ("diff", "campaign")
@@ -62,6 +63,28 @@ def gap(store: Store, run: str | None = None) -> Study:
     finished = about["seconds"] is not None
     about.pop("outcomes")
     return Study(**about, tables=tables, checks=checks({table.name: table for table in tables}, finished=finished))
+
+
+def to_json(study: Study) -> str:
+    """One JSON object: what the run is, `tables` by their names, and the totals that do not agree."""
+    about = ("run", "kind", "created", "version", "reference", "seconds")
+    tables = {
+        table.name: {
+            "title": table.title, "note": table.note, "columns": table.columns, "rows": table.rows,
+            "empty": None if table.rows else table.empty, "query": table.query,
+        }
+        for table in study.tables
+    }  # fmt: skip
+    return json.dumps(
+        {
+            **{name: getattr(study, name) for name in about},
+            "checks": len(study.checks),
+            "wrong": [[check.what, check.left, check.right] for check in study.wrong],
+            "tables": tables,
+        },
+        ensure_ascii=False,
+        allow_nan=False,
+    )
 
 
 def suitable_run(store: Store, run: str | None = None) -> dict[str, Any]:

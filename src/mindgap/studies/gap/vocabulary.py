@@ -65,7 +65,7 @@ def share(part: str, whole: str) -> str:
     return f"({part}) / nullif({whole}, 0)"
 
 
-#: Whether outputs are within a profile's tolerance. Equal bits always are; another shape or dtype never is.
 def within(profile: str) -> str:
-    """SQL, null where nobody asked the profile."""
-    return f"CASE verdict WHEN 'identical' THEN true WHEN 'structural' THEN false ELSE profiles['{profile}'] END"
+    """Whether outputs are within a profile's tolerance, which another shape or dtype never is; null where nobody asked
+    it, or nobody judged."""
+    return f"CASE WHEN verdict = 'structural' THEN false WHEN verdict IS NOT NULL THEN profiles['{profile}'] END"

@@ -1,0 +1,102 @@
+"""`mindgap study`: the tables of one question, asked of a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, TextIO
+
+import typer
+from rich.table import Table as Grid
+from rich.text import Text
+
+from mindgap.cli.report import write_file
+from mindgap.cli.status import Exit
+from mindgap.cli.streams import complain, result_stream
+from mindgap.cli.tables import console
+from mindgap.store import Store
+
+if TYPE_CHECKING:
+    from mindgap.report.study_page import Section
+    from mindgap.studies.gap import Study
+
+study = typer.Typer(no_args_is_help=True, help="The tables and figures of a published study, from one's own runs.")
+#: Rows of a table on a terminal.
+_MOST: Final = 25
+#: Columns that a platform's name or an operator's gets at least.
+_NARROWEST: Final = 20
+
+
+@study.command("gap")
+def gap_(
+    store: Annotated[str, typer.Argument(metavar="STORE", help="What `diff --store` or a campaign wrote.")],
+    run: Annotated[str | None, typer.Option(metavar="RUN", help="Which run (default: the latest that fits).")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the self-contained page.")] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write a CSV file for each table.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="All tables as JSON on standard output.")] = False,
+) -> int:
+    """The study of "Mind the Gap": failures by cause, consistency, compiled against eager, coverage, findings.
+
+    Example: mindgap study gap out/store --html study.html --csv study
+    """
+    from mindgap.report import study_page
+    from mindgap.studies import to_csv
+    from mindgap.studies.gap import gap, to_json
+
+    found = gap(Store(store, create=False), run)
+    with result_stream() as out:
+        if html is not None:
+            write_file(html, study_page(found))
+        if csv is not None:
+            for table in found.tables:
+                write_file(csv / f"{table.name}.csv", to_csv(table))
+        if as_json:
+            out.write(to_json(found) + "\n")
+        else:
+            _print(found, out)
+    return _said_loudly(found)
+
+
+def _said_loudly(found: Study) -> Exit:
+    """On standard error, what nobody may overlook; and the status."""
+    finished = found.seconds is not None
+    if not finished:
+        complain(f"run {found.run} has not come to its end: these are the figures of what it had written")
+    for check in found.wrong:
+        complain(f"totals do not agree: {check.what}: {check.left} and {check.right}")
+    if not found.table("totals").rows:
+        complain(f"NOTHING WAS COMPARED: no platform besides {found.reference} has a row in run {found.run}")
+    # While a run is written, two queries may see two states of it.
+    return Exit.TOOL_FAILED if found.wrong and finished else Exit.NOTHING_FOUND
+
+
+def _print(found: Study, out: TextIO) -> None:
+    from mindgap.report.study_page import section_of
+
+    page = console(out)
+    page.print(Text(f"{found.run} against {found.reference}, {found.created}"))
+    for table in found.tables:
+        section = section_of(table, _MOST)
+        page.print()
+        page.print(Text(table.title, style="bold"))
+        if section.rows:
+            page.print(_grid(section))
+            if section.more:
+                page.print(Text(f"… and {section.more} more rows (--csv DIR)", style="dim"))
+        else:
+            page.print(Text(f"no rows: {table.empty}", style="bold"))
+    agree = len(found.checks) - len(found.wrong)
+    page.print()
+    page.print(Text(f"{agree} of {len(found.checks)} totals agree"))
+
+
+def _grid(section: Section) -> Grid:
+    from mindgap.report.study_chart import spaced
+    from mindgap.report.study_page import cell
+
+    grid = Grid(box=None, pad_edge=False, header_style="bold")
+    for column, kind in zip(section.columns, section.kinds, strict=True):
+        grid.add_column(spaced(column), justify="right" if kind == "n" else "left", overflow="fold",
+                        no_wrap=kind == "text", min_width=_NARROWEST if kind == "code" else None)  # fmt: skip
+    for row in section.rows:
+        grid.add_row(*(Text(cell(column, value)) for column, value in zip(section.columns, row, strict=True)))
+    return grid
