@@ -8,10 +8,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from mindgap.aten.operators import UNINITIALISED, UnknownOperator, facts, overload
-from mindgap.capture.draw import is_random
-from mindgap.graph import Graph, GraphError, Node, TensorSpec, extract, operands, refs
+from mindgap.graph import Graph, GraphError, extract
+from mindgap.synth.base import Cuttable
+from mindgap.synth.needs import hands_back
+from mindgap.synth.value_rules import value_rules
 
+#: Nodes that are added to a cut for the sake of what its shapes and indices depend on.
+_MOST_GROUND: Final = 24
 #: Bytes of the largest tensor of a region, and of all that it takes and makes. Forty regions at the bound are a graph
 #: of a thousand nodes in 320 MiB; most stay far below.
 MOST_BYTES: Final = 2 << 20
@@ -19,17 +22,6 @@ MOST_TOTAL: Final = 8 << 20
 #: Multiplications of one region: about two milliseconds of one core.
 MOST_WORK: Final = 20_000_000
 MOST_NODES: Final = 50
-
-#: Operators that multiply and add along a dimension: their work is not the size of their result.
-_CONTRACTIONS: Final = frozenset(
-    {
-        *("mm", "bmm", "addmm", "addmv", "addbmm", "baddbmm", "linear", "matmul", "mv", "dot", "bilinear", "einsum"),
-        *("convolution", "convolution_backward", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d"),
-        *("conv_transpose3d", "scaled_dot_product_attention", "_scaled_dot_product_attention_math", "cdist"),
-        *("_cdist_forward", "_cdist_backward", "lstm", "gru", "lstm_cell", "gru_cell", "rnn_tanh", "rnn_relu"),
-        *("linear_backward", "_grouped_mm", "_slow_conv2d_forward", "_slow_conv2d_backward"),
-    }
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -43,90 +35,6 @@ class Cut:
     graph: Graph
     borders: tuple[int, ...]
     outputs: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Cuttable:
-    """A base prepared for cutting. Lists are by node, or by value where they say so.
-
-    `memory`: for each value the number of the memory it lies in, and which nodes write to a memory or touch it, for
-    those that are written to. `bytes`: of the largest tensor that a node reads or makes; `made`: of all it makes;
-    `work`: multiplications, roughly. `usable`: it may be part of a region at all.
-    """
-
-    graph: Graph
-    operands: tuple[tuple[int, ...], ...]
-    readers: tuple[tuple[int, ...], ...]
-    memory: tuple[int, ...]
-    writers: dict[int, list[int]]
-    touched: tuple[tuple[int, ...], ...]
-    bytes: tuple[int, ...]
-    made: tuple[int, ...]
-    work: tuple[int, ...]
-    usable: tuple[bool, ...]
-    shown: frozenset[int]
-    _starts: dict[tuple[int, int, int], list[int]] = field(default_factory=dict[tuple[int, int, int], list[int]])
-
-    def starts(self, most_bytes: int, most_total: int, most_work: int) -> list[int]:
-        """The nodes that fit within the bounds on their own."""
-        key = (most_bytes, most_total, most_work)
-        if key not in self._starts:
-            self._starts[key] = [
-                node
-                for node, usable in enumerate(self.usable)
-                if usable
-                and self.bytes[node] <= most_bytes
-                and self.made[node] <= most_total
-                and self.work[node] <= most_work
-            ]
-        return self._starts[key]
-
-
-def cuttable(graph: Graph) -> Cuttable:
-    """Prepares a base, once for any number of cuts."""
-    bare = Graph(graph.inputs, graph.nodes, graph.outputs)
-    read = tuple(operands(node) for node in bare.nodes)
-    readers: list[list[int]] = [[] for _ in bare.values]
-    for index, values in enumerate(read):
-        for value in values:
-            if not readers[value] or readers[value][-1] != index:
-                readers[value].append(index)
-    memory, writes = memories(bare)
-    writers: dict[int, list[int]] = {}
-    for index, groups in enumerate(writes):
-        for group in groups:
-            writers.setdefault(group, []).append(index)
-    sizes = [0 if spec is None else spec.nbytes for spec in bare.values]
-    made = [range(first, first + len(node.outputs)) for first, node in zip(bare.first_value, bare.nodes, strict=True)]
-    return Cuttable(
-        bare,
-        read,
-        tuple(tuple(each) for each in readers),
-        memory,
-        writers,
-        tuple(
-            tuple(sorted({memory[v] for v in (*read[i], *made[i])} & writers.keys())) for i in range(len(bare.nodes))
-        ),
-        tuple(max((sizes[v] for v in (*read[i], *made[i])), default=0) for i in range(len(bare.nodes))),
-        tuple(sum(sizes[v] for v in made[i]) for i in range(len(bare.nodes))),
-        tuple(_work(node, [bare.values[v] for v in read[i]]) for i, node in enumerate(bare.nodes)),
-        tuple(usable(node) for node in bare.nodes),
-        frozenset(bare.outputs),
-    )
-
-
-def usable(node: Node) -> bool:
-    """It returns a tensor, this PyTorch has it, and its result is the same each time."""
-    try:
-        function = overload(node.op)
-    except UnknownOperator:
-        return False
-    if not node.outputs or node.op.split(".")[1] in UNINITIALISED:
-        return False
-    try:
-        return not is_random(function, node.args, dict(node.kwargs))
-    except KeyError:
-        return False
 
 
 def cut(
@@ -153,7 +61,9 @@ def cut(
     fits = _Bounds(base, most_nodes, most_bytes, most_total, most_work)
     if not fits.take(start):
         return None
-    _grow(base, rng, fits, _size(rng, most_nodes))
+    wanted = _size(rng, most_nodes)
+    _grow(base, rng, fits, wanted, 12 + 4 * wanted)
+    _ground(base, fits)
     if not _close(base, fits):
         return None
     found = cut_of(base, fits.nodes)
@@ -212,12 +122,11 @@ def _size(rng: random.Random, most: int) -> int:
     return min(int(most ** rng.random()) + 1, most)
 
 
-def _grow(base: Cuttable, rng: random.Random, fits: _Bounds, wanted: int) -> None:
+def _grow(base: Cuttable, rng: random.Random, fits: _Bounds, wanted: int, patience: int) -> None:
     """Adds neighbours of what is there. Each cut has its own leaning: to go on where it last was (chains) or anywhere
     (fan-in and fan-out), and to readers or to producers."""
     producer, first, nodes = base.graph.producer, base.graph.first_value, base.graph.nodes
     onwards, forward = rng.choice((0.2, 0.6, 0.95)), rng.choice((0.2, 0.5, 0.8))
-    patience = 12
     while len(fits.nodes) < wanted and patience:
         at = fits.order[-1] if rng.random() < onwards else fits.order[rng.randrange(len(fits.order))]
         if rng.random() < forward:
@@ -227,6 +136,29 @@ def _grow(base: Cuttable, rng: random.Random, fits: _Bounds, wanted: int) -> Non
             near = [p for value in base.operands[at] if (p := producer[value]) >= 0 and p not in fits.nodes]
         if not near or not fits.take(near[rng.randrange(len(near))]):
             patience -= 1
+
+
+def _ground(base: Cuttable, fits: _Bounds) -> None:
+    """Adds what computes the integers and masks on which shapes depend, and indices that no rule can follow back to a
+    border, as far as there is room: what was captured goes together, drawn numbers need not."""
+    graph = base.graph
+    pending = [(value, True) for node in sorted(fits.nodes) for value in base.shaping[node]]
+    pending += [(value, False) for node in sorted(fits.nodes) for value in base.pointing[node]]
+    seen = set(pending)
+    room = _MOST_GROUND
+    while pending and room:
+        value, wanted = pending.pop()
+        maker, spec = graph.producer[value], graph.values[value]
+        if maker < 0 or spec is None or spec.kind not in ("int", "bool"):
+            continue
+        if maker not in fits.nodes:
+            if not wanted or not fits.take(maker):
+                continue
+            room -= 1
+        wanted = wanted or not hands_back(graph.nodes[maker], value_rules())
+        further = [(operand, wanted) for operand in base.operands[maker] if (operand, wanted) not in seen]
+        seen.update(further)
+        pending += further
 
 
 def _close(base: Cuttable, fits: _Bounds) -> bool:
@@ -290,51 +222,3 @@ def _outputs(base: Cuttable, nodes: Sequence[int]) -> tuple[int, ...]:
         ):
             found.append(value)
     return tuple(found)
-
-
-def memories(graph: Graph) -> tuple[tuple[int, ...], list[set[int]]]:
-    """For each value the number of its memory, and for each node the memories that it writes to."""
-    parent = list(range(len(graph.values)))
-
-    def root(value: int) -> int:
-        while parent[value] != value:
-            parent[value] = parent[parent[value]]
-            value = parent[value]
-        return value
-
-    written: list[list[int]] = []
-    for node, first in zip(graph.nodes, graph.first_value, strict=True):
-        shared, writes = _shared(node)
-        for value in (*shared[1:], *(range(first, first + len(node.outputs)) if shared else ())):
-            parent[root(value)] = root(shared[0])
-        written.append(writes)
-    return tuple(root(value) for value in range(len(parent))), [{root(v) for v in each} for each in written]
-
-
-def _shared(node: Node) -> tuple[list[int], list[int]]:
-    """The operands whose memory a result may lie in, and those written to."""
-    try:
-        known = facts(node.op)
-    except UnknownOperator:
-        values = list(operands(node))
-        return values, values
-    if not known.mutates and not known.views:
-        return [], []
-    shared: list[int] = []
-    writes: list[int] = []
-    for place, arg in [*enumerate(node.args), *node.kwargs]:
-        if place in known.mutates:
-            writes += refs(arg)
-            shared += refs(arg)
-        elif place in known.views:
-            shared += refs(arg)
-    return shared, writes
-
-
-def _work(node: Node, read: Sequence[TensorSpec | None]) -> int:
-    """Multiplications, to an order of magnitude: exact for the product of two matrices."""
-    sizes = [spec.numel for spec in (*read, *node.outputs) if spec is not None]
-    if node.op.split(".")[1] not in _CONTRACTIONS or len(sizes) < 3:
-        return sum(sizes)
-    first, second, third = sorted(sizes, reverse=True)[:3]
-    return int((first * second * third) ** 0.5) + sum(sizes)

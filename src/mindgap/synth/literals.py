@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -62,18 +63,17 @@ def _rising(spec: TensorSpec, need: Need, seed: int, most_bytes: int) -> Recipe:
 def _matrices(form: str, shape: tuple[int, ...], seed: int) -> Array:
     """Square ones diagonally dominant, so that every factorisation of them exists. Elements are multiples of 2⁻⁶."""
     rows, columns = shape[-2:]
-    small = np.floor(_draws(seed, int(np.prod(shape))).reshape(shape) * 32 - 16) / 64 / max(columns, 1) ** 0.5
-    small = np.round(small * 64) / 64
-    diagonal = np.zeros(shape)
-    for place in range(min(rows, columns)):
-        diagonal[..., place, place] = 1.0 + 0.25 * (place % 3)
+    wide = math.prod(shape)
+    scale = 32 / math.sqrt(max(columns, 1))
+    small: Array = np.round((_draws(seed, wide).reshape(shape) - 0.5) * scale) / 64
+    places = np.arange(rows)[:, None] - np.arange(columns)
+    diagonal: Array = np.where(places == 0, 1.0 + 0.25 * (np.arange(columns) % 3), 0.0)
     if form == "lower":
-        return np.tril(small, -1) + diagonal
+        return np.asarray(np.where(places > 0, small, 0.0) + diagonal)
     if form == "upper":
-        return np.triu(small, 1) + diagonal
+        return np.where(places < 0, small, 0.0) + diagonal
     if form == "spd" and rows == columns:
-        small = (small + np.swapaxes(small, -1, -2)) / 2
-        return small + diagonal * _reach(small)
+        small = (small + small.swapaxes(-1, -2)) / 2
     return small + diagonal * _reach(small)
 
 

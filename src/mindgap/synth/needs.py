@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 from mindgap.aten.operators import facts, overload
-from mindgap.graph import Arg, Graph, Node, Ref, TensorSpec, refs
+from mindgap.graph import Arg, Graph, Node, Ref, TensorSpec, operands, refs
 from mindgap.synth.value_rules import Rule, Rules
 
 INF: Final = math.inf
-#: A need that no number meets.
-_NOTHING: Final = (1.0, 0.0)
+_ARITHMETIC: Final = frozenset({"add", "sub", "mul", "div", "rsub", "floor_divide"})
+#: Lists of indices, of which only masks decide how many elements there are.
+_LISTS: Final = frozenset({"index", "_unsafe_index", "index_put", "index_put_"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +68,27 @@ def needs_of(graph: Graph, rules: Rules) -> Needs:
 
 def bind(node: Node) -> dict[str, Arg]:
     """The arguments of a call by the schema's names; those left out have their defaults where they are plain."""
-    schema = overload(node.op)._schema
-    bound: dict[str, Arg] = {}
-    given = dict(node.kwargs)
-    for position, argument in enumerate(schema.arguments):
-        if position < len(node.args):
-            bound[argument.name] = node.args[position]
-        elif argument.name in given:
-            bound[argument.name] = given[argument.name]
-        else:
-            value = argument.default_value if argument.has_default_value() else None
-            bound[argument.name] = tuple(value) if isinstance(value, list) else value
+    bound = dict(_defaults(node.op))
+    bound.update(zip(facts(node.op).arguments, node.args, strict=False))
+    bound.update(node.kwargs)
     return bound
+
+
+@cache
+def _defaults(op: str) -> dict[str, Arg]:
+    found: dict[str, Arg] = {}
+    for argument in overload(op)._schema.arguments:
+        value: Any = argument.default_value if argument.has_default_value() else None
+        found[argument.name] = tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownArgumentType] # schemas are untyped
+    return found
+
+
+def hands_back(node: Node, rules: Rules) -> bool:
+    """A range or an index that is asked of its result can be asked of its operands instead, or is met anyway."""
+    packet = node.op.split(".")[1].removesuffix("_")
+    if packet in rules.exact or packet in rules.layout or packet in rules.safe or packet in _UNARY:
+        return True
+    return packet in _ARITHMETIC and len(node.args) > 1 and not isinstance(node.args[1], Ref)
 
 
 def _ask(graph: Graph, node: Node, rule: Rule, found: Needs) -> None:
@@ -191,7 +202,7 @@ def _through(graph: Graph, node: Node, packet: str, need: Need, found: Needs) ->
         low, high = _UNARY[packet](need.low, need.high)
         _add(found, node.args[0].index, Need(low, high, need.form))
         return
-    if packet not in ("add", "sub", "mul", "div", "rsub", "floor_divide") or len(node.args) < 2:
+    if packet not in _ARITHMETIC or len(node.args) < 2:
         return
     one, other = node.args[0], node.args[1]
     alpha = dict(node.kwargs).get("alpha", 1)
@@ -244,20 +255,32 @@ def _shifted(packet: str, low: float, high: float, by: float, alpha: float) -> t
 
 def _decide(graph: Graph, node: Node, first: int, rules: Rules, found: Needs) -> None:
     """Marks what shapes, indices and assertions depend on."""
-    packet = node.op.split(".")[1]
     made = range(first, first + len(node.outputs))
-    if packet not in rules.safe and any(value in found.decisive for value in made):
-        found.decisive.update(v for arg in (*node.args, *(a for _, a in node.kwargs)) for v in refs(arg))
-    if packet in rules.decides or packet.startswith("_assert"):
-        bound = bind(node)
-        names = rules.decides.get(packet) or tuple(bound)
-        for value in (v for name in names for v in refs(bound.get(name))):
-            spec = graph.values[value]
-            if packet not in ("index", "index_put", "_unsafe_index") or (spec is not None and spec.kind == "bool"):
-                found.decisive.add(value)
-    for rule in rules.of(node.op):
-        if rule.form:
-            found.decisive.update(refs(bind(node).get(rule.operand)))
+    if node.op.split(".")[1] not in rules.safe and any(value in found.decisive for value in made):
+        found.decisive.update(operands(node))
+    found.decisive.update(shaping(graph, node, rules))
+    found.decisive.update(pointing(node, rules))
+
+
+def shaping(graph: Graph, node: Node, rules: Rules) -> tuple[int, ...]:
+    """The operands whose values decide the shape of a result, or whether the call succeeds."""
+    packet = node.op.split(".")[1]
+    if packet not in rules.decides and not packet.startswith("_assert"):
+        return ()
+    bound = bind(node)
+    values = [value for name in rules.decides.get(packet) or tuple(bound) for value in refs(bound.get(name))]
+    if packet in _LISTS:
+        return tuple(v for v in values if (spec := graph.values[v]) is not None and spec.kind == "bool")
+    return tuple(values)
+
+
+def pointing(node: Node, rules: Rules) -> tuple[int, ...]:
+    """The operands that are indices, or of which more than a range is asked."""
+    names = [rule.operand for rule in rules.of(node.op) if rule.form]
+    if not names:
+        return ()
+    bound = bind(node)
+    return tuple(dict.fromkeys(value for name in names for value in refs(bound.get(name))))
 
 
 def _log(value: float) -> float:
@@ -274,13 +297,18 @@ def _positive_inverse(low: float, high: float) -> tuple[float, float]:
     return (1 / high if high not in (0.0, INF) else 0.0), (1 / low if low > 0 else INF)
 
 
+def _inverse_square(low: float, high: float) -> tuple[float, float]:
+    least, largest = _positive_inverse(low, high)
+    return (least * least if least > 0 else least), largest * largest
+
+
 #: For y = f(x) within [low, high]: an interval of x.
 _UNARY: Final[dict[str, Callable[[float, float], tuple[float, float]]]] = {
     "neg": lambda low, high: (-high, -low),
     "exp": lambda low, high: (_log(low), _log(high)),
     "sqrt": lambda low, high: (max(low, 0.0) ** 2, high * high if high < INF else INF),
     "log": lambda low, high: (_exp(low), _exp(high)),
-    "rsqrt": lambda low, high: tuple(x * x for x in _positive_inverse(low, high)),  # pyright: ignore[reportReturnType] # two of them
+    "rsqrt": _inverse_square,
     "reciprocal": _positive_inverse,
     "relu": lambda low, high: (low if low > 0 else -INF, high),
     "abs": lambda low, high: (low if low > 0 else (-high if high < INF else -INF), high),

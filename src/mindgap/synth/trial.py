@@ -27,8 +27,9 @@ from mindgap.graph import (
     materialise,
     operands,
 )
+from mindgap.synth.base import Cuttable, cuttable, memories, usable
 from mindgap.synth.bounded import bounded
-from mindgap.synth.cut import MOST_BYTES, Cut, Cuttable, cut_of, cuttable, memories, usable
+from mindgap.synth.cut import MOST_BYTES, Cut, cut_of
 from mindgap.synth.edit import Edit, apply
 from mindgap.synth.region import Origin, Region, Span
 from mindgap.synth.spans import span_of, worth_of
@@ -62,23 +63,30 @@ class Arrays:
     def __init__(self, nbytes: int = 128 << 20) -> None:
         self._limit = nbytes
         self._held = 0
-        self._known: OrderedDict[tuple[TensorSpec, object], tuple[torch.Tensor, Span | None]] = OrderedDict()
+        self._known: OrderedDict[tuple[TensorSpec, object], torch.Tensor] = OrderedDict()
+        self._spans: dict[tuple[TensorSpec, object], Span | None] = {}
 
-    def get(self, given: Input, tensors: TensorStore | None = None) -> tuple[torch.Tensor, Span | None]:
-        """The tensor that an input stands for, and its span."""
+    def tensor(self, given: Input, tensors: TensorStore | None = None) -> torch.Tensor:
+        """What an input stands for. Raises `GraphError` as `materialise` does."""
         key = (given.spec, given.recipe)
         found = self._known.get(key)
         if found is not None:
             self._known.move_to_end(key)
             return found
-        tensor = to_torch(materialise(given, tensors), given.spec)
-        found = (tensor, span_of(tensor))
-        self._known[key] = found
+        found = self._known[key] = to_torch(materialise(given, tensors), given.spec)
         self._held += given.spec.nbytes
         while self._held > self._limit and len(self._known) > 1:
-            (spec, _), _ = self._known.popitem(last=False)
-            self._held -= spec.nbytes
+            oldest, _ = self._known.popitem(last=False)
+            self._spans.pop(oldest, None)
+            self._held -= oldest[0].nbytes
         return found
+
+    def span(self, given: Input, tensors: TensorStore | None = None) -> Span | None:
+        """The span of what an input stands for."""
+        key = (given.spec, given.recipe)
+        if key not in self._spans:
+            self._spans[key] = span_of(self.tensor(given, tensors))
+        return self._spans[key]
 
 
 _SHARED: Final = Arrays()
@@ -102,7 +110,7 @@ def settle(
         if not usable(node):
             return Trial(draft, reason=f"unfit: {_packet(node.op)}")
     try:
-        given = [(arrays or _SHARED).get(each, tensors)[0] for each in draft.inputs]
+        given = [(arrays or _SHARED).tensor(each, tensors) for each in draft.inputs]
     except GraphError:
         return Trial(draft, reason="values: a recipe does not fit")
     watch = _Watch(draft, most_bytes)
@@ -131,7 +139,7 @@ def settle(
     )
     graph = tidied(settled)
     free = free_inputs(graph)
-    takes = [(number, (arrays or _SHARED).get(graph.inputs[number], tensors)[1]) for number in free]
+    takes = [(number, (arrays or _SHARED).span(graph.inputs[number], tensors)) for number in free]
     known = [(number, span) for number, span in takes if span is not None]
     return Trial(
         graph,
@@ -155,10 +163,14 @@ def region_of(
 ) -> Region | str:
     """The cut after the edits (all of them: recipes first, then mutations) as a region, or why it is none.
 
-    `base`: the digest of the graph that the cut is of.
+    `base`: the digest of the graph that the cut is of. Where `kinds` says that it was mutated, inputs whose recipe
+    no longer suits the operators that read them get another.
     """
     try:
         draft = apply(cut.graph, edits)
+        if kinds:
+            mended, _ = recipes(draft, random.Random(len(edits)), mend=True, tensors=tensors)
+            edits, draft = (*edits, *mended), apply(draft, mended)
     except GraphError as error:
         return f"edit: {re.sub(r'[0-9]+', 'N', str(error))}"
     trial = settle(draft, most_bytes=most_bytes, tensors=tensors)

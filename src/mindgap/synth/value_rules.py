@@ -141,7 +141,10 @@ def read_rules(text: str) -> Rules:
                 raise MindgapError(f"{_NAME}: decides.{packet}: it has no operand {operand!r}")
     return Rules(
         {op: tuple(rules) for op, rules in table.items()},
-        *(frozenset(names) for names in (carriers.exact, carriers.layout, carriers.all_operands, carriers.all_results)),
+        frozenset(carriers.exact),
+        frozenset(carriers.layout),
+        frozenset(carriers.all_operands),
+        frozenset(carriers.all_results),
         frozenset(found.safe),
         dict(found.decides),
     )

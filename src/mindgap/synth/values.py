@@ -38,7 +38,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 #: The largest tensor whose very bytes may stand in a region's description.
 MOST_LITERAL: Final = 16 << 10
 #: Few, so that inputs of one spec in the regions of one base are often one array.
-_SEEDS: Final = 64
+_SEEDS: Final = 8
 #: Integers of which nothing is asked.
 _INTEGERS: Final = (0, 3)
 
@@ -49,14 +49,16 @@ def recipes(
     rules: Rules | None = None,
     *,
     exceptional: bool = False,
+    mend: bool = False,
     tensors: TensorStore | None = None,
 ) -> tuple[tuple[Given, ...], frozenset[int]]:
     """New recipes for the inputs that need one, and the inputs that nothing but their recipe may feed.
 
     New ones get: placeholders of cuts (`Constant(0)` with role `input`), stored tensors (their bytes where they are few
     and `tensors` has them), and inputs whose recipe gives values outside of what the graph's operators ask. All
-    other inputs keep theirs, so the call may be repeated on an edited graph. With `exceptional`, every float input that
-    is not held gets NaN, Inf, zeros, subnormals and extremes among its values.
+    other inputs keep theirs. With `mend`, for a graph that was edited since, only the last get new ones. With
+    `exceptional`, every float input that is not held gets NaN, Inf, zeros, subnormals and extremes among
+    its values.
     """
     rules = rules or value_rules()
     needs = needs_of(graph, rules)
@@ -69,7 +71,7 @@ def recipes(
             edits.append(Given(number, given.spec, Exceptional(seed)))
         elif isinstance(given.recipe, Stored):
             edits.append(Given(number, given.spec, _from_store(given, need, seed, tensors)))
-        elif _is_placeholder(given) or not _meets(given, need):
+        elif (not mend and _is_placeholder(given)) or not _meets(given, need):
             edits.append(Given(number, given.spec, recipe_for(given.spec, need, seed)))
     return tuple(edits), held
 
@@ -88,7 +90,7 @@ def recipe_for(spec: TensorSpec, need: Need, seed: int) -> Recipe:
             return found
     match spec.kind:
         case "bool":
-            return Integers(seed, 0, 2)
+            return Integers(seed, 0, 2) if spec.numel > 1 else Constant(True)
         case "int":
             return _integers(spec, need, seed)
         case "complex":
@@ -149,8 +151,8 @@ def _from_store(given: Input, need: Need, seed: int, tensors: TensorStore | None
 
 
 def _meets(given: Input, need: Need) -> bool:
-    """The recipe's values lie in the range. Of a form, what made the recipe knew better."""
-    if not need.bounded or given.spec.numel == 0:
+    """The recipe's values lie in the range. Of a form, what made the recipe knew better; exceptional ones are meant."""
+    if not need.bounded or given.spec.numel == 0 or isinstance(given.recipe, Exceptional):
         return True
     low, high = bounds_of(given)
     slack = 1.0 if need.form == "index" and given.spec.kind == "float" else 0.0
