@@ -59,7 +59,7 @@ def _may_write(wiring: Wiring, index: int, deliberate: bool) -> bool:
         return False
     if spec.dtype != result.dtype or spec.shape != result.shape or overlaps(spec):
         return False
-    return deliberate or kind_of(spec.dtype) == "float" and not wiring.read_after(index, operand.index)
+    return deliberate or (kind_of(spec.dtype) == "float" and not wiring.read_after(index, operand.index))
 
 
 def _with_number_second(name: str) -> str:

@@ -206,7 +206,7 @@ _PLAIN: Final[dict[str, Callable[..., Any]]] = {
     "max": max,
     "swapped": lambda rank, a, b: _swapped(rank, a, b),
     "without": lambda items, at: items[: at % len(items)] + items[at % len(items) + 1 :],
-    "holding": lambda items, at, item: items[: at % len(items)] + (item,) + items[at % len(items) + 1 :],
+    "holding": lambda items, at, item: (*items[: at % len(items)], item, *items[at % len(items) + 1 :]),
 }
 
 
