@@ -1,0 +1,48 @@
+"""`mindgap coverage`, as a shell sees it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.command_line import mindgap
+
+SAMPLES = """
+import torch
+def soft(): return torch.nn.Sequential(torch.nn.Softmax(-1), torch.nn.GELU()), (torch.rand(2, 3),)
+"""
+
+
+@pytest.fixture(scope="module")
+def catalogue(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("coverage")
+    (folder / "m.py").write_text(SAMPLES)
+    ran = mindgap("corpus", "build", folder / "c", f"{folder / 'm.py'}:soft", "-j", "1", cwd=folder)
+    assert ran.status == 0, ran.err
+    return folder / "c"
+
+
+def test_a_platform_that_is_here_and_one_that_is_not(catalogue: Path, tmp_path: Path) -> None:
+    argv = ("coverage", "cpu/jit", "mps/eager", "--catalogue", catalogue)
+    ran = mindgap(*argv, "--json", cwd=tmp_path)
+    assert ran.status == 0, ran.err
+    here, absent = json.loads(ran.out)
+    assert here["platform"] == "cpu/jit" and here["packets"]["runs"] == sum(here["packets"].values()) >= 2
+    assert here["calls"]["runs"] > here["overloads"]["runs"] and here["dtypes"]["float64"]["asked"] >= 2
+    assert here["cpu_seconds"] > 0 and here["lacks"] == []
+    assert absent["available"] is False and absent["reason"]
+    again = mindgap(*argv, "--missing", cwd=tmp_path)
+    assert again.status == 0 and "mps/eager is not here" in again.out and "asked for 0.0 processor seconds" in again.out
+
+
+def test_nothing_to_ask_is_wrong_use(catalogue: Path, tmp_path: Path) -> None:
+    wrong = {
+        ("coverage", "mps/eager", "--catalogue", str(catalogue)): "no platform could be asked",
+        ("coverage", "cpu/nonsense", "--catalogue", str(catalogue)): "no platform",
+        ("coverage", "cpu/jit", "--catalogue", str(tmp_path / "none")): "no store",
+    }
+    for argv, says in wrong.items():
+        ran = mindgap(*argv, cwd=tmp_path)
+        assert ran.status == 2 and says in ran.err and len(ran.err.strip().splitlines()) == 1, (argv, ran)
