@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final
+
+import torch
 
 from mindgap.aten.operators import UNINITIALISED, UnknownOperator, facts, overload
 from mindgap.capture.draw import is_random
@@ -101,16 +104,27 @@ def cuttable(graph: Graph) -> Cuttable:
 
 def usable(node: Node) -> bool:
     """It returns a tensor, this PyTorch has it, and its result is the same each time."""
-    try:
-        function = overload(node.op)
-    except UnknownOperator:
+    if not node.outputs:
         return False
-    if not node.outputs or node.op.split(".")[1] in UNINITIALISED:
-        return False
+    known = _repeatable(node.op)
+    if known is not None:
+        return known
     try:
-        return not is_random(function, node.args, dict(node.kwargs))
+        return not is_random(overload(node.op), node.args, dict(node.kwargs))
     except KeyError:
         return False
+
+
+@cache
+def _repeatable(op: str) -> bool | None:
+    """Whether calls of it give the same each time; None where that is up to the arguments."""
+    try:
+        tags = overload(op).tags
+    except UnknownOperator:
+        return False
+    if op.split(".")[1] in UNINITIALISED:
+        return False
+    return None if torch.Tag.nondeterministic_seeded in tags else True
 
 
 def memories(graph: Graph) -> tuple[tuple[int, ...], list[set[int]]]:

@@ -13,7 +13,7 @@ from typing import Final
 
 import torch
 
-from mindgap.aten.operators import UnknownOperator
+from mindgap.aten.operators import UnknownOperator, is_inplace
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import spec_of, to_torch
 from mindgap.graph import (
@@ -215,19 +215,10 @@ def rebuild(
 
 def tidied(graph: Graph) -> Graph:
     """The graph without the nodes that influence no output, and without inputs that then nothing reads or returns."""
-    memory, writes = memories(graph)
-    live = set(graph.outputs)
-    places = {memory[value] for value in live}
-    kept: list[int] = []
-    for index in reversed(range(len(graph.nodes))):
-        node, first = graph.nodes[index], graph.first_value[index]
-        made = range(first, first + len(node.outputs))
-        if not writes[index].isdisjoint(places) or any(value in live for value in made):
-            kept.append(index)
-            live.update(operands(node))
-            places.update(memory[value] for value in operands(node))
-    kept.reverse()
+    live, kept = _needed(graph)
     inputs = [number for number in range(len(graph.inputs)) if number in live]
+    if len(kept) == len(graph.nodes) and len(inputs) == len(graph.inputs):
+        return graph
     renumber = {number: place for place, number in enumerate(inputs)}
     for index in kept:
         first = graph.first_value[index]
@@ -238,6 +229,26 @@ def tidied(graph: Graph) -> Graph:
         tuple(_renumbered(graph.nodes[index], renumber) for index in kept),
         tuple(renumber[value] for value in graph.outputs),
     )
+
+
+def _needed(graph: Graph) -> tuple[set[int], list[int]]:
+    """The values and the nodes that some output depends on, also through memory that is written to."""
+    inplace = any(is_inplace(node.op) for node in graph.nodes)
+    memory, writes = memories(graph) if inplace else ((), [])
+    live = set(graph.outputs)
+    places = {memory[value] for value in live} if inplace else set[int]()
+    kept: list[int] = []
+    for index in reversed(range(len(graph.nodes))):
+        node, first = graph.nodes[index], graph.first_value[index]
+        wanted = any(first + slot in live for slot in range(len(node.outputs)))
+        if wanted or (inplace and not writes[index].isdisjoint(places)):
+            kept.append(index)
+            read = operands(node)
+            live.update(read)
+            if inplace:
+                places.update(memory[value] for value in read)
+    kept.reverse()
+    return live, kept
 
 
 def _renumbered(node: Node, renumber: dict[int, int]) -> Node:
