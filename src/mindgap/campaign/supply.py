@@ -6,16 +6,21 @@ on nothing else: so a resume, or several machines that take every n-th block eac
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final, Protocol
 
 from mindgap.graph import Graph, MindgapError, decode
+from mindgap.run.cache import Cache
 from mindgap.run.identity import remember
 
 #: Cases of a block; the last may have fewer.
 BLOCK: Final = 500
+#: Roughly what a node takes, decoded; what the latest graphs may take.
+_NODE_BYTES: Final = 2048
+_LATEST: Final[Cache[str, Graph]] = Cache(64, 1 << 26)
+_LOCK: Final = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -36,12 +41,17 @@ class Case:
     nodes: int
     base: str = ""
 
-    @cached_property
+    @property
     def graph(self) -> Graph:
-        """Decoded when first asked for."""
-        graph = decode(self.data)
-        remember(graph, self.digest, self.data)
-        return graph
+        """Decoded when asked for; the latest are remembered. Raises `GraphError`."""
+        with _LOCK:
+            found = _LATEST.get(self.digest)
+        if found is None:
+            found = decode(self.data)
+            remember(found, self.digest, self.data)
+            with _LOCK:
+                _LATEST.put(self.digest, found, _NODE_BYTES * self.nodes)
+        return found
 
 
 class Supply(Protocol):

@@ -96,8 +96,8 @@ class Recording:
         )
         self._outcome(model.name, reference)
 
-    def row(self, graph: Graph, row: Row, outcome: Outcome | None) -> None:
-        """What a platform did and what was decided of it. `outcome`: None for the reference itself."""
+    def row(self, graph: Graph | str, row: Row, outcome: Outcome | None) -> None:
+        """What a platform did and what was decided of it. `graph`: or its digest. `outcome`: None for the reference."""
         if outcome is not None:
             self._outcome(row.model, outcome if row.broken else as_reported(outcome, row))
         self._verdict(graph, row)
@@ -111,14 +111,14 @@ class Recording:
             described = json.dumps(dict(self._describe(outcome.platform)), default=str)
             self._append("platforms", self._platform(outcome.platform, outcome.fingerprint, described))
 
-    def _verdict(self, graph: Graph, row: Row) -> None:
+    def _verdict(self, graph: Graph | str, row: Row) -> None:
         culprit = row.culprit
         self._append(
             "verdicts",
             {
                 "run": self.run,
                 "model": row.model,
-                "graph": digest_of(graph),
+                "graph": graph if isinstance(graph, str) else digest_of(graph),
                 "platform": row.platform,
                 "reference": self._settings.reference,
                 "status": row.status,
@@ -136,6 +136,15 @@ class Recording:
                 "broken": writable(row.broken),
             },
         )
+
+    def keep(self, key: str, data: bytes) -> None:
+        """The bytes of a graph, before the row that makes them worth keeping."""
+        if self._store is not None:
+            self._store.put_graph_bytes(key, data)
+
+    def block(self, row: Mapping[str, Any]) -> None:
+        """How far a block of a campaign's cases has come."""
+        self._append("blocks", {"run": self.run, **row})
 
     def refused(self, position: int, refused: Refused) -> Refused:
         """A source that gave no graph, which is returned."""

@@ -157,12 +157,12 @@ TABLES: Final[dict[str, Table]] = {
         ),
         # Some hundred cases of a campaign. `seconds` is null until all rows of the block are written. `features`: what
         # it covers that no block before it did; `given`: by platform that does not get every case, what had not been
-        # given to it before; `left`: how many cases a platform's budget had no time for; `refused`: those that a
+        # given to it before; `left_out`: how many cases a platform's budget had no time for; `refused`: those that a
         # platform was not asked to run, as it is known to lack something; `found`: signatures of failures, culprits.
         _table(
             "blocks", "run block",
             {"run": _TEXT, "block": pa.int64(), "shard": _TEXT, "cases": pa.int64(), "features": _NAMES,
-             "given": pa.map_(_TEXT, _NAMES), "left": _COUNTS, "refused": pa.list_(_LACKS), "found": _NAMES,
+             "given": pa.map_(_TEXT, _NAMES), "left_out": _COUNTS, "refused": pa.list_(_LACKS), "found": _NAMES,
              "seconds": pa.float64()},
         ),
     )

@@ -1,0 +1,185 @@
+"""Campaigns begun, and gone on with: everything around the drive."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from time import perf_counter
+from typing import Final, Protocol
+
+from mindgap.campaign.budget import Budget
+from mindgap.campaign.choice import Choice
+from mindgap.campaign.drive import Drive, Station
+from mindgap.campaign.folder import Folder, check_identity, make_folder, open_folder, refuse_begun
+from mindgap.campaign.judging import Judging, Terms
+from mindgap.campaign.known import known_support
+from mindgap.campaign.live import Live
+from mindgap.campaign.past import Past, read_past
+from mindgap.campaign.plan import Plan
+from mindgap.campaign.standing import Standing, planned_cases, standing_of
+from mindgap.campaign.supply import BLOCK, Shard, Supply
+from mindgap.diff.facts import facts_of
+from mindgap.diff.recording import Recording
+from mindgap.diff.rows import PlatformFacts
+from mindgap.diff.session import Settings
+from mindgap.graph import MindgapError, TensorStore, default_tensor_store
+from mindgap.run.pool import WorkerPool
+from mindgap.store import Store
+
+#: A session that is killed loses what its writer holds: at most so many rows, or what is so old.
+_ROWS: Final = 4096
+_AGE_S: Final = 10.0
+
+
+class Source(Protocol):
+    """Where the cases of a campaign come from, when it begins and later."""
+
+    def begin(self, plan: Plan, folder: Path) -> Supply:
+        """Puts into the folder all that a resume needs. Raises `MindgapError` where nothing can be made."""
+        ...
+
+    def again(self, plan: Plan, folder: Path) -> Supply:
+        """The same supply out of the folder. Raises `MindgapError` where what it needs is gone."""
+        ...
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How a session works, which no result depends on.
+
+    `jobs`: workers that work at once (default: one per core). `watch`: shows how it is getting on, for as long as it
+    is entered. `say`: told in one line what nobody may overlook. `tensors`: where stored tensors are.
+    `support`: a store that knows what platforms lack, looked at when a campaign begins.
+    """
+
+    jobs: int | None = None
+    watch: Callable[[Live], AbstractContextManager[object]] = nullcontext
+    say: Callable[[str], None] = lambda line: None
+    tensors: TensorStore | None = None
+    support: Path | None = None
+
+
+def begin(
+    plan: Plan, text: str, path: str | Path, source: Source, *, shard: Shard | None = None, where: str = "",
+    manner: Manner | None = None,
+) -> Standing:  # fmt: skip
+    """Begins a campaign in a new or empty directory and runs it. `text`: the plan as a person wrote it.
+
+    Raises `MindgapError`: the directory holds a campaign, a platform is absent, no case can be made, the disk is full.
+    What was found until then is in the store, and `go_on` goes on from there.
+    """
+    path = Path(path)
+    refuse_begun(path)
+    plan = plan.model_copy(update={"catalogue": os.path.abspath(plan.catalogue)})
+    manner = manner or Manner()
+    # An absent platform is said before anything is made.
+    _facts(plan, manner)
+    Store(path)
+    supply = source.begin(plan, path)
+    folder = make_folder(path, plan, text, shard or Shard(), supply.identity, where)
+    return _session(folder, supply, manner)
+
+
+def go_on(path: str | Path, source: Source, *, manner: Manner | None = None) -> Standing:
+    """Runs what a campaign has not finished. Raises `MindgapError` as `begin`, and where the plan was changed."""
+    folder = open_folder(path)
+    supply = source.again(folder.plan, folder.path)
+    check_identity(folder, supply.identity)
+    return _session(folder, supply, manner or Manner())
+
+
+def _session(folder: Folder, supply: Supply, manner: Manner) -> Standing:
+    started = perf_counter()
+    plan, store = folder.plan, folder.store
+    past = read_past(store, folder)
+    facts, wanted = _facts(plan, manner)
+    settings = Settings(plan.reference, plan.limits.trace, plan.limits.repeat, plan.limits.deadline_s)
+    tensors = manner.tensors or default_tensor_store()
+    busy = manner.jobs or os.cpu_count() or 2
+    memory = int(plan.limits.memory_gib * (1 << 30))
+    with ExitStack() as stack:
+        pool = stack.enter_context(
+            WorkerPool([plan.reference, *wanted], tensors=tensors, busy=busy, memory_limit_bytes=memory)
+        )
+        wanted = _able(pool, plan, wanted, manner)
+        writer = stack.enter_context(store.writer(rows=_ROWS, age_s=_AGE_S))
+        record = Recording(store, writer, settings, pool.describe, "campaign", folder.run)
+        created = (past.created or datetime.now(UTC)).isoformat(timespec="seconds")
+        about = {"plan": plan.model_dump(), "shard": str(folder.shard), "identity": folder.identity,
+                 "seconds_before": past.seconds}  # fmt: skip
+        # Before the run is there: where it is, everything that its choices depend on is.
+        support = known_support(store, manner.support, pool, wanted, fresh=past.created is None)
+        record.begin(created, version("mindgap"), facts, wanted, about)
+        choice = Choice(plan, wanted, support)
+        past.restore(choice)
+        starter = stack.enter_context(ThreadPoolExecutor(1, "mindgap-judge-start"))
+        judges = [
+            Judging(Terms(settings, plan.limits.judge_s, memory, tensors), pool.run, starter)
+            for _ in range(max(1, busy // 2))
+        ]
+        for judge in judges:
+            stack.callback(judge.close)
+        live = Live(planned_cases(plan, folder.shard), _done_cases(past, plan))
+        drive = Drive(
+            Station(folder, supply, wanted, pool, judges, record, choice, past, live, _budgets(folder, wanted, past))
+        )
+        with manner.watch(live):
+            drive.run()
+        record.finish(past.seconds + perf_counter() - started)
+    store.compact()
+    return replace(standing_of(folder), stopped=drive.stopped)
+
+
+def _facts(plan: Plan, manner: Manner) -> tuple[Sequence[PlatformFacts], list[str]]:
+    """What is known of the platforms, and those that run. Raises `MindgapError` where one is absent."""
+    facts = facts_of(
+        [plan.reference, *plan.platforms], reference=plan.reference, skip_unavailable=plan.skip_unavailable
+    )
+    there = {fact.platform for fact in facts if fact.available}
+    for fact in facts:
+        if fact.platform in plan.platforms and not fact.available:
+            manner.say(f"LEFT OUT, not available here: {fact.platform}: {fact.reason}")
+    wanted = [platform for platform in plan.platforms if platform in there]
+    if not wanted:
+        raise MindgapError(f"none of the plan's platforms is available here: {', '.join(plan.platforms)}")
+    return facts, wanted
+
+
+def _able(pool: WorkerPool, plan: Plan, wanted: Sequence[str], manner: Manner) -> list[str]:
+    """The platforms whose workers start. Raises `MindgapError` for one that does not, unless it may be left out."""
+    able: list[str] = []
+    names = list(dict.fromkeys([plan.reference, *wanted]))
+    with ThreadPoolExecutor(len(names), "mindgap-describe") as threads:
+        described = dict(zip(names, threads.map(pool.describe, names), strict=True))
+    for platform, about in described.items():
+        if set(about) != {"error"}:
+            able.append(platform)
+            continue
+        why = f"platform {platform} cannot be opened: {' '.join(str(about['error']).split())}"
+        if platform == plan.reference or not plan.skip_unavailable:
+            raise MindgapError(why)
+        manner.say(f"LEFT OUT: {why}")
+    if not any(platform in able for platform in wanted):
+        raise MindgapError("none of the plan's platforms can be opened here")
+    return [platform for platform in wanted if platform in able]
+
+
+def _budgets(folder: Folder, wanted: Sequence[str], past: Past) -> dict[str, Budget]:
+    """Each shard has its part of a budget."""
+    plan, shard = folder.plan, folder.shard
+    blocks = len(list(shard.blocks(plan.variants.count)))
+    return {
+        platform: Budget(60 * minutes / shard.of, blocks, past.cpu.get(platform, 0.0))
+        for platform in wanted
+        if (minutes := plan.platforms[platform].cpu_minutes) is not None
+    }
+
+
+def _done_cases(past: Past, plan: Plan) -> int:
+    return sum(min(BLOCK, plan.count - number * BLOCK) for number in past.done if number * BLOCK < plan.count)

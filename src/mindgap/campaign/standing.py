@@ -1,0 +1,196 @@
+"""Where a campaign stands, by queries over its store alone: of one that runs, that was killed, or that has ended."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from mindgap.campaign.folder import Folder
+from mindgap.campaign.plan import Plan
+from mindgap.campaign.supply import BLOCK, Shard
+from mindgap.diff.rows import Totals
+from mindgap.diff.stored import totals
+from mindgap.graph import MindgapError
+from mindgap.store import Store
+
+#: A campaign whose youngest row is older has probably been killed.
+_QUIET_S: Final = 120.0
+
+_PLATFORMS: Final = """
+WITH counted AS (
+  SELECT platform, word, status, count(*) AS n, sum(judge_seconds) AS judge FROM verdicts WHERE run = $run
+  GROUP BY platform, word, status)
+SELECT platform, sum(n)::BIGINT AS rows, sum(judge) AS judge_seconds,
+  (SELECT map(list(word ORDER BY word), list(n ORDER BY word)) FROM
+     (SELECT word, sum(n)::BIGINT AS n FROM counted i WHERE i.platform = o.platform GROUP BY word)) AS words,
+  (SELECT map(list(status ORDER BY status), list(n ORDER BY status)) FROM
+     (SELECT status, sum(n)::BIGINT AS n FROM counted i WHERE i.platform = o.platform GROUP BY status)) AS statuses
+FROM counted o GROUP BY platform
+"""
+_BLOCKS: Final = """
+SELECT count(*) AS begun, count(*) FILTER (seconds IS NOT NULL) AS done,
+  (SELECT count(DISTINCT feature) FROM (SELECT unnest(features) AS feature FROM blocks WHERE run = $run)) AS features,
+  (SELECT count(DISTINCT key) FROM (SELECT unnest(found) AS key FROM blocks WHERE run = $run)) AS found,
+  (SELECT list(DISTINCT shard ORDER BY shard) FROM blocks WHERE run = $run) AS shards
+FROM blocks WHERE run = $run
+"""
+_LEFT: Final = """
+SELECT key AS platform, sum(value)::BIGINT AS n
+FROM (SELECT unnest(map_entries(left_out), recursive := true) FROM blocks WHERE run = ?) GROUP BY key
+"""
+_REFUSED: Final = """
+SELECT platform, reason, sum(count)::BIGINT AS n
+FROM (SELECT unnest(refused, recursive := true) FROM blocks WHERE run = ?) GROUP BY ALL ORDER BY n DESC, reason
+"""
+#: Cases of the last minutes, and how long they took.
+_RATE: Final = """
+SELECT count(*) AS n, (max(_written) - min(_written)) / 1e6 AS seconds FROM models
+WHERE run = $run AND _written > (SELECT max(_written) FROM models WHERE run = $run) - 600e6
+"""
+_LAST: Final = "SELECT max(_written) / 1e6 AS moment FROM verdicts WHERE run = ?"
+_REFERENCE: Final = """
+SELECT o.status, count(*) AS n FROM outcomes o JOIN models m USING (run, model)
+WHERE o.run = ? AND o.platform = ? GROUP BY o.status ORDER BY o.status
+"""
+
+
+@dataclass(frozen=True)
+class OnPlatform:
+    """Rows of one platform. `refused`: cases not run because the platform is known to lack something, `left`: because
+    its budget was spent. `judge_seconds`: what judging its rows took."""
+
+    platform: str
+    rows: int
+    words: Mapping[str, int]
+    statuses: Mapping[str, int]
+    refused: int
+    left: int
+    judge_seconds: float
+
+
+@dataclass(frozen=True)
+class Standing:
+    """`state`: `finished`, `running`, or `unfinished` where nothing was written for a while. `cases`: those that the
+    reference has run, of `planned`. `features`: covered by them. `found`: distinct signatures of failures and culprits.
+    `lacking`: (platform, what it lacks, cases not run for it). `stopped`: why a session ended before everything ran."""
+
+    run: str
+    state: str
+    shard: str
+    shards: Sequence[str]
+    blocks: int
+    blocks_begun: int
+    blocks_done: int
+    planned: int
+    cases: int
+    reference: str
+    reference_statuses: Mapping[str, int]
+    platforms: Sequence[OnPlatform]
+    totals: Totals
+    features: int
+    found: int
+    lacking: Sequence[tuple[str, str, int]]
+    seconds: float
+    cases_per_second: float
+    eta_s: float | None
+    stopped: str = ""
+
+    def to_json(self) -> str:
+        """One JSON object."""
+        return json.dumps({**dataclasses.asdict(self), "nothing": nothing_of(self)}, indent=1)
+
+
+def planned_cases(plan: Plan, shard: Shard) -> int:
+    """How many cases a shard has."""
+    return sum(min(BLOCK, plan.count - number * BLOCK) for number in shard.blocks(plan.count))
+
+
+def standing_of(folder: Folder) -> Standing:
+    """Where the campaign in a folder stands. Raises `MindgapError` where it has written nothing yet."""
+    store, run, plan = folder.store, folder.run, folder.plan
+    known = store.rows("SELECT * FROM runs WHERE run = ?", [run])
+    if not known:
+        raise MindgapError(f"{folder.path} has nothing in its store yet: `mindgap campaign resume {folder.path}`")
+    (about,) = known
+    (blocks,) = store.rows(_BLOCKS, {"run": run})
+    (rate,) = store.rows(_RATE, {"run": run})
+    reference = {row["status"]: row["n"] for row in store.rows(_REFERENCE, [run, plan.reference])}
+    cases, per_second = sum(reference.values()), rate["n"] / rate["seconds"] if rate["seconds"] else 0.0
+    # A store that shards were merged into is as wide as all of them.
+    shards = [Shard.parse(text) for text in blocks["shards"] or [str(folder.shard)]]
+    planned = sum(planned_cases(plan, shard) for shard in shards)
+    total = sum(len(list(shard.blocks(plan.count))) for shard in shards)
+    refused = [(row["platform"], row["reason"], row["n"]) for row in store.rows(_REFUSED, [run])]
+    settings = json.loads(about["settings"])
+    return Standing(
+        run=run,
+        state="finished" if blocks["done"] == total else _state(store, run),
+        shard=str(folder.shard),
+        shards=[str(shard) for shard in shards],
+        blocks=total,
+        blocks_begun=blocks["begun"],
+        blocks_done=blocks["done"],
+        planned=planned,
+        cases=cases,
+        reference=plan.reference,
+        reference_statuses=reference,
+        platforms=_platforms(store, run, settings["platforms"], refused),
+        totals=totals(store, run),
+        features=blocks["features"],
+        found=blocks["found"],
+        lacking=refused,
+        seconds=about["seconds"] or settings.get("seconds_before", 0.0),
+        cases_per_second=per_second,
+        eta_s=(planned - cases) / per_second if per_second and cases < planned else None,
+    )
+
+
+def nothing_of(standing: Standing) -> list[str]:
+    """What must not pass for a result: nothing ran at all, or a platform said no to everything. Empty: all is well."""
+    if not standing.cases:
+        return ["NOTHING RAN: the reference was given no case"]
+    ran = sum(standing.reference_statuses.get(status, 0) for status in ("ok", "nondeterministic"))
+    if not ran:
+        what = ", ".join(f"{count} {status}" for status, count in standing.reference_statuses.items())
+        return [f"NOTHING WAS COMPARED: the reference {standing.reference} ran none of its cases: {what}"]
+    wrong: list[str] = []
+    for each in standing.platforms:
+        said_no = each.statuses.get("unsupported", 0)
+        if not each.rows:
+            why = f"{each.refused} are known to be refused, {each.left} were left out for its budget"
+            wrong.append(f"NOTHING RAN on {each.platform}: {why}")
+        elif said_no == each.rows:
+            wrong.append(f"NOTHING RAN on {each.platform}: it refused every one of {each.rows} cases")
+    return wrong
+
+
+def _state(store: Store, run: str) -> str:
+    (last,) = store.rows(_LAST, [run])
+    quiet = last["moment"] is None or datetime.now(UTC).timestamp() - last["moment"] > _QUIET_S
+    return "unfinished" if quiet else "running"
+
+
+def _platforms(
+    store: Store, run: str, names: Sequence[str], refused: Sequence[tuple[str, str, int]]
+) -> list[OnPlatform]:
+    found = {row["platform"]: row for row in store.rows(_PLATFORMS, {"run": run})}
+    left = {row["platform"]: row["n"] for row in store.rows(_LEFT, [run])}
+    listed: list[OnPlatform] = []
+    for name in dict.fromkeys([*names, *found]):
+        row: Mapping[str, Any] = found.get(name, {})
+        listed.append(
+            OnPlatform(
+                platform=name,
+                rows=row.get("rows", 0),
+                words=row.get("words") or {},
+                statuses=row.get("statuses") or {},
+                refused=sum(count for platform, _, count in refused if platform == name),
+                left=left.get(name, 0),
+                judge_seconds=row.get("judge_seconds") or 0.0,
+            )
+        )
+    return listed
