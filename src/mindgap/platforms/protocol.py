@@ -84,6 +84,18 @@ class Platform(Protocol):
         ...
 
 
+@runtime_checkable
+class LoadsMany(Protocol):
+    """A platform that loads several graphs together for less than it takes to load them one by one."""
+
+    def load_many(self, graphs: Sequence[Graph], inputs: Sequence[Sequence[Array]]) -> list[Executable | Exception]:
+        """For each graph what `load` would return for it, or the error that `load` would raise.
+
+        One graph's failure is no other's, and nothing that a graph gives depends on what it was loaded with.
+        """
+        ...
+
+
 class Backend(Protocol):
     """One entry in the registry: makes platforms of one DEVICE/MODE."""
 

@@ -46,7 +46,7 @@ def establish(options: Options, description: Mapping[str, Any]) -> dict[str, Any
             "device": description.get("hardware", description["device"]),
         }
     )
-    with _configured(options):
+    with configured(options):
         isa = cpu_vec_isa.pick_vec_isa()
         width = isa.bit_width() if isa else 1
     wanted = int(options.get("simdlen", width))
@@ -57,11 +57,12 @@ def establish(options: Options, description: Mapping[str, Any]) -> dict[str, Any
 
 def compile_whole(module: torch.fx.GraphModule, options: Options, run: Callable[[Program], Any]) -> Program:
     """The module compiled by Inductor under these options; see `whole.compile_whole`."""
-    return whole.compile_whole(module, "inductor", run, lambda: _configured(options))
+    return whole.compile_whole(module, "inductor", run, lambda: configured(options))
 
 
 @contextlib.contextmanager
-def _configured(options: Options) -> Generator[None]:
+def configured(options: Options) -> Generator[None]:
+    """The options that are Inductor's own, for what is compiled meanwhile."""
     patches: dict[str, Any] = {"freezing": options.get("freezing") == "1"}
     if "simdlen" in options:
         patches["cpp.simdlen"] = int(options["simdlen"])

@@ -1,0 +1,107 @@
+"""`cpu/aotinductor`: Inductor ahead of time, many graphs built as one library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from mindgap.graph import Graph
+from mindgap.platforms.protocol import Array, Availability, Executable, Options, Platform, Unsupported
+from mindgap.platforms.pytorch import options as known
+from mindgap.platforms.pytorch import presence
+from mindgap.platforms.pytorch.devices import DEVICES, Device
+
+if TYPE_CHECKING:
+    import torch
+    import torch.fx
+
+    from mindgap.platforms.pytorch.batch import Batch
+    from mindgap.platforms.pytorch.compiled import Program
+
+#: What is put into a program at load would be a constant of it, and no two programs share those.
+_NOT_AHEAD: Final = ("freezing",)
+
+
+@dataclass(frozen=True, slots=True)
+class AheadBackend:
+    """Makes platforms of one device whose graphs are compiled before they run."""
+
+    device: Device
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        return known.described(self._names)
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(name for name in self.device.compiler_options if name not in _NOT_AHEAD)
+
+    def probe(self) -> Availability:
+        found = presence.torch_present(self.device)
+        if not found.available:
+            return found
+        compiler = presence.compiler_present()
+        return found if compiler.available else Availability(False, compiler.reason, found.hardware, found.versions)
+
+    def environment(self, options: Options) -> Mapping[str, str]:
+        return {
+            **known.variables(known.checked(options, self._names), self.device),
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        }
+
+    def open(self, options: Options) -> Platform:
+        """Raises `Fallback` where an option is not obeyed."""
+        from mindgap.platforms.pytorch import inductor_settings, settings
+
+        known.checked(options, self._names)
+        description = settings.establish(options, self.device)
+        # A cache of its own beside that of `torch.compile`: what lies in it was built otherwise.
+        description["inductor"] = inductor_settings.establish({**options, "ahead": "1"}, description)
+        return _Ahead(self.device, dict(options), description)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    device: Device
+    options: Options
+    description: Mapping[str, Any]
+
+    def describe(self) -> Mapping[str, Any]:
+        return self.description
+
+    def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
+        [found] = self.load_many([graph], [inputs])
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def load_many(self, graphs: Sequence[Graph], inputs: Sequence[Sequence[Array]]) -> list[Executable | Exception]:
+        """Each graph loaded, from one library for them all, or why it is not: what `load` would raise for it."""
+        from mindgap.platforms.pytorch.batch import Batch
+
+        batch = Batch(self.options)
+        found = [self._begun(graph, given, batch) for graph, given in zip(graphs, inputs, strict=True)]
+        failures = batch.build()
+        return [failures.get(number, one) for number, one in enumerate(found)]
+
+    def _begun(self, graph: Graph, inputs: Sequence[Array], batch: Batch) -> Executable | Exception:
+        """The graph translated, its program still to be built by the batch; or the failure."""
+        from mindgap.platforms.pytorch import compiled
+
+        number = batch.begin(graph)
+
+        def translate(
+            module: torch.fx.GraphModule, sample: Sequence[torch.Tensor], run: Callable[[Program], Any]
+        ) -> Program:
+            return batch.translate(number, module, sample)
+
+        try:
+            if graph.grad:
+                raise Unsupported("backward", "a program compiled ahead of time has no gradients")
+            return batch.loaded(number, compiled.load(graph, self.device, self.options, inputs, translate, fold=False))
+        except Exception as error:
+            return error
+
+
+CPU: Final = AheadBackend(DEVICES["cpu"])

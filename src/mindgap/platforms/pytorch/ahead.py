@@ -1,0 +1,144 @@
+"""AOTInductor's C++ for one graph, taken before it is built, so that many graphs can be built together."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+import torch._inductor
+import torch.fx
+from torch._inductor import codecache, ir
+from torch._inductor.codegen import common
+from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
+
+from mindgap.platforms.protocol import Fallback
+
+_INCLUDE: Final = re.compile(r"^\s*#include\s+[<\"].*[>\"]\s*$", re.MULTILINE)
+_EXPORTED: Final = re.compile(r'extern\s+"C"\s+(?:__declspec\(\w+\)\s+)?[\w:\s*]*?\b(\w+)\s*\(')
+#: Checks that the program makes only where a variable of the environment asks for them.
+_ON_REQUEST: Final = re.compile(r"^\s*if \(_check_aoti_runtime_check_inputs_env\(\)\).*$\n?", re.MULTILINE)
+_OPENING: Final = "namespace torch::aot_inductor {"
+_CLOSING: Final = "} // namespace torch::aot_inductor"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One graph as C++: `program` defines `AOTInductorModel::run_impl`, `kernels` the functions that it calls.
+
+    `includes`: what both want included. `names`: the kernels, whose names are unique in this graph only.
+    `outputs`: how many tensors it gives. `fallbacks`: operators that Inductor has no code for and calls in
+    ATen; `external`: calls of libraries that it prefers to its own code (matrix products, convolutions).
+    """
+
+    program: str
+    kernels: str
+    includes: tuple[str, ...]
+    names: tuple[str, ...]
+    outputs: int
+    fallbacks: Mapping[str, int]
+    external: int
+
+
+class Alone(Exception):
+    """The graph's program needs more than its code: constants of its own, or operators called through Python's
+    description of them. It has to be built by itself."""
+
+
+class _Taken(BaseException):
+    """Carries the code out of the compiler. Not an `Exception`, which the compiler would wrap in errors of its own."""
+
+    def __init__(self, source: Source | None, why: str = "") -> None:
+        super().__init__(why)
+        self.source = source
+        self.why = why
+
+
+class _Bare(CppWrapperCpu):
+    """The program without what every package repeats: its interface, its class, and checks that are switched off."""
+
+    @staticmethod
+    def create(
+        is_subgraph: bool, subgraph_name: str | None, parent_wrapper: Any, partition_signatures: Any = None
+    ) -> CppWrapperCpu:
+        return _Bare()
+
+    def _write_aoti_interface_header(self) -> None:
+        pass
+
+    def _codegen_aoti_model_class(self) -> None:
+        pass
+
+    def generate_input_output_runtime_checks(self) -> None:
+        pass
+
+
+def source_of(module: torch.fx.GraphModule, sample: Sequence[torch.Tensor]) -> Source:
+    """The module as C++. Raises `Alone`, or whatever the compiler raises."""
+    try:
+        with _taking():
+            compile_alone(module, sample)
+    except _Taken as taken:
+        if taken.source is None:
+            raise Alone(taken.why) from None
+        return taken.source
+    raise Fallback("AOTInductor gave no program")
+
+
+def compile_alone(module: torch.fx.GraphModule, sample: Sequence[torch.Tensor]) -> str:
+    """The path of the library that AOTInductor makes of this module alone. Raises whatever the compiler raises."""
+    with torch.no_grad():
+        library: Any = torch._inductor  # typed in parts
+        return str(library.aot_compile(module, tuple(sample), options={"aot_inductor.package": False}))
+
+
+@contextlib.contextmanager
+def _taking() -> Generator[None]:
+    """While this holds, AOTInductor hands over its C++ instead of building it."""
+    common.init_backend_registration()
+    registered = common.device_codegens["cpu"]
+    compiler: Any = codecache.AotCodeCompiler
+    building = compiler.__dict__["compile"]
+    bare = common.DeviceCodegen(registered.scheduling, registered.wrapper_codegen, _Bare, registered.fx_wrapper_codegen)
+    common.device_codegens["cpu"] = bare
+    compiler.compile = _take
+    try:
+        yield
+    finally:
+        compiler.compile = building
+        common.device_codegens["cpu"] = registered
+
+
+def _take(
+    graph: Any, wrapper_code: str, kernel_code: str, serialized_extern_kernel_nodes: str | None, **_: Any
+) -> None:
+    if graph.constants:
+        raise _Taken(None, "it holds constants")
+    if serialized_extern_kernel_nodes:
+        raise _Taken(None, "it calls operators that have no C interface")
+    includes = tuple(dict.fromkeys(line.strip() for line in _INCLUDE.findall(wrapper_code)))
+    body = _ON_REQUEST.sub("", _INCLUDE.sub("", wrapper_code))
+    opened, closed = body.count(_OPENING), body.count(_CLOSING)
+    if opened != closed or "kernels." in body or "AOTInductorModel::run_impl(" not in body:
+        raise _Taken(None, "its program has a form that is not known here")
+    called = Counter(
+        str(getattr(node, "op_overload", None) or type(node).__name__)
+        for node in graph.operations
+        if isinstance(node, ir.FallbackKernel)
+    )
+    outside = sum(isinstance(node, ir.ExternKernel) for node in graph.operations) - called.total()
+    raise _Taken(
+        Source(
+            body.replace(_OPENING, "").replace(_CLOSING, ""),
+            _INCLUDE.sub("", kernel_code),
+            includes,
+            tuple(dict.fromkeys(_EXPORTED.findall(kernel_code))),
+            len(graph.graph_outputs),
+            dict(called),
+            outside,
+        )
+    )

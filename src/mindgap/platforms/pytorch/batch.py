@@ -1,0 +1,126 @@
+"""Graphs that are translated one by one and built together; one that cannot be costs itself alone."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import torch
+import torch.fx
+
+from mindgap.graph import Graph
+from mindgap.platforms.protocol import Array, CompileFailure, Executable, Fallback, Options, Unsupported
+from mindgap.platforms.pytorch.ahead import Alone, Source, compile_alone, source_of
+from mindgap.platforms.pytorch.compiled import told
+from mindgap.platforms.pytorch.fx import to_fx
+from mindgap.platforms.pytorch.inductor_settings import configured
+from mindgap.platforms.pytorch.package import Function, build, opened
+from mindgap.platforms.pytorch.refusals import causes, refusal, refused_operator
+
+_COMPLAINT: Final = re.compile(r"\berror: .*")
+
+
+class Ahead:
+    """An executable compiled ahead of time.
+
+    `counts`: `kernels` that Inductor wrote for it, `library_calls` where it prefers a library's (matrix products,
+    convolutions), and `fallback_nodes`: operators that it has no code for and runs in ATen.
+    """
+
+    def __init__(self, executable: Executable, counts: Mapping[str, float]) -> None:
+        self._executable = executable
+        self.counts = counts
+
+    def __call__(self, inputs: Sequence[Array]) -> list[Array]:
+        """Raises `Unsupported` where an operator that was left to ATen is refused there."""
+        try:
+            return self._executable(inputs)
+        except (Unsupported, Fallback, MemoryError):
+            raise
+        except Exception as error:
+            why = refusal(error)
+            if why is None:
+                raise
+            raise Unsupported(refused_operator(error) or "the graph", why) from error
+
+
+class Batch:
+    """The programs of some graphs on their way into one library. Numbers are those that `begin` gave out."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._graphs: list[Graph] = []
+        self._sources: dict[int, Source] = {}
+        self._alone: dict[int, Sequence[torch.Tensor]] = {}
+        self._functions: dict[int, Function] = {}
+        self._failures: dict[int, Exception] = {}
+
+    def begin(self, graph: Graph) -> int:
+        self._graphs.append(graph)
+        return len(self._graphs) - 1
+
+    def translate(self, number: int, module: torch.fx.GraphModule, sample: Sequence[torch.Tensor]) -> Function:
+        """The graph's function, which can be called once the batch is built. Raises whatever the compiler does."""
+        self._alone[number] = sample
+        with configured(self._options):
+            with contextlib.suppress(Alone):
+                self._sources[number] = source_of(module, sample)
+        functions = self._functions
+        return lambda *given: functions[number](*given)
+
+    def loaded(self, number: int, executable: Executable) -> Executable:
+        """The executable around the function, with what is known of its program."""
+        source = self._sources.get(number)
+        if source is None:
+            return Ahead(executable, {})
+        counts = {
+            "kernels": len(source.names),
+            "library_calls": source.external,
+            "fallback_nodes": sum(source.fallbacks.values()),
+        }
+        return Ahead(executable, {name: float(count) for name, count in counts.items()})
+
+    def build(self) -> Mapping[int, Exception]:
+        """Builds all that was translated, and gives the failures: `Unsupported` or `CompileFailure` by number."""
+        with configured(self._options):
+            self._build(sorted(self._sources))
+            for number in sorted(self._alone.keys() - self._functions.keys()):
+                self._build_alone(number)
+        self._sources.clear()
+        self._alone.clear()
+        self._graphs.clear()
+        return self._failures
+
+    def _build(self, numbers: Sequence[int]) -> None:
+        """One library for these; halves where it cannot be built. What fails by itself has no function then."""
+        if not numbers:
+            return
+        try:
+            built = build([self._sources[number] for number in numbers])
+        except Exception:
+            if len(numbers) > 1:
+                middle = len(numbers) // 2
+                self._build(numbers[:middle])
+                self._build(numbers[middle:])
+            return
+        self._functions.update(zip(numbers, built, strict=True))
+
+    def _build_alone(self, number: int) -> None:
+        """A program as AOTInductor itself builds and loads it, so that a failure is its own and not ours."""
+        try:
+            path = compile_alone(to_fx(self._graphs[number], "cpu"), self._alone[number])
+            self._functions[number] = opened(path)
+        except Exception as error:
+            why = refusal(error)
+            if why is not None:
+                self._failures[number] = Unsupported(refused_operator(error) or "the graph", why)
+            else:
+                self._failures[number] = CompileFailure(_told(error))
+
+
+def _told(error: Exception) -> str:
+    """As for any compiler; of what the C++ compiler printed, its first complaint and not the command."""
+    complaint = _COMPLAINT.search(str(causes(error)[-1]))
+    return f"{type(error).__name__}: {complaint[0]}" if complaint else told(error)

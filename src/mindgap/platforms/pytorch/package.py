@@ -1,0 +1,198 @@
+"""Many graphs' C++ built as one library, in which each keeps a function of its own."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+import torch._inductor.config
+from torch._inductor import codecache, cpp_builder
+from torch._inductor.cpu_vec_isa import pick_vec_isa
+
+from mindgap.platforms.pytorch.ahead import Source
+
+#: One graph's function: the tensors that the module takes -> the tensors that it gives.
+Function = Callable[..., list[torch.Tensor]]
+
+#: Private to PyTorch, and typed in parts: the handles that compiled programs take and give, and the cache of code.
+_TORCH: Any = torch
+_AOTI: Any = _TORCH._C._aoti
+_CODECACHE: Any = codecache
+_ROOM: Final = 4096
+#: What a library has once. `AOTInductorModel` here is what the generated code uses of the class of that name.
+_HEAD: Final = """
+#include <cstring>
+#include <exception>
+using namespace torch::aot_inductor;
+namespace {
+struct AOTInductorModelKernels {};
+inline bool _check_aoti_runtime_check_inputs_env() { return false; }
+inline void __check_inputs_outputs(AtenTensorHandle*, AtenTensorHandle*) {}
+}
+"""
+_CLASS: Final = """
+struct AOTInductorModel {
+  std::unique_ptr<AOTInductorModelKernels> kernels_ = std::make_unique<AOTInductorModelKernels>();
+  int32_t device_idx_ = -1;
+  void _const_run_impl(std::vector<AtenTensorHandle>&, DeviceStreamType, AOTIProxyExecutorHandle);
+  void run_impl(AtenTensorHandle*, AtenTensorHandle*, DeviceStreamType, AOTIProxyExecutorHandle);
+};
+"""
+_RUN: Final = """
+void run(AtenTensorHandle* given, AtenTensorHandle* found) {
+  AOTInductorModel model;
+  model.run_impl(given, found, nullptr, nullptr);
+}
+"""
+_ENTRY: Final = """
+extern "C" int mindgap_run(int number, AtenTensorHandle* given, AtenTensorHandle* found, char* message, size_t room) {
+  try {
+    programs[number](given, found);
+    return 0;
+  } catch (const std::exception& error) {
+    std::strncpy(message, error.what(), room - 1);
+  } catch (...) {
+    std::strncpy(message, "an exception of an unknown type", room - 1);
+  }
+  return 1;
+}
+"""
+
+
+def build(sources: Sequence[Source]) -> list[Function]:
+    """One function for each source, from one library. Raises what the C++ compiler's caller raises.
+
+    A library that was built before from the same code, by the same compiler under the same settings, is taken
+    from Inductor's cache.
+    """
+    library = _built(*_texts(sources))
+    run: Any = ctypes.CDLL(library).mindgap_run
+    run.restype = ctypes.c_int
+    return [_bound(run, number, source.outputs) for number, source in enumerate(sources)]
+
+
+def opened(path: str) -> Function:
+    """The function of a library that AOTInductor built by itself. Raises `RuntimeError` where it cannot be loaded."""
+    runner = _AOTI.AOTIModelContainerRunnerCpu(path, 1)
+    return lambda *given: runner.run(list(given))
+
+
+def _texts(sources: Sequence[Source]) -> tuple[str, str]:
+    """The library's programs, and their kernels, each under a name that is its own in the whole library."""
+    includes = dict.fromkeys(line for source in sources for line in source.includes)
+    programs = [*includes, _HEAD]
+    kernels = ["#include <torch/csrc/inductor/cpp_prefix.h>"]
+    for number, source in enumerate(sources):
+        program, kernel = _renamed(source, f"g{number}_")
+        programs.append(f"namespace graph_{number} {{{_CLASS}{program}{_RUN}}}")
+        kernels.append(kernel)
+    table = ", ".join(f"graph_{number}::run" for number in range(len(sources)))
+    programs.append(f"static void (*const programs[])(AtenTensorHandle*, AtenTensorHandle*) = {{{table}}};{_ENTRY}")
+    return "\n".join(programs), "\n".join(kernels)
+
+
+def _renamed(source: Source, prefix: str) -> tuple[str, str]:
+    if not source.names:
+        return source.program, source.kernels
+    names = re.compile(r"\b(?:" + "|".join(map(re.escape, source.names)) + r")\b")
+
+    def prefixed(found: re.Match[str]) -> str:
+        return prefix + found[0]
+
+    return names.sub(prefixed, source.program), names.sub(prefixed, source.kernels)
+
+
+def _built(programs: str, kernels: str) -> str:
+    """The library's path. Compiled as AOTInductor does, with the same options, headers and cache.
+
+    The program, which only calls kernels, is left unoptimised: that takes most of the time otherwise.
+    """
+    isa = pick_vec_isa()
+    common: dict[str, Any] = {"aot_mode": True, "device_type": "cpu", "vec_isa": isa}
+    settings: Any = torch._inductor.config  # config modules grow their `patch` at import
+    with settings.patch({"aot_inductor.compile_wrapper_opt_level": "O0", "aot_inductor.enable_line_tables": False}):
+        key = _key(common)
+        _, program_path = codecache.write(programs + "\n//" + str(len(kernels)), "cpp", extra=key + kernels)
+        library = Path(program_path).with_suffix(".so")
+        if library.exists():
+            return str(library)
+        program = _object(program_path, _wrapper_header(), {**common, "min_optimize": True}, key)
+        _, kernel_path = codecache.write(kernels, "kernel.cpp", extra=key)
+        kernel = _object(kernel_path, "torch/csrc/inductor/cpp_prefix.h", common, key)
+        linker = cpp_builder.CppBuilder(
+            name=library.stem,
+            sources=[program, kernel],
+            output_dir=str(library.parent),
+            BuildOption=cpp_builder.CppTorchDeviceOptions(**common),
+        )
+        linker.build()
+        for done in (program, kernel):
+            Path(done).unlink(missing_ok=True)
+        return linker.get_target_file_path()
+
+
+def _object(source: str, header: str, options: dict[str, Any], key: str) -> str:
+    """The object file of a source, built upon a header that is compiled once."""
+    wanted = cpp_builder.CppTorchDeviceOptions(**options, compile_only=True)
+    wanted.precompiled_header = _precompiled(header, key, tuple(sorted(options.items())))
+    path = Path(source)
+    builder = cpp_builder.CppBuilder(name=path.stem, sources=source, output_dir=str(path.parent), BuildOption=wanted)
+    builder.build()
+    return builder.get_target_file_path()
+
+
+@cache
+def _precompiled(header: str, key: str, options: tuple[tuple[str, Any], ...]) -> str:
+    return _CODECACHE._precompile_header(header, key, **dict(options))
+
+
+def _wrapper_header() -> str:
+    return _CODECACHE._get_cpp_wrapper_header("cpu", aot_mode=True)
+
+
+def _key(common: dict[str, Any]) -> str:
+    """What tells two builds of one source apart: the whole command."""
+    options = cpp_builder.CppTorchDeviceOptions(**common)
+    return repr(cpp_builder.CppBuilder(name="o", sources="i", BuildOption=options).get_command_line())
+
+
+def _bound(run: Any, number: int, outputs: int) -> Function:
+    def function(*given: torch.Tensor) -> list[torch.Tensor]:
+        handles = (ctypes.c_void_p * max(1, len(given)))(
+            *(_pointer(capsule, None) for capsule in _AOTI.unsafe_alloc_void_ptrs_from_tensors(list(given)))
+        )
+        found = (ctypes.c_void_p * max(1, outputs))()
+        message = ctypes.create_string_buffer(_ROOM)
+        if run(number, handles, found, message, ctypes.c_size_t(_ROOM)):
+            raise RuntimeError(_told(message.value.decode(errors="replace")))
+        capsules = [_capsule(found[place], None, None) for place in range(outputs)]
+        return _AOTI.alloc_tensors_by_stealing_from_void_ptrs(capsules)
+
+    return function
+
+
+_pointer: Any = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype = ctypes.c_void_p
+_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_capsule: Any = ctypes.pythonapi.PyCapsule_New
+_capsule.restype = ctypes.py_object
+_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+
+
+def _told(message: str) -> str:
+    """ATen's own words, where a call of ATen failed: the program knows only which call it was."""
+    if "API call failed" not in message:
+        return message
+    library: Any = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+    try:
+        what: Any = library.torch_exception_get_what_without_backtrace
+    except AttributeError:
+        return message
+    what.restype = ctypes.c_char_p
+    said = what()
+    return f"{said.decode(errors='replace')}\n{message}" if said else message
