@@ -22,6 +22,7 @@ from mindgap.cli.selftest import selftest
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain
 from mindgap.cli.study import study
+from mindgap.cli.synth import synth
 from mindgap.cli.worker import worker
 from mindgap.graph import MindgapError
 
@@ -33,7 +34,7 @@ app = typer.Typer(
     help="Finds where a model's behaviour changes when the hardware or the runtime under it does.",
     epilog="Exit status: 0 nothing found, 1 findings, 2 wrong use or bad input, 3 mindgap itself failed.",
 )
-for command in (platforms, coverage, capture, diff, demo, selftest, report):
+for command in (platforms, coverage, capture, diff, demo, selftest, report, synth):
     app.command()(command)
 app.add_typer(corpus, name="corpus")
 app.add_typer(study, name="study")

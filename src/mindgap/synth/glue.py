@@ -1,12 +1,13 @@
 """Operators between two regions: one region's output made into another's input, in closed form.
 
-Nothing here has to be run to know what it gives: every step is a call whose result follows from the
-specs. What flows into a region keeps within the values that the region was seen to run with.
+Three stretches, each of which depends on one side alone, so that there are few of them and they can be kept: an output
+*leaves* its region as a standard row (a power of two elements, mean 0, spread 1); a row becomes *another row*, of
+another length or dtype; a row *enters* a region as an input within the values that the region was seen to run with.
+Nothing has to be run to know what these give: every step is a call whose result follows from the specs.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -21,59 +22,116 @@ from mindgap.graph import (
     Ref,
     TensorSpec,
     contiguous_stride,
-    kind_of,
     numpy_dtype,
 )
 from mindgap.synth.coverage import channels_last_stride
 from mindgap.synth.region import Span
 
-#: How a value with too few elements is filled up: with a constant, or with itself.
+#: How a row is made longer: with a constant, or with itself.
 Filling = Literal["pad", "repeat"]
-#: Shares of the target's spread within which values are left as they are.
-_ALIKE: Final = (0.5, 2.0)
+#: The dtypes between which glue converts.
+FLOATS: Final = ("float32", "float64", "bfloat16", "float16")
+#: Spreads, and the largest mean in units of the spread, that pass for standard.
+_STANDARD: Final = (0.5, 2.0, 0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A one-dimensional, row-major tensor of a power of two elements with standard values."""
+
+    dtype: str
+    length: int
+
+    @property
+    def spec(self) -> TensorSpec:
+        return TensorSpec(self.dtype, (self.length,), (1,))
+
+    @property
+    def code(self) -> int:
+        """The row as one number."""
+        return len(FLOATS) * self.length.bit_length() + FLOATS.index(self.dtype)
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What may be chosen freely about glue: where a slice begins (0 to 1 of what is left over), and the filling."""
+    """What is left to chance where a row becomes another: which part of a longer one, how a shorter one is filled."""
 
-    begin: float = 0.0
+    part: int = 0
     filling: Filling = "repeat"
 
+    @property
+    def code(self) -> int:
+        """The way as one number."""
+        return 2 * self.part + (self.filling == "pad")
 
-def can_be_fed(spec: TensorSpec) -> bool:
-    """Glue can make a tensor of this dtype, shape and layout."""
-    if kind_of(spec.dtype) != "float" or spec.dtype.startswith("float8") or not spec.numel:
+    @staticmethod
+    def of(code: int) -> Way:
+        """The inverse of `code`. Raises ValueError for a number below 0."""
+        if code < 0:
+            raise ValueError(f"{code} is no way")
+        return Way(code // 2, "pad" if code % 2 else "repeat")
+
+
+def can_be_fed(spec: TensorSpec, span: Span) -> bool:
+    """Glue can make a tensor of this dtype, shape, layout and range."""
+    if spec.dtype not in FLOATS or not spec.numel or not span.varies:
         return False
     return spec.stride in (contiguous_stride(spec.shape), channels_last_stride(spec.shape))
 
 
 def can_feed(spec: TensorSpec, span: Span | None) -> bool:
     """Glue can use a tensor of this dtype and these values."""
-    return span is not None and span.varies and spec.numel > 1 and not spec.dtype.startswith("float8")
+    return spec.dtype in FLOATS and spec.numel > 1 and span is not None and span.varies and span.std > 0
 
 
-def glue(source: TensorSpec, gives: Span, target: TensorSpec, takes: Span, way: Way) -> Graph | None:
-    """A graph of one input (the source) and one output: a tensor with the target's spec and range of values.
-
-    None where the source already is one. First the number of elements (slice, or fill up), then dtype, values
-    (scaled and shifted to the target's mean and spread, then clamped to its range), shape and layout.
-    """
+def leaving(source: TensorSpec, gives: Span) -> tuple[Graph, Row]:
+    """A graph of one input, an output of a region, whose output is a standard row; and which row."""
+    row = Row(source.dtype, 1 << (source.numel.bit_length() - 1))
     chain = _Chain(source)
     if source.stride != contiguous_stride(source.shape):
         chain.add("aten.clone.default", (), source.shape, memory_format=MemoryFormat("contiguous_format"))
-    if source.numel != target.numel:
-        _resize(chain, target.numel, takes, way)
-    if source.dtype != target.dtype:
-        chain.spec = TensorSpec(target.dtype, chain.spec.shape, chain.spec.stride)
-        chain.add("aten.to.dtype", (DType(target.dtype),), chain.spec.shape)
-    _rescale(chain, gives, takes, target.dtype)
-    if chain.spec.shape != target.shape:
+    if len(source.shape) != 1:
+        chain.add("aten.reshape.default", ((source.numel,),), (source.numel,))
+    if row.length != source.numel:
+        chain.add("aten.slice.Tensor", (0, 0, row.length), (row.length,))
+    if not _is_standard(gives):
+        scale = short(1 / gives.std)
+        chain.affine(scale, short(-gives.mean * scale))
+    return chain.graph(), row
+
+
+def between(have: Row, want: Row, way: Way) -> Graph:
+    """A graph from one row to another; without nodes where they are the same."""
+    chain = _Chain(have.spec)
+    if have.length < want.length and way.filling == "pad":
+        chain.add("aten.constant_pad_nd.default", ((0, want.length - have.length), 0.0), (want.length,))
+    elif have.length < want.length:
+        chain.add("aten.repeat.default", ((want.length // have.length,),), (want.length,))
+    elif have.length > want.length:
+        begin = want.length * (way.part % (have.length // want.length))
+        chain.add("aten.slice.Tensor", (0, begin, begin + want.length), (want.length,))
+    if have.dtype != want.dtype:
+        chain.spec = TensorSpec(want.dtype, chain.spec.shape, chain.spec.stride)
+        chain.add("aten.to.dtype", (DType(want.dtype),), chain.spec.shape)
+    return chain.graph()
+
+
+def entering(target: TensorSpec, takes: Span) -> tuple[Graph, Row]:
+    """A graph of one input, a standard row, whose output has the target's spec and range; and the row."""
+    row = Row(target.dtype, 1 << (target.numel - 1).bit_length())
+    chain = _Chain(row.spec)
+    if row.length != target.numel:
+        chain.add("aten.slice.Tensor", (0, 0, target.numel), (target.numel,))
+    if not _is_standard(takes):
+        chain.affine(short(takes.std), short(takes.mean))
+    low, high = _within(takes, target.dtype)
+    chain.add("aten.clamp.default", (low, high), chain.spec.shape)
+    if len(target.shape) != 1:
         chain.add("aten.reshape.default", (target.shape,), target.shape)
     if target.stride != contiguous_stride(target.shape):
         name = "channels_last" if len(target.shape) == 4 else "channels_last_3d"
         chain.add("aten.clone.default", (), target.shape, target.stride, memory_format=MemoryFormat(name))
-    return chain.graph()
+    return chain.graph(), row
 
 
 class _Chain:
@@ -97,42 +155,19 @@ class _Chain:
         named = tuple(sorted(kwargs.items()))
         self._nodes.append(Node(op, (Ref(len(self._nodes)), *args), named, (self.spec,)))
 
-    def graph(self) -> Graph | None:
-        if not self._nodes:
-            return None
+    def affine(self, scale: float, shift: float) -> None:
+        """Appends x·scale + shift."""
+        self.add("aten.mul.Scalar", (scale,), self.spec.shape)
+        if shift:
+            self.add("aten.add.Scalar", (shift,), self.spec.shape)
+
+    def graph(self) -> Graph:
         return Graph((Input(self.source, Constant(0)),), tuple(self._nodes), (len(self._nodes),))
 
 
-def _resize(chain: _Chain, wanted: int, takes: Span, way: Way) -> None:
-    """A row of so many elements."""
-    there = chain.spec.numel
-    if len(chain.spec.shape) != 1:
-        chain.add("aten.reshape.default", ((there,),), (there,))
-    if there < wanted and way.filling == "pad":
-        filler = min(max(0.0, takes.low), takes.high)
-        chain.add("aten.constant_pad_nd.default", ((0, wanted - there), filler), (wanted,))
-        return
-    if there < wanted:
-        times = math.ceil(wanted / there)
-        chain.add("aten.repeat.default", ((times,),), (there * times,))
-        there *= times
-    if there > wanted:
-        begin = int(way.begin * (there - wanted))
-        chain.add("aten.slice.Tensor", (0, begin, begin + wanted), (wanted,))
-
-
-def _rescale(chain: _Chain, gives: Span, takes: Span, dtype: str) -> None:
-    """The values brought to the target's mean and spread where they are not, and kept within its range."""
-    shape = chain.spec.shape
-    alike = takes.std * _ALIKE[0] <= gives.std <= takes.std * _ALIKE[1] and abs(gives.mean - takes.mean) <= takes.std
-    if not alike and gives.std > 0:
-        scale = short(takes.std / gives.std)
-        shift = short(takes.mean - scale * gives.mean)
-        chain.add("aten.mul.Scalar", (scale,), shape)
-        if shift:
-            chain.add("aten.add.Scalar", (shift,), shape)
-    low, high = _within(takes, dtype)
-    chain.add("aten.clamp.default", (low, high), shape)
+def _is_standard(span: Span) -> bool:
+    least, most, off = _STANDARD
+    return least <= span.std <= most and abs(span.mean) <= off * span.std
 
 
 def short(number: float) -> float:
@@ -141,7 +176,6 @@ def short(number: float) -> float:
 
 
 def _within(span: Span, dtype: str) -> tuple[float, float]:
-    """Bounds that the dtype holds exactly and that do not leave the span."""
+    """The span's bounds as the dtype holds them."""
     kind = numpy_dtype(dtype).type
-    low, high = kind(span.low), kind(span.high)
-    return float(low), float(high)
+    return float(kind(span.low)), float(kind(span.high))

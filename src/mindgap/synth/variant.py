@@ -37,10 +37,10 @@ class Variant:
     parts: tuple[Part, ...]
 
     def to_json(self) -> str:
-        """One line of ASCII, short enough to be kept for every variant."""
+        """One line of ASCII, short enough to be kept for every variant: `_part` says how."""
         parts = [
-            [part.region, *([w.input, w.part, w.output, w.way.begin, w.way.filling[0]] for w in part.wires)]
-            for part in self.parts
+            [part.region, *(n for w in part.wires for n in (w.input, place - w.part, w.output, w.way.code))]
+            for place, part in enumerate(self.parts)
         ]
         return json.dumps({"v": VERSION, "pool": self.pool, "parts": parts}, separators=(",", ":"))
 
@@ -51,11 +51,13 @@ class Variant:
             data = json.loads(text)
             if data["v"] != VERSION:
                 raise GraphError(f"this variant is described in version {data['v']}, known here is {VERSION}")
-            parts = tuple(Part(number, tuple(_wire(*wire) for wire in wires)) for number, *wires in data["parts"])
+            parts = tuple(_part(place, *numbers) for place, numbers in enumerate(data["parts"]))
             return Variant(data["pool"], parts)
         except (ValueError, TypeError, KeyError) as error:
             raise GraphError(f"this describes no variant: {text[:120]} ({error})") from None
 
 
-def _wire(number: int, part: int, output: int, begin: float, filling: str) -> Wire:
-    return Wire(number, part, output, Way(begin, "pad" if filling == "p" else "repeat"))
+def _part(place: int, region: int, *wires: int) -> Part:
+    """A region's number, and for each wire: input, how many parts back, output, way."""
+    fours = zip(wires[::4], wires[1::4], wires[2::4], wires[3::4], strict=True)
+    return Part(region, tuple(Wire(number, place - back, output, Way.of(code)) for number, back, output, code in fours))

@@ -1,0 +1,170 @@
+"""A pool of regions out of a catalogue, by worker processes: a mutation that ends its process costs one base."""
+
+from __future__ import annotations
+
+import os
+import queue
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from mindgap.catalogue import Catalogue
+from mindgap.graph import MindgapError, encode
+from mindgap.run.channel import Frame
+from mindgap.run.process import Limits, WorkerFailed, WorkerProcess
+from mindgap.synth.pool import Pool, distinct, of_bytes
+from mindgap.synth.quarry import Wanted
+from mindgap.synth.region import Region
+
+_START: Final = Limits(120.0, 4 << 30)
+#: For one base: a step that takes longer has met an operator that does not come back.
+_BASE: Final = Limits(300.0, 4 << 30, 60.0)
+
+OnTick = Callable[[int, int], None]
+
+
+@dataclass
+class Tried:
+    """What was proposed and what came of it. `reasons`: (kind, reason) -> how often; `cpu_seconds` of all workers."""
+
+    proposed: Counter[str] = field(default_factory=Counter[str])
+    kept: Counter[str] = field(default_factory=Counter[str])
+    reasons: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    cpu_seconds: float = 0.0
+
+    def count(self, kind: str, reason: str) -> None:
+        """One proposal; `reason` is empty where it became a region."""
+        for each in kind.split("+"):
+            self.proposed[each] += 1
+            if reason:
+                self.reasons[each, reason] += 1
+            else:
+                self.kept[each] += 1
+
+
+def bases_of(catalogue: Catalogue, most_nodes: int = 20_000) -> list[str]:
+    """Digests of the graphs that the catalogue keeps, sorted. Raises `MindgapError` where there is none."""
+    sql = "SELECT DISTINCT graph FROM captures WHERE status = 'captured' AND nodes BETWEEN 1 AND ? ORDER BY graph"
+    found = [row["graph"] for row in catalogue.store.rows(sql, [most_nodes])]
+    if not found:
+        raise MindgapError(f"{catalogue.path} has no captured graph: mindgap corpus build {catalogue.path} makes some")
+    return found
+
+
+def quarry_all(
+    catalogue: Catalogue, seed: int, wanted: Wanted, *, jobs: int | None = None, on_tick: OnTick | None = None
+) -> tuple[Pool, Tried]:
+    """The pool of a whole catalogue, the same for the same seed whatever the number of jobs.
+
+    Raises `MindgapError` for a catalogue without graphs, and where no region at all came of it.
+    """
+    bases = bases_of(catalogue)
+    session = _Session(catalogue, seed, wanted, bases, on_tick or (lambda done, total: None))
+    found = session.run(jobs or os.cpu_count() or 1)
+    pool = distinct(region for regions in found for region in regions)
+    if not pool.regions:
+        (reason, _), *_ = session.tried.reasons.most_common(1) or [(("", "nothing was proposed"), 0)]
+        raise MindgapError(f"none of {len(bases)} graphs of {catalogue.path} gave a region, mostly: {reason[1]}")
+    return pool, session.tried
+
+
+class _Session:
+    def __init__(self, catalogue: Catalogue, seed: int, wanted: Wanted, bases: Sequence[str], on_tick: OnTick) -> None:
+        self._catalogue, self._seed, self._wanted = catalogue, seed, wanted
+        self._bases, self._on_tick = bases, on_tick
+        self._left: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._found: list[list[Region]] = [[] for _ in bases]
+        self._lock = threading.Lock()
+        self._done = 0
+        self._error: BaseException | None = None
+        self.tried = Tried()
+
+    def run(self, jobs: int) -> list[list[Region]]:
+        """Regions by base, in the order of the bases."""
+        for number in range(len(self._bases)):
+            self._left.put(number)
+        threads = [threading.Thread(target=self._work, daemon=True) for _ in range(min(jobs, len(self._bases)))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._found
+
+    def _work(self) -> None:
+        worker = _Worker(self._catalogue.tensors)
+        try:
+            while self._error is None:
+                try:
+                    number = self._left.get_nowait()
+                except queue.Empty:
+                    return
+                self._one(worker, number)
+        except BaseException as error:
+            self._error = error
+        finally:
+            worker.close()
+
+    def _one(self, worker: _Worker, number: int) -> None:
+        base = self._bases[number]
+        asked = {"kind": "quarry", "base": base, "seed": f"{self._seed}:{base}"}
+        data = np.frombuffer(encode(self._catalogue.store.get_graph(base), labels=False), np.uint8)
+        lost: list[str] = []
+        frame: Frame | None = None
+        for mutated in (self._wanted.mutated, 0):
+            wanted = asdict(replace(self._wanted, mutated=mutated))
+            try:
+                frame = worker.ask({**asked, "wanted": wanted}, data)
+                break
+            except WorkerFailed as failed:
+                lost.append(f"the process ended: {failed.message}")
+        regions = list(of_bytes(frame.arrays[0].tobytes())) if frame is not None and frame.arrays else []
+        with self._lock:
+            for reason in lost:
+                self.tried.count("lost", reason)
+            if frame is not None:
+                self._note(frame.header)
+            self._found[number] = regions
+            self._done += 1
+            self._on_tick(self._done, len(self._bases))
+
+    def _note(self, header: Mapping[str, Any]) -> None:
+        self.tried.cpu_seconds += header["cpu_seconds"]
+        if header["kind"] == "failed":
+            self.tried.count("found", header["reason"])
+        for kind, reason in header.get("tried", ()):
+            self.tried.count(kind, reason)
+
+
+class _Worker:
+    """One process, started when needed and replaced when it ends."""
+
+    def __init__(self, tensors: Path) -> None:
+        self._tensors = tensors
+        self._process: WorkerProcess | None = None
+
+    def ask(self, header: Mapping[str, Any], data: np.ndarray[Any, Any]) -> Frame:
+        """Raises `WorkerFailed`, after which the next request has a new process."""
+        try:
+            if self._process is None:
+                command = [sys.executable, "-P", "-m", "mindgap.campaign.quarry_worker"]
+                command += ["--parent", str(os.getpid()), "--tensors", str(self._tensors)]
+                threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+                self._process = WorkerProcess(command, {**os.environ, **threads})
+                self._process.listen(_START)
+            return self._process.ask(header, [data], _BASE)
+        except WorkerFailed:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+        self._process = None

@@ -1,0 +1,113 @@
+"""The cases of a campaign, out of a pool of regions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+
+import torch
+
+import mindgap
+from mindgap.campaign.plan import Plan, Size
+from mindgap.campaign.quarry import OnTick, Tried, bases_of, quarry_all
+from mindgap.campaign.supply import BLOCK, Case
+from mindgap.catalogue import Catalogue
+from mindgap.graph import MindgapError
+from mindgap.synth.merge import Merger
+from mindgap.synth.pool import Pool, marks_of
+from mindgap.synth.quarry import Wanted
+from mindgap.synth.variant import Variant
+
+#: The pool of a catalogue, in its directory.
+POOL = "pool.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """What variants are like: sizes by share, and the probability that a region is a mutated one."""
+
+    sizes: tuple[Size, ...]
+    mutated: float
+
+    def nodes(self, rng: Random) -> int:
+        """A size, drawn."""
+        left = rng.random()
+        for size in self.sizes:
+            left -= size.share
+            if left < 0:
+                return size.nodes
+        return self.sizes[-1].nodes
+
+
+class Synthesis:
+    """A `Supply` of variants. Not thread-safe."""
+
+    def __init__(self, pool: Pool, plan: Plan) -> None:
+        self._merger = Merger(pool)
+        self._seed = plan.seed
+        self._count = plan.variants.count
+        self._mix = Mix(plan.variants.sizes, plan.variants.mutated)
+
+    @property
+    def identity(self) -> str:
+        """The pool's digest."""
+        return self._merger.pool.digest
+
+    def block(self, number: int) -> list[Case]:
+        """The cases from `number * BLOCK` on."""
+        first = number * BLOCK
+        drawn = draw(self._merger, self._seed, number, min(BLOCK, self._count - first), self._mix)
+        return [self._case(first + place, variant) for place, variant in enumerate(drawn)]
+
+    def _case(self, index: int, variant: Variant) -> Case:
+        assembly = self._merger.assembly(variant)
+        nodes = sum(len(piece.fragment.graph.nodes) for piece in assembly.pieces)
+        features = tuple(sorted(self._merger.features(variant)))
+        return Case(
+            index, f"v{index:06d}", assembly.encode(), assembly.digest(), variant.to_json(), features, nodes
+        )  # fmt: skip
+
+
+def draw(merger: Merger, seed: int, block: int, count: int, mix: Mix) -> list[Variant]:
+    """A block of variants: what has been covered counts anew in each, so that no block depends on another."""
+    rng = Random(f"{seed}/{block}")
+    seen: set[str] = set()
+    return [merger.draw(rng, mix.nodes(rng), mix.mutated, seen) for _ in range(count)]
+
+
+def pool_of(
+    directory: str | Path, wanted: Wanted | None = None, *, file: str | Path | None = None, jobs: int | None = None,
+    on_tick: OnTick | None = None, on_made: Callable[[Tried], None] | None = None,
+) -> Pool:  # fmt: skip
+    """The pool of a catalogue: the one in `file` (default: in the catalogue), or a new one where it is none of this
+    catalogue as it is, of what is wanted, and of this PyTorch. `on_made` is told how making it went.
+
+    Raises `MindgapError` for a catalogue without graphs, and for a file that is no pool or damaged.
+    """
+    catalogue = Catalogue(directory)
+    wanted = wanted or Wanted()
+    where = Path(file) if file is not None else Path(directory) / POOL
+    made_of = _made_of(bases_of(catalogue), wanted)
+    if where.exists() and marks_of(where)["made_of"] == made_of:
+        return Pool.load(where)
+    pool, tried = quarry_all(catalogue, 0, wanted, jobs=jobs, on_tick=on_tick)
+    pool.save(where, made_of)
+    if on_made is not None:
+        on_made(tried)
+    return pool
+
+
+def pool_in(file: str | Path) -> Pool:
+    """The pool in a file, whatever it is made of. Raises `MindgapError` where there is none."""
+    if not Path(file).exists():
+        raise MindgapError(f"{file}: no such pool; mindgap synth CATALOGUE makes one")
+    return Pool.load(file)
+
+
+def _made_of(bases: Sequence[str], wanted: Wanted) -> str:
+    told = [mindgap.__version__, torch.__version__, asdict(wanted), list(bases)]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()

@@ -1,0 +1,229 @@
+"""`mindgap synth`: variants of a catalogue's graphs, described, written out, tried."""
+
+from __future__ import annotations
+
+import gc
+import json
+import math
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
+
+import typer
+
+from mindgap.cli.corpus import Directory
+from mindgap.cli.progress import counting
+from mindgap.cli.streams import complain, result_stream
+from mindgap.graph import Graph, MindgapError, decode, prune
+
+if TYPE_CHECKING:
+    from mindgap.campaign.quarry import Tried
+    from mindgap.compare.digest import Digested
+    from mindgap.synth.merge import Merger
+    from mindgap.synth.pool import Pool
+    from mindgap.synth.variant import Variant
+
+#: How many of the variants are written out as bytes for their rate, unless all are asked for.
+_TIMED = 500
+#: How many of those are looked at.
+_LOOKED_AT = 100
+
+
+def synth(
+    directory: Directory,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many variants.")] = 1000,
+    nodes: Annotated[int, typer.Option(min=1, help="Nodes of a variant, glue included.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Another seed gives other variants.")] = 0,
+    mutated: Annotated[float, typer.Option(min=0, max=1, help="The share of regions that are mutated.")] = 0.25,
+    run: Annotated[int, typer.Option(min=0, help="How many of them are also run on cpu/eager.")] = 50,
+    pool_file: Annotated[
+        Path | None, typer.Option("--pool", metavar="FILE", help="The pool of regions; default: in the catalogue.")
+    ] = None,
+    described: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write the descriptions, a line of JSON each.")
+    ] = None,
+    jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="Processes that make the pool.")] = 2,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """Synthesise variants: regions of real graphs, some of them mutated, merged into larger ones.
+
+    The regions are cut, mutated and validated once, and kept as a pool.
+
+    Example: mindgap synth out/catalogue -n 1000 --nodes 1000 --seed 7 --json
+    """
+    from mindgap.synth.merge import Merger
+
+    with result_stream() as out:
+        pool = _pool(directory, pool_file, jobs)
+        merger = Merger(pool)
+        # What a pool holds stays: looking through it again and again for garbage takes a third of the time.
+        gc.collect()
+        gc.freeze()
+        with _written(described) as lines:
+            found = _described(merger, count, nodes, seed, mutated, lines)
+        figures: dict[str, Any] = {
+            "variants": count,
+            "regions": len(pool.regions),
+            "variants_per_second": round(count / found.cpu_seconds, 1),
+            "distinct": len(found.distinct),
+            "bytes_of_a_description": round(found.characters / count),
+            "coverage": _coverage(pool, found.features),
+        }
+        figures |= _materialised(merger, found.sample[:_TIMED])
+        few = found.sample[:: max(1, len(found.sample) // run)][:run] if run else []
+        figures |= _ran([merger.assembly(variant).encode() for variant in few])
+        if as_json:
+            json.dump(figures, out, indent=1)
+            out.write("\n")
+        else:
+            out.writelines(_lines(figures))
+
+
+def _pool(directory: Path, file: Path | None, jobs: int) -> Pool:
+    from mindgap.campaign.synthesis import pool_of
+
+    def made(tried: Tried) -> None:
+        lines = [f"{'mutation':<14}{'proposed':>9}{'valid':>9}"]
+        lines += [f"{kind:<14}{n:>9}{tried.kept[kind]:>9}" for kind, n in sorted(tried.proposed.items())]
+        lines += [f"{n:>9}  {kind}: {reason}" for (kind, reason), n in tried.reasons.most_common(12)]
+        complain("\n".join([f"a new pool of regions, {tried.cpu_seconds:.0f} s of processor time", *lines]))
+
+    with counting() as tick:
+        return pool_of(
+            directory, file=file, jobs=jobs, on_made=made,
+            on_tick=lambda done, total: tick(done, total, "cutting and mutating"),
+        )  # fmt: skip
+
+
+@dataclass
+class _Described:
+    """What was described, without the descriptions: some of the variants, and figures."""
+
+    sample: list[Variant] = field(default_factory=list["Variant"])
+    distinct: set[bytes] = field(default_factory=set[bytes])
+    features: set[str] = field(default_factory=set[str])
+    characters: int = 0
+    cpu_seconds: float = 0.0
+
+
+def _described(merger: Merger, count: int, nodes: int, seed: int, mutated: float, out: TextIO | None) -> _Described:
+    """All variants, described with the specs of their borders and their digests."""
+    from mindgap.campaign.plan import Size
+    from mindgap.campaign.supply import BLOCK
+    from mindgap.campaign.synthesis import Mix, draw
+
+    mix = Mix((Size(nodes=nodes, share=1.0),), mutated)
+    found = _Described()
+    every = max(1, count // _TIMED)
+    for block in range(-(-count // BLOCK)):
+        started = time.process_time()
+        drawn = draw(merger, seed, block, min(BLOCK, count - block * BLOCK), mix)
+        digests = [merger.assembly(variant).digest() for variant in drawn]
+        found.cpu_seconds += time.process_time() - started
+        found.distinct.update(map(bytes.fromhex, digests))
+        found.features.update(*(merger.features(variant) for variant in drawn))
+        found.sample += drawn[::every]
+        for digest, variant in zip(digests, drawn, strict=True):
+            text = variant.to_json()
+            found.characters += len(text)
+            if out is not None:
+                out.write(f'{{"digest":"{digest}","variant":{text}}}\n')
+    return found
+
+
+def _coverage(pool: Pool, features: set[str]) -> dict[str, int]:
+    """Operators (overload packets), and everything that is counted as covered, beside what the pool could cover."""
+    able = {feature for region in pool.regions for feature in region.features}
+    return {
+        "packets": len(_packets(features)),
+        "packets_of_pool": len(_packets(able)),
+        "features": len(features),
+        "features_of_pool": len(able),
+    }
+
+
+def _packets(features: set[str]) -> set[str]:
+    return {feature.split("|")[0].rpartition(".")[0] for feature in features if "|" in feature}
+
+
+@contextmanager
+def _written(file: Path | None) -> Generator[TextIO | None]:
+    """A file to write lines to. Raises `MindgapError` where it cannot be written."""
+    if file is None:
+        yield None
+        return
+    try:
+        with file.open("w", encoding="ascii") as out:
+            yield out
+    except OSError as error:
+        raise MindgapError(f"--out {file} cannot be written: {error.strerror}") from None
+
+
+def _materialised(merger: Merger, variants: Sequence[Variant]) -> dict[str, Any]:
+    started = time.process_time()
+    written = [merger.assembly(variant).encode() for variant in variants]
+    spent = time.process_time() - started
+    graphs = [decode(data) for data in written[:_LOOKED_AT]]
+    sizes = sorted(len(graph.nodes) for graph in graphs)
+    return {
+        "materialised_per_second": round(len(written) / spent, 1),
+        "bytes_of_a_graph": round(sum(map(len, written)) / len(written)),
+        "median_nodes": sizes[len(sizes) // 2],
+        "nodes_that_influence_an_output": round(sum(map(_influential, graphs)) / sum(sizes), 4),
+    }
+
+
+def _influential(graph: Graph) -> int:
+    """How many nodes an output depends on, through values or through memory that they write to."""
+    from mindgap.aten.operators import is_inplace
+
+    return len(prune(graph, lambda node: is_inplace(node.op)).nodes)
+
+
+def _ran(graphs: Sequence[bytes]) -> dict[str, Any]:
+    """What the reference does with some of them."""
+    from mindgap.run.outcome import Job
+    from mindgap.run.pool import WorkerPool
+
+    if not graphs:
+        return {"run": 0, "valid": None}
+    platform = "cpu/eager"
+    useful = elements = 0
+    failed: list[str] = []
+    with WorkerPool([platform]) as workers:
+        for outcome in workers.map(Job(platform, decode(data), repeat=1) for data in graphs):
+            if not outcome.ran:
+                failed.append(f"{outcome.status}: {outcome.signature[:120]}")
+            for output in outcome.outputs:
+                numbers, good = _useful(output)
+                elements, useful = elements + numbers, useful + good
+    return {
+        "run": len(graphs),
+        "valid": round(1 - len(failed) / len(graphs), 4),
+        "useful_elements": round(useful / elements, 4) if elements else None,
+        "failures": failed[:10],
+    }
+
+
+def _useful(output: Digested) -> tuple[int, int]:
+    """Float elements of an output, and those that are finite, if they are not all one value."""
+    if not output.dtype.startswith(("float", "bfloat")):
+        return 0, 0
+    numbers = math.prod(output.shape)
+    sketch = output.sketch
+    finite = numbers - sketch.nan - sketch.pos_inf - sketch.neg_inf
+    return numbers, finite if sketch.minimum != sketch.maximum else 0
+
+
+def _lines(figures: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in figures.items():
+        words = name.replace("_", " ")
+        if isinstance(value, dict):
+            yield from _lines({f"{words}: {part}": number for part, number in cast("dict[str, Any]", value).items()})
+        elif isinstance(value, list):
+            yield from (f"{words:<30}{each}\n" for each in cast("list[str]", value))
+        else:
+            yield f"{words:<30}{value}\n"

@@ -1,0 +1,235 @@
+"""Regions merged into variants of any size: chosen, wired, and written out, by graph algebra alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from mindgap.graph import Assembly, Fragment, Graph, GraphError, Piece, Source
+from mindgap.synth.glue import Filling, Row, Way, between, can_be_fed, can_feed, entering, leaving
+from mindgap.synth.pool import Pool
+from mindgap.synth.region import Region
+from mindgap.synth.variant import Part, Variant, Wire
+
+#: How many regions are drawn for each that is taken: the one that covers most that is new.
+_CANDIDATES: Final = 3
+#: Outputs among which a source is drawn, the latest ones: far ones are looked at in every eighth draw.
+_RECENT: Final = 12
+_FILLINGS: Final[tuple[Filling, ...]] = ("repeat", "repeat", "repeat", "pad")
+#: The probability of each wire of a region but its first, and the parts of long rows that are used.
+_MORE_WIRES: Final = 0.25
+_PARTS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A border that may be fed, or may feed: the stretch of glue on its side, and the row on the far side of that.
+
+    `code`: the row as a number, for quick look-ups.
+    `position`: an input's number, or an output's place among the region's outputs. `value`: its number in the region.
+    """
+
+    position: int
+    value: int
+    glue: Fragment | None
+    nodes: int
+    row: Row
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class Taps:
+    """A region as merging sees it. `feeds`: inputs, by number. `gives`: outputs, by place. `shown`: values of all."""
+
+    nodes: int
+    fragment: Fragment
+    feeds: Mapping[int, End]
+    gives: Mapping[int, End]
+    shown: tuple[int, ...]
+    covers: frozenset[str]
+
+
+class Merger:
+    """The regions of a pool, prepared. Not thread-safe."""
+
+    def __init__(self, pool: Pool) -> None:
+        if not pool.regions:
+            raise GraphError("the pool has no regions: there is nothing to merge")
+        self.pool = pool
+        self.taps = [_taps(region) for region in pool.regions]
+        plain = [number for number, region in enumerate(pool.regions) if not region.origin.kinds]
+        mutated = [number for number, region in enumerate(pool.regions) if region.origin.kinds]
+        self._found = _by_size(plain or mutated, self.taps)
+        self._mutated = _by_size(mutated or plain, self.taps)
+        self._rows: dict[int, Fragment | None] = {}
+
+    def draw(self, rng: Random, nodes: int, mutated: float, seen: set[str]) -> Variant:
+        """A variant of at most `nodes` nodes, glue included, unless its only region has more.
+
+        `mutated`: the probability that a region is a mutated one. `seen`: the features covered so far, which are
+        avoided where there is a choice; those of the variant are added.
+        """
+        parts: list[Part] = []
+        ends: list[tuple[int, int]] = []
+        left = nodes
+        while left > 0 or not parts:
+            number = self._pick(rng, left, mutated, seen)
+            if number is None:
+                break
+            taps = self.taps[number]
+            left -= taps.nodes
+            wires = self._wires(rng, parts, ends, taps, left)
+            left -= sum(self._nodes(parts, taps, wire) for wire in wires)
+            ends += [(len(parts), position) for position in taps.gives]
+            parts.append(Part(number, wires))
+            seen |= taps.covers
+        return Variant(self.pool.digest, tuple(parts))
+
+    def assembly(self, variant: Variant) -> Assembly:
+        """The variant as pieces to be written out. Raises `GraphError` where it is not of this pool."""
+        if variant.pool != self.pool.digest:
+            raise GraphError(f"the variant is made of pool {variant.pool[:12]}…, this is {self.pool.digest[:12]}…")
+        pieces: list[Piece] = []
+        places: list[int] = []
+        left: dict[tuple[int, int], Source] = {}
+        used: set[tuple[int, int]] = set()
+        for part in variant.parts:
+            feeds: dict[int, Source] = {}
+            taps = self._tap(part.region)
+            for wire in part.wires:
+                out, into = self._ends(variant.parts, taps, wire)
+                source = left.get((wire.part, wire.output))
+                if source is None:
+                    source = _through(pieces, out.glue, (places[wire.part], out.value))
+                    left[wire.part, wire.output] = source
+                    used.add((wire.part, out.value))
+                source = _through(pieces, self._row(out, into, wire.way), source)
+                feeds[wire.input] = _through(pieces, into.glue, source)
+            places.append(len(pieces))
+            pieces.append(Piece(taps.fragment, feeds))
+        outputs = [
+            (places[number], value)
+            for number, part in enumerate(variant.parts)
+            for value in self.taps[part.region].shown
+            if (number, value) not in used
+        ]
+        return Assembly(tuple(pieces), tuple(outputs))
+
+    def features(self, variant: Variant) -> frozenset[str]:
+        """What its regions cover."""
+        return frozenset[str]().union(*(self._tap(part.region).covers for part in variant.parts))
+
+    def _tap(self, number: int) -> Taps:
+        if not 0 <= number < len(self.taps):
+            raise GraphError(f"the variant has region {number}, the pool has {len(self.taps)}")
+        return self.taps[number]
+
+    def _pick(self, rng: Random, left: int, mutated: float, seen: set[str]) -> int | None:
+        """A region of at most `left` nodes; the smallest of all where none is and nothing has been taken yet."""
+        sized = self._mutated if rng.random() < mutated else self._found
+        fitting = sized.upto(left)
+        if not fitting:
+            return None
+        best, most = None, -1.0
+        for _ in range(_CANDIDATES):
+            number = sized.numbers[int(rng.random() * fitting)]
+            novelty = len(self.taps[number].covers - seen)
+            if novelty > most:
+                best, most = number, novelty
+        return best
+
+    def _wires(
+        self, rng: Random, parts: Sequence[Part], ends: Sequence[tuple[int, int]], taps: Taps, left: int
+    ) -> tuple[Wire, ...]:
+        """One wire at least where there can be one, and each further input by a coin."""
+        if not ends or not taps.feeds:
+            return ()
+        wires: list[Wire] = []
+        numbers = list(taps.feeds)
+        first = int(rng.random() * len(numbers))
+        for offset in range(len(numbers)):
+            if offset and rng.random() >= _MORE_WIRES:
+                continue
+            near = max(0, len(ends) - _RECENT) if rng.random() < 0.875 else 0
+            part, position = ends[near + int(rng.random() * (len(ends) - near))]
+            way = Way(int(rng.random() * _PARTS), _FILLINGS[int(rng.random() * len(_FILLINGS))])
+            wire = Wire(numbers[(first + offset) % len(numbers)], part, position, way)
+            nodes = self._nodes(parts, taps, wire)
+            if nodes <= left:
+                left -= nodes
+                wires.append(wire)
+        return tuple(wires)
+
+    def _nodes(self, parts: Sequence[Part], taps: Taps, wire: Wire) -> int:
+        """Nodes of glue that a wire adds at most: an output that is used twice leaves its region once."""
+        out, into = self._ends(parts, taps, wire)
+        row = self._row(out, into, wire.way)
+        return out.nodes + into.nodes + (0 if row is None else len(row.graph.nodes))
+
+    def _ends(self, parts: Sequence[Part], taps: Taps, wire: Wire) -> tuple[End, End]:
+        try:
+            return self._tap(parts[wire.part].region).gives[wire.output], taps.feeds[wire.input]
+        except LookupError:
+            raise GraphError(f"the variant has a wire that its regions do not: {wire}") from None
+
+    def _row(self, out: End, into: End, way: Way) -> Fragment | None:
+        key = (out.code << 40) + (into.code << 20) + way.code
+        if key not in self._rows:
+            self._rows[key] = _fragment(between(out.row, into.row, way))
+        return self._rows[key]
+
+
+def _through(pieces: list[Piece], glue: Fragment | None, source: Source) -> Source:
+    """Where the source is to be read after the glue, which is added to the pieces."""
+    if glue is None:
+        return source
+    pieces.append(Piece(glue, {0: source}))
+    return len(pieces) - 1, glue.graph.outputs[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sized:
+    """Regions by rising number of nodes: those of at most so many are a prefix."""
+
+    numbers: tuple[int, ...]
+    prefix: tuple[int, ...]
+
+    def upto(self, nodes: int) -> int:
+        """How many have at most so many nodes."""
+        return self.prefix[min(max(nodes, 0), len(self.prefix) - 1)]
+
+
+def _by_size(numbers: Iterable[int], taps: Sequence[Taps]) -> _Sized:
+    ordered = sorted(numbers, key=lambda number: (taps[number].nodes, number))
+    most = taps[ordered[-1]].nodes
+    counts = [0] * (most + 1)
+    for number in ordered:
+        counts[taps[number].nodes] += 1
+    for nodes in range(1, most + 1):
+        counts[nodes] += counts[nodes - 1]
+    return _Sized(tuple(ordered), tuple(counts))
+
+
+def _taps(region: Region) -> Taps:
+    graph = region.graph
+    feeds = {
+        number: _end(number, number, *entering(graph.inputs[number].spec, span))
+        for number, span in zip(region.free, region.takes, strict=True)
+        if can_be_fed(graph.inputs[number].spec, span)
+    }
+    gives = {
+        place: _end(place, value, *leaving(spec, span))
+        for place, (value, span) in enumerate(zip(graph.outputs, region.gives, strict=True))
+        if (spec := graph.values[value]) is not None and span is not None and can_feed(spec, span)
+    }
+    return Taps(len(graph.nodes), Fragment(graph), feeds, gives, graph.outputs, frozenset(region.features))
+
+
+def _end(position: int, value: int, glue: Graph, row: Row) -> End:
+    return End(position, value, _fragment(glue), len(glue.nodes), row, row.code)
+
+
+def _fragment(graph: Graph) -> Fragment | None:
+    return Fragment(graph) if graph.nodes else None

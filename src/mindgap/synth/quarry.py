@@ -1,0 +1,124 @@
+"""Regions out of one base: cut as they are, and mutated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+from mindgap.graph import Graph, GraphError, TensorStore
+from mindgap.synth.coverage import features_of
+from mindgap.synth.base import Cuttable, cuttable
+from mindgap.synth.cut import MOST_NODES, Cut, cut, cut_of
+from mindgap.synth.edit import Edit, apply
+from mindgap.synth.mutate import KINDS, Proposal, propose
+from mindgap.synth.region import Region
+from mindgap.synth.rules import load
+from mindgap.synth.trial import region_of
+from mindgap.synth.values import recipes
+
+#: Mutations of one region: mostly one, so that what a finding is due to is plain.
+_DEPTHS: Final = (1, 1, 1, 2, 2, 3)
+#: Draws of a cut before a base is given up.
+_DRAWS: Final = 8
+#: Kinds of mutation that ask for undefined behaviour: on request only.
+ON_REQUEST: Final = frozenset({"value"})
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked of each base: `plain` regions, and `mutated` ones of each. `nodes`: of the largest region.
+
+    `exceptional`: also regions that are fed NaN, infinities and extremes on purpose.
+    """
+
+    plain: int = 3
+    mutated: int = 2
+    nodes: int = MOST_NODES
+    exceptional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """What was tried: `kind` is `found`, or the mutations joined by +; a region, or why it came to nothing."""
+
+    kind: str
+    region: Region | None
+    reason: str = ""
+
+
+def quarry(
+    base: str, graph: Graph, rng: Random, wanted: Wanted, *, tensors: TensorStore | None = None
+) -> Iterator[Proposed]:
+    """Everything that was tried with a base, whose digest is `base`; the same for the same `rng`.
+
+    A graph that is small enough is taken whole, once, and then cut no further.
+    """
+    prepared = cuttable(graph)
+    small = 0 < len(graph.nodes) <= wanted.nodes
+    for _ in range(1 if small else wanted.plain):
+        piece = _whole(prepared) if small else _drawn(prepared, rng, wanted.nodes)
+        if piece is None:
+            yield Proposed("found", None, "cut: nothing fits")
+            continue
+        edits, _ = recipes(piece.graph, rng, tensors=tensors)
+        plain = _tried(base, piece, edits, (), tensors)
+        yield plain
+        if plain.region is None:
+            continue
+        for _ in range(wanted.mutated):
+            yield from _mutated(base, piece, edits, rng, wanted, tensors)
+
+
+def _whole(prepared: Cuttable) -> Cut | None:
+    piece = cut_of(prepared, range(len(prepared.graph.nodes)))
+    return piece if piece.outputs else None
+
+
+def _drawn(prepared: Cuttable, rng: Random, nodes: int) -> Cut | None:
+    for _ in range(_DRAWS):
+        piece = cut(prepared, rng, nodes)
+        if piece is not None:
+            return piece
+    return None
+
+
+def _mutated(
+    base: str, piece: Cut, edits: Sequence[Edit], rng: Random, wanted: Wanted, tensors: TensorStore | None
+) -> Iterator[Proposed]:
+    """One mutated region, where the rules have anything to propose."""
+    allowed = [kind for kind in KINDS if wanted.exceptional or kind not in ON_REQUEST]
+    kinds: list[str] = []
+    chosen = list(edits)
+    draft = apply(piece.graph, chosen)
+    for _ in range(_DEPTHS[int(rng.random() * len(_DEPTHS))]):
+        proposal = _proposal(draft, rng, allowed)
+        if proposal is None:
+            break
+        try:
+            draft = apply(draft, proposal.edits)
+        except GraphError:
+            continue
+        kinds.append(proposal.kind)
+        chosen += proposal.edits
+    if kinds:
+        yield _tried(base, piece, chosen, kinds, tensors)
+
+
+def _proposal(draft: Graph, rng: Random, allowed: Sequence[str]) -> Proposal | None:
+    """Of a kind drawn at random, or of another where that one finds no place."""
+    left = list(allowed)
+    while left:
+        proposal = propose(draft, rng, load(), left.pop(int(rng.random() * len(left))))
+        if proposal is not None:
+            return proposal
+    return None
+
+
+def _tried(base: str, piece: Cut, edits: Sequence[Edit], kinds: Sequence[str], tensors: TensorStore | None) -> Proposed:
+    kind = "+".join(kinds) or "found"
+    region = region_of(base, piece, edits, kinds, tensors=tensors)
+    if isinstance(region, str):
+        return Proposed(kind, None, region)
+    return Proposed(kind, replace(region, features=features_of(region.graph, tuple(kinds))))

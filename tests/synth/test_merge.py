@@ -1,0 +1,107 @@
+"""Merged variants run, are what their descriptions say, and cover what they claim."""
+
+from random import Random
+
+import pytest
+import torch
+
+from mindgap.aten.tape import Tape
+from mindgap.aten.tensors import spec_of, to_torch
+from mindgap.graph import GraphError, TensorSpec, decode, digest, materialise_all, validate
+from mindgap.synth.coverage import features_of
+from mindgap.synth.merge import Merger
+from mindgap.synth.pool import Pool
+from mindgap.synth.variant import Part, Variant
+
+
+@pytest.fixture(scope="module")
+def merger(pool: Pool) -> Merger:
+    return Merger(pool)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_variant_runs_and_its_specs_are_those_of_the_run(merger: Merger, seed: int) -> None:
+    rng = Random(seed)
+    nodes = rng.choice([5, 20, 60, 200])
+    variant = merger.draw(rng, nodes, 0.25, set())
+    graph = merger.assembly(variant).graph()
+    validate(graph)
+    assert len(graph.nodes) <= max(nodes, min(taps.nodes for taps in merger.taps))
+    seen: list[TensorSpec | None] = []
+
+    def look(_: int, results: list[torch.Tensor | None]) -> None:
+        seen.extend(None if tensor is None else spec_of(tensor) for tensor in results)
+
+    tensors = [to_torch(array, one.spec) for array, one in zip(materialise_all(graph), graph.inputs, strict=True)]
+    Tape(graph).run(tensors, look)
+    assert tuple(seen) == graph.values[len(graph.inputs) :]
+
+
+def test_outputs_say_something(merger: Merger) -> None:
+    good = elements = 0
+    for seed in range(30):
+        graph = merger.assembly(merger.draw(Random(seed), 100, 0.25, set())).graph()
+        tensors = [to_torch(array, one.spec) for array, one in zip(materialise_all(graph), graph.inputs, strict=True)]
+        floats = [output for output in Tape(graph).run(tensors) if output.is_floating_point()]
+        good += sum(int(x.isfinite().sum()) for x in floats if x.numel() < 2 or (x != x.flatten()[0]).any())
+        elements += sum(x.numel() for x in floats)
+    assert good >= 0.8 * elements > 1000
+
+
+def test_the_description_gives_the_same_bytes(merger: Merger) -> None:
+    variant = merger.draw(Random(5), 300, 0.25, set())
+    again = Variant.from_json(variant.to_json())
+    assert again == variant
+    assert merger.assembly(again).encode() == merger.assembly(variant).encode()
+    assert digest(decode(merger.assembly(again).encode())) == merger.assembly(variant).digest()
+    assert len(variant.to_json()) < 1500
+
+
+def test_every_region_but_the_first_is_wired_where_it_can_be(merger: Merger) -> None:
+    parts = merger.draw(Random(6), 400, 0.0, set()).parts
+    assert len(parts) > 10
+    able = [part for part in parts[1:-2] if merger.taps[part.region].feeds]
+    assert sum(bool(part.wires) for part in able) >= 0.9 * len(able)
+
+
+def test_the_share_of_mutated_regions_is_as_asked(merger: Merger, pool: Pool) -> None:
+    for share, least, most in ((0.0, 0, 0), (0.25, 0.15, 0.35), (1.0, 1, 1)):
+        parts = [part for seed in range(40) for part in merger.draw(Random(seed), 60, share, set()).parts]
+        mutated = sum(bool(pool.regions[part.region].origin.kinds) for part in parts) / len(parts)
+        assert least <= mutated <= most
+
+
+def test_what_is_new_is_preferred(merger: Merger) -> None:
+    def reached(*, remembers: bool) -> int:
+        rng, seen = Random(1), set[str]()
+        variants = [merger.draw(rng, 20, 0.25, seen if remembers else set()) for _ in range(12)]
+        return len(frozenset[str]().union(*map(merger.features, variants)))
+
+    assert reached(remembers=True) > reached(remembers=False)
+
+
+def test_features_are_those_of_the_regions(merger: Merger, pool: Pool) -> None:
+    variant = Variant(pool.digest, (Part(0), Part(1)))
+    kinds = [pool.regions[number].origin.kinds for number in (0, 1)]
+    expected = {f for number in (0, 1) for f in features_of(pool.regions[number].graph, kinds[number])}
+    assert merger.features(variant) == expected
+
+
+def test_a_variant_of_another_pool_is_refused(merger: Merger) -> None:
+    with pytest.raises(GraphError, match="made of pool abc"):
+        merger.assembly(Variant("abc", (Part(0),)))
+    with pytest.raises(GraphError, match="region 99999"):
+        merger.assembly(Variant(merger.pool.digest, (Part(99_999),)))
+
+
+def test_an_empty_pool_cannot_be_merged() -> None:
+    with pytest.raises(GraphError, match="no regions"):
+        Merger(Pool(()))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", '{"v":1,"pool":"a","parts":[[1,2]]}', '{"v":2,"pool":"a","parts":[]}', "[]"]
+)
+def test_anything_else_describes_no_variant(text: str) -> None:
+    with pytest.raises(GraphError, match=r"no variant|version 2"):
+        Variant.from_json(text)

@@ -1,0 +1,48 @@
+"""A pool survives its file, and a file that is no pool is told apart."""
+
+from pathlib import Path
+
+import pytest
+
+from mindgap.graph import MindgapError
+from mindgap.synth.pool import Pool, distinct, marks_of, of_bytes, to_bytes
+
+
+def test_what_is_read_is_what_was_written(pool: Pool, tmp_path: Path) -> None:
+    pool.save(tmp_path / "pool.parquet", "from here")
+    again = Pool.load(tmp_path / "pool.parquet")
+    assert again == pool
+    assert again.digest == pool.digest
+    assert marks_of(tmp_path / "pool.parquet")["made_of"] == "from here"
+    assert list(of_bytes(to_bytes(pool.regions))) == list(pool.regions)
+
+
+def test_the_pool_has_plain_and_mutated_regions_of_both_passes(pool: Pool) -> None:
+    assert len(pool.regions) > 40
+    assert any(region.origin.kinds for region in pool.regions)
+    assert any(not region.origin.kinds for region in pool.regions)
+    operators = {node.op for region in pool.regions for node in region.graph.nodes}
+    assert "aten.convolution_backward.default" in operators
+    assert "aten.scaled_dot_product_attention.default" in operators
+
+
+def test_like_regions_are_kept_once(pool: Pool) -> None:
+    assert distinct([*pool.regions, *pool.regions]) == pool
+
+
+def test_the_digest_depends_on_order(pool: Pool) -> None:
+    assert Pool(pool.regions[::-1]).digest != pool.digest
+
+
+def test_files_that_are_no_pool(pool: Pool, tmp_path: Path) -> None:
+    path = tmp_path / "pool.parquet"
+    with pytest.raises(MindgapError, match="cannot be read"):
+        Pool.load(path)
+    path.write_bytes(b"no parquet at all")
+    with pytest.raises(MindgapError, match="cannot be read"):
+        Pool.load(path)
+    pool.save(path)
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    with pytest.raises(MindgapError, match="cannot be read"):
+        Pool.load(path)
