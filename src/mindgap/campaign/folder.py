@@ -91,7 +91,7 @@ def open_folder(path: str | Path) -> Folder:
         folder = Folder(path, begun, Shard.parse(about["shard"]), about["identity"], about["run"])
     except (KeyError, TypeError, ValueError) as error:
         raise MindgapError(f"{path / _ABOUT} is damaged ({str(error).splitlines()[0]}): copy it again") from None
-    now = read_plan(path / PLAN)
+    now, _ = read_plan(path / PLAN)
     keys = [key for key in changed(begun.model_dump(), now.model_dump()) if _matters(key)]
     if keys:
         raise PlanError(

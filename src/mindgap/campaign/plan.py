@@ -132,14 +132,14 @@ class Plan(_Part):
         return min(self.variants.count, self.stop.variants or self.variants.count)
 
 
-def read_plan(path: str | Path) -> Plan:
-    """The plan in a file. Raises `PlanError`."""
+def read_plan(path: str | Path) -> tuple[Plan, str]:
+    """The plan in a file, and the file's text. Raises `PlanError`."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise PlanError(f"plan {path} cannot be read: {why}") from None
-    return parse_plan(text, str(path))
+    return parse_plan(text, str(path)), text
 
 
 def parse_plan(text: str, where: str) -> Plan:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 import mindgap
+from mindgap.cli.campaign import campaign
 from mindgap.cli.capture import capture
 from mindgap.cli.corpus import corpus
 from mindgap.cli.coverage import coverage
@@ -37,6 +38,7 @@ app = typer.Typer(
 for command in (platforms, coverage, capture, diff, demo, selftest, report, synth):
     app.command()(command)
 app.add_typer(corpus, name="corpus")
+app.add_typer(campaign, name="campaign")
 app.add_typer(study, name="study")
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})(
     worker

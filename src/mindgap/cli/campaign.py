@@ -1,0 +1,233 @@
+"""`mindgap campaign`: variants on many platforms, run, resumed, looked at, merged, sent away and taken back."""
+
+from __future__ import annotations
+
+import platform as machine
+import re
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from mindgap.cli.campaign_view import print_standing, watching
+from mindgap.cli.progress import counting
+from mindgap.cli.status import Exit
+from mindgap.cli.streams import complain, result_stream
+from mindgap.graph import MindgapError
+
+if TYPE_CHECKING:
+    from mindgap.campaign.folder import Folder
+    from mindgap.campaign.session import Manner, Source
+    from mindgap.campaign.standing import Standing
+
+campaign = typer.Typer(
+    no_args_is_help=True, help="Variants of real graphs by the thousand, run on many platforms, and judged."
+)
+Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of the campaign.")]
+AsJson = Annotated[bool, typer.Option("--json", help="As JSON.")]
+Jobs = Annotated[int | None, typer.Option("-j", "--jobs", min=1, help="Workers at a time (default: one per core).")]
+
+
+@campaign.command()
+def run(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN.toml|PACK", help="A plan, or what `export` wrote elsewhere.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="A new directory (default: out/NAME-OF-THE-PLAN).")
+    ] = None,
+    shard: Annotated[str, typer.Option(metavar="i/n", help="Only every n-th block, from the i-th: 0/4.")] = "0/1",
+    support: Annotated[
+        Path | None, typer.Option(metavar="STORE", help="What `mindgap coverage` knows (default: the user's).")
+    ] = None,
+    no_support: Annotated[bool, typer.Option("--no-support", help="Run what is known to be refused too.")] = False,
+    jobs: Jobs = None,
+    as_json: AsJson = False,
+) -> int:
+    """Begin a campaign and run it. May be killed at any moment: `resume` goes on.
+
+    Example: mindgap campaign run campaign.toml --out out/campaign
+    """
+    from mindgap.campaign.pack import FromPack, is_pack, plan_of
+    from mindgap.campaign.plan import read_plan
+    from mindgap.campaign.session import begin
+    from mindgap.campaign.supply import Shard
+
+    part = Shard.parse(shard)
+    packed = plan.is_file() and is_pack(plan)
+    if packed:
+        meant, text = plan_of(plan)
+    else:
+        meant, text = read_plan(plan)
+    where = Path("out") / plan.stem if out is None else out
+    known = None if no_support else support or _home() / "support"
+    with result_stream() as stream, _pooling() as tick:
+        source: Source = FromPack(plan) if packed else _from_catalogue(jobs, tick)
+        here = re.sub(r"[^A-Za-z0-9_.]+", "_", machine.node()) if packed else ""
+        found = begin(meant, text, where, source, shard=part, where=here, manner=_manner(jobs, known))
+        return _told(found, where, stream, as_json)
+
+
+@campaign.command()
+def resume(directory: Directory, jobs: Jobs = None, as_json: AsJson = False) -> int:
+    """Run what a campaign has not finished, after a kill or a stop.
+
+    Example: mindgap campaign resume out/campaign
+    """
+    from mindgap.campaign.folder import open_folder
+    from mindgap.campaign.session import go_on
+
+    with result_stream() as stream:
+        found = go_on(directory, _source_of(open_folder(directory), jobs), manner=_manner(jobs, None))
+        return _told(found, directory, stream, as_json)
+
+
+@campaign.command()
+def status(directory: Directory, as_json: AsJson = False) -> int:
+    """Where a campaign stands, whether it runs, was killed or has ended. Reads the store and nothing else.
+
+    Example: mindgap campaign status out/campaign --json
+    """
+    from mindgap.campaign.folder import open_folder
+    from mindgap.campaign.standing import standing_of
+
+    with result_stream() as stream:
+        found = standing_of(open_folder(directory))
+        _print(found, stream, as_json)
+        return Exit.NOTHING_FOUND
+
+
+@campaign.command()
+def merge(
+    directory: Directory,
+    others: Annotated[list[Path], typer.Argument(metavar="OTHER…", help="Other shards of the same campaign.")],
+    as_json: AsJson = False,
+) -> int:
+    """Copy into a campaign what its other shards found. Doing it twice changes nothing more.
+
+    Example: mindgap campaign merge out/shard0 out/shard1 out/shard2
+    """
+    from mindgap.campaign.folder import open_folder
+    from mindgap.campaign.standing import standing_of
+
+    with result_stream() as stream:
+        folder = open_folder(directory)
+        for other in others:
+            run = open_folder(other).run
+            if run != folder.run:
+                raise MindgapError(f"{other} is another campaign ({run}, not {folder.run}): its plan or cases differ")
+        store = folder.store
+        for other in others:
+            merged = store.merge(other)
+            complain(f"{other}: {merged.segments} segments and {merged.graphs} graphs were new")
+        _print(standing_of(folder), stream, as_json)
+        return Exit.NOTHING_FOUND
+
+
+@campaign.command("export")
+def export_(
+    directory: Directory,
+    pack: Annotated[Path, typer.Argument(metavar="PACK", help="The file to write (a zip file).")],
+    platforms: Annotated[
+        list[str] | None,
+        typer.Option("-p", "--platform", metavar="PLATFORM", help="To run there, instead of the plan's. May repeat."),
+    ] = None,
+) -> int:
+    """Write the cases that have run into one file, to be run on a machine without network or catalogue.
+
+    Example: mindgap campaign export out/campaign cases.pack -p cuda/eager   (there: mindgap campaign run cases.pack)
+    """
+    from mindgap.campaign.folder import open_folder
+    from mindgap.campaign.pack import export
+
+    with result_stream() as stream:
+        folder = open_folder(directory)
+        source = _source_of(folder, None)
+        packed = export(folder, source.again(folder.plan, folder.path), pack, platforms or ())
+        stream.write(f"{pack}: {packed.cases} cases, {packed.nbytes:,} bytes\n")
+        return Exit.NOTHING_FOUND
+
+
+@campaign.command("import")
+def import_(
+    directory: Directory,
+    parts: Annotated[
+        list[Path], typer.Argument(metavar="DIR|PARQUET…", help="A campaign run elsewhere, or segments of its tables.")
+    ],
+) -> int:
+    """Take back what another machine wrote: every platform there, against the reference there.
+
+    Example: mindgap campaign import out/campaign from-the-other-machine/
+    """
+    from mindgap.campaign.folder import open_folder
+    from mindgap.campaign.pack import take_back
+
+    with result_stream() as stream:
+        merged = take_back(open_folder(directory), parts)
+        stream.write(f"{directory}: {merged.segments} segments and {merged.graphs} graphs were new\n")
+        return Exit.NOTHING_FOUND
+
+
+def _home() -> Path:
+    from mindgap.campaign.probe_set import home
+
+    return home()
+
+
+def _from_catalogue(jobs: int | None, tick: Callable[[int, int], None] | None = None) -> Source:
+    from mindgap.campaign.source import FromCatalogue
+
+    return FromCatalogue(jobs, tick)
+
+
+def _source_of(folder: Folder, jobs: int | None) -> Source:
+    """Where the cases of a campaign that has begun come from."""
+    from mindgap.campaign.pack import FromPack
+
+    return FromPack(folder.pack) if folder.pack is not None else _from_catalogue(jobs)
+
+
+def _manner(jobs: int | None, support: Path | None) -> Manner:
+    from mindgap.campaign.session import Manner
+
+    return Manner(jobs=jobs, watch=watching, say=complain, support=support)
+
+
+@contextmanager
+def _pooling() -> Generator[Callable[[int, int], None]]:
+    """How far the pool of a catalogue is, where one has to be made."""
+    with counting() as bar:
+
+        def tell(done: int, total: int) -> None:
+            bar(done, total, "regions")
+
+        yield tell
+
+
+def _told(found: Standing, directory: Path, out: TextIO, as_json: bool) -> int:
+    """The end of a session: its figures, what must not be overlooked, the exit status."""
+    from mindgap.campaign.standing import nothing_of
+
+    _print(found, out, as_json)
+    if found.stopped:
+        complain(f"stopped: {found.stopped}; `mindgap campaign resume {directory}` goes on")
+    unjudged = found.totals.words.get("unjudged", 0)
+    if unjudged:
+        complain(f"{unjudged} differences were not judged within the plan's limits: nothing is known of them")
+    nothing = nothing_of(found)
+    if found.totals.broken:
+        complain(f"{found.totals.broken} rows were not judged because mindgap failed on them")
+    if nothing:
+        raise MindgapError("; ".join(nothing))
+    if found.totals.broken:
+        return Exit.TOOL_FAILED
+    return Exit.FINDINGS if found.totals.findings else Exit.NOTHING_FOUND
+
+
+def _print(found: Standing, out: TextIO, as_json: bool) -> None:
+    if as_json:
+        out.write(found.to_json() + "\n")
+    else:
+        print_standing(found, out)
+    sys.stderr.flush()

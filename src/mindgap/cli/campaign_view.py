@@ -1,0 +1,141 @@
+"""A campaign on a terminal: how it is getting on, and where it stands."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, TextIO
+
+from rich.console import Console, Group
+from rich.live import Live as Screen
+from rich.table import Table
+from rich.text import Text
+
+from mindgap.cli.tables import console
+from mindgap.compare.verdict import FINDINGS
+from mindgap.diff.rows import ordered
+
+if TYPE_CHECKING:
+    from mindgap.campaign.live import Live, Snapshot
+    from mindgap.campaign.standing import Standing
+
+#: Seconds between two looks: on a terminal, and in a log.
+_LOOK_S: Final = 0.5
+_LOG_S: Final = 30.0
+_MOST_LACKING: Final = 10
+
+
+@contextmanager
+def watching(live: Live) -> Generator[None]:
+    """Shows a campaign while it runs: a table on a terminal, a line now and then elsewhere, all on standard error."""
+    over = threading.Event()
+    show = _on_terminal if sys.stderr.isatty() else _in_log
+    thread = threading.Thread(target=show, args=(live, over), name="mindgap-live", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def line_of(snapshot: Snapshot) -> str:
+    """One line for a log."""
+    words = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in _words(snapshot.words).items())
+    return (
+        f"{snapshot.seconds:7.0f} s  {snapshot.cases}/{snapshot.planned} cases  "
+        f"{snapshot.cases_per_second:.1f} cases/s  {snapshot.rows_per_second:.1f} rows/s  "
+        f"{_eta(snapshot.eta_s)}  {snapshot.features} features covered (+{snapshot.new})  "
+        f"{snapshot.judging} wait for a judge  {words or 'no rows yet'}"
+    )
+
+
+def print_standing(found: Standing, out: TextIO) -> None:
+    """The totals, a line for each platform, and what platforms lack."""
+    page = console(out)
+    page.print(_head(found), highlight=False)
+    table = _platform_table([word.replace("_", " ") for word in found.totals.words])
+    for each in found.platforms:
+        cells = [f"{each.words.get(word, 0):,}" for word in found.totals.words]
+        table.add_row(each.platform, f"{each.rows:,}", *cells, f"{each.refused:,}", f"{each.left:,}")
+    page.print(table)
+    if found.lacking:
+        page.print("not run, as the platform is known to lack it:", highlight=False)
+        for platform, reason, count in found.lacking[:_MOST_LACKING]:
+            page.print(f"  {count:>6,}  {platform}  {reason[:140]}", highlight=False, markup=False)
+        rest = sum(count for _, _, count in found.lacking[_MOST_LACKING:])
+        if rest:
+            page.print(f"  {rest:>6,}  for {len(found.lacking) - _MOST_LACKING} other reasons", highlight=False)
+
+
+def _head(found: Standing) -> str:
+    statuses = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in found.reference_statuses.items())
+    totals = found.totals
+    shard = "" if found.shards == ["0/1"] else f", shards {', '.join(found.shards)}"
+    eta = "" if found.state == "finished" else f", {_eta(found.eta_s)}"
+    return (
+        f"{found.run}: {found.state}{shard}, {found.blocks_done}/{found.blocks} blocks{eta}\n"
+        f"{found.cases:,} of {found.planned:,} cases on {found.reference} ({statuses or 'none'}); "
+        f"{totals.rows:,} rows, {totals.findings:,} findings of {found.found:,} kinds; "
+        f"{found.features:,} features covered; {found.cases_per_second:.1f} cases/s"
+    )
+
+
+def _platform_table(words: list[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("platform", overflow="fold")
+    for column in ("rows", *words, "known to lack", "beyond budget"):
+        table.add_column(column, justify="right")
+    return table
+
+
+def _on_terminal(live: Live, over: threading.Event) -> None:
+    with Screen(console=Console(stderr=True), refresh_per_second=4, transient=True) as screen:
+        while not over.wait(_LOOK_S):
+            screen.update(_picture(live.snapshot()))
+
+
+def _in_log(live: Live, over: threading.Event) -> None:
+    while not over.wait(_LOG_S):
+        print(line_of(live.snapshot()), file=sys.stderr, flush=True)  # noqa: T201
+    print(line_of(live.snapshot()), file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _picture(snapshot: Snapshot) -> Group:
+    words = _words(snapshot.words)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("platform", overflow="fold")
+    for column in (*words, "status"):
+        table.add_column(column.replace("_", " "), justify="right")
+    platforms = sorted({platform for platform, _ in snapshot.words})
+    for platform in platforms:
+        statuses = {status: n for (p, status), n in sorted(snapshot.statuses.items()) if p == platform}
+        told = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in statuses.items())
+        cells = [Text(str(snapshot.words.get((platform, word), 0)), "bold red" if word in FINDINGS else "")
+                 for word in words]  # fmt: skip
+        table.add_row(platform, *cells, told)
+    head = (
+        f"{snapshot.cases:,}/{snapshot.planned:,} cases, {snapshot.cases_per_second:.1f}/s; {snapshot.rows:,} rows, "
+        f"{snapshot.rows_per_second:.1f}/s; {_eta(snapshot.eta_s)}; block {snapshot.block}: {snapshot.features:,} "
+        f"features covered, {snapshot.new} of them new; {snapshot.judging} rows wait for a judge"
+    )
+    return Group(Text(head), table)
+
+
+def _words(counts: Mapping[tuple[str, str], int]) -> dict[str, int]:
+    """Rows by word, over all platforms, the worst first."""
+    found: Counter[str] = Counter()
+    for (_, word), count in counts.items():
+        found[word] += count
+    return ordered(found)
+
+
+def _eta(seconds: float | None) -> str:
+    if seconds is None:
+        return "no end in sight"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"about {hours}:{minutes:02}:{rest:02} left"
