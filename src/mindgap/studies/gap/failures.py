@@ -69,7 +69,7 @@ ORDER BY grouping(platform), platform
 # What a campaign spared a platform beforehand, counted by its blocks of cases.
 _NOT_GIVEN: Final = """
 WITH lacking AS (SELECT unnest(refused, recursive := true) FROM blocks WHERE run = $run),
-late AS (SELECT unnest(map_entries("left"), recursive := true) FROM blocks WHERE run = $run)
+late AS (SELECT unnest(map_entries(left_out), recursive := true) FROM blocks WHERE run = $run)
 SELECT platform, 'known to lack' AS why, reason, sum("count")::BIGINT AS cases FROM lacking GROUP BY ALL
 UNION ALL
 SELECT key AS platform, 'no time left' AS why, '' AS reason, sum(value)::BIGINT AS cases FROM late GROUP BY ALL
