@@ -111,7 +111,7 @@ class _Session:
             self._writer.append("support", rows_of(platform, fingerprint, [answer]))
 
         with self._begun[fingerprint]:
-            known = self._known.answers(fingerprint).keys() | self._new[fingerprint].keys()
+            known = {**self._known.answers(fingerprint), **self._new[fingerprint]}
             left = ask(
                 platform, self._probes, self._pool, known=known, budget=budget, keep=keep,
                 told=lambda done, total, what: self._told(platform, done, total, what),

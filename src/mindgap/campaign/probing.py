@@ -1,9 +1,9 @@
-"""Asking a platform: each operator, dtype and layout with up to three samples, several in one job while it goes well."""
+"""Asking platforms: an operator, a dtype and a layout at a time, or several in one job while that goes well."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -52,35 +52,43 @@ def ask(
     probes: Iterable[Probe],
     pool: WorkerPool,
     *,
-    known: Iterable[Key] = (),
+    known: Mapping[Key, Answer],
     batched: bool = True,
     budget: Budget | None = None,
     keep: Callable[[Answer], None] = lambda answer: None,
     told: Told = lambda done, total, what: None,
 ) -> list[Key]:
-    """Asks a platform of `pool` every key that is not in `known`, and hands each answer to `keep` as it comes.
+    """Asks a platform of `pool` every key that is not `known`, and hands each answer to `keep` as it comes.
 
-    float32 comes first, then the other dtypes in the order of `DTYPES`; what the budget did not reach is returned.
-    `batched`: calls are laid side by side in one job, more of them while jobs succeed, and a job that fails is halved
-    until the calls that fail stand alone. A call that every sample of its operator's float32 was refused needs one
-    refusal, not three.
+    float32 comes first, then the other dtypes in the order of `DTYPES`, then other layouts; what the budget did not
+    reach is returned. `batched`: calls are laid side by side in one job, more of them while jobs succeed, and a job
+    that fails is halved until the calls that fail stand alone. Of an operator that was refused before, the rest comes
+    last, one by one, and one refusal of each key is enough.
     """
-    waiting = _queue(probes, frozenset(known))
+    waiting, later = _queue(probes, known.keys()), deque[_Asked]()
     asker = _Asker(platform, pool, budget or Budget(), keep)
+    asker.refused.update(answer.op for answer in known.values() if answer.answer == "refuses")
     total = len(waiting)
     size = _FIRST if batched else 1
-    while waiting and not asker.budget.gone:
-        group = [waiting.popleft()]
-        while waiting and len(group) < size and _alike(waiting[0], group[0]) and not asker.doubtful(group[0]):
-            group.append(waiting.popleft())
+    while (waiting or later) and not asker.budget.gone:
+        group = _group(waiting, later, asker.refused, size) or [later.popleft()]
         went_well = asker.ask(group)
-        if batched:
+        if batched and group[0].key.op not in asker.refused:
             size = min(2 * size, _LARGEST) if went_well else max(size // 2, 1)
-        told(total - len(waiting), total, group[-1].key.op)
-    return [asked.key for asked in waiting]
+        told(total - len(waiting) - len(later), total, group[-1].key.op)
+    return [asked.key for asked in (*waiting, *later)]
 
 
-def _queue(probes: Iterable[Probe], known: frozenset[Key]) -> deque[_Asked]:
+def _group(waiting: deque[_Asked], later: deque[_Asked], refused: Set[str], most: int) -> list[_Asked]:
+    """The next calls to try together. Those of operators that were refused are put off to `later`."""
+    group: list[_Asked] = []
+    while waiting and len(group) < most and (not group or _alike(waiting[0], group[0])):
+        asked = waiting.popleft()
+        (later if asked.key.op in refused else group).append(asked)
+    return group
+
+
+def _queue(probes: Iterable[Probe], known: Set[Key]) -> deque[_Asked]:
     samples: dict[Key, list[Probe]] = {}
     for probe in probes:
         samples.setdefault(probe.key, []).append(probe)
@@ -107,11 +115,8 @@ class _Asker:
         self._keep = keep
         self.budget = budget
         self._clock = WorkerClock(pool, platform)
-        self._refused: set[str] = set()
-
-    def doubtful(self, asked: _Asked) -> bool:
-        """An operator that was refused before, and is asked alone."""
-        return asked.key.op in self._refused
+        #: Operators of which some call was refused.
+        self.refused: set[str] = set()
 
     def ask(self, group: Sequence[_Asked]) -> bool:
         """Asks all of a group and keeps their answers; says whether the first job of the group ran."""
@@ -129,7 +134,7 @@ class _Asker:
 
     def _more(self, asked: _Asked, first: Outcome) -> list[Outcome]:
         """The other samples of a call that did not run, until one does."""
-        if first.status == "unsupported" and self.doubtful(asked):
+        if first.status == "unsupported" and asked.key.op in self.refused:
             return []
         found: list[Outcome] = []
         for sample in asked.samples[1:]:
@@ -141,7 +146,7 @@ class _Asker:
     def _settle(self, asked: _Asked, outcomes: Sequence[Outcome]) -> None:
         answer = answer_of(asked.key, outcomes)
         if answer.answer == "refuses":
-            self._refused.add(asked.key.op)
+            self.refused.add(asked.key.op)
         self._keep(answer)
 
     def _try(self, graphs: Sequence[Graph]) -> Outcome:

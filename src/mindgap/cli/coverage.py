@@ -53,11 +53,8 @@ def coverage(
     """
     # Samples call deprecated operators on purpose; PyTorch reads this when it is imported.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    from mindgap.platforms.registry import find
-
-    for platform in platforms:
-        find(platform)
     with result_stream() as out:
+        _require_any(platforms)
         asked = _asked(platforms, catalogue, store, budget, jobs)
         from mindgap.campaign.operator_coverage import operator_coverage
 
@@ -70,6 +67,17 @@ def coverage(
             out.write("\n")
         else:
             _print(asked, found, missing, out)
+
+
+def _require_any(platforms: list[str]) -> None:
+    """Raises `PlatformError` for one that is not known, and where none is here: before any sample is captured."""
+    from mindgap.platforms.protocol import PlatformError
+    from mindgap.platforms.registry import find
+
+    probed = {platform: find(platform)[0].probe() for platform in platforms}
+    if not any(found.available for found in probed.values()):
+        why = "; ".join(f"{platform}: {found.reason}" for platform, found in probed.items())
+        raise PlatformError(f"no platform could be asked: {why}")
 
 
 def _asked(platforms: list[str], catalogue: Path | None, store: Path | None, budget: float | None, jobs: int) -> Asked:
