@@ -73,40 +73,55 @@ class Assembly:
 
     @cached_property
     def _wiring(self) -> Wiring:
-        """Feeds and outputs, checked, by flat number."""
+        """Feeds and outputs, checked."""
         sizes = [piece.fragment.sizes for piece in self.pieces]
-        starts = list(accumulate([inputs + slots for inputs, slots, _ in sizes], initial=0))
+        first_input = list(accumulate([size[0] for size in sizes], initial=0))
+        first_slot = list(accumulate([size[1] for size in sizes], initial=0))
+        values = [piece.fragment.values for piece in self.pieces]
         known: dict[int, int] = {}
+
+        def source(piece: int, value: int) -> int:
+            inputs = sizes[piece][0]
+            if value >= inputs:
+                return inputs - 1 - first_slot[piece] - value
+            flat = first_input[piece] + value
+            return known.get(flat, flat)
+
         for index, piece in enumerate(self.pieces):
-            for number, (source, value) in piece.feeds.items():
-                _check_feed(self.pieces, index, number, source, value)
-                flat = starts[source] + value
-                known[starts[index] + number] = known.get(flat, flat)
+            for number, (feeder, value) in piece.feeds.items():
+                if not (
+                    0 <= number < sizes[index][0]
+                    and 0 <= feeder < index
+                    and 0 <= value < len(values[feeder])
+                    and ((wanted := values[index][number]) is (given := values[feeder][value]) or wanted == given)
+                ):
+                    raise _misfit(self.pieces, index, number, feeder, value)
+                known[first_input[index] + number] = source(feeder, value)
         for position, (piece, value) in enumerate(self.outputs):
             _check_output(self.pieces, position, piece, value)
-        outputs = [starts[piece] + value for piece, value in self.outputs]
-        return Wiring(tuple(known), tuple(known.values()), outputs)
+        return Wiring(list(known), list(known.values()), [source(*output) for output in self.outputs])
 
 
-def _check_feed(pieces: Sequence[Piece], index: int, number: int, source: int, value: int) -> None:
-    """Raises `GraphError` where this value cannot stand in for that input of piece `index`."""
-    where = "cannot assemble: piece"
+def _misfit(pieces: Sequence[Piece], index: int, number: int, source: int, value: int) -> GraphError:
+    """Why this value cannot stand in for that input of piece `index`."""
     inputs = pieces[index].fragment.graph.inputs
     if not 0 <= number < len(inputs):
-        raise GraphError(f"{where} {index} has no input {number} to feed, it has {len(inputs)}")
+        return GraphError(f"cannot assemble: piece {index} has no input {number} to feed, it has {len(inputs)}")
     if not 0 <= source < index:
-        raise GraphError(f"{where} {index} is fed from piece {source}, which is none of the {index} before it")
-    values = pieces[source].fragment.graph.values
+        return GraphError(
+            f"cannot assemble: piece {index} is fed from piece {source}, which is none of the {index} before it"
+        )
+    values = pieces[source].fragment.values
     if not 0 <= value < len(values):
-        raise GraphError(f"{where} {source} has no value {value} to feed piece {index}, it has {len(values)}")
+        return GraphError(
+            f"cannot assemble: piece {source} has no value {value} to feed piece {index}, it has {len(values)}"
+        )
     wanted, given = inputs[number].spec, values[value]
-    if given is wanted or given == wanted:
-        return
     if given is None:
-        raise GraphError(f"{where} {index} is fed value {value} of piece {source}, a slot where there is no tensor")
-    raise GraphError(
-        f"{where} {index}: its input {number} is {wanted} with stride {wanted.stride}, but value {value} of piece"
-        f" {source} is {given} with stride {given.stride}"
+        return GraphError(f"cannot assemble: piece {index} is fed value {value} of piece {source}, an empty slot")
+    return GraphError(
+        f"cannot assemble: input {number} of piece {index} is {wanted} with stride {wanted.stride}, but value {value}"
+        f" of piece {source} is {given} with stride {given.stride}"
     )
 
 
@@ -115,7 +130,7 @@ def _check_output(pieces: Sequence[Piece], position: int, index: int, value: int
         raise GraphError(
             f"cannot assemble: output {position} is of piece {index}, but pieces are 0 to {len(pieces) - 1}"
         )
-    values = pieces[index].fragment.graph.values
+    values = pieces[index].fragment.values
     if not 0 <= value < len(values):
         raise GraphError(
             f"cannot assemble: output {position} is value {value} of piece {index}, which has {len(values)}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from mindgap.graph import wire
 from mindgap.graph.entries import (
     ROLE_CODE,
-    ArgumentWriter,
     TemplateEntry,
     kind_entry,
+    put_arg,
     seed_of,
     spec_entry,
     template_entry,
@@ -66,11 +66,11 @@ def labels_content(graph: Graph) -> bytes:
 
 def argument_content(arg: Arg) -> bytes:
     """The bytes of one argument on its own, with holes for references: equal where type and value are."""
-    writer = ArgumentWriter([])
-    writer.put(arg)
-    parts = list(writer.finished())
+    out = bytearray()
+    parts: list[bytes] = []
+    put_arg(arg, parts, out, [])
     parts[1::2], table = numbered(parts[1::2])
-    return b"".join((*parts, table))
+    return b"".join((*parts, out, table))
 
 
 class ReferenceCoder:

@@ -30,8 +30,8 @@ from mindgap.graph.spec import TensorSpec, contiguous_stride
 from mindgap.graph.validate import LAYOUTS, MEMORY_FORMATS
 from mindgap.graph.wire import put_count, zigzag
 
-#: Role code, entry of the spec, recipe without its seed.
-KindEntry = tuple[bytes, bytes, bytes]
+#: Role code, entry of the spec, recipe without its seed, and the data of a literal (apart, so that it is not copied).
+KindEntry = tuple[bytes, bytes, bytes, bytes]
 #: By turns the entry of a string and the bytes that follow its number; the first string is the operator.
 TemplateEntry = tuple[bytes, ...]
 
@@ -69,22 +69,24 @@ def spec_entry(spec: TensorSpec) -> bytes:
 
 def kind_entry(given: Input) -> KindEntry:
     """What an input has in common with others that differ in their seeds alone."""
-    return _ROLE_BYTE[given.role], spec_entry(given.spec), _recipe(given.recipe)
+    recipe = given.recipe
+    data = recipe.data if isinstance(recipe, Literal) else b""
+    return _ROLE_BYTE[given.role], spec_entry(given.spec), _recipe(recipe), data
 
 
 def template_entry(node: Node, holes: list[int]) -> TemplateEntry:
     """The node without its operands, whose numbers are appended to `holes`."""
-    writer = ArgumentWriter(holes)
-    writer.put_string(node.op)
-    put_count(writer.out, len(node.args))
+    done = [string_entry(node.op)]
+    out = bytearray()
+    put_count(out, len(node.args))
     for arg in node.args:
-        writer.put(arg)
-    put_count(writer.out, len(node.kwargs))
+        put_arg(arg, done, out, holes)
+    put_count(out, len(node.kwargs))
     for name, arg in node.kwargs:
-        writer.put_string(name)
-        writer.put(arg)
-    put_count(writer.out, len(node.outputs))
-    return _shared_template(writer.finished())
+        _put_string(name, done, out)
+        put_arg(arg, done, out, holes)
+    put_count(out, len(node.outputs))
+    return _shared_template((*done, bytes(out)))
 
 
 @lru_cache(_SHARED)
@@ -93,65 +95,38 @@ def _shared_template(entry: TemplateEntry) -> TemplateEntry:
     return entry
 
 
-class ArgumentWriter:
-    """Arguments as they are written: bytes, cut where the number of a string goes."""
+def put_arg(arg: Arg, done: list[bytes], out: bytearray, holes: list[int]) -> None:
+    """Append an argument to `out`; a reference leaves a hole, and its number in `holes`.
 
-    __slots__ = ("_done", "holes", "out")
-
-    def __init__(self, holes: list[int]) -> None:
-        self.out = bytearray()
-        self.holes = holes
-        self._done: list[bytes] = []
-
-    def put_string(self, text: str) -> None:
-        """Leave a place for the number of a string."""
-        if self._done or self.out:
-            self._done.append(bytes(self.out))
-        self._done.append(string_entry(text))
-        self.out.clear()
-
-    def put(self, arg: Arg) -> None:
-        """Append an argument; a reference leaves a hole, and its number in `holes`."""
-        put = _PUT.get(type(arg))
-        if put is None:
-            put = next((put for kind, put in _PUT.items() if isinstance(arg, kind)), None)
-            if put is None:
-                raise GraphError(f"{arg!r} is nothing that an argument may be")
-        put(self, arg)
-
-    def finished(self) -> tuple[bytes, ...]:
-        """All that was written: where it began with a string, strings and bytes by turns."""
-        return (*self._done, bytes(self.out))
+    Before the number of a string, what is in `out` moves to the end of `done`, and the string's entry follows it there.
+    """
+    put = _PUT.get(type(arg))
+    if put is not None:
+        put(out, arg)
+    elif isinstance(arg, Ref):
+        out.append(wire.HOLE)
+        holes.append(arg.index)
+    elif isinstance(arg, tuple):
+        out.append(wire.TUPLE)
+        put_count(out, len(arg))
+        for item in arg:
+            put_arg(item, done, out, holes)
+    elif isinstance(arg, str):
+        out.append(wire.STRING)
+        _put_string(arg, done, out)
+    else:
+        next(put for kind, put in _PUT.items() if isinstance(arg, kind))(out, arg)
 
 
-def _put_ref(writer: ArgumentWriter, arg: Ref) -> None:
-    writer.out.append(wire.HOLE)
-    writer.holes.append(arg.index)
+def _put_string(text: str, done: list[bytes], out: bytearray) -> None:
+    """Leave a place for the number of a string."""
+    done.append(bytes(out))
+    done.append(string_entry(text))
+    out.clear()
 
 
-def _put_tuple(writer: ArgumentWriter, arg: tuple[Arg, ...]) -> None:
-    writer.out.append(wire.TUPLE)
-    put_count(writer.out, len(arg))
-    for item in arg:
-        writer.put(item)
-
-
-def _put_text(writer: ArgumentWriter, arg: str) -> None:
-    writer.out.append(wire.STRING)
-    writer.put_string(arg)
-
-
-def _put_none(writer: ArgumentWriter, arg: None) -> None:
-    writer.out.append(wire.NONE)
-
-
-def _put_device(writer: ArgumentWriter, arg: Device) -> None:
-    writer.out.append(wire.DEVICE)
-
-
-def _plain(put: Callable[[bytearray, Any], None]) -> Callable[[ArgumentWriter, Any], None]:
-    """A way to write what holds neither references nor strings."""
-    return lambda writer, arg: put(writer.out, arg)
+def _put_none(out: bytearray, arg: None) -> None:
+    out.append(wire.NONE)
 
 
 def _put_bool(out: bytearray, arg: bool) -> None:
@@ -198,30 +173,26 @@ def _put_layout(out: bytearray, arg: Layout) -> None:
     out += bytes([wire.LAYOUT, LAYOUTS.index(arg.name)])
 
 
-#: By type. bool comes before int, of which it is one, for what is of neither type but of a class made from it.
-_PUT: Final[dict[type, Callable[[ArgumentWriter, Any], None]]] = {
-    Ref: _put_ref,
-    bool: _plain(_put_bool),
-    int: _plain(_put_int),
-    tuple: _put_tuple,
+def _put_device(out: bytearray, arg: Device) -> None:
+    out.append(wire.DEVICE)
+
+
+#: What holds neither references nor strings, by type.
+_PUT: Final[dict[type, Callable[[bytearray, Any], None]]] = {
     type(None): _put_none,
-    float: _plain(_put_float),
-    str: _put_text,
-    complex: _plain(_put_complex),
-    DType: _plain(_put_dtype),
-    MemoryFormat: _plain(_put_memory_format),
-    Layout: _plain(_put_layout),
-    Device: _put_device,
-}
-_PUT_NUMBER: Final[dict[type, Callable[[bytearray, Any], None]]] = {
     bool: _put_bool,
     int: _put_int,
     float: _put_float,
     complex: _put_complex,
+    DType: _put_dtype,
+    MemoryFormat: _put_memory_format,
+    Layout: _put_layout,
+    Device: _put_device,
 }
 
 
 def _recipe(recipe: Recipe) -> bytes:
+    """A recipe without its seed and without the data of a literal."""
     match recipe:
         case Uniform():
             return _WITH_TWO.pack(wire.UNIFORM, recipe.low, recipe.high)
@@ -238,16 +209,12 @@ def _recipe(recipe: Recipe) -> bytes:
             return bytes([wire.PERMUTATION])
         case Constant():
             out = bytearray([wire.CONSTANT])
-            value = recipe.value
-            put = _PUT_NUMBER.get(type(value)) or next(
-                put for kind, put in _PUT_NUMBER.items() if isinstance(value, kind)
-            )
-            put(out, value)
+            put_arg(recipe.value, [], out, [])
             return bytes(out)
         case Literal():
             out = bytearray([wire.LITERAL])
             put_count(out, len(recipe.data))
-            return bytes(out) + recipe.data
+            return bytes(out)
         case Stored():
             return bytes([wire.STORED]) + bytes.fromhex(recipe.key)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from mindgap.graph import wire
 from mindgap.graph.encoder import node_columns
 from mindgap.graph.entries import ROLE_CODE, kind_entry, seed_of
 from mindgap.graph.graph import Graph
@@ -23,35 +24,43 @@ class Fragment:
 
     Raises `GraphError` for a graph that breaks a rule. The graph's outputs, `grad` and labels play no part.
 
+    Integers in bytes are int32 in this machine's order.
     `kinds`: for each input its entry. `roles`, `seeds`: for each input one byte and `SEED_BYTES`. `seeded`: for each
-    input 1 where it has a seed, else 0. `templates`: for each node its entry. `reads`: for each hole of each node two
-    int32 in this machine's order, the value that goes there and the number of slots that nodes before it made.
-    `slots`: for each slot its entry (`tables.Columns`). `sizes`: how many inputs, slots and holes.
+    input 1 where it has a seed, else 0. `templates`: for each node its entry. `codes`: for each hole of each node the
+    code of the reference in it, or anything where that is to an input. `reads`: for each reference to an input its
+    hole, the number of the input, and how many slots the nodes before it made. `slots`: for each slot its entry
+    (`tables.Columns`). `values`: the spec of every value. `sizes`: how many inputs, slots, holes and reads.
     """
 
-    __slots__ = ("graph", "kinds", "reads", "roles", "seeded", "seeds", "sizes", "slots", "templates")
+    __slots__ = (
+        "codes", "graph", "kinds", "reads", "roles", "seeded", "seeds", "sizes", "slots", "templates", "values",
+    )  # fmt: skip
 
     def __init__(self, graph: Graph) -> None:
         validate(graph)
         templates, operands, slots = node_columns(graph)
         inputs = len(graph.inputs)
-        seeds = [seed_of(given.recipe) for given in graph.inputs]
-        reads = array("i")
-        made = 0
+        codes: list[int] = []
+        reads: list[int] = []
+        current = inputs
         for node, holes in zip(graph.nodes, operands, strict=True):
             for value in holes:
-                reads.append(value)
-                reads.append(made)
-            made += len(node.outputs)
+                if value < inputs:
+                    reads += (len(codes), value, current - inputs)
+                codes.append(wire.REFERENCE_KINDS * (current - value - 1))
+            current += len(node.outputs)
+        seeds = [seed_of(given.recipe) for given in graph.inputs]
         self.graph = graph
         self.kinds = tuple(map(kind_entry, graph.inputs))
         self.roles = bytes([ROLE_CODE[given.role] for given in graph.inputs])
         self.seeds = b"".join([(seed or 0).to_bytes(SEED_BYTES, "little") for seed in seeds])
         self.seeded = bytes([seed is not None for seed in seeds])
         self.templates = tuple(templates)
-        self.reads = reads.tobytes()
+        self.codes = array("i", codes).tobytes()
+        self.reads = array("i", reads).tobytes()
         self.slots = tuple(slots)
-        self.sizes = (inputs, len(slots), len(reads) // 2)
+        self.values = graph.values
+        self.sizes = (inputs, len(slots), len(codes), len(reads) // 3)
 
 
 @dataclass(frozen=True, slots=True)

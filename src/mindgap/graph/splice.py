@@ -3,8 +3,8 @@
 Everything that does not depend on where a piece stands is taken as it is; numbers of values are put right for all
 pieces at once. No nodes are made.
 
-A *flat* number counts the values of all pieces, those of the first before those of the second, fed inputs included:
-what pieces and their feeds are named by before they have numbers in the assembled graph.
+A *flat* number counts the inputs of all pieces, those of the first before those of the second, fed ones included; or
+all their slots. A *source* is an input by its flat number, or -1 - the flat number of a slot.
 """
 
 from __future__ import annotations
@@ -26,10 +26,7 @@ _Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """Which values are one, by flat number: `fed` inputs, and for each the source that is no fed input itself.
-
-    `outputs`: the values that the assembled graph returns, fed inputs or not.
-    """
+    """The flat numbers of the inputs that are `fed`; what each reads instead, no fed input; what the graph returns."""
 
     fed: Sequence[int]
     sources: Sequence[int]
@@ -38,50 +35,46 @@ class Wiring:
 
 def spliced_content(fragments: Sequence[Fragment], wiring: Wiring) -> bytes:
     """The canonical content of the graph that these fragments make, wired so."""
-    sizes = np.array([fragment.sizes for fragment in fragments], np.int64).reshape(-1, 3)
-    numbers = _Numbers(sizes, wiring)
-    kept = numbers.kept.tobytes()
-    roles = _joined(fragments, "roles")[numbers.kept]
-    kinds = compress(chain.from_iterable([fragment.kinds for fragment in fragments]), kept)
-    last = len(numbers.number) - len(wiring.fed) - 1
+    sizes = np.array([fragment.sizes for fragment in fragments], np.int64).reshape(-1, 4)
+    inputs, slots, *_ = sizes.sum(axis=0).tolist()
+    kept = np.ones(inputs, np.bool_)
+    kept[np.array(wiring.fed, np.int64)] = False
+    left = inputs - len(wiring.fed)
+    number = np.cumsum(kept) - 1
+    number[np.array(wiring.fed, np.int64)] = _numbers(wiring.sources, number, left)
     return content_of(
         Columns(
-            kinds,
-            _seeds(fragments, numbers.kept),
+            compress(chain.from_iterable([fragment.kinds for fragment in fragments]), kept.tobytes()),
+            _seeds(fragments, kept),
             list(chain.from_iterable([fragment.templates for fragment in fragments])),
-            _references(fragments, sizes, numbers, roles),
+            _references(fragments, sizes, number, _joined(fragments, "roles")[kept]),
             chain.from_iterable([fragment.slots for fragment in fragments]),
-            (last - numbers.number[list(wiring.outputs)]).tolist() if wiring.outputs else (),
+            (left + slots - 1 - _numbers(wiring.outputs, number, left)).tolist(),
         )
     )
 
 
-class _Numbers:
-    """`number`: for each flat number the number in the assembled graph. `kept`: for each input whether it is one still.
+def _numbers(sources: Sequence[int], number: _Ints, left: int) -> _Ints:
+    """The numbers in the assembled graph, which has `left` inputs, `number` for each of the pieces'."""
+    wanted = np.array(sources, np.int64)
+    return np.where(wanted < 0, left - 1 - wanted, number.take(wanted, mode="clip") if len(number) else 0)
 
-    `inputs`: how many of those there are.
+
+def _references(fragments: Sequence[Fragment], sizes: _Ints, number: _Ints, roles: _Bytes) -> bytes:
+    """The column of operands: what `ReferenceCoder` gives, for all at once.
+
+    `number`: for each flat input its number in the assembled graph. `roles`: of the inputs of that.
     """
-
-    def __init__(self, sizes: _Ints, wiring: Wiring) -> None:
-        is_input = np.repeat(np.tile([True, False], len(sizes)), sizes[:, :2].reshape(-1))
-        kept = is_input.copy()
-        fed = np.array(wiring.fed, np.int64)
-        kept[fed] = False
-        self.inputs = int(np.count_nonzero(kept))
-        self.number = np.where(is_input, np.cumsum(kept), np.cumsum(~is_input) + self.inputs) - 1
-        self.number[fed] = self.number[np.array(wiring.sources, np.int64)]
-        self.kept = kept[is_input]
-
-
-def _references(fragments: Sequence[Fragment], sizes: _Ints, numbers: _Numbers, roles: _Bytes) -> bytes:
-    """The column of operands: what `ReferenceCoder` gives, for all at once."""
-    reads = np.frombuffer(b"".join([fragment.reads for fragment in fragments]), np.int32).reshape(-1, 2)
-    values = np.cumsum(sizes[:, 0] + sizes[:, 1]) - sizes[:, 0] - sizes[:, 1]
-    slots = np.cumsum(sizes[:, 1]) - sizes[:, 1] + numbers.inputs
-    read = numbers.number[reads[:, 0] + np.repeat(values, sizes[:, 2])]
-    codes = wire.REFERENCE_KINDS * (reads[:, 1] + np.repeat(slots, sizes[:, 2]) - read - 1)
-    from_input = np.flatnonzero(read < numbers.inputs)
-    codes[from_input] = _input_codes(read[from_input], roles)
+    codes = np.frombuffer(b"".join([fragment.codes for fragment in fragments]), np.int32).astype(np.int64)
+    reads = np.frombuffer(b"".join([fragment.reads for fragment in fragments]), np.int32).reshape(-1, 3)
+    starts = (np.cumsum(sizes, axis=0) - sizes)[:, (2, 0, 1)]
+    hole, given, made = (reads + np.repeat(starts, sizes[:, 3], axis=0)).T
+    read = number[given]
+    back = made + (len(roles) - 1) - read
+    inside = read < len(roles)
+    code = wire.REFERENCE_KINDS * back
+    code[inside] = _input_codes(read[inside], roles)
+    codes[hole] = code
     return _counts(codes)
 
 

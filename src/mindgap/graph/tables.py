@@ -42,7 +42,7 @@ def content_of(columns: Columns) -> bytes:
     inputs = list(map(kinds.__getitem__, columns.kinds))
     kind_parts = list(chain.from_iterable(kinds))
     specs = _Numbers()
-    kind_parts[1::3] = map(specs.__getitem__, kind_parts[1::3])
+    kind_parts[1::4] = map(specs.__getitem__, kind_parts[1::4])
     known = [NO_TENSOR, LIKE_FIRST, *specs]
     slots: _Places[bytes] = _Places(2 + wire.NEXT)
     slots.update(zip(known, map(_count, (0, 1, *range(3, len(known) + 1))), strict=True))
@@ -74,7 +74,7 @@ class _Numbers(dict[bytes, bytes]):
     """Entries in the order of first use, each with its number as a count."""
 
     def __missing__(self, entry: bytes) -> bytes:
-        self[entry] = code = _count(len(self))
+        self[entry] = code = _COUNTS[number] if (number := len(self)) < _READY else _count(number)
         return code
 
 
@@ -85,19 +85,19 @@ class _Places(dict[_E, bytes], Generic[_E]):
         self._first = _count(first)
 
     def __missing__(self, entry: _E) -> bytes:
-        self[entry] = _count(len(self) + 1)
+        self[entry] = _COUNTS[number] if (number := len(self) + 1) < _READY else _count(number)
         return self._first
 
 
 def _count(number: int) -> bytes:
-    if number < len(_COUNTS):
-        return _COUNTS[number]
     out = bytearray()
     put_count(out, number)
     return bytes(out)
 
 
-_COUNTS: Final = tuple(bytes([number]) for number in range(128))
+#: Counts that are looked up instead of made: most tables are shorter.
+_READY: Final = 1 << 10
+_COUNTS: Final = tuple(map(_count, range(_READY)))
 
 
 def _put_outputs(outputs: Sequence[int]) -> bytes:

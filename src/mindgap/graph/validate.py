@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final, get_args
 
@@ -56,7 +57,7 @@ def check_spec(spec: TensorSpec) -> None:
     if spec.dtype not in DTYPES:
         raise GraphError(f"unknown dtype {spec.dtype!r}")
     for what, numbers in (("shape", spec.shape), ("stride", spec.stride)):
-        if type(numbers) is not tuple or not all(type(n) is int and 0 <= n <= MAX_ELEMENTS for n in numbers):
+        if type(numbers) is not tuple or not _are_sizes(numbers):
             raise GraphError(f"{what} {numbers!r} should be a tuple of ints from 0 to 2**48")
     if len(spec.shape) != len(spec.stride):
         raise GraphError(
@@ -68,9 +69,17 @@ def check_spec(spec: TensorSpec) -> None:
     reach = 1
     for size, step in zip(spec.shape, spec.stride, strict=True):
         elements *= size
-        reach += max(size - 1, 0) * step
+        if size > 1:
+            reach += (size - 1) * step
     if elements > MAX_ELEMENTS or (elements and reach > MAX_ELEMENTS):
         raise GraphError(f"{spec} with stride {spec.stride} is larger than 2**48 elements")
+
+
+def _are_sizes(numbers: tuple[int, ...]) -> bool:
+    for number in numbers:  # noqa: SIM110 # a generator takes three times as long
+        if type(number) is not int or not 0 <= number <= MAX_ELEMENTS:
+            return False
+    return True
 
 
 def _check_spec(spec: TensorSpec, sound: dict[int, TensorSpec]) -> None:
@@ -94,7 +103,7 @@ def _check_node(
     index: int, node: Node, specs: list[TensorSpec | None], total: int, sound: dict[int, TensorSpec]
 ) -> None:
     try:
-        if type(node.op) is not str or _OPERATOR.fullmatch(node.op) is None:
+        if type(node.op) is not str or not _is_operator(node.op):
             raise GraphError("an operator is named namespace.packet.overload, as in aten.add.Tensor")
         if type(node.args) is not tuple or type(node.kwargs) is not tuple or type(node.outputs) is not tuple:
             raise GraphError("args, kwargs and outputs should be tuples")
@@ -110,6 +119,11 @@ def _check_node(
                 _check_spec(spec, sound)
     except GraphError as error:
         raise GraphError(f"node {index} ({node.op}): {error}") from None
+
+
+@lru_cache(1 << 12)
+def _is_operator(name: str) -> bool:
+    return _OPERATOR.fullmatch(name) is not None
 
 
 def _check_kwarg_names(node: Node) -> None:
