@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-import psutil
-
+from mindgap.campaign.budget import Meter
 from mindgap.campaign.probe_forms import DTYPES
 from mindgap.campaign.probe_key import Key
 from mindgap.campaign.probes import Probe, Told
@@ -114,7 +112,7 @@ class _Asker:
         self._pool = pool
         self._keep = keep
         self.budget = budget
-        self._clock = WorkerClock(pool, platform)
+        self._meter = Meter(lambda: pool.pids().get(platform))
         #: Operators of which some call was refused.
         self.refused: set[str] = set()
 
@@ -153,25 +151,5 @@ class _Asker:
         joined = graphs[0] if len(graphs) == 1 else concatenate(graphs)
         deadline = _DEADLINE_S + _EACH_S * len(graphs)
         outcome = self._pool.run(Job(self._platform, joined, repeat=1, deadline_s=deadline))
-        self.budget.spent += self._clock.lap()
+        self.budget.spent += self._meter.read()
         return outcome
-
-
-class WorkerClock:
-    """Processor seconds of a platform's worker, and of the processes that it started and waited for."""
-
-    def __init__(self, pool: WorkerPool, platform: str) -> None:
-        self._pool = pool
-        self._platform = platform
-        self._pid: int | None = None
-        self._seen = 0.0
-
-    def lap(self) -> float:
-        """Since the last lap. A worker that was replaced counts from its start, what the old one did last is lost."""
-        pid = self._pool.pids().get(self._platform)
-        used = 0.0
-        with suppress(psutil.Error):
-            used = sum(psutil.Process(pid).cpu_times()[:4]) if pid is not None else 0.0
-        before = self._seen if pid == self._pid else 0.0
-        self._pid, self._seen = pid, used
-        return max(used - before, 0.0)
