@@ -188,13 +188,15 @@ def _missing(base: Cuttable, nodes: set[int]) -> list[int]:
 
 
 def _outer_views(base: Cuttable, nodes: set[int], inside: Sequence[int], group: int) -> list[int]:
-    """Where several borders lie in one memory: the nodes that made them from one another."""
+    """Where one memory comes into the cut in several places: the nodes that made one of them from another."""
     producer, memory = base.graph.producer, base.memory
-    borders = {v for n in inside for v in base.operands[n] if memory[v] == group and producer[v] not in nodes}
-    if len(borders) < 2:
+    read = {v for node in inside for v in base.operands[node] if memory[v] == group}
+    borders = {value for value in read if producer[value] not in nodes}
+    begun = any(all(memory[v] != group for v in base.operands[node]) for node in inside)
+    if len(borders) + begun < 2:
         return []
-    makers = sorted({producer[v] for v in borders} - {-1})
-    return [node for node in makers if any(memory[v] == group for v in base.operands[node])]
+    makers = sorted({producer[value] for value in borders} - {-1})
+    return [node for node in makers if any(memory[value] == group for value in base.operands[node])]
 
 
 def _outputs(base: Cuttable, nodes: Sequence[int]) -> tuple[int, ...]:
