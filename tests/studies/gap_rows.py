@@ -30,6 +30,13 @@ WRONG = ("structural", "exceptional", "discrepant", "reduced_precision")
 OPERATORS = ("aten.add.Tensor", "aten.add.Scalar", "aten.mm.default", "aten.relu.default", "aten.relu_backward.default")
 
 
+#: Platforms that were probed, and what each answered.
+PROBED = {REFERENCE: "f-eager", "onnxruntime/cpu": "f-ort"}
+SUPPORT = {
+    "aten.add.Tensor": "runs", "aten.mm.default": "runs", "aten.sin.default": "decomposed", "aten.foo.default": "refuses",
+}  # fmt: skip
+
+
 @dataclass
 class Made:
     """What was written, for a recount in plain Python. Keys: (model, platform)."""
@@ -58,6 +65,13 @@ def made(store: Store, seed: int, *, models: int = 40, kind: str = "campaign", f
                 "run": found.run, "model": graph["model"], "position": 0, "graph": graph["graph"],
                 "nodes": graph["nodes"], "operators": 1, "inputs": [], "outputs": [], "timings": {},
             })  # fmt: skip
+        writer.append("platforms", [{"run": found.run, "platform": p, "fingerprint": fingerprint}
+                                    for p, fingerprint in PROBED.items()])  # fmt: skip
+        writer.append("support", [
+            {"fingerprint": fingerprint, "platform": p, "op": op, "dtype": dtype, "layout": "contiguous",
+             "answer": answer}
+            for p, fingerprint in PROBED.items() for op, answer in SUPPORT.items() for dtype in ("float32", "int64")
+        ])  # fmt: skip
         writer.append("outcomes", list(found.outcomes.values()))
         writer.append("verdicts", list(found.verdicts.values()))
         if kind == "campaign":

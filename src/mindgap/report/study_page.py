@@ -79,7 +79,7 @@ def section_of(table: Table, most: int = _MOST) -> Section:
 
 def _kind(column: str, cells: Sequence[Any]) -> str:
     """The class of a column's cells: figures to the right, names as code, verdicts coloured, other words whole."""
-    if "share" in column or any(isinstance(cell, (int, float)) for cell in cells):
+    if "share" in column or any(isinstance(cell, (int, float)) and not isinstance(cell, bool) for cell in cells):
         return "n"
     return "word" if column == "verdict" else "code" if column in _CODE else "text"
 
@@ -112,13 +112,15 @@ def cell(column: str, value: Any) -> str:
     """A cell as text: shares as per cent, ratios as times, what is not there as a dash."""
     if value is None:
         return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if "share" in column and isinstance(value, (int, float)):
         return percent(value)
     if column.endswith("slowdown"):
         return f"{value:.3g}×"
     if column.endswith("seconds"):
         return f"{value * 1000:.3g} ms" if value < 1 else f"{value:.3g} s"
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
         return number(value)

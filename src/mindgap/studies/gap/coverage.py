@@ -37,18 +37,41 @@ def _columns() -> str:
     return ",\n       ".join(parts)
 
 
+# What a probe of its own found a platform to run, where a campaign kept such answers.
+_ABLE: Final = f"""
+able AS (
+  SELECT DISTINCT p.platform, {_PACKET} AS operator
+  FROM support AS s JOIN platforms AS p ON p.run = $run AND p.fingerprint = s.fingerprint
+  WHERE s.fingerprint <> '' AND s.answer IN ('runs', 'decomposed')
+)
+""".strip()
+
 _COVERAGE: Final = f"""
-WITH {_USES}
-SELECT coalesce(platform, 'all') AS platform,
+WITH {_USES},
+{_ABLE},
+supported AS (
+  SELECT coalesce(able.platform, 'all') AS platform, count(DISTINCT able.operator) AS supported,
+         count(DISTINCT r.operator) AS supported_ran
+  FROM able LEFT JOIN (SELECT DISTINCT platform, {_PACKET} AS operator FROM uses WHERE ran) AS r
+    ON r.platform = able.platform AND r.operator = able.operator
+  GROUP BY GROUPING SETS ((able.platform), ())
+  HAVING count(*) > 0
+),
+counted AS (
+  SELECT coalesce(platform, 'all') AS platform, grouping(platform) AS level,
        {_columns()}
-FROM uses
-GROUP BY GROUPING SETS ((platform), ())
-HAVING count(*) > 0
-ORDER BY grouping(platform), {mode()} <> 'eager', platform
+  FROM uses
+  GROUP BY GROUPING SETS ((platform), ())
+  HAVING count(*) > 0
+)
+SELECT counted.* EXCLUDE (level), supported, supported_ran, {share("supported_ran", "supported")} AS supported_share
+FROM counted LEFT JOIN supported USING (platform)
+ORDER BY level, {mode()} <> 'eager', platform
 """.strip()
 
 _NEVER_RAN: Final = f"""
 WITH {_USES},
+{_ABLE},
 packets AS (
   SELECT platform, {_PACKET} AS operator, bool_or(ran) AS ran, max(graphs) AS graphs FROM uses GROUP BY ALL
 ),
@@ -56,21 +79,20 @@ failed AS (
   SELECT o.platform, o.graph, o.signature, regexp_extract(o.op, '^[^.]+[.][^.]+') AS named
   FROM outcomes AS o WHERE o.run = $run AND NOT (o.{RAN})
 ),
+-- What was said of this very operator comes before what was said of graphs that hold it.
 why AS (
   SELECT f.platform, {_PACKET} AS operator, mode(f.signature ORDER BY f.signature) AS signature,
+         mode(f.signature ORDER BY f.signature) FILTER (WHERE f.named = {_PACKET}) AS said,
          count(*) FILTER (WHERE f.named = {_PACKET}) AS named
   FROM (SELECT failed.*, unnest(g.operators) AS op FROM failed JOIN graphs AS g USING (graph)) AS f GROUP BY ALL
-),
--- Said of this very operator, where a platform names it.
-said AS (SELECT platform, named AS operator, mode(signature ORDER BY signature) AS signature FROM failed
-         WHERE named <> '' GROUP BY ALL)
-SELECT packets.platform, packets.operator, graphs AS graphs_given, coalesce(why.named, 0) AS refusals_naming_it,
-       coalesce(said.signature, why.signature) AS signature
-FROM packets LEFT JOIN why USING (platform, operator) LEFT JOIN said USING (platform, operator)
-WHERE NOT packets.ran
+)
+SELECT platform, operator, coalesce(graphs, 0) AS graphs_given, coalesce(named, 0) AS refusals_naming_it,
+       CASE WHEN platform IN (SELECT platform FROM able) THEN able.operator IS NOT NULL END AS supported,
+       coalesce(said, signature, 'no graph of the run holds it') AS signature
+FROM packets FULL JOIN able USING (platform, operator) LEFT JOIN why USING (platform, operator)
+WHERE NOT coalesce(packets.ran, false)
 ORDER BY refusals_naming_it DESC, platform, operator
 """.strip()
-
 
 # A feature is `operator|dtype|layout|size`, `operator>operator` or `kind:mutation`.
 _BREADTH: Final = """
@@ -101,7 +123,7 @@ def coverage(store: Store, run: str) -> Table:
         store, run, name="coverage", title="Operator coverage", query=_COVERAGE,
         note="Overload packets (`aten.add`) and overloads (`aten.add.Tensor`) in graphs that a platform was given, and "
         "in graphs of which it gave outputs. Backward operators are those whose names say so. `all`: on any platform. "
-        "What no graph of the run holds is not counted as known here.",
+        "`supported`: packets that a probe of single operators found the platform to run, where the store holds one.",
         empty="the run ran no graph whose operators the store knows",
     )  # fmt: skip
 
@@ -110,10 +132,9 @@ def never_ran(store: Store, run: str) -> Table:
     """Operators that a platform was given and that ran in no graph there."""
     return asked(
         store, run, name="never_ran", title="Operators that never ran", query=_NEVER_RAN,
-        note="Overload packets of graphs that a platform was given, in none of which it gave outputs: because it lacks "
-        "them (`refusals_naming_it`), or because something beside them failed. With each the commonest words "
-        "of the failures.",
-        empty="every operator that a platform was given ran there in some graph",
+        note="Overload packets that a platform was given, or is known to support, and that ran in no graph there: it "
+        "lacks them (`refusals_naming_it`), or something beside them failed; with the commonest words of the failures.",
+        empty="every operator that a platform was given, or is known to support, ran there in some graph",
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ ORDER BY grouping(platform), {mode()} <> 'eager', platform
 """.strip()
 
 # A graph that is a variant says in JSON how it is made; its own word for its kind comes first.
-_KIND: Final = """CASE WHEN variant IS NULL THEN 'captured'
+_KIND: Final = """CASE WHEN coalesce(variant, '') = '' THEN 'captured'
          ELSE coalesce(variant ->> '$.kind',
                        CASE json_array_length(variant, '$.parts') WHEN 1 THEN 'region' ELSE 'merged' END) END"""
 _MAKEUP: Final = f"""
