@@ -17,16 +17,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mindgap.graph import MindgapError, TensorStore
+from mindgap.graph import Graph, MindgapError, TensorStore
 from mindgap.run.channel import Array, Frame
 from mindgap.run.identity import bytes_of, digest_of
-from mindgap.run.message import PROTOCOL, job_frame, read_outcome
-from mindgap.run.outcome import Job, Outcome, Status, check_job
+from mindgap.run.message import PROTOCOL, job_frame, prepare_frame, read_outcome
+from mindgap.run.outcome import Job, Outcome, Prepared, Status, check_job
 from mindgap.run.process import Limits, WorkerFailed, WorkerProcess
 from mindgap.run.signature import signature
 
@@ -34,6 +34,8 @@ START_ATTEMPTS: Final = 3
 #: What being killed from outside counts for among them.
 _OUTSIDE: Final = 0.25
 _BACK_OFF_S: Final = 0.2
+#: Fewer graphs than a worker keeps, so that none is forgotten before its job comes.
+TOGETHER: Final = 128
 #: A worker may lack the graph, then the stored tensors that it names.
 _ASKS: Final = 4
 
@@ -85,6 +87,25 @@ class Lane:
         with self._lock, self._busy:
             try:
                 return self._run(job, digest)
+            finally:
+                self._last_used = time.monotonic()
+
+    def prepare(self, graphs: Sequence[Graph], deadline_s: float) -> Prepared:
+        """Has the worker load these graphs together, for the jobs that follow. A worker that does not survive it,
+        or is not done in time, is replaced, and nothing is tried again. Raises `MindgapError` for bad input only.
+        """
+        data = {digest_of(graph): bytes_of(graph) for graph in graphs}
+        with self._lock, self._busy:
+            try:
+                worker = self._ready()
+                worker.jobs += 1
+                worker.stage = f"loading {len(data)} graphs together"
+                frame = worker.ask(*prepare_frame(data), Limits(deadline_s, self._bounds.memory_bytes))
+                return self._read_prepared(worker, frame, data)
+            except WorkerFailed as failed:
+                self._drop()
+                status: Status = "runtime_error" if isinstance(failed, _CannotOpen) else failed.fault
+                return Prepared(status, message=f"{failed.message}\n{failed.tail}".strip())
             finally:
                 self._last_used = time.monotonic()
 
@@ -159,6 +180,14 @@ class Lane:
             stored = {str(key): self._tensors.get(str(key)) for key in frame.header.get("tensors", ())}
         raise _nonsense(worker, "asked again and again for what it was sent")
 
+    def _read_prepared(self, worker: WorkerProcess, frame: Frame, graphs: Mapping[str, bytes]) -> Prepared:
+        if frame.header.get("kind") == "refused":
+            raise MindgapError(str(frame.header.get("message")))
+        if frame.header.get("kind") != "prepared":
+            raise _nonsense(worker, f"an answer that says {frame.header.get('kind')!r}")
+        self._sent.update(graphs)
+        return Prepared("ok", int(frame.header["held"]), str(frame.header["message"]))
+
     def _read(self, worker: WorkerProcess, frame: Frame, digest: str) -> Outcome:
         if frame.header.get("kind") == "refused":
             raise MindgapError(str(frame.header.get("message")))
@@ -228,6 +257,22 @@ class Lane:
         message = f"{first}\n{failed.tail}" if failed.tail else first
         told = signature("\n".join([failed.message, *_last_words(failed.tail)]))
         return Outcome(self.platform, digest, status, message=message, signature=told, fingerprint=self.fingerprint)
+
+
+def together(lane: Lane, jobs: Sequence[Job], deadline_s: float) -> list[Outcome]:
+    """Runs the jobs after loading their graphs together, `TOGETHER` at most, and by halves where that fails."""
+    if len(jobs) > TOGETHER:
+        return together(lane, jobs[:TOGETHER], deadline_s) + together(lane, jobs[TOGETHER:], deadline_s)
+    if len(jobs) > 1 and lane.prepare([job.graph for job in jobs], deadline_s).status != "ok":
+        middle = len(jobs) // 2
+        return together(lane, jobs[:middle], deadline_s) + together(lane, jobs[middle:], deadline_s)
+    outcomes: list[Outcome] = []
+    for number, job in enumerate(jobs, start=1):
+        outcomes.append(lane.run(job))
+        if outcomes[-1].status in ("crash", "timeout", "oom") and number < len(jobs):
+            # What was loaded for the others went with the worker.
+            return outcomes + together(lane, jobs[number:], deadline_s)
+    return outcomes
 
 
 class _CannotOpen(WorkerFailed):

@@ -48,17 +48,21 @@ _OUT_OF_MEMORY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A graph that was loaded before. `inputs`: all of them as its recipes make them; None until all were made."""
+    """A graph that was loaded before, or the error that loading it raised.
 
-    executable: Executable
+    `inputs`: all of them as its recipes make them; None until all were made. `fresh`: it has not run yet.
+    """
+
+    executable: Executable | Exception
     inputs: list[Array] | None
+    fresh: bool = False
 
 
 @dataclass
 class Caches:
     """What outlives a job: loaded graphs (by digest and replaced inputs), inputs by how they are made."""
 
-    graphs: Cache[tuple[str, str], Loaded] = field(default_factory=lambda: Cache(64, 1 << 30))
+    graphs: Cache[tuple[str, str], Loaded] = field(default_factory=lambda: Cache(256, 1 << 30))
     inputs: Cache[tuple[Recipe, TensorSpec], Array] = field(default_factory=lambda: Cache(4096, 1 << 29))
 
     def clear(self) -> None:
@@ -91,11 +95,14 @@ def run_job(
     key = (digest, _replaced(job))
     loaded = caches.graphs.get(key)
     made = loaded.inputs if loaded is not None else None
-    inputs = _make_inputs(job, tensors, caches) if made is None else _replace(made, job.inputs)
+    inputs = make_inputs(job, tensors, caches) if made is None else _replace(made, job.inputs)
     try:
+        fresh = loaded is None or loaded.fresh
         executable = _load(platform, job, inputs, timings, on_stage) if loaded is None else loaded.executable
-        found = _run(executable, job, inputs, timings, first_time=loaded is None)
-        if made is None:
+        if isinstance(executable, Exception):
+            raise executable
+        found = _run(executable, job, inputs, timings, first_time=fresh)
+        if made is None or fresh:
             made = None if job.inputs else inputs
             caches.graphs.put(key, Loaded(executable, made), sum(a.nbytes for a in inputs))
     except (KeyboardInterrupt, GeneratorExit):
@@ -103,8 +110,9 @@ def run_job(
     except BaseException as error:  # SystemExit too: a library that calls sys.exit() ends its job only
         found = failure(error)
         if not isinstance(error, (Unsupported, CompileFailure, Fallback)):
-            # Whatever an untyped failure left behind must not meet the next job.
-            caches.clear()
+            # Whatever an untyped failure left behind must not meet the next job. Of graphs that were loaded together
+            # the others wait to be run, and loading each by itself would cost more than all of them did.
+            caches.graphs.drop(key) if loaded is not None and loaded.fresh else caches.clear()
     timings["total"] = time.perf_counter() - clock
     return Outcome(job.platform, digest, timings=timings, fingerprint=fingerprint, **found)
 
@@ -125,8 +133,8 @@ def _replace(made: list[Array], sent: Mapping[int, Array]) -> list[Array]:
     return [sent.get(i, a) for i, a in enumerate(made)] if sent else made
 
 
-def _make_inputs(job: Job, tensors: TensorStore | None, caches: Caches) -> list[Array]:
-    """Every input of the job's graph: sent with it, or made by its recipe and kept."""
+def make_inputs(job: Job, tensors: TensorStore | None, caches: Caches) -> list[Array]:
+    """Every input of the job's graph: sent with it, or made by its recipe and kept. Raises `GraphError`."""
     found: list[Array] = []
     for index, given in enumerate(job.graph.inputs):
         sent = job.inputs.get(index)

@@ -2,12 +2,14 @@
 
 parent → worker   job        the graph by digest, the arrays that replace inputs; then, if they are asked for or
                              known to be missing, the graph's bytes and stored tensors
+                  prepare    graphs that jobs will name, to be loaded together
 worker → parent   ready      the platform's description and fingerprint; first frame of a worker that lives
                   failed     why the platform could not be opened; last frame of one that does not
                   stage      what is about to happen to a graph that the worker had not loaded
                   need       the graph or stored tensors that the worker lacks: the job is to be sent again with them
                   refused    bad input: the job could not be begun
                   outcome
+                  prepared   how many of the graphs it has an answer for now
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from mindgap.run.channel import Array, Frame
 from mindgap.run.outcome import Job, Outcome
 
 #: Raised when either side would misread the other: a worker may be another installation.
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 #: The exit status of a worker that saw itself past its memory limit.
 OOM_EXIT: Final = 86
 
@@ -47,6 +49,16 @@ def job_frame(
         header["tensors"] = list(tensors)
         arrays.extend(tensors.values())
     return header, arrays
+
+
+def prepare_frame(graphs: Mapping[str, bytes]) -> tuple[dict[str, Any], list[Array]]:
+    """Graphs by digest, to be loaded together, as header and arrays."""
+    return {"kind": "prepare", "graphs": list(graphs)}, [np.frombuffer(data, np.uint8) for data in graphs.values()]
+
+
+def sent_graphs(frame: Frame) -> dict[str, bytes]:
+    """The inverse of `prepare_frame`."""
+    return {digest: array.tobytes() for digest, array in zip(frame.header["graphs"], frame.arrays, strict=True)}
 
 
 def graph_bytes(frame: Frame) -> bytes | None:

@@ -75,3 +75,15 @@ class Outcome:
     def ran(self) -> bool:
         """It gave outputs."""
         return self.status in ("ok", "nondeterministic")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What became of loading several graphs at once. `held`: how many of them the worker now has an answer for.
+
+    Any other status than `ok`: the worker is gone, or could not be started, and holds nothing.
+    """
+
+    status: Status
+    held: int = 0
+    message: str = ""

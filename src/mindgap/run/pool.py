@@ -15,10 +15,10 @@ from typing import Any, Final, Self
 
 import psutil
 
-from mindgap.graph import MindgapError, TensorStore, default_tensor_store
-from mindgap.run.lane import Bounds, Lane
+from mindgap.graph import Graph, MindgapError, TensorStore, default_tensor_store
+from mindgap.run.lane import Bounds, Lane, together
 from mindgap.run.opening import find_backend
-from mindgap.run.outcome import Job, Outcome
+from mindgap.run.outcome import Job, Outcome, Prepared
 from mindgap.run.process import WorkerProcess
 
 #: How many jobs `map` reads ahead: enough to keep every platform busy when jobs come platform by platform.
@@ -70,6 +70,24 @@ class WorkerPool:
     def run(self, job: Job) -> Outcome:
         """Runs one job and waits for it. Raises `MindgapError` for bad input only."""
         return self._lane(job.platform).run(job)
+
+    def prepare(self, platform: str, graphs: Sequence[Graph], deadline_s: float) -> Prepared:
+        """Has the platform load the graphs together where it can, for the jobs that follow; waits for it.
+
+        Any status but `ok` says that the worker did not survive it or was not done in time: fewer at a time
+        may be. Raises `MindgapError` for bad input only.
+        """
+        return self._lane(platform).prepare(graphs, deadline_s)
+
+    def run_together(self, jobs: Sequence[Job], deadline_s: float) -> list[Outcome]:
+        """Outcomes in the order of the jobs, which are all for one platform and whose graphs are loaded together.
+
+        Where that ends the worker or takes longer than `deadline_s`, the jobs are halved until what does it stands
+        alone, and is its job's outcome. Raises `MindgapError` for bad input only.
+        """
+        if len({job.platform for job in jobs}) > 1:
+            raise MindgapError("jobs that run together are for one platform")
+        return together(self._lane(jobs[0].platform), jobs, deadline_s) if jobs else []
 
     def submit(self, job: Job) -> Future[Outcome]:
         """The same without waiting. Jobs of one platform run in the order in which they were submitted."""

@@ -23,8 +23,9 @@ from mindgap.run.cache import Cache
 from mindgap.run.channel import ChannelClosed, Frame, FrameReader, send_frame
 from mindgap.run.identity import remember
 from mindgap.run.local import Caches, fingerprint_of, missing_tensors, run_job
-from mindgap.run.message import PROTOCOL, graph_bytes, outcome_frame, read_job, sent_tensors
+from mindgap.run.message import PROTOCOL, graph_bytes, outcome_frame, read_job, sent_graphs, sent_tensors
 from mindgap.run.opening import find_backend
+from mindgap.run.preparing import prepare
 from mindgap.run.serving import claim_channel, prepare_to_die, resident_bytes
 
 
@@ -113,6 +114,9 @@ class _Server:
         send_frame(self._answers, header, arrays)
 
     def _answer(self, frame: Frame) -> None:
+        if frame.header.get("kind") == "prepare":
+            self._prepare(frame)
+            return
         try:
             graph = self._graph(frame)
             if graph is None:
@@ -142,14 +146,25 @@ class _Server:
             rss = resident_bytes()
         self._send(*outcome_frame(outcome, rss))
 
+    def _prepare(self, frame: Frame) -> None:
+        try:
+            graphs = [self._keep(digest, data) for digest, data in sent_graphs(frame).items()]
+        except MindgapError as error:
+            self._send({"kind": "refused", "message": str(error)})
+            return
+        held, message = prepare(self._platform, graphs, self._tensors, self._caches)
+        self._send({"kind": "prepared", "held": held, "message": message})
+
     def _on_stage(self, stage: str) -> None:
         self._send({"stage": stage})
 
     def _graph(self, frame: Frame) -> Graph | None:
         digest: str = frame.header["graph"]
         data = graph_bytes(frame)
-        if data is None:
-            return self._graphs.get(digest)
+        return self._graphs.get(digest) if data is None else self._keep(digest, data)
+
+    def _keep(self, digest: str, data: bytes) -> Graph:
+        """The graph of these bytes, known by its digest from now on. Raises `GraphError`."""
         graph = decode(data)
         # Frames have a checksum and decoding checks every rule, so the parent's word is as good as our own.
         remember(graph, digest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import torch
 import torch.fx
@@ -25,13 +25,14 @@ _COMPLAINT: Final = re.compile(r"\berror: .*")
 class Ahead:
     """An executable compiled ahead of time.
 
-    `counts`: `kernels` that Inductor wrote for it, `library_calls` where it prefers a library's (matrix products,
-    convolutions), and `fallback_nodes`: operators that it has no code for and runs in ATen.
+    `facts`: how many `kernels` Inductor wrote for it, how many `library_calls` it prefers to its own code (matrix
+    products, convolutions), and the `fallbacks`: operators that it has no code for and runs in ATen, with how often.
+    `alone`: built by AOTInductor itself, which tells none of that.
     """
 
-    def __init__(self, executable: Executable, counts: Mapping[str, float]) -> None:
+    def __init__(self, executable: Executable, facts: Mapping[str, Any]) -> None:
         self._executable = executable
-        self.counts = counts
+        self.facts = facts
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
         """Raises `Unsupported` where an operator that was left to ATen is refused there."""
@@ -64,9 +65,8 @@ class Batch:
     def translate(self, number: int, module: torch.fx.GraphModule, sample: Sequence[torch.Tensor]) -> Function:
         """The graph's function, which can be called once the batch is built. Raises whatever the compiler does."""
         self._alone[number] = sample
-        with configured(self._options):
-            with contextlib.suppress(Alone):
-                self._sources[number] = source_of(module, sample)
+        with configured(self._options), contextlib.suppress(Alone):
+            self._sources[number] = source_of(module, sample)
         functions = self._functions
         return lambda *given: functions[number](*given)
 
@@ -74,13 +74,9 @@ class Batch:
         """The executable around the function, with what is known of its program."""
         source = self._sources.get(number)
         if source is None:
-            return Ahead(executable, {})
-        counts = {
-            "kernels": len(source.names),
-            "library_calls": source.external,
-            "fallback_nodes": sum(source.fallbacks.values()),
-        }
-        return Ahead(executable, {name: float(count) for name, count in counts.items()})
+            return Ahead(executable, {"alone": True})
+        facts = {"kernels": len(source.names), "library_calls": source.external, "fallbacks": source.fallbacks}
+        return Ahead(executable, facts)
 
     def build(self) -> Mapping[int, Exception]:
         """Builds all that was translated, and gives the failures: `Unsupported` or `CompileFailure` by number."""
