@@ -254,7 +254,7 @@ PART = Fragment(
         ),
         ({1: (0, 2)}, (), r"input 1 of piece 1 is bool\[4\] with stride"),
         ({0: (0, 4)}, (), r"value 4 of piece 0 is float32\[4\] with stride \(2,\)"),
-        ({}, ((2, 0),), "output 0 is of piece 2, but pieces are 0 to 1"),
+        ({}, ((2, 0),), "output 0 is of piece 2, but there are 2 pieces"),
         ({}, ((0, 2), (-1, 0)), "output 1 is of piece -1"),
         ({}, ((1, 5),), "output 0 is value 5 of piece 1, which has 5"),
         ({}, ((1, 3),), "output 0 is value 3 of piece 1, an empty slot"),

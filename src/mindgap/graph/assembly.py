@@ -89,16 +89,18 @@ class Assembly:
 
         for index, piece in enumerate(self.pieces):
             for number, (feeder, value) in piece.feeds.items():
+                own, start = values[index], first_input[index]
                 if not (
                     0 <= number < sizes[index][0]
                     and 0 <= feeder < index
-                    and 0 <= value < len(values[feeder])
-                    and ((wanted := values[index][number]) is (given := values[feeder][value]) or wanted == given)
+                    and 0 <= value < len(given := values[feeder])
+                    and (own[number] is given[value] or own[number] == given[value])
                 ):
                     raise _misfit(self.pieces, index, number, feeder, value)
-                known[first_input[index] + number] = source(feeder, value)
-        for position, (piece, value) in enumerate(self.outputs):
-            _check_output(self.pieces, position, piece, value)
+                known[start + number] = source(feeder, value)
+        for position, (index, value) in enumerate(self.outputs):
+            if not (0 <= index < len(values) and 0 <= value < len(values[index]) and values[index][value] is not None):
+                raise _no_output(self.pieces, position, index, value)
         return Wiring(list(known), list(known.values()), [source(*output) for output in self.outputs])
 
 
@@ -125,15 +127,12 @@ def _misfit(pieces: Sequence[Piece], index: int, number: int, source: int, value
     )
 
 
-def _check_output(pieces: Sequence[Piece], position: int, index: int, value: int) -> None:
+def _no_output(pieces: Sequence[Piece], position: int, index: int, value: int) -> GraphError:
+    """Why this value of piece `index` cannot be an output."""
+    where = f"cannot assemble: output {position} is"
     if not 0 <= index < len(pieces):
-        raise GraphError(
-            f"cannot assemble: output {position} is of piece {index}, but pieces are 0 to {len(pieces) - 1}"
-        )
-    values = pieces[index].fragment.values
-    if not 0 <= value < len(values):
-        raise GraphError(
-            f"cannot assemble: output {position} is value {value} of piece {index}, which has {len(values)}"
-        )
-    if values[value] is None:
-        raise GraphError(f"cannot assemble: output {position} is value {value} of piece {index}, an empty slot")
+        return GraphError(f"{where} of piece {index}, but there are {len(pieces)} pieces, counted from 0")
+    count = len(pieces[index].fragment.values)
+    if not 0 <= value < count:
+        return GraphError(f"{where} value {value} of piece {index}, which has {count}")
+    return GraphError(f"{where} value {value} of piece {index}, an empty slot")

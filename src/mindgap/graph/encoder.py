@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from mindgap.graph import wire
 from mindgap.graph.entries import (
     ROLE_CODE,
@@ -15,41 +17,58 @@ from mindgap.graph.entries import (
 )
 from mindgap.graph.errors import GraphError
 from mindgap.graph.graph import Arg, Graph, Input
+from mindgap.graph.spec import TensorSpec
 from mindgap.graph.tables import LIKE_FIRST, NO_TENSOR, Columns, content_of, numbered
 from mindgap.graph.wire import put_count, zigzag
 
 
 def graph_content(graph: Graph) -> bytes:
     """The canonical bytes of a valid graph, uncompressed and without labels."""
-    templates, operands, slots = node_columns(graph)
+    nodes = node_columns(graph)
     codes = bytearray()
     coder = ReferenceCoder([ROLE_CODE[given.role] for given in graph.inputs])
-    for first, holes in zip(graph.first_value, operands, strict=True):
+    current = len(graph.inputs)
+    for node, holes in zip(graph.nodes, nodes.operands, strict=True):
         for value in holes:
-            put_count(codes, coder.code(value, first))
-    last = len(graph.values) - 1
-    outputs = [last - value for value in graph.outputs]
+            put_count(codes, coder.code(value, current))
+        current += len(node.outputs)
+    outputs = [current - 1 - value for value in graph.outputs]
     kinds = map(kind_entry, graph.inputs)
-    return content_of(Columns(kinds, _seeds(graph.inputs), templates, bytes(codes), slots, outputs, graph.grad))
+    return content_of(
+        Columns(kinds, _seeds(graph.inputs), nodes.templates, bytes(codes), nodes.slots, outputs, graph.grad)
+    )
 
 
-def node_columns(graph: Graph) -> tuple[list[TemplateEntry], list[list[int]], list[bytes]]:
-    """For each node its template and the values that go into its holes; for each slot of all nodes its entry."""
+class NodeColumns(NamedTuple):
+    """For each node its template and the values that go into its holes; for each slot of all nodes its entry.
+
+    `values`: the spec of every value of the graph.
+    """
+
+    templates: list[TemplateEntry]
+    operands: list[list[int]]
+    slots: list[bytes]
+    values: list[TensorSpec | None]
+
+
+def node_columns(graph: Graph) -> NodeColumns:
+    """The columns of a valid graph that are made of its nodes."""
     templates: list[TemplateEntry] = []
     operands: list[list[int]] = []
     slots: list[bytes] = []
-    values = graph.values
+    values: list[TensorSpec | None] = [given.spec for given in graph.inputs]
     for node in graph.nodes:
         holes: list[int] = []
         templates.append(template_entry(node, holes))
         operands.append(holes)
         like = values[holes[0]] if holes else None
         for spec in node.outputs:
+            values.append(spec)
             if spec is None:
                 slots.append(NO_TENSOR)
             else:
                 slots.append(LIKE_FIRST if spec is like or spec == like else spec_entry(spec))
-    return templates, operands, slots
+    return NodeColumns(templates, operands, slots, values)
 
 
 def labels_content(graph: Graph) -> bytes:

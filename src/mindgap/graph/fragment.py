@@ -38,12 +38,12 @@ class Fragment:
 
     def __init__(self, graph: Graph) -> None:
         validate(graph)
-        templates, operands, slots = node_columns(graph)
+        nodes = node_columns(graph)
         inputs = len(graph.inputs)
         codes: list[int] = []
         reads: list[int] = []
         current = inputs
-        for node, holes in zip(graph.nodes, operands, strict=True):
+        for node, holes in zip(graph.nodes, nodes.operands, strict=True):
             for value in holes:
                 if value < inputs:
                     reads += (len(codes), value, current - inputs)
@@ -55,12 +55,12 @@ class Fragment:
         self.roles = bytes([ROLE_CODE[given.role] for given in graph.inputs])
         self.seeds = b"".join([(seed or 0).to_bytes(SEED_BYTES, "little") for seed in seeds])
         self.seeded = bytes([seed is not None for seed in seeds])
-        self.templates = tuple(templates)
+        self.templates = tuple(nodes.templates)
         self.codes = array("i", codes).tobytes()
         self.reads = array("i", reads).tobytes()
-        self.slots = tuple(slots)
-        self.values = graph.values
-        self.sizes = (inputs, len(slots), len(codes), len(reads) // 3)
+        self.slots = tuple(nodes.slots)
+        self.values = tuple(nodes.values)
+        self.sizes = (inputs, len(nodes.slots), len(codes), len(reads) // 3)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class Wiring:
 
 def spliced_content(fragments: Sequence[Fragment], wiring: Wiring) -> bytes:
     """The canonical content of the graph that these fragments make, wired so."""
-    sizes = np.array([fragment.sizes for fragment in fragments], np.int64).reshape(-1, 4)
+    sizes = np.fromiter(chain.from_iterable([fragment.sizes for fragment in fragments]), np.int64).reshape(-1, 4)
     inputs, slots, *_ = sizes.sum(axis=0).tolist()
     kept = np.ones(inputs, np.bool_)
     kept[np.array(wiring.fed, np.int64)] = False
