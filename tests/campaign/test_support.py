@@ -112,6 +112,11 @@ def test_forms_change_what_they_say() -> None:
     assert (values[0] == values[1]).all() and (values[0] == materialise(four.inputs[0])[0]).all()
     assert relaid(graph, "channels_last") is None
     assert [twin.nodes[0].op for twin in in_place(four)] == ["aten.relu_.default"]
+    squeezed = call(
+        "aten.squeeze.dims", tensor((2, 1)), args=(Ref(0), (1,)), gives=TensorSpec.contiguous("float32", (2,))
+    )
+    (twin,) = in_place(squeezed)
+    assert twin.nodes[0].op == "aten.squeeze_.dims" and twin.nodes[0].outputs == squeezed.nodes[0].outputs
     assert not list(in_place(graph)), "what the call gives is of another shape than what it would write over"
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from mindgap.aten.counterpart import counterpart
+from mindgap.aten.counterpart import counterpart, is_layout_change
 from mindgap.aten.operators import UnknownOperator, overload
 from mindgap.campaign.probe_cuts import one_call
 from mindgap.campaign.probe_key import key_of, leading_operand
@@ -81,18 +81,22 @@ def relaid(graph: Graph, layout: str, tensors: TensorStore | None = None) -> Gra
 
 
 def in_place(graph: Graph) -> Iterator[Graph]:
-    """The calls that write the same result over the first operand, where an operator does that."""
+    """The calls that do the same to the first operand itself, where an operator does that."""
     node = graph.nodes[0]
     first = node.args[0] if node.args else None
-    if not isinstance(first, Ref) or len(node.outputs) != 1 or node.outputs[0] is None:
+    gives = node.outputs[0] if len(node.outputs) == 1 else None
+    if not isinstance(first, Ref) or gives is None:
         return
     target = graph.inputs[first.index].spec
-    if (target.dtype, target.shape) != (node.outputs[0].dtype, node.outputs[0].shape) or 0 in target.stride:
-        return
+    fits = (target.dtype, target.shape) == (gives.dtype, gives.shape) and 0 not in target.stride
     for op in _in_place_of(node.op):
-        found = one_call(Node(op, node.args, node.kwargs, (target,)), graph.inputs)
-        if found is not None:
-            yield found
+        # What only changes a shape need not fit: a sample that keeps its shape would be an odd one.
+        if fits or is_layout_change(op):
+            found = one_call(
+                Node(op, node.args, node.kwargs, (gives if is_layout_change(op) else target,)), graph.inputs
+            )
+            if found is not None:
+                yield found
 
 
 @cache

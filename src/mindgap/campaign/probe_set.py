@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -21,7 +20,7 @@ from mindgap.run.pool import WorkerPool
 from mindgap.store.place import LocalPlace
 
 #: Raised when other probes would be made of the same samples.
-FORMAT: Final = 1
+FORMAT: Final = 2
 REFERENCE: Final = "cpu/eager"
 #: What is captured where no catalogue is given: PyTorch's own samples, forward and backward.
 SOURCES: Final = ("ops:*", "modules:*")
@@ -49,19 +48,9 @@ def probe_set(
     if file.is_file() and (found := _read(file)) is not None:
         return found
     folder.mkdir(parents=True, exist_ok=True)
-    if catalogue is not None:
-        made = _made(catalogue, told)
-    else:
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".samples-") as place:
-            samples = Catalogue(place, create=True)
-            build(
-                samples,
-                SOURCES,
-                ("forward", "backward"),
-                limits=_LIMITS,
-                on_tick=lambda t: told(t.done, t.total, t.source),
-            )
-            made = _made(samples, told)
+    graphs = catalogue if catalogue is not None else _samples(folder, told)
+    with WorkerPool([REFERENCE], tensors=graphs.tensors, busy=1) as pool:
+        made = list(probes(graphs, pool.run, REFERENCE, told))
     if not made:
         where = "PyTorch's samples" if catalogue is None else str(catalogue.path)
         raise MindgapError(
@@ -71,9 +60,11 @@ def probe_set(
     return made
 
 
-def _made(catalogue: Catalogue, told: Told) -> list[Probe]:
-    with WorkerPool([REFERENCE], tensors=catalogue.tensors, busy=1) as pool:
-        return list(probes(catalogue, pool.run, REFERENCE, told))
+def _samples(folder: Path, told: Told) -> Catalogue:
+    """PyTorch's samples as a catalogue beside the probes; where it was being built and was killed, that goes on."""
+    found = Catalogue(folder / f"samples-{version('torch')}-{version('mindgap')}", create=True)
+    build(found, SOURCES, ("forward", "backward"), limits=_LIMITS, on_tick=lambda t: told(t.done, t.total, t.source))
+    return found
 
 
 def _identity(catalogue: Catalogue | None) -> str:
