@@ -66,10 +66,7 @@ def cut(
     _ground(base, fits)
     if not _close(base, fits):
         return None
-    found = cut_of(base, fits.nodes)
-    if not found.outputs or sum(given.spec.nbytes for given in found.graph.inputs) > most_total:
-        return None
-    return found
+    return _within(base, fits, most_total)
 
 
 def cut_of(base: Cuttable, nodes: Collection[int]) -> Cut:
@@ -83,6 +80,31 @@ def cut_of(base: Cuttable, nodes: Collection[int]) -> Cut:
     outputs = _outputs(base, order)
     small, borders = extract(base.graph, order, outputs)
     return Cut(tuple(order), small, tuple(borders), outputs)
+
+
+def whole_of(
+    base: Cuttable,
+    most_nodes: int = MOST_NODES,
+    most_bytes: int = MOST_BYTES,
+    *,
+    most_total: int = MOST_TOTAL,
+    most_work: int = MOST_WORK,
+) -> Cut | None:
+    """All of a base that a region may hold, where it is within the bounds of `cut`; else None.
+
+    What gives memory that nothing has written to yet stays out, and becomes a border.
+    """
+    fits = _Bounds(base, most_nodes, most_bytes, most_total, most_work)
+    if not all(fits.take(node) for node, usable in enumerate(base.usable) if usable):
+        return None
+    return _within(base, fits, most_total)
+
+
+def _within(base: Cuttable, fits: _Bounds, most_total: int) -> Cut | None:
+    found = cut_of(base, fits.nodes)
+    if not found.outputs or sum(given.spec.nbytes for given in found.graph.inputs) > most_total:
+        return None
+    return found
 
 
 @dataclass

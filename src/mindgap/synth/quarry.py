@@ -8,9 +8,9 @@ from random import Random
 from typing import Final
 
 from mindgap.graph import Graph, GraphError, TensorStore
-from mindgap.synth.coverage import features_of
 from mindgap.synth.base import Cuttable, cuttable
-from mindgap.synth.cut import MOST_NODES, Cut, cut, cut_of
+from mindgap.synth.coverage import features_of
+from mindgap.synth.cut import MOST_NODES, Cut, cut, whole_of
 from mindgap.synth.edit import Edit, apply
 from mindgap.synth.mutate import KINDS, Proposal, propose
 from mindgap.synth.region import Region
@@ -56,9 +56,9 @@ def quarry(
     A graph that is small enough is taken whole, once, and then cut no further.
     """
     prepared = cuttable(graph)
-    small = 0 < len(graph.nodes) <= wanted.nodes
-    for _ in range(1 if small else wanted.plain):
-        piece = _whole(prepared) if small else _drawn(prepared, rng, wanted.nodes)
+    whole = whole_of(prepared, wanted.nodes)
+    for _ in range(1 if whole else wanted.plain):
+        piece = whole or _drawn(prepared, rng, wanted.nodes)
         if piece is None:
             yield Proposed("found", None, "cut: nothing fits")
             continue
@@ -69,11 +69,6 @@ def quarry(
             continue
         for _ in range(wanted.mutated):
             yield from _mutated(base, piece, edits, rng, wanted, tensors)
-
-
-def _whole(prepared: Cuttable) -> Cut | None:
-    piece = cut_of(prepared, range(len(prepared.graph.nodes)))
-    return piece if piece.outputs else None
 
 
 def _drawn(prepared: Cuttable, rng: Random, nodes: int) -> Cut | None:

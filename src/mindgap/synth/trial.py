@@ -29,7 +29,7 @@ from mindgap.graph import (
 )
 from mindgap.synth.base import Cuttable, cuttable, memories, usable
 from mindgap.synth.bounded import bounded
-from mindgap.synth.cut import MOST_BYTES, Cut, cut_of
+from mindgap.synth.cut import MOST_BYTES, Cut, cut_of, whole_of
 from mindgap.synth.edit import Edit, apply
 from mindgap.synth.region import Origin, Region, Span
 from mindgap.synth.spans import span_of, worth_of
@@ -109,6 +109,8 @@ def settle(
     for node in draft.nodes:
         if not usable(node):
             return Trial(draft, reason=f"unfit: {_packet(node.op)}")
+    if any(given.spec.nbytes > most_bytes for given in draft.inputs):
+        return Trial(draft, reason="too big")
     try:
         given = [(arrays or _SHARED).tensor(each, tensors) for each in draft.inputs]
     except GraphError:
@@ -196,9 +198,9 @@ def plain_region(
 
 
 def whole(base: str, graph: Graph, rng: random.Random, *, tensors: TensorStore | None = None) -> Region | str:
-    """A small graph as a region; its inputs keep their recipes, but for stored ones."""
-    prepared = cuttable(graph)
-    return plain_region(base, cut_of(prepared, range(len(graph.nodes))), rng, tensors=tensors)
+    """A small graph as a region, or why it is none; its inputs keep their recipes, but for stored ones."""
+    piece = whole_of(cuttable(graph))
+    return plain_region(base, piece, rng, tensors=tensors) if piece is not None else "too big"
 
 
 def rebuild(

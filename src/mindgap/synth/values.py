@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from mindgap.aten.operators import UnknownOperator
 from mindgap.aten.tape import written_inputs
 from mindgap.graph import (
     Constant,
@@ -58,11 +59,14 @@ def recipes(
     and `tensors` has them), and inputs whose recipe gives values outside of what the graph's operators ask. All
     other inputs keep theirs. With `mend`, for a graph that was edited since, only the last get new ones. With
     `exceptional`, every float input that is not held gets NaN, Inf, zeros, subnormals and extremes among
-    its values.
+    its values. A graph with an operator that this PyTorch lacks gets none, and all its inputs are held.
     """
     rules = rules or value_rules()
-    needs = needs_of(graph, rules)
-    held = _held(graph, needs)
+    try:
+        needs = needs_of(graph, rules)
+        held = _held(graph, needs)
+    except UnknownOperator:
+        return (), frozenset(range(len(graph.inputs)))
     first = rng.randrange(_SEEDS)
     edits: list[Given] = []
     for number, given in enumerate(graph.inputs):
