@@ -1,46 +1,39 @@
-"""A supply for tests: a few captured networks, each case with inputs of its own."""
+"""A supply for tests: three small graphs, each case with inputs of its own."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import random
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-
-import torch
-from torch import nn
 
 from mindgap.campaign.plan import Plan
 from mindgap.campaign.supply import BLOCK, Case
-from mindgap.capture import capture
-from mindgap.graph import Graph, Normal, Uniform, decode, digest, encode
+from mindgap.graph import Graph, Input, Node, Normal, Ref, TensorSpec, Uniform, decode, digest, encode
 
-BASES = "bases.json"
-
-
-class Pointwise(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.softmax(torch.nn.functional.gelu(x) * torch.exp(x), dim=-1)
+_BASES = "bases.json"
+_SPEC = TensorSpec("float32", (6, 5), (5, 1))
 
 
-class Matrix(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.tanh(x @ x.t()).sum(dim=0)
+def chain(*operators: str) -> Graph:
+    """The operators one after the other; `add` adds the graph's input to the value before it."""
+    nodes: list[Node] = []
+    for place, name in enumerate(operators):
+        args = (Ref(place), Ref(0)) if name == "add.Tensor" else (Ref(place),)
+        nodes.append(Node(f"aten.{name}", args, (), (_SPEC,)))
+    return Graph((Input(_SPEC, Uniform(0)),), tuple(nodes), (len(nodes),))
 
 
-class Exact(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.relu(x).clamp(max=2.0).transpose(0, 1)
-
-
-def bases() -> list[Graph]:
-    """Three graphs whose one input is drawn."""
-    return [capture(net, (torch.randn(6, 5),)) for net in (Pointwise(), Matrix(), Exact())]
+GRAPHS = (
+    chain("exp.default", "add.Tensor", "relu.default"),
+    chain("relu.default", "neg.default"),
+    chain("add.Tensor", "relu.default"),
+)
 
 
 class SmallSupply:
-    """Cases out of three graphs, in turn."""
+    """Cases out of a few graphs with one input each, in turn."""
 
     def __init__(self, plan: Plan, graphs: list[Graph]) -> None:
         self._seed, self._count, self._graphs = plan.seed, plan.variants.count, graphs
@@ -65,21 +58,23 @@ class SmallSupply:
         return Case(index, f"v{index:06d}", data, digest(graph), described, features, len(graph.nodes), str(which))
 
 
-class Captured:
-    """The source of such supplies: the captured graphs are kept in the folder."""
+@dataclass(frozen=True)
+class Small:
+    """The source of such supplies: their graphs are kept in the folder."""
+
+    graphs: tuple[Graph, ...] = GRAPHS
 
     def begin(self, plan: Plan, folder: Path) -> SmallSupply:
-        graphs = bases()
-        (folder / BASES).write_text(json.dumps([encode(graph, labels=False).hex() for graph in graphs]))
-        return SmallSupply(plan, graphs)
+        (folder / _BASES).write_text(json.dumps([encode(graph, labels=False).hex() for graph in self.graphs]))
+        return self.again(plan, folder)
 
     def again(self, plan: Plan, folder: Path) -> SmallSupply:
-        kept = json.loads((folder / BASES).read_text())
+        kept = json.loads((folder / _BASES).read_text())
         return SmallSupply(plan, [decode(bytes.fromhex(text)) for text in kept])
 
 
 def plan_text(count: int, platforms: dict[str, str], **more: str) -> str:
-    """A plan; `platforms`: inline tables. `more`: whole lines by the table they are in (`top` for the first)."""
+    """A plan; `platforms`: inline tables. `more`: lines of the table of that name, `top` for the first ones."""
     lines = [f'seed = 7\ncatalogue = "none"\n{more.get("top", "")}', f"[variants]\ncount = {count}", "[platforms]"]
     lines += [f'"{name}" = {{{inside}}}' for name, inside in platforms.items()]
     lines += [f"[limits]\n{more.get('limits', '')}", f"[stop]\n{more.get('stop', '')}"]

@@ -155,8 +155,11 @@ def agreement(folder: Folder) -> tuple[int, int] | None:
         return None
     table = pq.read_table(io.BytesIO(_Reader(folder.pack).read(_REFERENCE)))
     home = {row["model"]: row["outputs"] for row in table.to_pylist()}
-    sql = "SELECT model, list_transform(outputs, o -> o.digest) AS outputs FROM outcomes WHERE run = ? AND platform = ?"
-    here = folder.store.rows(sql, [folder.run, folder.plan.reference])
+    here = folder.store.rows(
+        "SELECT model, list_transform(outputs, lambda o: o.digest) AS outputs FROM outcomes "
+        "WHERE run = ? AND platform = ?",
+        [folder.run, folder.plan.reference],
+    )
     both = [(row["outputs"], home[row["model"]]) for row in here if row["outputs"] and home.get(row["model"])]
     return sum(one == other for one, other in both), len(both)
 
@@ -242,7 +245,7 @@ def _write(
         graphs = b"".join(case.data for case in cases)
         hashes[f"{name}.graphs"] = _add(file, f"{name}.graphs", graphs, zipfile.ZIP_STORED)
     sql = (
-        "SELECT model, graph, status, fingerprint, list_transform(outputs, o -> o.digest) AS outputs "
+        "SELECT model, graph, status, fingerprint, list_transform(outputs, lambda o: o.digest) AS outputs "
         "FROM outcomes WHERE run = ? AND platform = ? ORDER BY model"
     )
     sink = io.BytesIO()

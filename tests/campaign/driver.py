@@ -1,0 +1,34 @@
+"""A campaign in a process of its own, to be killed: `driver.py begin|resume DIR COUNT PLATFORM…`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from small_supply import Small, plan_text
+
+from mindgap.campaign.folder import open_folder
+from mindgap.campaign.plan import parse_plan
+from mindgap.campaign.session import Manner, begin, go_on
+from mindgap.graph import MindgapError
+
+
+def main() -> int:
+    what, directory, count, reference, *platforms = sys.argv[1:]
+    path = Path(directory)
+    try:
+        if what == "resume":
+            open_folder(path)
+    except MindgapError:
+        # Killed before there was anything to resume.
+        what = "begin"
+    if what == "begin":
+        text = plan_text(int(count), dict.fromkeys(platforms, ""), top=f'reference = "{reference}"')
+        begin(parse_plan(text, "p"), text, path, Small(), manner=Manner(jobs=2))
+    else:
+        go_on(path, Small(), manner=Manner(jobs=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

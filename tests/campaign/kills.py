@@ -1,0 +1,111 @@
+"""Campaigns that are killed, and what must not depend on it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from mindgap.store import Store
+
+HERE = Path(__file__).parent
+
+#: What a disturbed campaign shares with an undisturbed one; timings and what follows from them are left out.
+SAME = {
+    "runs": "SELECT run, kind, reference FROM runs ORDER BY ALL",
+    "models": "SELECT run, model, position, graph, nodes FROM models ORDER BY ALL",
+    "graphs": "SELECT graph, structure, name, nodes, variant FROM graphs ORDER BY ALL",
+    "outcomes": (
+        "SELECT run, model, graph, platform, fingerprint, status, op, signature, "
+        "list_transform(outputs, lambda o: o.digest) AS digests FROM outcomes ORDER BY ALL"
+    ),
+    "verdicts": (
+        "SELECT run, model, graph, platform, status, verdict, word, blame, culprit_node, culprit_op, max_abs, broken "
+        "FROM verdicts ORDER BY ALL"
+    ),
+    "blocks": (
+        "SELECT run, block, cases, features, given, refused, found, seconds IS NULL AS open FROM blocks ORDER BY block"
+    ),
+}
+
+
+@dataclass
+class Sessions:
+    """A campaign of `count` cases in `directory`, driven by processes."""
+
+    directory: Path
+    count: int
+    reference: str
+    platforms: Sequence[str]
+
+    def start(self, what: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, str(HERE / "driver.py"), what, str(self.directory), str(self.count), self.reference]
+        environment = {**os.environ, "PYTHONPATH": str(HERE), "OMP_NUM_THREADS": "1",
+                       "MINDGAP_HOME": str(self.directory.parent / "home")}  # fmt: skip
+        return subprocess.Popen([*command, *self.platforms], env=environment, stderr=subprocess.PIPE)
+
+    def finish(self, what: str) -> float:
+        """Runs to the end; seconds that took."""
+        started = time.monotonic()
+        process = self.start(what)
+        _, said = process.communicate()
+        assert process.returncode == 0, said.decode()
+        return time.monotonic() - started
+
+    def kill_driver(self, after_s: float, what: str = "resume") -> bool:
+        """Whether it still ran then."""
+        process = self.start(what)
+        try:
+            process.communicate(timeout=after_s)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            return True
+        return False
+
+    def kill_worker(self, after_s: float, rng: random.Random, what: str = "resume") -> str:
+        """Kills one of the processes that the driver started, and waits for the end; says which."""
+        process = self.start(what)
+        time.sleep(after_s)
+        killed = ""
+        try:
+            workers = psutil.Process(process.pid).children()
+        except psutil.NoSuchProcess:
+            workers = []
+        if workers:
+            worker = rng.choice(sorted(workers, key=lambda each: each.pid))
+            try:
+                killed = " ".join(worker.cmdline()[3:6])
+                worker.kill()
+            except psutil.NoSuchProcess:
+                killed = ""
+        _, said = process.communicate()
+        assert process.returncode == 0, said.decode()
+        return killed
+
+
+def contents(directory: Path) -> dict[str, list[dict[str, Any]]]:
+    """What must be the same, table by table."""
+    store = Store(directory, create=False)
+    return {table: store.rows(sql) for table, sql in SAME.items()}
+
+
+def differences(one: dict[str, list[dict[str, Any]]], other: dict[str, list[dict[str, Any]]]) -> list[str]:
+    """A line for each row that only one of them has; none where all is well."""
+    found: list[str] = []
+    for table, rows in one.items():
+        mine, theirs = [repr(row) for row in rows], [repr(row) for row in other[table]]
+        found += [f"{table}: only here: {row}" for row in mine if row not in set(theirs)]
+        found += [f"{table}: only there: {row}" for row in theirs if row not in set(mine)]
+        if len(mine) != len(set(mine)):
+            found.append(f"{table}: a row occurs twice")
+    return found

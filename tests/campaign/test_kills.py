@@ -1,0 +1,37 @@
+"""Kill −9 of the driver and of workers: after a resume, nothing tells that there was one."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from kills import Sessions, contents, differences
+
+from mindgap.store import Store
+
+PLATFORMS = ("toys:WRONG", "toys:SLOW")
+
+
+@pytest.mark.timeout(300)
+def test_a_campaign_that_is_killed_again_and_again_ends_as_one_that_was_not(tmp_path: Path) -> None:
+    rng = random.Random(4)
+    calm = Sessions(tmp_path / "calm", 90, "toys:EXACT", PLATFORMS)
+    took = calm.finish("begin")
+    killed = Sessions(tmp_path / "killed", 90, "toys:EXACT", PLATFORMS)
+    struck = [
+        killed.kill_driver(rng.uniform(0.4, 0.9) * took, "begin"),
+        killed.kill_driver(rng.uniform(0.4, 0.9) * took),
+    ]
+    struck.append(bool(killed.kill_worker(rng.uniform(0.4, 0.7) * took, rng)))
+    killed.finish("resume")
+    assert any(struck)
+    assert differences(contents(tmp_path / "killed"), contents(tmp_path / "calm")) == []
+    # The comparison has something to compare, and sees what it should.
+    found = contents(tmp_path / "calm")
+    assert len(found["verdicts"]) == 180 and len(found["outcomes"]) == 270
+    assert {row["word"] for row in found["verdicts"]} == {"identical", "discrepant"}
+    other = contents(tmp_path / "calm")
+    other["verdicts"][7] = {**other["verdicts"][7], "word": "rounding"}
+    assert len(differences(found, other)) == 2
+    assert Store(tmp_path / "killed").check() == []

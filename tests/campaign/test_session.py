@@ -1,0 +1,231 @@
+"""What a campaign runs and writes, from its plan to its totals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_supply import GRAPHS, Small
+
+from mindgap.campaign.folder import open_folder
+from mindgap.campaign.session import Manner, begin, go_on
+from mindgap.campaign.standing import nothing_of, standing_of
+from mindgap.diff.stored import report_of
+from mindgap.graph import MindgapError
+from mindgap.platforms.protocol import PlatformError
+from mindgap.store import Store, StoreError
+
+Campaign = Callable[..., Any]
+
+
+def words(store: Store) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for row in store.rows("SELECT platform, word, count(*) AS n FROM verdicts GROUP BY ALL ORDER BY ALL"):
+        found.setdefault(row["platform"], {})[row["word"]] = row["n"]
+    return found
+
+
+def test_every_case_on_every_platform_judged_and_counted(campaign: Campaign, tmp_path: Path) -> None:
+    standing = campaign(30, "toys:EXACT@number=2", "toys:WRONG", "toys:PICKY", "toys:FAILS", "toys:EXACT")
+    store = Store(tmp_path / "out", create=False)
+    # A third of the cases have an exp, a third a neg.
+    assert words(store) == {
+        "toys:EXACT@number=2": {"identical": 30},
+        "toys:WRONG": {"discrepant": 10, "identical": 20},
+        "toys:PICKY": {"identical": 20, "unsupported": 10},
+        "toys:FAILS": {"failed": 30},
+        "toys:EXACT": {"identical": 30},
+    }
+    assert {each.platform: dict(each.words) for each in standing.platforms} == words(store)
+    assert standing.state == "finished" and standing.totals.rows == 150 == sum(standing.totals.words.values())
+    assert standing.totals.findings == 40 and standing.reference_statuses == {"ok": 30}
+    # Every figure again, from a report of the same run: the tables fit together.
+    report = report_of(store)
+    assert report.totals == standing.totals
+    assert {row.culprit.op for row in report.rows if row.verdict == "discrepant"} == {"aten.exp.default"}
+    # What a variant is made of is kept with it.
+    (row,) = store.rows("SELECT variant, name FROM graphs WHERE name = 'v000007'")
+    assert json.loads(row["variant"]) == {"base": 1, "seed": 7}
+    features = store.rows("SELECT features, seconds FROM blocks")[0]
+    assert set(features["features"]) == {"aten.exp.default", "aten.add.Tensor", "aten.relu.default",
+                                         "aten.neg.default", "rare 7", "rare 17", "rare 27"}  # fmt: skip
+    assert features["seconds"] > 0 and standing.features == 7
+    # A failure is followed to its operator three times in a block, not thirty.
+    followed = store.rows("SELECT count(*) AS n FROM verdicts WHERE platform = 'toys:FAILS' AND culprit_node >= 0")
+    assert followed == [{"n": 3}]
+    assert json.loads(standing.to_json())["nothing"] == []
+
+
+def test_bytes_are_kept_of_findings_only(campaign: Campaign, tmp_path: Path) -> None:
+    campaign(9, "toys:WRONG")
+    store = Store(tmp_path / "out", create=False)
+    kept = {path.stem for path in (tmp_path / "out/graphs").rglob("*.graph")}
+    wrong = {row["graph"] for row in store.rows("SELECT graph FROM verdicts WHERE verdict = 'discrepant'")}
+    assert kept == wrong and len(kept) == 3
+    assert all(store.get_graph(key).nodes[0].op == "aten.exp.default" for key in kept)
+
+
+def test_the_most_novel_ones_and_what_is_known_to_be_refused(campaign: Campaign, tmp_path: Path) -> None:
+    campaign(40, "toys:EXACT@number=2 variants = 6", "toys:SLOW cpu_minutes = 0.0001, batch = 4")
+    store = Store(tmp_path / "out", create=False)
+    chosen = store.rows("SELECT model FROM verdicts WHERE platform = 'toys:EXACT@number=2' ORDER BY model")
+    # Three operators or a rarity at first, then what is left; never the same twice.
+    names = {row["model"] for row in chosen}
+    assert len(names) == 6 and {"v000007", "v000017", "v000027", "v000037"} <= names
+    (slow,) = store.rows("SELECT count(*) AS n FROM verdicts WHERE platform = 'toys:SLOW'")
+    (block,) = store.rows("SELECT left_out, given FROM blocks")
+    # The first batch takes more than the budget, which is 6 ms.
+    assert slow["n"] == 4 and block["left_out"] == {"toys:SLOW": 36}
+    assert set(block["given"]["toys:EXACT@number=2"]) >= {"rare 7", "rare 17", "rare 27", "rare 37"}
+    (cpu,) = store.rows("SELECT sum(element_at(timings, 'cpu')[1]) AS s FROM outcomes WHERE platform = 'toys:SLOW'")
+    assert cpu["s"] > 0.006
+
+
+def test_what_is_known_to_be_refused_is_counted_and_not_run(campaign: Campaign, tmp_path: Path) -> None:
+    from mindgap.run.local import fingerprint_of
+
+    known = {
+        "platform": "x", "fingerprint": fingerprint_of({"toy": "picky"}), "op": "aten.neg.default",
+        "dtype": "float32", "layout": "contiguous", "answer": "refuses", "reason": "not in this toy",
+        "signature": "", "count": 3,
+    }  # fmt: skip
+    Store(tmp_path / "known").append("support", known)
+    standing = campaign(30, "toys:PICKY", manner=Manner(jobs=2, support=tmp_path / "known"))
+    (picky,) = standing.platforms
+    assert picky.rows == 20 and picky.refused == 10 and picky.words == {"identical": 20}
+    assert standing.lacking == [("toys:PICKY", "aten.neg.default: not in this toy", 10)]
+
+
+def test_nothing_is_loud(campaign: Campaign) -> None:
+    standing = campaign(6, "toys:REFUSES", "toys:EXACT@number=2")
+    assert nothing_of(standing) == ["NOTHING RAN on toys:REFUSES: it refused every one of 6 cases"]
+    standing = campaign(6, "toys:EXACT", out="other", top='reference = "toys:FAILS"')
+    (said,) = nothing_of(standing)
+    assert "NOTHING WAS COMPARED" in said and "6 runtime_error" in said
+
+
+def test_a_difference_that_there_is_no_time_for_is_a_word_of_its_own(campaign: Campaign, tmp_path: Path) -> None:
+    standing = campaign(6, "toys:WRONG", limits="judge_s = 0.001")
+    assert standing.totals.words == {"unjudged": 2, "identical": 4} and standing.totals.findings == 0
+    rows = Store(tmp_path / "out").rows("SELECT detail, verdict FROM verdicts WHERE word = 'unjudged'")
+    assert all(row["verdict"] is None and "judging took more than 0.001 s" in row["detail"] for row in rows)
+    assert report_of(Store(tmp_path / "out")).totals == standing.totals
+
+
+def test_shards_merged_are_the_whole(campaign: Campaign, tmp_path: Path) -> None:
+    campaign(503, "toys:PICKY", out="whole")
+    for index in range(2):
+        campaign(503, "toys:PICKY", out=f"s{index}", shard=f"{index}/2")
+    folder = open_folder(tmp_path / "s0")
+    assert standing_of(folder).cases == 500
+    folder.store.merge(tmp_path / "s1")
+    merged, whole = standing_of(folder), standing_of(open_folder(tmp_path / "whole"))
+    assert merged.totals == whole.totals and merged.cases == whole.cases == 503
+    assert merged.state == "finished" and merged.shards == ["0/2", "1/2"]
+    sql = "SELECT run, model, graph, platform, status, word FROM verdicts ORDER BY ALL"
+    assert folder.store.rows(sql) == Store(tmp_path / "whole").rows(sql)
+
+
+def test_stops(campaign: Campaign, tmp_path: Path) -> None:
+    standing = campaign(30, "toys:EXACT@number=2", stop="variants = 7")
+    assert standing.cases == 7 and standing.state == "finished"
+    standing = campaign(30, "toys:SLOW", out="late", stop="minutes = 0.0001")
+    assert standing.stopped == "0.0001 minutes are over" and standing.state != "finished"
+    plan = tmp_path / "late/campaign.toml"
+    plan.write_text(plan.read_text().replace("minutes = 0.0001", "minutes = 0"))
+    standing = go_on(tmp_path / "late", Small())
+    assert standing.state == "finished" and standing.totals.rows == 30
+
+
+def test_wrong_use_is_one_clear_line(campaign: Campaign, tmp_path: Path) -> None:
+    with pytest.raises(MindgapError, match="holds no campaign"):
+        go_on(tmp_path / "nowhere", Small())
+    with pytest.raises(PlatformError, match="cuda/eager is not available here"):
+        campaign(6, "cuda/eager")
+    with pytest.raises(MindgapError, match=r"toys:BROKEN cannot be opened.*another version"):
+        campaign(6, "toys:BROKEN", out="broken")
+    with pytest.raises(MindgapError, match="no case could be made"):
+        campaign(6, "toys:EXACT", out="empty", source=Empty())
+    campaign(3, "toys:EXACT@number=2")
+    with pytest.raises(MindgapError, match="holds a campaign already: go on with `mindgap campaign resume"):
+        campaign(3, "toys:EXACT@number=2")
+    with pytest.raises(StoreError, match="no store and not empty"):
+        (tmp_path / "full").mkdir()
+        (tmp_path / "full/thesis.doc").write_text("mine")
+        campaign(3, "toys:EXACT@number=2", out="full")
+
+
+def test_what_is_absent_may_be_left_out_loudly(campaign: Campaign) -> None:
+    said: list[str] = []
+    top = 'reference = "toys:EXACT"\nskip_unavailable = true'
+    standing = campaign(3, "cuda/eager", "toys:BROKEN", "toys:PICKY", top=top, manner=Manner(jobs=2, say=said.append))
+    assert [each.platform for each in standing.platforms] == ["toys:PICKY"]
+    assert any("LEFT OUT" in line and "cuda/eager" in line for line in said)
+    assert any("LEFT OUT" in line and "toys:BROKEN" in line for line in said)
+
+
+def test_a_plan_or_a_pool_that_changed_stops_a_resume(campaign: Campaign, tmp_path: Path) -> None:
+    campaign(3, "toys:PICKY")
+    plan = tmp_path / "out/campaign.toml"
+    text = plan.read_text()
+    plan.write_text(text.replace("seed = 7", "seed = 8"))
+    with pytest.raises(MindgapError, match=r"was changed since the campaign began \(seed\)"):
+        go_on(tmp_path / "out", Small())
+    plan.write_text(text)
+    Small(GRAPHS[:2]).begin(open_folder(tmp_path / "out").plan, tmp_path / "out")
+    with pytest.raises(MindgapError, match="what its cases are made of has changed"):
+        go_on(tmp_path / "out", Small())
+    Small().begin(open_folder(tmp_path / "out").plan, tmp_path / "out")
+    assert go_on(tmp_path / "out", Small()).totals.rows == 3
+
+
+def test_a_damaged_store_is_named(campaign: Campaign, tmp_path: Path) -> None:
+    campaign(3, "toys:PICKY")
+    (segment, *_) = sorted((tmp_path / "out/tables/verdicts").iterdir())
+    whole = segment.read_bytes()
+    segment.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(StoreError, match="damaged or cut short"):
+        go_on(tmp_path / "out", Small())
+    # Moved away, what it held is run again.
+    segment.unlink()
+    for block in (tmp_path / "out/tables/blocks").iterdir():
+        block.unlink()
+    assert go_on(tmp_path / "out", Small()).totals.rows == 3
+    (tmp_path / "out/mindgap-store.json").write_text('{"format": "mindgap-store", "version": 1}')
+    with pytest.raises(StoreError, match="store of version 1"):
+        go_on(tmp_path / "out", Small())
+
+
+class Empty:
+    def begin(self, plan: Any, folder: Path) -> Any:
+        return self
+
+    def again(self, plan: Any, folder: Path) -> Any:
+        return self
+
+    identity = "none"
+
+    def block(self, number: int) -> list[Any]:
+        return []
+
+
+def test_the_folder_is_made_before_the_first_row(tmp_path: Path) -> None:
+    """What fails on the way to a supply leaves no campaign behind, so that it can be begun again."""
+    from small_supply import plan_text
+
+    from mindgap.campaign.plan import parse_plan
+
+    class Fails:
+        def begin(self, plan: Any, folder: Path) -> Any:
+            raise MindgapError("no catalogue")
+
+        again = begin
+
+    text = plan_text(3, {"toys:PICKY": ""}, top='reference = "toys:EXACT"')
+    plan = parse_plan(text, "p")
+    with pytest.raises(MindgapError, match="no catalogue"):
+        begin(plan, text, tmp_path / "c", Fails())
+    assert begin(plan, text, tmp_path / "c", Small(), manner=Manner(jobs=1)).totals.rows == 3
