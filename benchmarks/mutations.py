@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mindgap.catalogue import Catalogue
-from mindgap.graph import GraphError
+from mindgap.graph import MindgapError
 from mindgap.synth import rules
 from mindgap.synth.base import cuttable
 from mindgap.synth.cut import Cut, cut, cut_of
@@ -65,11 +65,10 @@ def main() -> None:
     print(f"{'kind':12}{'regions':>9}{'places':>9}{'valid':>9}{'useful':>9}{'µs':>8}{'mean':>8}")
     for kind in asked:
         times = seconds[kind]
-        print(
-            f"{kind:12}{asked[kind]:9}{found[kind]:9}{share(ran[kind], found[kind]):>9}"
-            f"{share(useful[kind], found[kind]):>9}{statistics.median(times) * 1e6:8.0f}{statistics.mean(times) * 1e6:8.0f}"
-        )
-    total = sum(seconds[kind][at] for kind in seconds for at in range(len(seconds[kind])))
+        cost = f"{statistics.median(times) * 1e6:8.0f}{statistics.mean(times) * 1e6:8.0f}"
+        shares = f"{share(ran[kind], found[kind]):>9}{share(useful[kind], found[kind]):>9}"
+        print(f"{kind:12}{asked[kind]:9}{found[kind]:9}{shares}{cost}")
+    total = sum(sum(times) for times in seconds.values())
     print(f"all: {share(ran.total(), found.total())} valid, {asked.total() / total:.0f} proposals a second")
     if arguments.kind:
         for reason, count in reasons[arguments.kind].most_common(40):
@@ -90,7 +89,7 @@ def regions(path: Path, bases: int, each: int, rng: random.Random) -> Iterator[t
                 continue
             try:
                 region = plain_region(entry.graph, piece, rng)
-            except GraphError:
+            except MindgapError:
                 continue
             if isinstance(region, Region):
                 yield entry.graph, piece, region

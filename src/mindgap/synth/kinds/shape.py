@@ -19,16 +19,30 @@ from mindgap.graph import (
     Ref,
     TensorSpec,
     Uniform,
+    numpy_dtype,
+    operands,
 )
+from mindgap.synth.cut import MOST_BYTES
 from mindgap.synth.edit import Edit, Given, Rewrite, Step
 from mindgap.synth.kinds.layout import dense_stride
 from mindgap.synth.rules import Rules
 from mindgap.synth.schemas import bind, call, signature
 from mindgap.synth.wiring import Wiring
 
-#: Elements that a tensor may come to have.
-_LARGEST: Final = 1 << 22
 _DRAWN: Final = (Uniform, Normal, Constant, Integers, Permutation)
+#: Operators that make one size of another: windows, pieces, joints.
+_DERIVING: Final = frozenset(
+    {
+        "conv1d", "conv2d", "conv3d", "convolution", "max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d",
+        "avg_pool2d", "avg_pool3d", "max_pool2d_with_indices", "cat", "slice", "narrow", "constant_pad_nd", "pad", "glu",
+        "split", "split_with_sizes", "chunk", "tensor_split", "unfold", "pixel_shuffle", "pixel_unshuffle", "repeat",
+        "conv_transpose1d", "conv_transpose2d", "upsample_nearest2d", "upsample_bilinear2d", "reflection_pad2d",
+    }
+)  # fmt: skip
+#: They name the sizes of their pieces, which then no longer sum up.
+_PARTED: Final = frozenset({"split_with_sizes", "glu", "slice_backward", "tensor_split"})
+#: How often a dimension is emptied that is no batch: most operators refuse.
+_DELIBERATE: Final = 0.15
 #: Whole numbers in arguments that may be sizes by their type and are none by their meaning.
 _NO_SIZES: Final = frozenset(
     {
@@ -53,6 +67,22 @@ _RESHAPES: Final = frozenset(
     }
 )  # fmt: skip
 
+#: Operators that are told the whole shape of their result, and in which argument.
+_SHAPED: Final = {
+    "aten.view.default": "size",
+    "aten.reshape.default": "shape",
+    "aten._unsafe_view.default": "size",
+    "aten.expand.default": "size",
+    "aten.broadcast_to.default": "size",
+    "aten.view_copy.default": "size",
+    "aten.new_zeros.default": "size",
+    "aten.new_ones.default": "size",
+    "aten.new_full.default": "size",
+    "aten.full.default": "size",
+    "aten.zeros.default": "size",
+    "aten.ones.default": "size",
+}
+
 
 def propose(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """All inputs that share a size get another, and the sizes among arguments with them."""
@@ -60,8 +90,11 @@ def propose(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...
     if any(spec is None for spec in graph.values) and not all(wiring.known(node) for node in graph.nodes):
         return None
     sizes = sorted({size for given in graph.inputs for size in given.spec.shape if size > 1})
+    fragile = any(node.op in rules.no_empty for node in graph.nodes)
     for size in rng.sample(sizes, min(4, len(sizes))):
         for new in rng.sample(_others(size, rng), 2):
+            if new == 0 and (fragile or not (_is_batch(graph, size) or rng.random() < _DELIBERATE)):
+                continue
             changed = _consistent(graph, {size: new})
             if changed is None or not _moderate(graph, changed):
                 continue
@@ -69,6 +102,11 @@ def propose(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...
             if edits:
                 return edits
     return None
+
+
+def _is_batch(graph: Graph, size: int) -> bool:
+    """It is the first dimension of what has it, and no other."""
+    return all(size not in given.spec.shape[1:] for given in graph.inputs)
 
 
 def _others(size: int, rng: random.Random) -> list[int]:
@@ -87,8 +125,28 @@ def _consistent(graph: Graph, changed: dict[int, int]) -> dict[int, int] | None:
             if node.op in _RESHAPES and not _reshaped(graph, node, changed):
                 return None
         if len(changed) == before:
-            return changed
+            return changed if _derived_alone(graph, changed) else None
     return None
+
+
+def _derived_alone(graph: Graph, changed: dict[int, int]) -> bool:
+    """No operator makes a new size out of a changed one where an input has that size already and keeps it."""
+    sizes = {size for given in graph.inputs for size in given.spec.shape if size > 1 and size not in changed}
+    for node in graph.nodes:
+        packet = node.op.split(".")[1]
+        if packet not in _DERIVING or not node.outputs or node.outputs[0] is None:
+            continue
+        after = node.outputs[0].shape
+        for value in operands(node)[:2] if packet == "cat" else operands(node)[:1]:
+            spec = graph.values[value]
+            if spec is None or len(spec.shape) != len(after):
+                continue
+            pairs = [
+                (have, got) for have, got in zip(spec.shape, after, strict=True) if have in changed and have != got
+            ]
+            if pairs and (packet in _PARTED or any(got in sizes for _, got in pairs)):
+                return False
+    return True
 
 
 def _reshaped(graph: Graph, node: Node, changed: dict[int, int]) -> bool:
@@ -116,7 +174,9 @@ def _reshaped(graph: Graph, node: Node, changed: dict[int, int]) -> bool:
 def _moderate(graph: Graph, changed: dict[int, int]) -> bool:
     """No tensor becomes too large to run at once."""
     return all(
-        spec is None or math.prod(changed.get(size, size) for size in spec.shape) <= _LARGEST for spec in graph.values
+        spec is None
+        or math.prod(changed.get(size, size) for size in spec.shape) * numpy_dtype(spec.dtype).itemsize <= MOST_BYTES
+        for spec in graph.values
     )
 
 
@@ -164,6 +224,8 @@ def _with_sizes(node: Node, changed: dict[int, int]) -> Step | None:
     if not any(p.size and p.name not in _NO_SIZES for p in known.parameters):
         return None
     given = bind(node)
+    if node.op in _SHAPED and len(node.outputs) == 1 and node.outputs[0] is not None:
+        return _with_shape(node, given, node.outputs[0].shape, changed)
     found = False
     for parameter in known.parameters:
         if not parameter.size or parameter.name in _NO_SIZES or parameter.name not in given:
@@ -172,6 +234,15 @@ def _with_sizes(node: Node, changed: dict[int, int]) -> Step | None:
         if new != given[parameter.name]:
             given[parameter.name], found = new, True
     return call(node.op, given, len(node.outputs)) if found else None
+
+
+def _with_shape(node: Node, given: dict[str, Arg], shape: tuple[int, ...], changed: dict[int, int]) -> Step | None:
+    """The call that asks for the shape that it gave, with its sizes changed, and no -1: 0 does not allow it."""
+    new = tuple(changed.get(size, size) for size in shape)
+    if new == shape:
+        return None
+    given[_SHAPED[node.op]] = new
+    return call(node.op, given, 1)
 
 
 def _renamed(arg: Arg, changed: dict[int, int]) -> Arg:

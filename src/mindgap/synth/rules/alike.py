@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from mindgap.aten.operators import UnknownOperator
-from mindgap.graph import Arg, GraphError, Node
+from mindgap.graph import Arg, GraphError, Node, Ref
 from mindgap.synth.edit import Step
 from mindgap.synth.rules.language import RuleError
 from mindgap.synth.schemas import Signature, bind, call, fits, fitted, signature
 
 _KEYS = {"name", "kinds", "members", "from", "fill"}
+
+
+#: Where PyTorch takes a number for a second tensor (its argument parser has this list).
+_TAKE_NUMBERS: Final = frozenset(
+    {"add", "sub", "mul", "div", "divide", "multiply", "subtract", "true_divide", "floor_divide"}
+)
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,8 @@ def exchange(node: Node, member: Member) -> Step | None:
     for ours, theirs in _tensors(new.op, old.op):
         if theirs in given and given[theirs] is not None:
             taken[ours] = given[theirs]
+            if not isinstance(given[theirs], (Ref, tuple)) and member.op.split(".")[1].rstrip("_") not in _TAKE_NUMBERS:
+                return None
         elif new.named[ours].required and new.named[ours].type == "Optional[Tensor]":
             taken[ours] = None
         elif new.named[ours].required:

@@ -18,7 +18,7 @@ from mindgap.synth.rules.language import RuleError
 from mindgap.synth.schemas import signature
 
 FOLDER: Final = Path(__file__).parent
-_LISTS: Final = ("no_half", "layout_bound", "relays", "shape_free", "per_row", "sign_blind")
+_LISTS: Final = ("no_half", "no_empty", "layout_bound", "relays", "shape_free", "per_row", "sign_blind")
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Rules:
 
     `alike`: groups that a call may leave. `equivalent`, `attributes`: rows for it. `insertions`: unary operators by
     kind of dtype. `indices`: arguments that take indices of 32 or 64 bits. `no_half`: not implemented for 16 bits.
+    `no_empty`: an empty dimension kills the process.
     `layout_bound`: they ask for strides of a certain form; `relays`: their results do not take after their operands'
     strides. `shape_free`: shape in, the same shape out, whatever it is.
     `per_row`: each row of the first dimension of their tensors is computed by itself. `sign_blind`: -0 and 0 give the
@@ -39,6 +40,7 @@ class Rules:
     insertions: Mapping[str, tuple[str, ...]]
     indices: Mapping[str, tuple[str, ...]]
     no_half: frozenset[str]
+    no_empty: frozenset[str]
     layout_bound: frozenset[str]
     relays: frozenset[str]
     shape_free: frozenset[str]
