@@ -57,7 +57,8 @@ def answer_of(key: Key, outcomes: Iterable[Outcome]) -> Answer:
         return Answer(*key, "decomposed" if became else "runs", ran.status, became, "", len(seen))
     failed = next((outcome for outcome in seen if outcome.status != "unsupported"), None)
     told = failed or seen[0]
-    reason = " ".join(told.message.split())[:_LONGEST]
+    # A refusal begins with the operator, which the answer names already.
+    reason = " ".join(told.message.split()).removeprefix(f"{key.op}: ")[:_LONGEST]
     return Answer(*key, "fails" if failed else "refuses", told.status, reason, told.signature, len(seen))
 
 

@@ -130,7 +130,7 @@ def _print(asked: Asked, found: Mapping[str, OperatorCoverage], missing: bool, o
         page.print(f"{platform}: asked for {cpu:.1f} processor seconds{untried}", markup=False, highlight=False)
     if missing:
         for platform, here in found.items():
-            page.print(_lacks(platform, here))
+            page.print(_lacks(platform, here) if here.lacks else f"{platform} lacks nothing of what was asked")
 
 
 def _table(title: str, *columns: str) -> Table:
