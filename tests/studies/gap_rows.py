@@ -33,7 +33,8 @@ OPERATORS = ("aten.add.Tensor", "aten.add.Scalar", "aten.mm.default", "aten.relu
 #: Platforms that were probed, and what each answered.
 PROBED = {REFERENCE: "f-eager", "onnxruntime/cpu": "f-ort"}
 SUPPORT = {
-    "aten.add.Tensor": "runs", "aten.mm.default": "runs", "aten.sin.default": "decomposed", "aten.foo.default": "refuses",
+    "aten.add.Tensor": "runs", "aten.mm.default": "runs", "aten.sin.default": "decomposed",
+    "aten.foo.default": "refuses",
 }  # fmt: skip
 
 

@@ -50,25 +50,29 @@ def _total(row: Row, names: Iterable[str]) -> int:
 
 
 def _sums(tables: Tables) -> Generator[Check]:
-    """The last row of a table is the sum of those above it."""
-    for name, counts in (
-        ("totals", ("rows", "ran", "findings", *WORDS)),
-        ("failures", ("outcomes", "ran", "failed", *CAUSES)),
-        ("compile_failures", ("models", "failed", *TYPES)),
-        ("compiled", ("given", "consistent_in_eager", "differ", "wrong")),
+    """The last row of a table, or of each of its groups, is the sum of those above it."""
+    consistency = ("compared", "unjudged", "consistent", "wrong", "beyond_paper", "beyond_assert_close", *CALM, *WRONG)
+    tolerances = ("compared", "agree_consistent", "agree_wrong", "only_the_tolerance_alarms", "the_tolerance_misses")
+    for name, group, part, counts in (
+        ("totals", "", "platform", ("rows", "ran", "findings", *WORDS)),
+        ("makeup", "kind", "size", ("models", "ran_on_reference")),
+        ("failures", "", "platform", ("outcomes", "ran", "failed", *CAUSES)),
+        ("compile_failures", "", "platform", ("models", "failed", *TYPES, "reference_failed_too")),
+        ("compiled", "", "platform", ("given", "consistent_in_eager", "differ", "wrong", "nan_for_inf")),
+        ("consistency", "base", "platform", consistency),
+        ("tolerances", "profile", "platform", tolerances),
+        ("slowdown", "platform", "size", ("models", "over_ten_times")),
     ):
-        rows = records(tables[name])
-        for what in counts if rows else ():
-            parts = sum(row[what] for row in rows if row["platform"] != "all")
-            yield Check(f"{name}: {what} over platforms, and of all", parts, rows[-1][what])
-    made = _by(tables["makeup"], "kind", "size")
-    parts = sum(row["models"] for (_, size), row in made.items() if size != "all")
-    yield Check("makeup: models over kinds and sizes, and of all", parts, made.get(("all", "all"), {}).get("models", 0))
-    slow = records(tables["slowdown"])
-    for platform in dict.fromkeys(row["platform"] for row in slow):
-        models = {row["size"]: row["models"] for row in slow if row["platform"] == platform}
-        whole = models.pop("all")
-        yield Check(f"slowdown: models over sizes, and of all on {platform}", sum(models.values()), whole)
+        rows = [row for row in records(tables[name]) if not group or row[group] != "all"]
+        for key in dict.fromkeys(row[group] if group else "" for row in rows):
+            mine = [row for row in rows if not group or row[group] == key]
+            for what in counts:
+                parts = sum(row[what] for row in mine if row[part] != "all")
+                yield Check(f"{name}: {what} over each {part}, and of all {key}".strip(), parts, mine[-1][what])
+    kinds = [row for row in records(tables["makeup"]) if row["size"] == "all"]
+    if kinds:
+        parts = sum(row["models"] for row in kinds if row["kind"] != "all")
+        yield Check("makeup: models over kinds, and of all", parts, kinds[-1]["models"])
 
 
 def _within_rows(tables: Tables) -> Generator[Check]:
