@@ -10,7 +10,7 @@ import math
 import struct
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from mindgap.graph import wire
 from mindgap.graph.errors import GraphError
@@ -35,12 +35,20 @@ KindEntry = tuple[bytes, bytes, bytes, bytes]
 #: By turns the entry of a string and the bytes that follow its number; the first string is the operator.
 TemplateEntry = tuple[bytes, ...]
 
+_Parts = TypeVar("_Parts", bound=tuple[bytes, ...])
+
 DTYPE_CODE: Final = {name: code for code, name in enumerate(wire.DTYPE_CODES)}
 ROLE_CODE: Final = {name: code for code, name in enumerate(wire.ROLE_CODES)}
 _ROLE_BYTE: Final = {name: bytes([code]) for name, code in ROLE_CODE.items()}
 _NAN: Final = struct.pack("<d", math.nan)
 #: Entries that are kept to be shared: real graphs repeat a few thousand.
 _SHARED: Final = 1 << 14
+
+
+@lru_cache(_SHARED)
+def _shared(entry: _Parts) -> _Parts:
+    """The first of equal entries: fewer bytes are kept, and finding one in a table compares addresses alone."""
+    return entry
 
 
 @lru_cache(_SHARED)
@@ -71,7 +79,7 @@ def kind_entry(given: Input) -> KindEntry:
     """What an input has in common with others that differ in their seeds alone."""
     recipe = given.recipe
     data = recipe.data if isinstance(recipe, Literal) else b""
-    return _ROLE_BYTE[given.role], spec_entry(given.spec), _recipe(recipe), data
+    return _shared((_ROLE_BYTE[given.role], spec_entry(given.spec), _recipe(recipe), data))
 
 
 def template_entry(node: Node, holes: list[int]) -> TemplateEntry:
@@ -86,13 +94,7 @@ def template_entry(node: Node, holes: list[int]) -> TemplateEntry:
         _put_string(name, done, out)
         put_arg(arg, done, out, holes)
     put_count(out, len(node.outputs))
-    return _shared_template((*done, bytes(out)))
-
-
-@lru_cache(_SHARED)
-def _shared_template(entry: TemplateEntry) -> TemplateEntry:
-    """The first of equal entries: fewer bytes are kept, and finding one in a table compares addresses alone."""
-    return entry
+    return _shared((*done, bytes(out)))
 
 
 def put_arg(arg: Arg, done: list[bytes], out: bytearray, holes: list[int]) -> None:
