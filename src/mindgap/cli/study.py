@@ -26,8 +26,8 @@ _MOST: Final = 25
 _NARROWEST: Final = 20
 
 
-@study.command("gap")
-def gap_(
+@study.command()
+def gap(
     store: Annotated[str, typer.Argument(metavar="STORE", help="What `diff --store` or a campaign wrote.")],
     run: Annotated[str | None, typer.Option(metavar="RUN", help="Which run (default: the latest that fits).")] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the self-contained page.")] = None,
@@ -40,9 +40,10 @@ def gap_(
     """
     from mindgap.report import study_page
     from mindgap.studies import to_csv
-    from mindgap.studies.gap import gap, to_json
+    from mindgap.studies.gap import gap as asked
+    from mindgap.studies.gap import to_json
 
-    found = gap(Store(store, create=False), run)
+    found = asked(Store(store, create=False), run)
     with result_stream() as out:
         if html is not None:
             write_file(html, study_page(found))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 from typing import Any, Final
 
 import altair
@@ -80,6 +81,7 @@ def precision_chart(report: Report) -> dict[str, Any] | None:
     return chart.to_dict()
 
 
+@cache
 def bundle() -> str:
     """Vega, Vega-Lite and vega-embed as one script that defines `draw(place, spec)`."""
     # A closing tag inside a string of the libraries would end our own script element.
