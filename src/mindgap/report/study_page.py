@@ -57,6 +57,7 @@ def study_page(study: Study) -> str:
         models=_all(study.table("makeup"), "models"),
         outcomes=_all(study.table("failures"), "outcomes"),
         failed=_all(study.table("failures"), "failed"),
+        causes=len({(row["verdict"], row["culprit"], row["blame"]) for row in records(study.table("findings"))}),
         bundle=Markup(bundle()) if any(section.chart for section in sections) else "",
         css=Markup("".join((_HERE / name).read_text(encoding="utf-8") for name in ("page.css", "study.css"))),
     )
