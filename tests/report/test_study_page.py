@@ -104,6 +104,7 @@ def test_cells() -> None:
     ]  # fmt: skip
     assert cell("share_failed", None) == "–" and cell("models", 12345) == "12,345"
     assert cell("median_slowdown", 2.456) == "2.46×" and cell("median_seconds", 0.0123) == "12.3 ms"
+    assert [cell("median_nodes", x) for x in (1000.5, 12.0, 12.5)] == ["1,000", "12", "12.5"]
     assert cell("supported", False) == "no" and cell("cause", "time_out") == "time out"
     assert coded("of `a<b` and c") == "of <code>a&lt;b</code> and c"
 

@@ -124,7 +124,7 @@ def cell(column: str, value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return number(value)
+        return f"{value:,.0f}" if value >= 1000 or value.is_integer() else number(value)
     return spaced(str(value)) if column in ("cause", "status", "kind") else str(value)
 
 

@@ -34,11 +34,11 @@ SELECT base, coalesce(platform, 'all') AS platform, {_COMPARED} AS compared,
        {_COMPARED} - {_WRONG} AS consistent, {_WRONG} AS wrong,
        {share(_WRONG, _COMPARED)} AS share_wrong,
        count(*) FILTER (WHERE word IN {listed(WRONG)} AND blame = 'reference') AS wrong_is_the_reference,
-       {counted((*CALM, *WRONG), "word")},
        count(*) FILTER (WHERE NOT paper) AS beyond_paper,
        {share("count(*) FILTER (WHERE NOT paper)", "count(paper)")} AS share_beyond_paper,
        count(*) FILTER (WHERE NOT assert_close) AS beyond_assert_close,
-       {share("count(*) FILTER (WHERE NOT assert_close)", "count(assert_close)")} AS share_beyond_assert_close
+       {share("count(*) FILTER (WHERE NOT assert_close)", "count(assert_close)")} AS share_beyond_assert_close,
+       {counted((*CALM, *WRONG), "word")}
 FROM based
 GROUP BY GROUPING SETS ((base, platform), (base))
 HAVING count(*) > 0
