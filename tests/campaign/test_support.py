@@ -226,9 +226,14 @@ def test_onnx_tells_decomposed_from_native_and_refused(tmp_path: Path) -> None:
         call("aten.special_i1.default", tensor((3,)), gives=pair),
         call("aten.tanh_backward.default", tensor((3,)), tensor((3,), seed=2)),
     ]  # fmt: skip
+    wide = [recast(call("aten.special_i1.default", tensor(shape)), "float64") for shape in ((3,), (4,))]
+    complete += [call("aten.special_i1.default", tensor((4,))), *(graph for graph in wide if graph is not None)]
     asked = ask(Store(tmp_path / "s"), [probe(graph) for graph in complete], "onnxruntime/cpu")
     fingerprint = asked.support.platforms["onnxruntime/cpu"]
-    found = {key.op: answer for key, answer in asked.support.answers(fingerprint).items()}
+    answers = asked.support.answers(fingerprint)
+    counts = {key.dtype: answer.count for key, answer in answers.items() if key.op == "aten.special_i1.default"}
+    assert counts == {"float32": 2, "float64": 1}, "two samples refuse float32, and one the rest of the operator"
+    found = {key.op: answer for key, answer in answers.items() if key.dtype == "float32"}
     assert found["aten.relu.default"].answer == "runs"
     assert found["aten.tanh_backward.default"].answer == "decomposed" and "aten." in found[
         "aten.tanh_backward.default"

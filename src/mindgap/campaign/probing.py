@@ -60,12 +60,12 @@ def ask(
 
     float32 comes first, then the other dtypes in the order of `DTYPES`, then other layouts; what the budget did not
     reach is returned. `batched`: calls are laid side by side in one job, more of them while jobs succeed, and a job
-    that fails is halved until the calls that fail stand alone. Of an operator that was refused before, the rest comes
-    last, one by one, and one refusal of each key is enough.
+    that fails is halved until the calls that fail stand alone. Of an operator that was refused for contiguous
+    float32 the rest comes last, one by one, and one refusal of each key is enough.
     """
     waiting, later = _queue(probes, known.keys()), deque[_Asked]()
     asker = _Asker(platform, pool, budget or Budget(), keep)
-    asker.refused.update(answer.op for answer in known.values() if answer.answer == "refuses")
+    asker.refused.update(answer.op for answer in known.values() if _throughout(answer))
     total = len(waiting)
     size = _FIRST if batched else 1
     while (waiting or later) and not asker.budget.gone:
@@ -102,6 +102,11 @@ def _plain(key: Key) -> int:
     return 2
 
 
+def _throughout(answer: Answer) -> bool:
+    """A refusal that probably holds of the operator in any form: of contiguous float32."""
+    return answer.answer == "refuses" and (answer.dtype, answer.layout) == ("float32", "contiguous")
+
+
 def _alike(one: _Asked, other: _Asked) -> bool:
     return (one.key.dtype, _plain(one.key)) == (other.key.dtype, _plain(other.key))
 
@@ -113,7 +118,7 @@ class _Asker:
         self._keep = keep
         self.budget = budget
         self._meter = Meter(lambda: pool.pids().get(platform))
-        #: Operators of which some call was refused.
+        #: Operators that were refused where they are plainest.
         self.refused: set[str] = set()
 
     def ask(self, group: Sequence[_Asked]) -> bool:
@@ -143,7 +148,7 @@ class _Asker:
 
     def _settle(self, asked: _Asked, outcomes: Sequence[Outcome]) -> None:
         answer = answer_of(asked.key, outcomes)
-        if answer.answer == "refuses":
+        if _throughout(answer):
             self.refused.add(asked.key.op)
         self._keep(answer)
 
