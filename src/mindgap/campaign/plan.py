@@ -193,8 +193,9 @@ def _spelled(plan: Plan, where: str, lines: Mapping[tuple[str | int, ...], int])
     return plan.model_copy(update={"platforms": platforms, "reference": reference})
 
 
-def _by_line(wrong: tuple[int, tuple[str | int, ...], Any]) -> tuple[int, str]:
-    return wrong[0], str(wrong[1])
+def _by_line(wrong: tuple[int, tuple[str | int, ...], Any]) -> tuple[bool, int, str]:
+    """What is missing comes last: its name may be what is misspelt elsewhere."""
+    return wrong[2]["type"] == "missing", wrong[0], str(wrong[1])
 
 
 def _place(location: Sequence[str | int]) -> tuple[str | int, ...]:

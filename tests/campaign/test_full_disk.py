@@ -1,0 +1,34 @@
+"""A disk that fills up: said in one line, nothing that was written is lost, and a resume ends it."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_supply import Small
+
+from mindgap.campaign.folder import open_folder
+from mindgap.campaign.session import Manner, go_on
+from mindgap.campaign.standing import standing_of
+from mindgap.store import Store, StoreError
+
+
+def test_a_full_disk_ends_the_session_and_a_resume_the_campaign(campaign: Callable[..., Any], tmp_path: Path) -> None:
+    campaign(4, "toys:SLOW", stop="minutes = 0.00001")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    plan = tmp_path / "out/campaign.toml"
+    plan.write_text(plan.read_text().replace("minutes = 0.00001", "minutes = 0"))
+    # No file may become larger than this, as on a disk with as much room.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (6000, hard))
+    try:
+        with pytest.raises(StoreError, match=r"cannot be written.*what was published before is intact: make room"):
+            go_on(tmp_path / "out", Small(), manner=Manner(jobs=1))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert Store(tmp_path / "out").check() == []
+    assert standing_of(open_folder(tmp_path / "out")).state != "finished"
+    standing = go_on(tmp_path / "out", Small(), manner=Manner(jobs=1))
+    assert standing.state == "finished" and standing.totals.words == {"identical": 4}

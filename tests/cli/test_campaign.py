@@ -1,0 +1,80 @@
+"""`mindgap campaign` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.command_line import mindgap
+
+TOYS = Path(__file__).parent.parent / "campaign"
+sys.path.insert(0, str(TOYS))
+
+
+@pytest.fixture(autouse=True)
+def toys_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(TOYS))
+
+
+PLAN = """\
+seed = 7
+catalogue = "nowhere"
+[variants]
+count = 20
+[platforms]
+"cpu/jit" = {}
+"""
+
+
+def test_a_bad_plan_is_one_line_with_its_line(tmp_path: Path) -> None:
+    for text, said in (
+        (PLAN.replace("count", "counts"), "plan.toml:4: variants.counts: there is no such key; known are count, sizes"),
+        (PLAN.replace("cpu/jit", "cpu/jet"), 'plan.toml:6: platforms."cpu/jet": '),
+        (PLAN.replace("cpu/jit", "cuda/eager"), "platform cuda/eager is not available here"),
+        (PLAN, "nowhere"),
+    ):
+        (tmp_path / "plan.toml").write_text(text)
+        ran = mindgap("campaign", "run", "plan.toml", "--out", "out", cwd=tmp_path)
+        assert ran.status == 2 and ran.out == ""
+        (line,) = ran.err.splitlines()
+        assert line.startswith("mindgap: ") and said in line
+
+
+def test_what_is_no_campaign(tmp_path: Path) -> None:
+    for command in ("resume", "status"):
+        ran = mindgap("campaign", command, "nothing", cwd=tmp_path)
+        assert ran.status == 2 and "nothing holds no campaign (`mindgap campaign run PLAN --out nothing`" in ran.err
+
+
+def test_a_pack_is_run_looked_at_resumed_and_taken_back(tmp_path: Path) -> None:
+    from small_supply import Small, plan_text
+
+    from mindgap.campaign.folder import open_folder
+    from mindgap.campaign.pack import export
+    from mindgap.campaign.plan import parse_plan
+    from mindgap.campaign.session import Manner, begin
+
+    text = plan_text(9, {"toys:EXACT@number=2": ""}, top='reference = "toys:EXACT"')
+    begin(parse_plan(text, "p"), text, tmp_path / "home-run", Small(), manner=Manner(jobs=1))
+    folder = open_folder(tmp_path / "home-run")
+    export(folder, Small().again(folder.plan, folder.path), tmp_path / "cases.pack", ["toys:PICKY", "toys:REFUSES"])
+
+    ran = mindgap("campaign", "run", "cases.pack", "--out", "far", "--json", cwd=tmp_path)
+    # A platform that refuses everything is an error, said beside the figures.
+    assert ran.status == 2
+    assert "NOTHING RAN on toys:REFUSES: it refused every one of 9 cases" in ran.err
+    found = json.loads(ran.out)
+    assert found["totals"]["words"] == {"identical": 6, "unsupported": 12} and found["state"] == "finished"
+    assert found["nothing"] and "9/9 cases" in ran.err
+
+    ran = mindgap("campaign", "status", "far", cwd=tmp_path)
+    assert ran.status == 0 and "9 of 9 cases on toys:EXACT (9 ok); 18 rows, 0 findings" in ran.out
+    ran = mindgap("campaign", "resume", "far", cwd=tmp_path)
+    assert ran.status == 2 and "18 rows" in ran.out
+    ran = mindgap("campaign", "import", "home-run", "far", cwd=tmp_path)
+    assert ran.status == 0 and "segments" in ran.out
+    ran = mindgap("campaign", "merge", "home-run", "far", cwd=tmp_path)
+    assert ran.status == 2 and "far is another campaign" in ran.err
