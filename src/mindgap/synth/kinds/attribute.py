@@ -10,6 +10,7 @@ from mindgap.graph import Arg, GraphError, Ref, TensorSpec
 from mindgap.synth.edit import Edit, Rewrite, Step
 from mindgap.synth.imagine import imagine
 from mindgap.synth.rules import Attribute, Rules
+from mindgap.synth.rules.program import program
 from mindgap.synth.schemas import bind, call, signature
 from mindgap.synth.wiring import Wiring, picks
 
@@ -52,13 +53,8 @@ def _changed(wiring: Wiring, index: int, rule: Attribute, rng: random.Random) ->
         names[rule.argument] = names["new"] = new
         if not all(condition(names, spec) for condition in rule.when):
             return None
-        steps: list[Step] = []
         explicit[rule.argument] = new
-        for line in rule.before:
-            parameters = signature(line.op).parameters
-            given = {p.name: arg(names, spec) for p, arg in zip(parameters, line.args, strict=False)}
-            steps.append(call(line.op, given | {name: arg(names, spec) for name, arg in line.kwargs}))
-            names |= {name: Ref(-len(steps)) for name in line.targets}
+        steps, names = program(rule.before, names, spec)
         explicit |= {operand: names[name] for operand, name in rule.operands.items() if names[operand] is not None}
         return (*steps, call(node.op, explicit, len(node.outputs)))
     except (LookupError, TypeError, ValueError, ArithmeticError, GraphError):

@@ -134,16 +134,20 @@ def _before(wiring: Wiring, index: int, steps: tuple[Step, ...], swaps: dict[int
     return Rewrite(index, (*steps, repeat(node, swaps)), results)
 
 
-def layout_matters(wiring: Wiring, value: int, rules: Rules, depth: int = 4) -> bool:
-    """An operator that asks for strides of a certain form reads the value, or what keeps the strides of it."""
-    for reader in wiring.readers[value]:
-        node = wiring.graph.nodes[reader]
-        if node.op in rules.layout_bound:
-            return True
-        if depth and node.op not in rules.relays:
-            first = wiring.graph.first_value[reader]
-            if any(layout_matters(wiring, first + slot, rules, depth - 1) for slot in range(len(node.outputs))):
+def layout_matters(wiring: Wiring, value: int, rules: Rules) -> bool:
+    """An operator that asks for strides of a certain form reads the value, or what may take after its strides."""
+    graph = wiring.graph
+    seen, left = {value}, [value]
+    while left:
+        for reader in wiring.readers[left.pop()]:
+            node = graph.nodes[reader]
+            if node.op in rules.layout_bound:
                 return True
+            if node.op not in rules.relays:
+                first = graph.first_value[reader]
+                made = [number for number in range(first, first + len(node.outputs)) if number not in seen]
+                seen.update(made)
+                left += made
     return False
 
 

@@ -34,9 +34,9 @@ _DRAWN: Final = (Uniform, Normal, Constant, Integers, Permutation)
 _DERIVING: Final = frozenset(
     {
         "conv1d", "conv2d", "conv3d", "convolution", "max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d",
-        "avg_pool2d", "avg_pool3d", "max_pool2d_with_indices", "cat", "slice", "narrow", "constant_pad_nd", "pad", "glu",
-        "split", "split_with_sizes", "chunk", "tensor_split", "unfold", "pixel_shuffle", "pixel_unshuffle", "repeat",
-        "conv_transpose1d", "conv_transpose2d", "upsample_nearest2d", "upsample_bilinear2d", "reflection_pad2d",
+        "avg_pool2d", "avg_pool3d", "max_pool2d_with_indices", "cat", "slice", "narrow", "constant_pad_nd", "pad",
+        "glu", "split", "split_with_sizes", "chunk", "tensor_split", "unfold", "pixel_shuffle", "pixel_unshuffle",
+        "repeat", "conv_transpose1d", "conv_transpose2d", "upsample_nearest2d", "upsample_bilinear2d",
     }
 )  # fmt: skip
 #: They name the sizes of their pieces, which then no longer sum up.

@@ -1,13 +1,15 @@
 """Rule tables (TOML, beside the code that reads them) and what is made of them.
 
-An engineer extends mindgap's mutations by rows of `alike.toml`, `equivalent.toml`, `attributes.toml` and
-`operators.toml`; no code changes. Every row is checked against PyTorch's schemas when the tables are read.
+An engineer extends mindgap's mutations by rows of `alike.toml`, `equivalent.toml`, `identities.toml`,
+`attributes.toml` and `operators.toml`; no code changes. Every row is checked against PyTorch's schemas when the tables
+are read.
 """
 
 from mindgap.synth.rules.alike import Group, Member
 from mindgap.synth.rules.attributes import Attribute
 from mindgap.synth.rules.equivalent import Equivalent
+from mindgap.synth.rules.identities import Identity
 from mindgap.synth.rules.language import RuleError
 from mindgap.synth.rules.tables import Rules, load, read
 
-__all__ = ["Attribute", "Equivalent", "Group", "Member", "RuleError", "Rules", "load", "read"]
+__all__ = ["Attribute", "Equivalent", "Group", "Identity", "Member", "RuleError", "Rules", "load", "read"]

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from mindgap.aten.operators import UnknownOperator
 from mindgap.graph import Arg
-from mindgap.synth.rules.equivalent import check_call
 from mindgap.synth.rules.language import Expression, Line, Names, RuleError, Spec, parse_expression, parse_line
+from mindgap.synth.rules.program import check_call
 from mindgap.synth.schemas import Parameter, fitted, signature
 
 _KEYS: Final = {"operators", "argument", "choices", "draw", "of", "when", "shape", "before", "operands"}

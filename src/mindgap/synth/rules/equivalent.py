@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mindgap.aten.operators import UnknownOperator
-from mindgap.graph import Arg, GraphError, Node, Ref, TensorSpec
-from mindgap.synth.edit import Rewrite, Step
+from mindgap.graph import GraphError, Node, Ref, TensorSpec
+from mindgap.synth.edit import Rewrite
 from mindgap.synth.rules.language import (
     Expression,
     Fixed,
@@ -19,7 +18,8 @@ from mindgap.synth.rules.language import (
     parse_line,
     parse_pattern,
 )
-from mindgap.synth.schemas import Parameter, bind, call, fits, signature
+from mindgap.synth.rules.program import check_call, check_slots, program
+from mindgap.synth.schemas import bind, signature
 from mindgap.synth.wiring import Wiring
 
 _KEYS = {"name", "from", "to", "gives", "when", "kinds", "mixed", "samples", "low", "high"}
@@ -61,7 +61,7 @@ class Equivalent:
         try:
             if not all(condition(names, spec) for condition in self.when):
                 return None
-            steps, places = self._steps(names, spec)
+            steps, places = program(self.lines, names, spec)
         except (LookupError, TypeError, ValueError, ArithmeticError, GraphError):
             return None
         return Rewrite(index, steps, tuple(None if name is None else places[name] for name in self.gives))
@@ -102,26 +102,6 @@ class Equivalent:
         first = wiring.graph.first_value[index]
         return all(name is not None or wiring.unread(first + slot) for slot, name in enumerate(self.gives))
 
-    def _steps(self, names: dict[str, Any], spec: Any) -> tuple[tuple[Step, ...], dict[str, Ref]]:
-        steps: list[Step] = []
-        count = 0
-        for line in self.lines:
-            given = _given(line, names, spec)
-            slots = max(signature(line.op).results, len(line.targets))
-            steps.append(call(line.op, given, slots))
-            for name in line.targets:
-                names[name] = Ref(-1 - count)
-                count += 1
-            count += slots - len(line.targets)
-        return tuple(steps), names
-
-
-def _given(line: Line, names: Mapping[str, Any], spec: Any) -> dict[str, Arg]:
-    parameters = signature(line.op).parameters
-    given = {p.name: arg(names, spec) for p, arg in zip(parameters, line.args, strict=False)}
-    given |= {name: arg(names, spec) for name, arg in line.kwargs}
-    return given
-
 
 def _by_name(pattern: Pattern) -> dict[str, Any]:
     """The parts of a pattern under the names of the schema's arguments."""
@@ -156,7 +136,7 @@ def parse(row: Mapping[str, Any], where: str) -> Equivalent:
     if not last.targets:
         last = Line(("_",), last.op, last.args, last.kwargs)
         known.add("_")
-    _check_slots(lines, where)
+    check_slots(lines, where)
     gives = tuple(None if name == "" else name for name in row.get("gives", last.targets))
     for name in gives:
         if name is not None and name not in known - set(pattern.variables):
@@ -169,51 +149,6 @@ def parse(row: Mapping[str, Any], where: str) -> Equivalent:
         row["name"], pattern, (*lines[:-1], last), gives, when, frozenset(row.get("kinds", ["float"])),
         bool(row.get("mixed", False)), tuple(row["samples"]), float(row.get("low", -2.0)), float(row.get("high", 2.0)),
     )  # fmt: skip
-
-
-def check_call(
-    op: str, args: Sequence[Any], kwargs: Sequence[tuple[str, Any]], where: str, *, complete: bool = True
-) -> None:
-    """The operator is there and takes these arguments. Raises `RuleError`."""
-    try:
-        known = signature(op)
-    except UnknownOperator:
-        raise RuleError(f"{where}: there is no operator {op!r}") from None
-    positional = [p for p in known.parameters if not p.keyword]
-    if len(args) > len(positional):
-        raise RuleError(f"{where}: {op} takes {len(positional)} arguments by position, {len(args)} are given")
-    named = {p.name for p in positional[: len(args)]}
-    for name, _ in kwargs:
-        if name not in known.named:
-            raise RuleError(f"{where}: {op} has no argument {name!r} ({', '.join(known.named)})")
-        if name in named:
-            raise RuleError(f"{where}: {op} is given {name!r} twice")
-        named.add(name)
-    missing = [p.name for p in known.parameters if p.required and p.name not in named]
-    if complete and missing:
-        raise RuleError(f"{where}: {op} is not given {', '.join(missing)}")
-    if not complete:
-        _check_constants(args, kwargs, known.parameters, known.named, where)
-
-
-def _check_constants(
-    args: Sequence[Any],
-    kwargs: Sequence[tuple[str, Any]],
-    parameters: Sequence[Parameter],
-    named: Mapping[str, Parameter],
-    where: str,
-) -> None:
-    pairs = [*zip(parameters, args, strict=False), *((named[name], arg) for name, arg in kwargs)]
-    for parameter, part in pairs:
-        if isinstance(part, Fixed) and not fits(part.value, parameter.type):
-            raise RuleError(f"{where}: {part.value!r} is no {parameter.type} ({parameter.name})")
-
-
-def _check_slots(lines: Sequence[Line], where: str) -> None:
-    for line in lines:
-        results = signature(line.op).results
-        if results not in (-1, len(line.targets)) and line.targets:
-            raise RuleError(f"{where}: {line.op} returns {results} tensors, {len(line.targets)} are named")
 
 
 def _check_samples(samples: Sequence[Mapping[str, Any]], pattern: Pattern, where: str) -> None:

@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from mindgap.aten.operators import UnknownOperator, facts
-from mindgap.synth.rules import alike, attributes, equivalent
+from mindgap.synth.rules import alike, attributes, equivalent, identities
 from mindgap.synth.rules.alike import Group
 from mindgap.synth.rules.attributes import Attribute
 from mindgap.synth.rules.equivalent import Equivalent
+from mindgap.synth.rules.identities import Identity
 from mindgap.synth.rules.language import RuleError
 from mindgap.synth.schemas import signature
 
 FOLDER: Final = Path(__file__).parent
-_LISTS: Final = ("no_half", "no_empty", "layout_bound", "relays", "shape_free", "per_row", "sign_blind")
+_LISTS: Final = ("no_half", "no_empty", "layout_bound", "relays", "shape_free", "sign_blind")
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,9 @@ class Rules:
     `no_empty`: an empty dimension kills the process.
     `layout_bound`: they ask for strides of a certain form; `relays`: their results do not take after their operands'
     strides. `shape_free`: shape in, the same shape out, whatever it is.
-    `per_row`: each row of the first dimension of their tensors is computed by itself. `sign_blind`: -0 and 0 give the
-    same.
+    `sign_blind`: -0 and 0 give the same. `rows`: operators that compute each row of the first dimension by itself, and
+    which of their tensors have rows: `pointwise` (any), `first`, `second`, `all`. `identities`: programs that give back
+    what they are given.
     """
 
     alike: Mapping[str, tuple[Group, ...]]
@@ -44,8 +46,9 @@ class Rules:
     layout_bound: frozenset[str]
     relays: frozenset[str]
     shape_free: frozenset[str]
-    per_row: frozenset[str]
     sign_blind: frozenset[str]
+    rows: Mapping[str, str]
+    identities: tuple[Identity, ...]
 
 
 @cache
@@ -58,6 +61,8 @@ def read(folder: Path) -> Rules:
     """The tables of a folder. Raises `RuleError`, naming file and row, for what cannot be meant."""
     groups = [alike.parse(row, where) for row, where in _rows(folder / "alike.toml", "group")]
     rewrites = [equivalent.parse(row, where) for row, where in _rows(folder / "equivalent.toml", "rule")]
+    same = [identities.parse(row, where) for row, where in _rows(folder / "identities.toml", "identity")]
+    _check_distinct([i.name for i in same], folder / "identities.toml")
     _check_distinct([g.name for g in groups], folder / "alike.toml")
     _check_distinct([r.name for r in rewrites], folder / "equivalent.toml")
     found = [
@@ -65,7 +70,7 @@ def read(folder: Path) -> Rules:
     ]
     operators = _table(folder / "operators.toml")
     for key in operators:
-        if key not in ("insert", "index", *_LISTS):
+        if key not in ("insert", "index", "rows", *_LISTS):
             raise RuleError(f"{folder / 'operators.toml'}: unknown key {key!r}")
     where = str(folder / "operators.toml")
     insertions = {kind: _operators(names, f"{where}, insert.{kind}") for kind, names in operators["insert"].items()}
@@ -76,6 +81,8 @@ def read(folder: Path) -> Rules:
         _grouped([(rule.op, rule) for rule in found]),
         insertions,
         _indices(operators["index"], f"{where}, index"),
+        rows=_rows_of(operators["rows"], where),
+        identities=tuple(same),
         **lists,
     )
 
@@ -111,6 +118,13 @@ def _indices(rows: Mapping[str, Sequence[str]], where: str) -> dict[str, tuple[s
             if name not in signature(op).named:
                 raise RuleError(f"{where}: {op} has no argument {name!r}")
     return {op: tuple(names) for op, names in rows.items()}
+
+
+def _rows_of(table: Mapping[str, Sequence[str]], where: str) -> dict[str, str]:
+    for role in table:
+        if role not in ("pointwise", "first", "second", "all"):
+            raise RuleError(f"{where}, rows: {role!r} is none of pointwise, first, second, all")
+    return {op: role for role, names in table.items() for op in _operators(names, f"{where}, rows.{role}")}
 
 
 def _grouped(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
