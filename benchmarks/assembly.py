@@ -125,8 +125,10 @@ def planned(pool: list[Fragment], nodes: int, draw: random.Random) -> Plan:
             region, {n: draw.choice(values[i.spec]) for n, i in enumerate(region.graph.inputs) if i.spec in values}
         )
         for _ in range(draw.choice(GLUE)):
-            spec = draw.choice([spec for spec in values if spec is not None and spec.kind == "float"])
-            count += put(glue(draw, spec), {0: draw.choice(values[spec])})
+            floats = [spec for spec in values if spec is not None and spec.kind == "float"]
+            if floats:
+                spec = draw.choice(floats)
+                count += put(glue(draw, spec), {0: draw.choice(values[spec])})
     outputs = tuple(draw.choice(found) for spec, found in values.items() if spec is not None)
     return Plan(parts, outputs[:20])
 

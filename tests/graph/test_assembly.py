@@ -145,11 +145,11 @@ def test_pieces_of_all_kinds(seed: int) -> None:
     agrees(drawn_assembly(draw, fragments, draw.randrange(12)))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_tables_too_long_for_a_byte(seed: int) -> None:
     draw = random.Random(seed)
     fragments = [Fragment(drawn_graph(draw, 30, 400)) for _ in range(40)]
-    unlike = [TensorSpec.contiguous("int8", (size, 1)) for size in range(300)]
+    unlike = [TensorSpec.contiguous("int8", (size, 1)) for size in range(1100)]
     inputs = tuple(Input(spec, Constant(number % 7), "buffer") for number, spec in enumerate(unlike[:150]))
     nodes = tuple(call(f"f{size}.default", Ref(size // 2), spec=spec) for size, spec in enumerate(unlike))
     last = Piece(Fragment(Graph(inputs, nodes, ())))
