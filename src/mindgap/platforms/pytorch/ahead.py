@@ -30,7 +30,7 @@ _CLOSING: Final = "} // namespace torch::aot_inductor"
 class Source:
     """One graph as C++: `program` defines `AOTInductorModel::run_impl`, `kernels` the functions that it calls.
 
-    `includes`: what both want included. `names`: the kernels, whose names are unique in this graph only.
+    `includes` and `kernel_includes`: what each wants included. `names`: the kernels, whose names are unique in this graph only.
     `outputs`: how many tensors it gives. `fallbacks`: operators that Inductor has no code for and calls in
     ATen; `external`: calls of libraries that it prefers to its own code (matrix products, convolutions).
     """
@@ -38,6 +38,7 @@ class Source:
     program: str
     kernels: str
     includes: tuple[str, ...]
+    kernel_includes: tuple[str, ...]
     names: tuple[str, ...]
     outputs: int
     fallbacks: Mapping[str, int]
@@ -120,7 +121,6 @@ def _take(
         raise _Taken(None, "it holds constants")
     if serialized_extern_kernel_nodes:
         raise _Taken(None, "it calls operators that have no C interface")
-    includes = tuple(dict.fromkeys(line.strip() for line in _INCLUDE.findall(wrapper_code)))
     body = _ON_REQUEST.sub("", _INCLUDE.sub("", wrapper_code))
     opened, closed = body.count(_OPENING), body.count(_CLOSING)
     if opened != closed or "kernels." in body or "AOTInductorModel::run_impl(" not in body:
@@ -135,10 +135,15 @@ def _take(
         Source(
             body.replace(_OPENING, "").replace(_CLOSING, ""),
             _INCLUDE.sub("", kernel_code),
-            includes,
+            _included(wrapper_code),
+            _included(kernel_code),
             tuple(dict.fromkeys(_EXPORTED.findall(kernel_code))),
             len(graph.graph_outputs),
             dict(called),
             outside,
         )
     )
+
+
+def _included(code: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(line.strip() for line in _INCLUDE.findall(code)))

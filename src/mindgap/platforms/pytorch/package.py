@@ -24,6 +24,8 @@ _TORCH: Any = torch
 _AOTI: Any = _TORCH._C._aoti
 _CODECACHE: Any = codecache
 _ROOM: Final = 4096
+_PREFIX: Final = "torch/csrc/inductor/cpp_prefix.h"
+_HEADED: Final = f"#include <{_PREFIX}>"
 #: What a library has once. `AOTInductorModel` here is what the generated code uses of the class of that name.
 _HEAD: Final = """
 #include <cstring>
@@ -86,11 +88,11 @@ def _texts(sources: Sequence[Source]) -> tuple[str, str]:
     """The library's programs, and their kernels, each under a name that is its own in the whole library."""
     includes = dict.fromkeys(line for source in sources for line in source.includes)
     programs = [*includes, _HEAD]
-    kernels = ["#include <torch/csrc/inductor/cpp_prefix.h>"]
+    kernels = [_HEADED, *dict.fromkeys(line for source in sources for line in source.kernel_includes)]
     for number, source in enumerate(sources):
         program, kernel = _renamed(source, f"g{number}_")
         programs.append(f"namespace graph_{number} {{{_CLASS}{program}{_RUN}}}")
-        kernels.append(kernel)
+        kernels.append(f"namespace graph_{number} {{{kernel}}}")
     table = ", ".join(f"graph_{number}::run" for number in range(len(sources)))
     programs.append(f"static void (*const programs[])(AtenTensorHandle*, AtenTensorHandle*) = {{{table}}};{_ENTRY}")
     return "\n".join(programs), "\n".join(kernels)
@@ -123,7 +125,7 @@ def _built(programs: str, kernels: str) -> str:
             return str(library)
         program = _object(program_path, _wrapper_header(), {**common, "min_optimize": True}, key)
         _, kernel_path = codecache.write(kernels, "kernel.cpp", extra=key)
-        kernel = _object(kernel_path, "torch/csrc/inductor/cpp_prefix.h", common, key)
+        kernel = _object(kernel_path, _PREFIX, common, key)
         linker = cpp_builder.CppBuilder(
             name=library.stem,
             sources=[program, kernel],
