@@ -235,17 +235,27 @@ def test_every_dtype_has_plain_values(dtype: str) -> None:
 # ---- who keeps what --------------------------------------------------------------------------------------------------
 
 
-def test_recipes_that_fit_are_kept_and_those_that_do_not_are_replaced() -> None:
-    inputs = (border(X, Uniform(7, 1.0, 2.0)), border(X, Normal(8), "buffer"), border(X))
+def test_captured_numbers_are_kept_and_seeded_ones_that_do_not_fit_are_replaced() -> None:
+    negative = Literal(np.full(24, -1.0, "float32").tobytes())
+    recipes_given = (Uniform(7, 1.0, 2.0), Normal(8), negative, Constant(0.0))
     graph = Graph(
-        inputs,
-        (call("log.default", Ref(0), out=X), call("log.default", Ref(1), out=X), call("sin.default", Ref(2), out=X)),
-        (3, 4, 5),
+        tuple(border(X, recipe, "buffer") for recipe in recipes_given),
+        tuple(call("log.default", Ref(number), out=X) for number in range(4)),
+        (4, 5, 6, 7),
     )
     edits, _ = recipes(graph, random.Random(0))
-    assert [edit.number for edit in edits] == [1, 2]
-    mended, _ = recipes(graph, random.Random(0), mend=True)
-    assert [edit.number for edit in mended] == [1]
+    assert [edit.number for edit in edits] == [1]
+
+
+def test_an_edited_graph_is_mended_where_a_recipe_no_longer_suits() -> None:
+    inputs = (border(X, Normal(8)), border(X, Normal(9)), border(X))
+    before = Graph(inputs, tuple(call("sin.default", Ref(number), out=X) for number in range(3)), (3, 4, 5))
+    after = Graph(
+        inputs, (call("log.default", Ref(0), out=X), call("sin.default", Ref(1), out=X), before.nodes[2]), (3, 4, 5)
+    )
+    edits, _ = recipes(after, random.Random(0), before=before)
+    assert [edit.number for edit in edits] == [0]
+    assert recipes(after, random.Random(0), before=after)[0] == ()
 
 
 def test_exceptional_values_go_where_nothing_is_held() -> None:
@@ -253,7 +263,7 @@ def test_exceptional_values_go_where_nothing_is_held() -> None:
     found, held = filled(graph, exceptional=True)
     assert isinstance(found.inputs[0].recipe, Exceptional) and isinstance(found.inputs[1].recipe, Integers)
     assert held == {1}
-    assert recipes(found, random.Random(0), mend=True)[0] == ()
+    assert recipes(found, random.Random(0), before=graph)[0] == ()
 
 
 def test_inputs_are_held_where_more_than_a_range_depends_on_them() -> None:

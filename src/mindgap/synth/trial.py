@@ -171,7 +171,7 @@ def region_of(
     try:
         draft = apply(cut.graph, edits)
         if kinds:
-            mended, _ = recipes(draft, random.Random(len(edits)), mend=True, tensors=tensors)
+            mended, _ = recipes(draft, random.Random(len(edits)), before=cut.graph, tensors=tensors)
             edits, draft = (*edits, *mended), apply(draft, mended)
     except GraphError as error:
         return f"edit: {re.sub(r'[0-9]+', 'N', str(error))}"

@@ -40,6 +40,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 MOST_LITERAL: Final = 16 << 10
 #: Few, so that inputs of one spec in the regions of one base are often one array.
 _SEEDS: Final = 8
+#: Beyond this many elements floats are uniform, of like deviation: drawing normal ones would cost more than using them.
+_MANY: Final = 1 << 14
+_FREE: Final = Need()
 #: Integers of which nothing is asked.
 _INTEGERS: Final = (0, 3)
 
@@ -50,16 +53,17 @@ def recipes(
     rules: Rules | None = None,
     *,
     exceptional: bool = False,
-    mend: bool = False,
+    before: Graph | None = None,
     tensors: TensorStore | None = None,
 ) -> tuple[tuple[Given, ...], frozenset[int]]:
     """New recipes for the inputs that need one, and the inputs that nothing but their recipe may feed.
 
     New ones get: placeholders of cuts (`Constant(0)` with role `input`), stored tensors (their bytes where they are few
-    and `tensors` has them), and inputs whose recipe gives values outside of what the graph's operators ask. All
-    other inputs keep theirs. With `mend`, for a graph that was edited since, only the last get new ones. With
-    `exceptional`, every float input that is not held gets NaN, Inf, zeros, subnormals and extremes among
-    its values. A graph with an operator that this PyTorch lacks gets none, and all its inputs are held.
+    and `tensors` has them), and seeded floats outside of what the graph's operators ask. All other inputs keep
+    theirs: captured numbers suit what they were captured with. With `before`, the graph that this one is an edited form
+    of, only those inputs get a new one whose recipe suited it and no longer does. With `exceptional`, every float
+    input that is not held gets NaN, Inf, zeros, subnormals and extremes among its values. A graph with an operator that
+    this PyTorch lacks gets none, and all its inputs are held.
     """
     rules = rules or value_rules()
     try:
@@ -67,15 +71,16 @@ def recipes(
         held = _held(graph, needs)
     except UnknownOperator:
         return (), frozenset(range(len(graph.inputs)))
+    earlier = needs_of(before, rules).of if before is not None else {}
     first = rng.randrange(_SEEDS)
     edits: list[Given] = []
     for number, given in enumerate(graph.inputs):
-        need, seed = needs.of.get(number, Need()), first + number
+        need, seed = needs.of.get(number, _FREE), first + number
         if exceptional and number not in held and given.spec.numel > 0:
             edits.append(Given(number, given.spec, Exceptional(seed)))
         elif isinstance(given.recipe, Stored):
             edits.append(Given(number, given.spec, _from_store(given, need, seed, tensors)))
-        elif (not mend and _is_placeholder(given)) or not _meets(given, need):
+        elif _unfit(given, need) if before is None else _broken(given, need, earlier.get(number, _FREE)):
             edits.append(Given(number, given.spec, recipe_for(given.spec, need, seed)))
     return tuple(edits), held
 
@@ -108,7 +113,8 @@ def _floats(spec: TensorSpec, need: Need, seed: int) -> Recipe:
     if need.form == "index" and high < INF:
         high += 0.96875  # cut off again by the cast to integers
     if low == -INF and high == INF:
-        return Normal(seed, 0.0, need.std or 1.0)
+        std = need.std or 1.0
+        return Normal(seed, 0.0, std) if spec.numel <= _MANY else Uniform(seed, -1.75 * std, 1.75 * std)
     if high == INF:
         high = low + max(1.5, abs(low) * 0.5)
     elif low == -INF:
@@ -141,8 +147,16 @@ def _fits(spec: TensorSpec, recipe: Recipe) -> bool:
     return True
 
 
-def _is_placeholder(given: Input) -> bool:
-    return given.role == "input" and given.recipe in (Constant(0), Constant(False))
+def _unfit(given: Input, need: Need) -> bool:
+    """A cut's placeholder, or floats like captured ones that do not share what was special of those."""
+    if given.role == "input" and given.recipe in (Constant(0), Constant(False)):
+        return True
+    return isinstance(given.recipe, (Uniform, Normal)) and not _meets(given, need)
+
+
+def _broken(given: Input, need: Need, earlier: Need) -> bool:
+    """Its recipe suited it before an edit and no longer does."""
+    return not _fits(given.spec, given.recipe) or (_meets(given, earlier) and not _meets(given, need))
 
 
 def _from_store(given: Input, need: Need, seed: int, tensors: TensorStore | None) -> Recipe:
@@ -195,9 +209,6 @@ def _held(graph: Graph, needs: Needs) -> frozenset[int]:
         or needs.of.get(number, _FREE).form
         or not _plain_strides(given.spec)
     )
-
-
-_FREE: Final = Need()
 
 
 def _plain_strides(spec: TensorSpec) -> bool:
