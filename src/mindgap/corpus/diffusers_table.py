@@ -238,7 +238,7 @@ _CONTROLNETS: Final[Mapping[str, Case]] = {
             "conditioning_scale": [1.0, 0.5], "encoder_hidden_states": normal("b l 48"), "return_dict": False,
         }
     ),
-    "SD3ControlNetModel": Case(inputs={"controlnet_cond": normal("b in_channels s s")}),
+    "SD3ControlNetModel": Case({"pos_embed_max_size": 32}, inputs={"controlnet_cond": normal("b in_channels s s")}),
     "SD3MultiControlNetModel": Case(
         inputs={
             "hidden_states": normal("b 16 s s"), "controlnet_cond": [normal("b 16 s s"), normal("b 16 s s")],

@@ -259,7 +259,8 @@ TRANSFORMERS: Final[Mapping[str, Case]] = {
     "NucleusMoEImageTransformer2DModel": Case({"num_experts": 4, "moe_intermediate_dim": 64, "capacity_factors": 2.0}),
     "OmniGenTransformer2DModel": Case(
         {"num_attention_heads": 4, "num_key_value_heads": 4, "hidden_size": 128, "vocab_size": 256, "pad_token_id": 0,
-         "intermediate_size": 256, "rope_scaling": {"short_factor": [1.0] * 16, "long_factor": [1.0] * 16}},
+         "intermediate_size": 256, "pos_embed_max_size": 32,
+         "rope_scaling": {"short_factor": [1.0] * 16, "long_factor": [1.0] * 16}},
         {
             "input_ids": integers("b l", 256), "input_img_latents": [], "input_image_sizes": {},
             "attention_mask": ones("b 81 81"), "position_ids": _places,
@@ -270,6 +271,8 @@ TRANSFORMERS: Final[Mapping[str, Case]] = {
         {"use_additional_conditions": False, "sample_size": 16, "caption_channels": 64},
         {"added_cond_kwargs": {"resolution": None, "aspect_ratio": None}},
     ),
+    "SD3Transformer2DModel": Case({"pos_embed_max_size": 32}),
+    "CogView3PlusTransformer2DModel": Case({"pos_embed_max_size": 32}),
     "PriorTransformer": Case(
         {"num_embeddings": 16},
         {
