@@ -35,8 +35,9 @@ GRAPHS = (
 class SmallSupply:
     """Cases out of a few graphs with one input each, in turn."""
 
-    def __init__(self, plan: Plan, graphs: list[Graph]) -> None:
-        self._seed, self._count, self._graphs = plan.seed, plan.variants.count, graphs
+    def __init__(self, plan: Plan, graphs: list[Graph], rare: bool = True) -> None:
+        """`rare`: every tenth case brings a feature that no other has."""
+        self._seed, self._count, self._graphs, self._rare = plan.seed, plan.variants.count, graphs, rare
 
     @property
     def identity(self) -> str:
@@ -52,8 +53,8 @@ class SmallSupply:
         base = self._graphs[which]
         graph = replace(base, inputs=tuple(replace(given, recipe=recipe) for given in base.inputs))
         described = json.dumps({"base": which, "seed": index})
-        # Every tenth brings something that no other has.
-        features = (*(node.op for node in graph.nodes), *([f"rare {index}"] if index % 10 == 7 else []))
+        rare = [f"rare {index}"] if self._rare and index % 10 == 7 else []
+        features = (*(node.op for node in graph.nodes), *rare)
         data = encode(graph, labels=False)
         return Case(index, f"v{index:06d}", data, digest(graph), described, features, len(graph.nodes), str(which))
 
@@ -63,6 +64,7 @@ class Small:
     """The source of such supplies: their graphs are kept in the folder."""
 
     graphs: tuple[Graph, ...] = GRAPHS
+    rare: bool = True
 
     def begin(self, plan: Plan, folder: Path) -> SmallSupply:
         (folder / _BASES).write_text(json.dumps([encode(graph, labels=False).hex() for graph in self.graphs]))
@@ -70,7 +72,7 @@ class Small:
 
     def again(self, plan: Plan, folder: Path) -> SmallSupply:
         kept = json.loads((folder / _BASES).read_text())
-        return SmallSupply(plan, [decode(bytes.fromhex(text)) for text in kept])
+        return SmallSupply(plan, [decode(bytes.fromhex(text)) for text in kept], self.rare)
 
 
 def plan_text(count: int, platforms: dict[str, str], **more: str) -> str:

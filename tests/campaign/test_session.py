@@ -132,6 +132,9 @@ def test_shards_merged_are_the_whole(campaign: Campaign, tmp_path: Path) -> None
 def test_stops(campaign: Campaign, tmp_path: Path) -> None:
     standing = campaign(30, "toys:EXACT@number=2", stop="variants = 7")
     assert standing.cases == 7 and standing.state == "finished"
+    standing = campaign(2501, "toys:EXACT@number=2", out="dull", stop="saturation = 1", source=Small(rare=False))
+    assert standing.stopped == "the last 1 blocks brought nothing new" and 1000 <= standing.cases <= 2000
+    assert standing.blocks_done == standing.blocks_begun < standing.blocks
     standing = campaign(30, "toys:SLOW", out="late", stop="minutes = 0.0001")
     assert standing.stopped == "0.0001 minutes are over" and standing.state != "finished"
     plan = tmp_path / "late/campaign.toml"
@@ -180,6 +183,18 @@ def test_a_plan_or_a_pool_that_changed_stops_a_resume(campaign: Campaign, tmp_pa
         go_on(tmp_path / "out", Small())
     Small().begin(open_folder(tmp_path / "out").plan, tmp_path / "out")
     assert go_on(tmp_path / "out", Small()).totals.rows == 3
+
+
+def test_a_platform_that_is_another_than_at_the_beginning_is_said(
+    campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    campaign(3, "toys:PICKY")
+    said: list[str] = []
+    go_on(tmp_path / "out", Small(), manner=Manner(jobs=1, say=said.append))
+    assert said == []
+    monkeypatch.setenv("TOY_VERSION", "2")
+    go_on(tmp_path / "out", Small(), manner=Manner(jobs=1, say=said.append))
+    assert len(said) == 2 and "CHANGED since the campaign began" in said[1] and "toys:PICKY" in said[1]
 
 
 def test_a_damaged_store_is_named(campaign: Campaign, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -66,7 +67,7 @@ class Toy:
         return self
 
     def describe(self) -> Mapping[str, Any]:
-        return {"toy": self.mode}
+        return {"toy": self.mode, **({"version": os.environ["TOY_VERSION"]} if "TOY_VERSION" in os.environ else {})}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Run:
         if self.mode == "refuses" or (self.mode == "picky" and any(n.op == "aten.neg.default" for n in graph.nodes)):

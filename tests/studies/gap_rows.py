@@ -82,12 +82,14 @@ def made(store: Store, seed: int, *, models: int = 40, kind: str = "campaign", f
 
 def _model(found: Made, draw: random.Random, number: int) -> None:
     model, graph = f"m{number:03}", f"{number:064x}"
-    variant = draw.choice([None, {"parts": [[1]]}, {"parts": [[1], [2]]}, {"kind": "metamorphic", "parts": [[1]]}])
+    variant = draw.choice(
+        [None, "", {"base": 1}, {"parts": [[1]]}, {"parts": [[1], [2]]}, {"kind": "metamorphic", "parts": [[1]]}]
+    )
     found.graphs[graph] = {
         "model": model, "graph": graph, "structure": graph, "name": model, "source": "",
         "nodes": draw.choice([1, 10, 11, 60, 300, 301, 1000, 1001]), "tensors": [],
         "operators": sorted(draw.sample(OPERATORS, draw.randint(1, 3))),
-        "variant": None if variant is None else json.dumps(variant),
+        "variant": json.dumps(variant) if variant else variant,
     }  # fmt: skip
     reference = _outcome(found, draw, model, graph, REFERENCE, fails=0.15)
     for platform in PLATFORMS:

@@ -29,6 +29,7 @@ from mindgap.diff.recording import Recording
 from mindgap.diff.rows import PlatformFacts
 from mindgap.diff.session import Settings
 from mindgap.graph import MindgapError, TensorStore, default_tensor_store
+from mindgap.run.local import fingerprint_of
 from mindgap.run.pool import WorkerPool
 from mindgap.store import Store
 
@@ -113,6 +114,7 @@ def _session(folder: Folder, supply: Supply, manner: Manner) -> Standing:
         created = (past.created or datetime.now(UTC)).isoformat(timespec="seconds")
         about = {"plan": plan.model_dump(), "shard": str(folder.shard), "identity": folder.identity,
                  "seconds_before": past.seconds}  # fmt: skip
+        _say_changes(store, folder.run, pool, [plan.reference, *wanted], manner)
         # Before the run is there: where it is, everything that its choices depend on is.
         support = known_support(store, manner.support, pool, wanted, fresh=past.created is None)
         record.begin(created, version("mindgap"), facts, wanted, about)
@@ -168,6 +170,16 @@ def _able(pool: WorkerPool, plan: Plan, wanted: Sequence[str], manner: Manner) -
     if not any(platform in able for platform in wanted):
         raise MindgapError("none of the plan's platforms can be opened here")
     return [platform for platform in wanted if platform in able]
+
+
+def _say_changes(store: Store, run: str, pool: WorkerPool, platforms: Sequence[str], manner: Manner) -> None:
+    """A platform that is not what it was when the campaign began gives rows that do not belong with the others."""
+    before: dict[str, set[str]] = {}
+    for row in store.rows("SELECT platform, fingerprint FROM platforms WHERE run = ? AND fingerprint <> ''", [run]):
+        before.setdefault(row["platform"], set()).add(row["fingerprint"])
+    for platform in dict.fromkeys(platforms):
+        if platform in before and fingerprint_of(pool.describe(platform)) not in before[platform]:
+            manner.say(f"CHANGED since the campaign began (versions, hardware or settings): {platform}")
 
 
 def _budgets(folder: Folder, wanted: Sequence[str], past: Past) -> dict[str, Budget]:

@@ -16,7 +16,7 @@ import typer
 
 from mindgap.cli.corpus import Directory
 from mindgap.cli.progress import counting
-from mindgap.cli.streams import complain, result_stream
+from mindgap.cli.streams import result_stream
 from mindgap.graph import Graph, MindgapError, decode, prune
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def synth(
     from mindgap.synth.merge import Merger
 
     with result_stream() as out:
-        pool = _pool(directory, pool_file, jobs)
+        pool, made = _pool(directory, pool_file, jobs)
         merger = Merger(pool)
         # What a pool holds stays: looking through it again and again for garbage takes a third of the time.
         gc.collect()
@@ -65,6 +65,7 @@ def synth(
         with _written(described) as lines:
             found = _described(merger, count, nodes, seed, mutated, lines)
         figures: dict[str, Any] = {
+            **made,
             "variants": count,
             "regions": len(pool.regions),
             "variants_per_second": round(count / found.cpu_seconds, 1),
@@ -82,20 +83,24 @@ def synth(
             out.writelines(_lines(figures))
 
 
-def _pool(directory: Path, file: Path | None, jobs: int) -> Pool:
+def _pool(directory: Path, file: Path | None, jobs: int) -> tuple[Pool, dict[str, Any]]:
+    """The pool, and how making it went where it had to be made."""
     from mindgap.campaign.synthesis import pool_of
 
+    figures: dict[str, Any] = {}
+
     def made(tried: Tried) -> None:
-        lines = [f"{'mutation':<14}{'proposed':>9}{'valid':>9}"]
-        lines += [f"{kind:<14}{n:>9}{tried.kept[kind]:>9}" for kind, n in sorted(tried.proposed.items())]
-        lines += [f"{n:>9}  {kind}: {reason}" for (kind, reason), n in tried.reasons.most_common(12)]
-        complain("\n".join([f"a new pool of regions, {tried.cpu_seconds:.0f} s of processor time", *lines]))
+        figures["pool_cpu_seconds"] = round(tried.cpu_seconds, 1)
+        figures["pool_proposed"] = dict(sorted(tried.proposed.items()))
+        figures["pool_valid"] = {kind: tried.kept[kind] for kind in sorted(tried.proposed)}
+        figures["pool_rejected"] = [f"{n} {kind}: {reason}" for (kind, reason), n in tried.reasons.most_common(12)]
 
     with counting() as tick:
-        return pool_of(
+        pool = pool_of(
             directory, file=file, jobs=jobs, on_made=made,
             on_tick=lambda done, total: tick(done, total, "cutting and mutating"),
         )  # fmt: skip
+    return pool, figures
 
 
 @dataclass

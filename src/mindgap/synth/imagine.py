@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -51,7 +51,7 @@ def _value(arg: Arg, tensor: Callable[[Ref], Any]) -> Any:
         case DType(name):
             return TORCH_DTYPES[name]
         case MemoryFormat(name) | Layout(name):
-            return cast(Any, getattr(torch, name))
+            return getattr(torch, name)
         case Device():
             return torch.device("meta")
         case _:

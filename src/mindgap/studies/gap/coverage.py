@@ -13,12 +13,15 @@ _PACKET: Final = "regexp_extract(op, '^[^.]+[.][^.]+')"
 _BACKWARD: Final = "contains(op, '_backward')"
 
 # Operators are unnested per platform and graph once, not per model.
-_USES: Final = f"""
+_SEEN: Final = f"""
 seen AS (
   SELECT graph, platform, bool_or({RAN}) AS ran FROM outcomes WHERE run = $run GROUP BY ALL
-),
+)
+""".strip()
+_USES: Final = f"""
+{_SEEN},
 uses AS (
-  SELECT platform, op, bool_or(ran) AS ran, count(*) AS graphs
+  SELECT platform, op, bool_or(ran) AS ran
   FROM (SELECT platform, ran, unnest(operators) AS op FROM seen JOIN graphs USING (graph)) GROUP BY ALL
 )
 """.strip()
@@ -70,10 +73,15 @@ ORDER BY level, {mode()} <> 'eager', platform
 """.strip()
 
 _NEVER_RAN: Final = f"""
-WITH {_USES},
+WITH {_SEEN},
 {_ABLE},
 packets AS (
-  SELECT platform, {_PACKET} AS operator, bool_or(ran) AS ran, max(graphs) AS graphs FROM uses GROUP BY ALL
+  SELECT platform, operator, bool_or(ran) AS ran, count(*) AS graphs
+  FROM (
+    SELECT platform, ran, unnest(list_distinct(list_transform(operators, lambda op: {_PACKET}))) AS operator
+    FROM seen JOIN graphs USING (graph)
+  )
+  GROUP BY ALL
 ),
 failed AS (
   SELECT o.platform, o.graph, o.signature, regexp_extract(o.op, '^[^.]+[.][^.]+') AS named

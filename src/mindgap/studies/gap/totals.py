@@ -22,7 +22,8 @@ ORDER BY grouping(platform), {mode()} <> 'eager', platform
 # A graph that is a variant says in JSON how it is made; its own word for its kind comes first.
 _KIND: Final = """CASE WHEN coalesce(variant, '') = '' THEN 'captured'
          ELSE coalesce(variant ->> '$.kind',
-                       CASE json_array_length(variant, '$.parts') WHEN 1 THEN 'region' ELSE 'merged' END) END"""
+                       CASE WHEN json_array_length(variant, '$.parts') > 1 THEN 'merged'
+                            WHEN json_array_length(variant, '$.parts') = 1 THEN 'region' ELSE 'variant' END) END"""
 _MAKEUP: Final = f"""
 WITH made AS (
   SELECT m.model, m.nodes, {size("m.nodes")} AS size, o.status,

@@ -30,7 +30,7 @@ def twin(op: str) -> str | None:
         namespace, packet, variant = op.split(".")
         written = f"{namespace}.{packet}_.{variant}"
         for name in (written, _with_number_second(written)):
-            if facts(name).mutates == {0, facts(name).arguments[0]} and _types(name) == _types(op):
+            if facts(name).mutates == frozenset((0, facts(name).arguments[0])) and _types(name) == _types(op):
                 return name
     except (UnknownOperator, GraphError):
         return None

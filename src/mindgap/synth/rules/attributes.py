@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from mindgap.aten.operators import UnknownOperator
 from mindgap.graph import Arg
@@ -40,10 +40,10 @@ class Attribute:
 
     def value(self, given: Names, spec: Spec, rng: random.Random) -> Arg:
         """Another value for the argument. Raises `ValueError` or `LookupError` where there is none."""
-        old = given.get(self.argument)
+        old: Any = given.get(self.argument)
         new = rng.choice(self.choices)(given, spec) if self.choices else self._drawn(given, spec, rng)
         if isinstance(old, tuple) and not isinstance(new, tuple):
-            width = len(old)  # pyright: ignore[reportUnknownArgumentType] # any argument
+            width = len(cast(tuple[Any, ...], old))
             others = [rng.choice(self.choices)(given, spec) for _ in range(width)] if self.choices else [new] * width
             new = tuple(others) if rng.random() < 0.5 else (new,) * width
         return fitted(new, self.type)
@@ -56,7 +56,7 @@ class Attribute:
             return 10.0 ** rng.randint(-12, -1)
         shape = spec(given[self.of]).shape
         if self.draw in ("length", "index"):
-            size = shape[given.get("dim", 0)]
+            size = shape[int(given.get("dim", 0))]
             return rng.randint(1, size) if self.draw == "length" else rng.randrange(-size, size)
         if not shape:
             raise ValueError("a number has no dimensions")

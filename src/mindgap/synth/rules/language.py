@@ -162,14 +162,26 @@ def _no_spec(_: Any) -> TensorSpec:
     raise RuleError("a pattern's constants cannot speak of tensors")
 
 
+def _divided(a: float, b: float) -> float:
+    return a / b
+
+
+def _whole_part(a: int, b: int) -> int:
+    return a // b
+
+
+def _power(a: float, b: float) -> float:
+    return math.pow(a, b)
+
+
 _ARITHMETIC: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
+    ast.Div: _divided,
+    ast.FloorDiv: _whole_part,
     ast.Mod: operator.mod,
-    ast.Pow: operator.pow,
+    ast.Pow: _power,
 }
 _COMPARISONS: Final[dict[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
     ast.Eq: operator.eq,
@@ -178,11 +190,38 @@ _COMPARISONS: Final[dict[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
-    ast.In: lambda a, b: a in b,
-    ast.NotIn: lambda a, b: a not in b,
-    ast.Is: lambda a, b: a is b,
-    ast.IsNot: lambda a, b: a is not b,
+    ast.In: lambda item, items: operator.contains(items, item),
+    ast.NotIn: lambda item, items: not operator.contains(items, item),
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
 }
+
+
+def _swapped(rank: int, a: int, b: int) -> tuple[int, ...]:
+    """The permutation of `rank` dimensions that exchanges two."""
+    order = list(range(rank))
+    order[a], order[b] = order[b], order[a]
+    return tuple(order)
+
+
+def _without(items: tuple[int, ...], at: int) -> tuple[int, ...]:
+    """All but one of the sizes."""
+    return items[: at % len(items)] + items[at % len(items) + 1 :]
+
+
+def _holding(items: tuple[int, ...], at: int, item: int) -> tuple[int, ...]:
+    """The sizes with one of them exchanged."""
+    return (*items[: at % len(items)], item, *items[at % len(items) + 1 :])
+
+
+def _part(items: tuple[int, ...], start: int | None, stop: int | None) -> tuple[int, ...]:
+    return items[start:stop]
+
+
+def _nothing(names: Names, spec: Spec) -> None:
+    return None
+
+
 #: Of one operand's spec.
 _OF_SPEC: Final[dict[str, Callable[[TensorSpec], Any]]] = {
     "shape": lambda spec: spec.shape,
@@ -204,17 +243,10 @@ _PLAIN: Final[dict[str, Callable[..., Any]]] = {
     "range": lambda *bounds: tuple(range(*bounds)),
     "min": min,
     "max": max,
-    "swapped": lambda rank, a, b: _swapped(rank, a, b),
-    "without": lambda items, at: items[: at % len(items)] + items[at % len(items) + 1 :],
-    "holding": lambda items, at, item: (*items[: at % len(items)], item, *items[at % len(items) + 1 :]),
+    "swapped": _swapped,
+    "without": _without,
+    "holding": _holding,
 }
-
-
-def _swapped(rank: int, a: int, b: int) -> tuple[int, ...]:
-    """The permutation of `rank` dimensions that exchanges two."""
-    order = list(range(rank))
-    order[a], order[b] = order[b], order[a]
-    return tuple(order)
 
 
 def _expression(tree: ast.expr, known: set[str], text: str, where: str) -> Expression:
@@ -249,8 +281,8 @@ def _expression(tree: ast.expr, known: set[str], text: str, where: str) -> Expre
         case ast.IfExp(test=test, body=body, orelse=other):
             return _chosen(inner(test), inner(body), inner(other))
         case ast.Subscript(value=value, slice=ast.Slice(lower=lower, upper=upper, step=None)):
-            ends = [(lambda names, spec: None) if end is None else inner(end) for end in (lower, upper)]
-            return _applied(lambda items, start, stop: items[start:stop], [inner(value), *ends])
+            ends = [_nothing if end is None else inner(end) for end in (lower, upper)]
+            return _applied(_part, [inner(value), *ends])
         case ast.Subscript(value=value, slice=index):
             return _applied(operator.getitem, [inner(value), inner(index)])
         case ast.Call(func=ast.Name(id=function), args=args, keywords=[]):
