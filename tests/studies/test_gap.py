@@ -180,7 +180,7 @@ def test_coverage(pair: tuple[Made, Study]) -> None:
         assert tuple(row[name] for name in ("supported", "supported_ran", "supported_share")) == known
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 4])
+@pytest.mark.parametrize("seed", [0, 1, 4])
 def test_operators_that_never_ran(tmp_path: Path, seed: int) -> None:
     store = Store(tmp_path)
     run = made(store, seed, models=3)
