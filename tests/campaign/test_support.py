@@ -77,6 +77,16 @@ def test_the_set_is_made_once(catalogue: Catalogue, made: list[Probe], tmp_path:
     assert probe_set(catalogue, folder=tmp_path) == first, "a damaged file is made again"
 
 
+def test_without_a_catalogue_the_samples_are_captured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("expecttest")
+    monkeypatch.setattr("mindgap.campaign.probe_set.SOURCES", ("ops:tanh",))
+    seen: list[str] = []
+    found = probe_set(folder=tmp_path, told=lambda done, total, what: seen.append(what))
+    assert {"aten.tanh.default", "aten.tanh_backward.default"} <= {one.op for one in found} and "ops:tanh" in seen
+    seen.clear()
+    assert probe_set(folder=tmp_path, told=lambda done, total, what: seen.append(what)) == found and not seen
+
+
 def test_a_cut_holds_what_the_call_was_given() -> None:
     spec = TensorSpec.contiguous("float32", (3,))
     nodes = (
