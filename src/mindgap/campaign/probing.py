@@ -19,6 +19,8 @@ from mindgap.run.pool import WorkerPool
 #: Calls in one job: at first, and the most.
 _FIRST: Final = 4
 _LARGEST: Final = 64
+#: How an outcome ends a worker as well.
+_DEADLY: Final = frozenset({"crash", "timeout", "oom"})
 #: Seconds for a job, and for each call in it.
 _DEADLINE_S: Final = 120.0
 _EACH_S: Final = 10.0
@@ -60,8 +62,9 @@ def ask(
 
     float32 comes first, then the other dtypes in the order of `DTYPES`, then other layouts; what the budget did not
     reach is returned. `batched`: calls are laid side by side in one job, more of them while jobs succeed, and a job
-    that fails is halved until the calls that fail stand alone. Of an operator that was refused for contiguous
-    float32 the rest comes last, one by one, and one refusal of each key is enough.
+    that fails is halved until the calls that fail stand alone (at once, where it took its worker with it). Of an
+    operator that was refused for contiguous float32 the rest comes last, one by one, and one refusal of each key is
+    enough.
     """
     waiting, later = _queue(probes, known.keys()), deque[_Asked]()
     asker = _Asker(platform, pool, budget or Budget(), keep)
@@ -130,9 +133,11 @@ class _Asker:
         elif len(group) == 1:
             self._settle(group[0], [first, *self._more(group[0], first)])
         else:
-            middle = len(group) // 2
-            self.ask(group[:middle])
-            self.ask(group[middle:])
+            # A job that takes its worker with it costs new ones, more than all of its calls one by one.
+            parts = len(group) if first.status in _DEADLY else 2
+            step = -(-len(group) // parts)
+            for start in range(0, len(group), step):
+                self.ask(group[start : start + step])
         return first.ran
 
     def _more(self, asked: _Asked, first: Outcome) -> list[Outcome]:
