@@ -130,12 +130,13 @@ def _precision(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     points = [dict(row) for row in rows if row["bits"] is not None]
     if not points:
         return None
+    bits = list(range(max(point["bits"] for point in points) + 1))
     chart = (
         alt.Chart(alt.Data(values=points))
         .mark_rect()
         .encode(
             y=_platforms(rows),
-            x=alt.X("bits:O", title="bits that agree", axis=alt.Axis(labelAngle=0)),
+            x=alt.X("bits:O", title="bits that agree", axis=alt.Axis(labelAngle=0), scale=alt.Scale(domain=bits)),
             color=alt.Color("models:Q", title="models", scale=alt.Scale(range=["#dce9f6", "#0b3a6b"])),
             tooltip=["platform:N", "bits:O", "models:Q", "wrong:Q"],
         )
