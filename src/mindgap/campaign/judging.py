@@ -69,7 +69,7 @@ class Judging:
             except _OutOfBounds as error:
                 found = _unjudged(plain, outcome, reference, str(error))
             except WorkerFailed as failed:
-                detail = f"mindgap failed: the judge {failed.message}"
+                detail = f"mindgap failed, twice: the process that judges was {failed.message}"
                 found = dataclasses.replace(plain, detail=detail, broken=f"{detail}\n{failed.tail}")
         seconds = time.perf_counter() - started
         return dataclasses.replace(found, timings={**found.timings, "judge": seconds})
@@ -168,7 +168,7 @@ class Judging:
         except WorkerFailed as failed:
             if failed.outside:
                 raise
-            raise JudgeFailed(f"no judge can be started: it {failed.message}: {failed.tail[-500:]}") from None
+            raise JudgeFailed(f"no judge can be started: {failed.message} {failed.tail[-500:]}".strip()) from None
         if frame.header.get("kind") != "ready" or frame.header.get("protocol") != PROTOCOL:
             raise JudgeFailed("the judge that was started is another version of mindgap")
         return worker

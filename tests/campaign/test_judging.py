@@ -1,0 +1,94 @@
+"""Rows judged in another process are the rows that are judged here, whatever becomes of the process."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from small_supply import GRAPHS, SmallSupply, plan_text
+
+from mindgap.campaign.judging import JudgeFailed, Judging, Terms
+from mindgap.campaign.plan import parse_plan
+from mindgap.campaign.supply import Case
+from mindgap.diff.rows import Row
+from mindgap.diff.session import Bench, Comparison, Settings
+from mindgap.graph import TensorStore
+from mindgap.run.outcome import Job, Outcome
+from mindgap.run.pool import WorkerPool
+
+SETTINGS = Settings("toys:EXACT", deadline_s=60.0)
+
+
+@pytest.fixture
+def pool(toys_on_path: None) -> Iterator[WorkerPool]:
+    with WorkerPool(["toys:EXACT", "toys:WRONG", "toys:FAILS"]) as pool:
+        yield pool
+
+
+@pytest.fixture
+def starter() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as threads:
+        yield threads
+
+
+def cases(count: int) -> list[Case]:
+    plan = parse_plan(plan_text(count, {"toys:WRONG": ""}), "p")
+    return SmallSupply(plan, list(GRAPHS)).block(0)
+
+
+def bare(row: Row) -> Row:
+    """Without what no two runs share."""
+    return replace(row, timings={}, metrics={name: str(value) for name, value in row.metrics.items()})
+
+
+def run(pool: WorkerPool, platform: str, case: Case) -> Outcome:
+    return pool.run(Job(platform, case.graph))
+
+
+def test_rows_are_those_of_this_process_and_outlive_the_other(
+    pool: WorkerPool, starter: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    tensors = TensorStore(tmp_path)
+    judging = Judging(Terms(SETTINGS, 60.0, 4 << 30, tensors), pool.run, starter)
+    (case,) = cases(1)
+    found: list[Row] = []
+    for platform in ("toys:WRONG", "toys:FAILS"):
+        outcome, reference = run(pool, platform, case), run(pool, "toys:EXACT", case)
+        row = judging.row(case, outcome, reference)
+        here = Comparison(Bench(pool.run, SETTINGS, tensors), case.name, case.graph, reference).settled(outcome)
+        assert bare(row) == bare(here)
+        assert row.timings["judge"] > 0
+        found.append(row)
+        # Killed in between, it is started again.
+        assert judging.pid is not None
+        os.kill(judging.pid, signal.SIGKILL)
+    assert [row.verdict for row in found] == ["discrepant", "failed"]
+    assert found[0].culprit is not None and found[0].culprit.op == "aten.exp.default"
+    judging.close()
+    assert judging.pid is None
+
+
+def test_too_little_time_leaves_a_difference_undecided_and_a_failure_a_failure(
+    pool: WorkerPool, starter: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    judging = Judging(Terms(SETTINGS, 0.001, 4 << 30, TensorStore(tmp_path)), pool.run, starter)
+    (case,) = cases(1)
+    reference = run(pool, "toys:EXACT", case)
+    row = judging.row(case, run(pool, "toys:WRONG", case), reference)
+    assert row.word == "unjudged" and row.verdict is None and not row.finding and not row.broken
+    row = judging.row(case, run(pool, "toys:FAILS", case), reference)
+    assert row.verdict == "failed" and row.finding and not row.unjudged
+    judging.close()
+
+
+def test_a_judge_that_cannot_start_is_said(pool: WorkerPool, starter: ThreadPoolExecutor, tmp_path: Path) -> None:
+    judging = Judging(Terms(SETTINGS, 60.0, 64 << 20, TensorStore(tmp_path)), pool.run, starter)
+    (case,) = cases(1)
+    with pytest.raises(JudgeFailed, match="no judge can be started: out of memory"):
+        judging.row(case, run(pool, "toys:WRONG", case), run(pool, "toys:EXACT", case))
+    judging.close()
