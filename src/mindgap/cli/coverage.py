@@ -162,6 +162,6 @@ def _dtypes(found: Mapping[str, OperatorCoverage]) -> Table:
 def _lacks(platform: str, here: OperatorCoverage) -> Table:
     table = _table(f"what {platform} lacks", "operator", "answer", "in", "reason")
     for lack in here.lacks:
-        where = "every dtype and layout" if lack.whole else f"{', '.join(lack.dtypes)} ({', '.join(lack.layouts)})"
+        where = "every call asked" if lack.whole else f"{', '.join(lack.dtypes)} ({', '.join(lack.layouts)})"
         table.add_row(lack.op, lack.word, where, Text(lack.reason[:_REASON]))
     return table
