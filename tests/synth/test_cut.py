@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from typing import Any
 
 import pytest
+import torch
 
-from mindgap.graph import Graph, GraphError, Ref, digest, validate
-from mindgap.synth.base import cuttable, usable
-from mindgap.synth.cut import cut, cut_of
+from mindgap.aten.tape import Tape, clone_strided
+from mindgap.aten.tensors import to_torch
+from mindgap.graph import Graph, GraphError, Ref, digest, materialise_all, operands, validate
+from mindgap.synth.base import Cuttable, cuttable, usable
+from mindgap.synth.cut import Cut, cut, cut_of
 from synth.bases import all_bases, border, call, floats
 
 X = floats(4, 4)
@@ -38,8 +43,6 @@ def test_cuts_are_valid_connected_and_of_all_sizes(bases: dict[str, Graph]) -> N
 
 def _connected(graph: Graph, nodes: tuple[int, ...]) -> bool:
     """By edges, and by memory that they share through a border."""
-    from mindgap.graph import operands
-
     inside = {nodes[0]}
     values = {node: {*operands(graph.nodes[node])} for node in nodes}
     for node in nodes:
@@ -169,3 +172,55 @@ def test_masks_and_computed_indices_come_with_what_computes_them() -> None:
 def test_a_node_that_is_not_there_is_named() -> None:
     with pytest.raises(GraphError, match="no node 9"):
         cut_of(cuttable(written_between()), [9])
+
+
+def replayed(base: Cuttable, found: Cut) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """The cut's borders as they were when the base came to the first of its nodes that looks at that memory (or at
+    which they were there), and its outputs as they were after the last."""
+    graph = base.graph
+    looks: dict[int, list[int]] = {}
+    for node in found.nodes:
+        made = range(graph.first_value[node], graph.first_value[node] + len(graph.nodes[node].outputs))
+        for value in (*base.operands[node], *made):
+            looks.setdefault(base.memory[value], []).append(node)
+    arrays = materialise_all(graph)
+    values: dict[int, torch.Tensor | None] = {
+        number: clone_strided(to_torch(array, given.spec))
+        for number, (array, given) in enumerate(zip(arrays, graph.inputs, strict=True))
+    }
+    borders: dict[int, torch.Tensor] = {}
+    outputs: dict[int, torch.Tensor] = {}
+
+    def before(index: int, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        for value in found.borders:
+            tensor = values.get(value)
+            if value not in borders and index in looks[base.memory[value]] and tensor is not None:
+                borders[value] = clone_strided(tensor)
+        return function(*args, **kwargs)
+
+    def after(index: int, results: list[torch.Tensor | None]) -> None:
+        values.update(zip(range(graph.first_value[index], len(graph.values)), results, strict=False))
+        for value in found.outputs:
+            tensor = values.get(value)
+            if max(looks[base.memory[value]]) == index and tensor is not None:
+                outputs[value] = tensor.clone()
+
+    with torch.no_grad():
+        whole = replace(graph, inputs=tuple(replace(given, role="constant") for given in graph.inputs))
+        tape = Tape(whole)
+        tape.written_inputs = ()  # ours are copies already, and the views that are taken of them should be of these
+        tape.run([values[number] for number in range(len(graph.inputs))], after, before)  # type: ignore[misc]
+    return [borders[value] for value in found.borders], [outputs[value] for value in found.outputs]
+
+
+@pytest.mark.parametrize("name", ["convolutions", "convolutions backward", "words", "words backward", "written"])
+def test_a_cut_that_is_fed_what_the_base_had_gives_what_the_base_gave(bases: dict[str, Graph], name: str) -> None:
+    graph = bases[name] if name in bases else written_between()
+    base, cuts = drawn(graph, 40, most_nodes=30)
+    assert len(cuts) > 20
+    for found in cuts:
+        borders, outputs = replayed(base, found)
+        with torch.no_grad():
+            again = Tape(found.graph).run(borders)
+        for mine, theirs in zip(again, outputs, strict=True):
+            assert torch.equal(mine, theirs) or torch.equal(mine.isnan(), theirs.isnan()), found.nodes
