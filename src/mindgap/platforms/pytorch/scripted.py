@@ -21,11 +21,16 @@ def without_boolean_lists(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
 
     A call whose other arguments have no spelling in TorchScript stays, and is refused by the tracer.
     """
-    for node in list(module.graph.nodes):
-        if isinstance(node.target, torch._ops.OpOverload) and any(map(_has_booleans, node.args)):  # pyright: ignore[reportPrivateUsage] # the type of torch.ops' members
-            _replace(module.graph, node)
-    module.graph.lint()
-    module.recompile()
+    calls = [
+        node
+        for node in module.graph.nodes
+        if isinstance(node.target, torch._ops.OpOverload) and any(map(_has_booleans, node.args))  # pyright: ignore[reportPrivateUsage] # the type of torch.ops' members
+    ]
+    for node in calls:
+        _replace(module.graph, node)
+    if calls:
+        module.graph.lint()
+        module.recompile()
     return module
 
 
