@@ -77,7 +77,7 @@ def _identities(wiring: Wiring, rng: random.Random, rules: Rules) -> list[Mutant
 def _before(node: Node, index: int, steps: tuple[Step, ...], value: int) -> Rewrite:
     """The node reads what the steps make of one of its operands."""
     made = sum(step.slots for step in steps)
-    results = tuple(None if out is None else Ref(-1 - made - slot) for slot, out in enumerate(node.outputs))
+    results = tuple(Ref(-1 - made - slot) for slot in range(len(node.outputs)))
     return Rewrite(index, (*steps, repeat(node, {value: Ref(-made)})), results)
 
 

@@ -56,7 +56,7 @@ def propose(graph: Graph, rng: random.Random, rules: Rules, kind: str | None = N
             raise MindgapError(f"there is no kind of mutation {kind!r} ({', '.join(KINDS)})")
         edits = _KINDS[kind][0](wiring, rng, rules)
         return Proposal(kind, edits) if edits else None
-    left = dict(_KINDS)
+    left = dict(_KINDS) if graph.nodes else {}
     while left:
         chosen = rng.choices(list(left), [weight for _, weight in left.values()])[0]
         edits = left.pop(chosen)[0](wiring, rng, rules)

@@ -21,7 +21,7 @@ def propose(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...
         for member in picks(rng, others, 3):
             step = exchange(node, member)
             if step is not None:
-                results = tuple(None if out is None else Ref(-1 - slot) for slot, out in enumerate(node.outputs))
+                results = tuple(Ref(-1 - slot) for slot in range(len(node.outputs)))
                 return (Rewrite(index, (step,), results),)
     return None
 

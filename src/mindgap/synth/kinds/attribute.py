@@ -73,7 +73,7 @@ def _fitted(wiring: Wiring, index: int, steps: tuple[Step, ...], rng: random.Ran
     for slot, wanted in enumerate(outputs):
         got = made[before + slot]
         if wanted is None or got is None:
-            results.append(None)
+            results.append(Ref(-1 - before - slot))
             continue
         if got.dtype != wanted.dtype or 0 in got.shape:
             return None
@@ -89,7 +89,7 @@ def _fitted(wiring: Wiring, index: int, steps: tuple[Step, ...], rng: random.Ran
 
 def _in_place_of(wiring: Wiring, index: int, steps: tuple[Step, ...], before: int) -> Rewrite:
     outputs = wiring.graph.nodes[index].outputs
-    results = tuple(None if out is None else Ref(-1 - before - slot) for slot, out in enumerate(outputs))
+    results = tuple(Ref(-1 - before - slot) for slot in range(len(outputs)))
     return Rewrite(index, steps, results)
 
 

@@ -49,7 +49,7 @@ def _round_trip(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit,
             there = _cast(operand, rng.choice(_THROUGH[spec.dtype]))
             back = _cast(Ref(-1), spec.dtype)
             steps = (there, back, repeat(node, {operand.index: Ref(-2)}))
-            results = tuple(Ref(-3 - slot) if out is not None else None for slot, out in enumerate(node.outputs))
+            results = tuple(Ref(-3 - slot) for slot in range(len(node.outputs)))
             return (Rewrite(index, steps, results),)
     return None
 
@@ -72,7 +72,7 @@ def _whole(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...]
         args = tuple(_renamed(arg, other) for arg in node.args)
         kwargs = tuple((name, _renamed(arg, other)) for name, arg in node.kwargs)
         if args != node.args or kwargs != node.kwargs:
-            results = tuple(None if out is None else Ref(-1 - slot) for slot, out in enumerate(node.outputs))
+            results = tuple(Ref(-1 - slot) for slot in range(len(node.outputs)))
             edits.append(Rewrite(index, (Step(node.op, args, kwargs, len(node.outputs)),), results))
     return tuple(edits)
 
@@ -94,7 +94,7 @@ def _index(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...]
                     swaps[operand.index] = Ref(-len(steps))
         if steps:
             base = len(steps)
-            results = tuple(None if out is None else Ref(-1 - base - slot) for slot, out in enumerate(node.outputs))
+            results = tuple(Ref(-1 - base - slot) for slot in range(len(node.outputs)))
             return (Rewrite(index, (*steps, repeat(node, swaps)), results),)
     return None
 

@@ -130,7 +130,7 @@ def _before(wiring: Wiring, index: int, steps: tuple[Step, ...], swaps: dict[int
     """The node after some steps, reading their results."""
     node = wiring.graph.nodes[index]
     base = sum(step.slots for step in steps)
-    results = tuple(None if out is None else Ref(-1 - base - slot) for slot, out in enumerate(node.outputs))
+    results = tuple(Ref(-1 - base - slot) for slot in range(len(node.outputs)))
     return Rewrite(index, (*steps, repeat(node, swaps)), results)
 
 

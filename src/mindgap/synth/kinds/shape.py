@@ -192,7 +192,7 @@ def _edits(graph: Graph, changed: dict[int, int]) -> tuple[Edit, ...] | None:
     for index, node in enumerate(graph.nodes):
         step = _with_sizes(node, changed)
         if step is not None:
-            results = tuple(None if out is None else Ref(-1 - slot) for slot, out in enumerate(node.outputs))
+            results = tuple(Ref(-1 - slot) for slot in range(len(node.outputs)))
             edits.append(Rewrite(index, (step,), results))
     return tuple(edits)
 

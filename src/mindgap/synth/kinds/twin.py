@@ -27,14 +27,11 @@ def twin(op: str) -> str | None:
             return counterpart(op).op or None
         if facts(op).returns != 1 or facts(op).views:
             return None
-        namespace, packet, variant = op.split(".")
-        written = f"{namespace}.{packet}_.{variant}"
-        for name in (written, _with_number_second(written)):
-            if facts(name).mutates == frozenset((0, facts(name).arguments[0])) and _types(name) == _types(op):
-                return name
     except (UnknownOperator, GraphError):
         return None
-    return None
+    namespace, packet, variant = op.split(".")
+    written = f"{namespace}.{packet}_.{variant}"
+    return next((name for name in (written, _with_number_second(written)) if _is_twin(name, op)), None)
 
 
 def propose(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
@@ -65,6 +62,14 @@ def _may_write(wiring: Wiring, index: int, deliberate: bool) -> bool:
 def _with_number_second(name: str) -> str:
     """`pow_.Tensor_Scalar` is called `pow_.Scalar`."""
     return name.replace(".Tensor_Scalar", ".Scalar").replace(".Tensor_Tensor", ".Tensor")
+
+
+def _is_twin(written: str, op: str) -> bool:
+    try:
+        known = facts(written)
+    except UnknownOperator:
+        return False
+    return known.mutates == frozenset((0, known.arguments[0])) and _types(written) == _types(op)
 
 
 def _types(op: str) -> list[str]:

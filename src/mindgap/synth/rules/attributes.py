@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from mindgap.aten.operators import UnknownOperator
 from mindgap.graph import Arg
@@ -40,13 +40,13 @@ class Attribute:
 
     def value(self, given: Names, spec: Spec, rng: random.Random) -> Arg:
         """Another value for the argument. Raises `ValueError` or `LookupError` where there is none."""
-        old: Any = given.get(self.argument)
-        new = rng.choice(self.choices)(given, spec) if self.choices else self._drawn(given, spec, rng)
+        old: Arg = given.get(self.argument)
+        new: Any = rng.choice(self.choices)(given, spec) if self.choices else self._drawn(given, spec, rng)
         if isinstance(old, tuple) and not isinstance(new, tuple):
-            width = len(cast(tuple[Any, ...], old))
+            width = len(old)
             others = [rng.choice(self.choices)(given, spec) for _ in range(width)] if self.choices else [new] * width
             new = tuple(others) if rng.random() < 0.5 else (new,) * width
-        return fitted(new, self.type)
+        return fitted(new, self.type)  # pyright: ignore[reportUnknownArgumentType] # any argument
 
     def _drawn(self, given: Names, spec: Spec, rng: random.Random) -> Any:
         old = given.get(self.argument)

@@ -308,9 +308,19 @@ def _chosen(test: Expression, body: Expression, other: Expression) -> Expression
     return lambda names, spec: (body if test(names, spec) else other)(names, spec)
 
 
+def _size(parts: list[Expression]) -> Expression:
+    """One size of a shape."""
+
+    def size(names: Names, spec: Spec) -> int:
+        dim: int = parts[1](names, spec)
+        return spec(parts[0](names, spec)).shape[dim]
+
+    return size
+
+
 def _function(name: str, parts: list[Expression], text: str, where: str) -> Expression:
     if name == "size" and len(parts) == 2:
-        return lambda names, spec: spec(parts[0](names, spec)).shape[parts[1](names, spec)]
+        return _size(parts)
     of_spec, plain = _OF_SPEC.get(name), _PLAIN.get(name)
     if of_spec is None and plain is None:
         raise RuleError(f"{where}: there is no function {name!r} ({text!r}): {', '.join([*_OF_SPEC, *_PLAIN, 'size'])}")
