@@ -216,11 +216,11 @@ def replayed(base: Cuttable, found: Cut) -> tuple[list[torch.Tensor], list[torch
 @pytest.mark.parametrize("name", ["convolutions", "convolutions backward", "words", "words backward", "written"])
 def test_a_cut_that_is_fed_what_the_base_had_gives_what_the_base_gave(bases: dict[str, Graph], name: str) -> None:
     graph = bases[name] if name in bases else written_between()
-    base, cuts = drawn(graph, 40, most_nodes=30)
-    assert len(cuts) > 20
+    base, cuts = drawn(graph, 24, most_nodes=30)
+    assert len(cuts) > 12
     for found in cuts:
         borders, outputs = replayed(base, found)
         with torch.no_grad():
             again = Tape(found.graph).run(borders)
         for mine, theirs in zip(again, outputs, strict=True):
-            assert torch.equal(mine, theirs) or torch.equal(mine.isnan(), theirs.isnan()), found.nodes
+            torch.testing.assert_close(mine, theirs, rtol=0, atol=0, equal_nan=True)
