@@ -6,7 +6,8 @@ BIN    := $(VENV)/bin
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 
 # Benchmarks that are told which catalogue to read.
-OF_CATALOGUES := $(addprefix benchmarks/,catalogue_load.py operator_union.py regions.py mutations.py)
+OF_CATALOGUES := $(addprefix benchmarks/,catalogue_load.py operator_union.py regions.py mutations.py differential_tests.py \
+	differential_tests_nnsmith.py)
 
 RECORDS ?= ../shared/corpus/graphnet.parquet
 

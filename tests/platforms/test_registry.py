@@ -73,6 +73,6 @@ def test_the_registry_and_the_probes_import_no_framework():
 
 def test_every_platform_of_ours_is_registered():
     assert set(backends()) >= {
-        "cpu/eager", "cpu/jit", "cpu/inductor", "cuda/eager", "cuda/inductor", "mps/eager", "xpu/eager",
-        "onnxruntime/cpu", "openvino/cpu", "faulty/eager",
+        "cpu/eager", "cpu/jit", "cpu/inductor", "cpu/aotinductor", "cuda/eager", "cuda/inductor", "mps/eager",
+        "xpu/eager", "onnxruntime/cpu", "openvino/cpu", "faulty/eager",
     }  # fmt: skip
