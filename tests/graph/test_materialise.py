@@ -203,6 +203,13 @@ def test_integers_are_exact(seed: int, one: int, other: int) -> None:
     assert made("int64", (9,), Integers(seed, low, high)).tolist() == exact_integers(seed, 9, low, high)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_overlapping_elements_are_one_cell(dtype: str) -> None:
+    found = materialise(Input(TensorSpec(dtype, (2, 2), (1, 1)), Integers(3, 0, 2)))
+    cells = materialise(Input(TensorSpec.contiguous(dtype, (3,)), Integers(3, 0, 2)))
+    assert found.dtype == cells.dtype and found.reshape(-1).tolist() == cells[[0, 1, 1, 2]].tolist()
+
+
 def test_permutations_hold_each_number_once() -> None:
     rows = made("int32", (50, 3, 17), Permutation(2))
     assert (np.sort(rows, axis=-1) == np.arange(17)).all()

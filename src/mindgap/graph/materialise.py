@@ -106,7 +106,8 @@ def _drawn(spec: TensorSpec, recipe: Uniform | Normal | Integers | Exceptional) 
     if cells is None:
         return _spread(flat.reshape(shape), spec)
     steps = tuple(step * flat.itemsize for step in spec.stride)
-    return np.ascontiguousarray(np.lib.stride_tricks.as_strided(flat, spec.shape, steps))
+    # Not through numpy's array interface, which has no name for float8_e5m2.
+    return np.ascontiguousarray(np.ndarray(spec.shape, flat.dtype, flat.view(np.uint8), strides=steps))
 
 
 def _draw(recipe: Uniform | Normal | Integers | Exceptional, dtype: str) -> _Draw:
