@@ -6,12 +6,12 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from random import Random
 
 import torch
 
-import mindgap
 from mindgap.campaign.plan import Plan, Size
 from mindgap.campaign.quarry import OnTick, Tried, bases_of, quarry_all
 from mindgap.campaign.supply import BLOCK, Case
@@ -109,5 +109,5 @@ def pool_in(file: str | Path) -> Pool:
 
 
 def _made_of(bases: Sequence[str], wanted: Wanted) -> str:
-    told = [mindgap.__version__, torch.__version__, asdict(wanted), list(bases)]
+    told = [version("mindgap"), torch.__version__, asdict(wanted), list(bases)]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()
