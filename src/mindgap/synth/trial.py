@@ -106,13 +106,11 @@ def settle(
     nothing needs any more. `drops`: drop just these outputs instead, as an earlier trial found. `tensors`: where
     `Stored` recipes are looked up. Never raises for what a draft does wrong.
     """
-    for node in draft.nodes:
-        if not usable(node):
-            return Trial(draft, reason=f"unfit: {_packet(node.op)}")
-    if any(given.spec.nbytes > most_bytes for given in draft.inputs):
-        return Trial(draft, reason="too big")
+    if reason := _refused(draft, most_bytes):
+        return Trial(draft, reason=reason)
+    arrays = arrays or _SHARED
     try:
-        given = [(arrays or _SHARED).tensor(each, tensors) for each in draft.inputs]
+        given = [arrays.tensor(each, tensors) for each in draft.inputs]
     except GraphError:
         return Trial(draft, reason="values: a recipe does not fit")
     watch = _Watch(draft, most_bytes)
@@ -128,30 +126,25 @@ def settle(
     spent = time.process_time() - start
     if drops is None:
         drops = [place for place, tensor in enumerate(results) if worth_of(tensor) != "useful"]
-    gone = set(drops)
-    kept = [place for place in range(len(results)) if place not in gone]
+    kept = sorted(set(range(len(results))).difference(drops))
     if not kept:
         return Trial(draft, reason="useless", drops=tuple(drops), cpu_seconds=spent)
-    settled = Graph(
-        draft.inputs,
-        tuple(
-            Node(node.op, node.args, node.kwargs, specs) for node, specs in zip(draft.nodes, watch.specs, strict=True)
-        ),
-        tuple(draft.outputs[place] for place in kept),
+    nodes = tuple(
+        Node(node.op, node.args, node.kwargs, specs) for node, specs in zip(draft.nodes, watch.specs, strict=True)
     )
-    graph = tidied(settled)
-    free = free_inputs(graph)
-    takes = [(number, (arrays or _SHARED).span(graph.inputs[number], tensors)) for number in free]
-    known = [(number, span) for number, span in takes if span is not None]
-    return Trial(
-        graph,
-        tuple(number for number, _ in known),
-        tuple(span for _, span in known),
-        tuple(_given(results[place]) for place in kept),
-        tuple(drops),
-        "",
-        spent,
-    )
+    graph = tidied(Graph(draft.inputs, nodes, tuple(draft.outputs[place] for place in kept)))
+    takes = {number: arrays.span(graph.inputs[number], tensors) for number in free_inputs(graph)}
+    known = {number: span for number, span in takes.items() if span is not None}
+    gives = tuple(_given(results[place]) for place in kept)
+    return Trial(graph, tuple(known), tuple(known.values()), gives, tuple(drops), "", spent)
+
+
+def _refused(draft: Graph, most_bytes: int) -> str:
+    """Why a draft is not even run; empty where it is."""
+    for node in draft.nodes:
+        if not usable(node):
+            return f"unfit: {_packet(node.op)}"
+    return "too big" if any(given.spec.nbytes > most_bytes for given in draft.inputs) else ""
 
 
 def region_of(

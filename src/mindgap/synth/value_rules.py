@@ -129,16 +129,8 @@ def read_rules(text: str) -> Rules:
                 _check(op, name, number, row)
                 if _takes(op, row):
                     table.setdefault(op, []).append(_rule(row))
+    _check_tables(found)
     carriers = found.carriers
-    for key, names in (*carriers, ("safe", found.safe), ("decides", tuple(found.decides))):
-        for name in names:
-            if not hasattr(torch.ops.aten, name):
-                raise MindgapError(f"{_NAME}: {key}: torch {torch.__version__} has no operator aten.{name}")
-    for packet, operands in found.decides.items():
-        known = {argument for op in _overloads(packet, None) for argument in facts(op).arguments}
-        for operand in operands:
-            if operand not in known:
-                raise MindgapError(f"{_NAME}: decides.{packet}: it has no operand {operand!r}")
     return Rules(
         {op: tuple(rules) for op, rules in table.items()},
         frozenset(carriers.exact),
@@ -148,6 +140,19 @@ def read_rules(text: str) -> Rules:
         frozenset(found.safe),
         dict(found.decides),
     )
+
+
+def _check_tables(found: _File) -> None:
+    """Raises for an operator that is not there, in any table but those of rules, and for an operand."""
+    for key, names in (*found.carriers, ("safe", found.safe), ("decides", tuple(found.decides))):
+        for name in names:
+            if not hasattr(torch.ops.aten, name):
+                raise MindgapError(f"{_NAME}: {key}: torch {torch.__version__} has no operator aten.{name}")
+    for packet, operands in found.decides.items():
+        known = {argument for op in _overloads(packet, None) for argument in facts(op).arguments}
+        for operand in operands:
+            if operand not in known:
+                raise MindgapError(f"{_NAME}: decides.{packet}: it has no operand {operand!r}")
 
 
 def _overloads(name: str, number: int | None) -> list[str]:
