@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from mindgap.aten.counterpart import counterpart
 from mindgap.aten.functional import functionalize
 from mindgap.aten.operators import is_inplace
 from mindgap.aten.tape import Tape
@@ -248,3 +249,9 @@ def test_any_mixture_of_views_and_writes(steps: list[tuple[int, str, str]]) -> N
     assert found.differs == ()
     expected, actual = program(x.clone()), Tape(found.graph).run([x])
     assert all(torch.equal(a, b) for a, b in zip(expected, actual, strict=False))
+
+
+def test_operators_whose_functional_twin_says_so_in_its_name() -> None:
+    for op in ("aten._batch_norm_with_update.default", "aten.rrelu_with_noise.default"):
+        name, _, variant = op.rpartition(".")
+        assert counterpart(op).op == f"{name}_functional.{variant}"

@@ -1,6 +1,7 @@
 """Recorded calls: what they may name, that they run as recorded, and what is said about bad ones."""
 
 import json
+import warnings
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from mindgap.corpus import CaptureFailure, SourceError, capture_source, open_source
+from mindgap.capture.errors import UnprovenCapture
+from mindgap.corpus import CaptureFailure, SourceError, capture_source, open_source, record_size
 from mindgap.corpus.record_recipes import record_recipe, scalar_value
 from mindgap.corpus.record_targets import UnknownTarget, attribute, function, method
 from mindgap.graph import Constant, Integers, Literal, Normal, Uniform, materialise_all, operands
@@ -70,6 +72,17 @@ def test_a_captured_record_describes_its_weights_by_recipes_bit_for_bit(file):
     by_name = dict(zip(graph.labels.inputs, arrays, strict=True))
     assert np.array_equal(by_name["layer.weight"], module.get_parameter("layer.weight").detach().numpy())
     assert not any(isinstance(given.recipe, Literal) for given in graph.inputs)
+
+
+def test_a_record_that_takes_long_to_run_is_captured_from_shapes_and_said_to_be_unproven(file, monkeypatch):
+    product = 2 * 4 * 3 * 2  # multiplications and additions of the one product
+    for most, proven in ((product, True), (product - 1, False)):
+        monkeypatch.setattr(record_size, "MOST_WORK", most)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", UnprovenCapture)
+            ((_, graph),) = capture_source(f"records:{file}#zoo/a")
+        assert not any(issubclass(each.category, UnprovenCapture) for each in said) is proven
+        assert [node.op for node in graph.nodes][0] == "aten.linear.default"
 
 
 def test_ids_patterns_and_parts(file):

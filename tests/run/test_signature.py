@@ -57,6 +57,12 @@ def test_object_ids_and_addresses_go() -> None:
     assert "aten::add()" in signature(message(1)) and "<addr>" in signature(message(1))
 
 
+def test_names_of_inputs_and_outputs_that_exporters_number_go() -> None:
+    assert signature("Fail: node in12 has no shape, out3 neither") == signature(
+        "Fail: node in9 has no shape, out1 neither"
+    )
+
+
 def test_places_that_openvino_puts_before_the_reason_go() -> None:
     message = (
         "Exception from src/inference/src/cpp/core.cpp:105:\nException from src/inference/src/model_reader.cpp:188:\n"

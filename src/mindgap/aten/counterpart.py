@@ -52,7 +52,9 @@ def counterpart(op: str) -> Counterpart:
         return Counterpart(_same_arguments(name), op=name)
     if packet in ("resize_", "resize_as_", "set_", "as_strided_"):
         raise GraphError(f"{op} has no functional form: it changes which memory a tensor has")
-    name = _alike(op, namespace, packet.removesuffix("_"), variant) if packet.endswith("_") else None
+    # PyTorch has two ways to name them: `relu_` and `relu`, `_batch_norm_with_update` and `…_functional`.
+    other = packet.removesuffix("_") if packet.endswith("_") else f"{packet}_functional"
+    name = _alike(op, namespace, other, variant)
     if name is not None:
         return Counterpart(_same_arguments(name), op=name)
     found = _without_out(op, namespace, packet)
@@ -125,10 +127,6 @@ def _polygamma(builder: Builder, args: list[Arg], _: dict[str, Arg]) -> list[int
     return builder.emit("aten.polygamma.default", args[1], args[0])  # the order of the derivative comes first
 
 
-def _norm(builder: Builder, args: list[Arg], kwargs: dict[str, Arg]) -> list[int]:
-    return builder.emit("aten._native_batch_norm_legit_functional.default", *args, **kwargs)
-
-
 #: What Python's `|=` and its kin are called.
 _PYTHON: Final = {
     "__ior__": "bitwise_or",
@@ -143,5 +141,4 @@ _SPECIAL: Final[dict[str, Emit]] = {
     "aten.fill_.Scalar": _fill,
     "aten.fill_.Tensor": _copy,
     "aten.polygamma_.default": _polygamma,
-    "aten._native_batch_norm_legit.default": _norm,
 }

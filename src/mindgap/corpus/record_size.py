@@ -12,7 +12,9 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from mindgap.corpus.parsed import is_list, is_sequence, is_table, is_tuple
 from mindgap.graph import DTYPES, numpy_dtype
@@ -21,6 +23,8 @@ from mindgap.graph import DTYPES, numpy_dtype
 MOST_DRAWN: Final = 1 << 30
 #: Up to here a graph is captured from shapes alone. The largest record published takes 18 GiB.
 MOST_DESCRIBED: Final = 64 << 30
+#: Multiplications and additions of one run up to which the capture is proven, which takes eight runs.
+MOST_WORK: Final = 100_000_000_000
 #: What the calls of a record may hold at one time.
 MOST_ALIVE: Final = 6 << 30
 #: Values smaller than this are not worth a count.
@@ -128,6 +132,47 @@ def _bits(operation: str, whole: Sequence[int]) -> int:
     if operation == "lshift":
         return left.bit_length() + right
     return left.bit_length() + right.bit_length()
+
+
+class TooMuchWork(Exception):
+    """One run of a record takes more than `MOST_WORK`."""
+
+
+class Work(TorchDispatchMode):
+    """Counts the multiplications and additions of products and convolutions. Raises `TooMuchWork` past `MOST_WORK`."""
+
+    def __init__(self) -> None:
+        super().__init__()  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
+        self._done = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        given = kwargs or {}
+        result = func(*args, **given)
+        formula = _FORMULAS.get(func.overloadpacket)
+        # A budget's calls on tensors without data pass here too, and do no work.
+        if formula is not None and not any(isinstance(arg, FakeTensor) or arg.is_meta for arg in _tensors(args)):
+            self._done += int(formula(*args, **given, out_val=result))
+            if self._done > MOST_WORK:
+                raise TooMuchWork
+        return result
+
+
+def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any) -> int:
+    """Two batched products: [b, h, n, d] by [b, h, m, d], and [b, h, n, m] by [b, h, m, e]."""
+    rows = math.prod(query.shape[:-1]) * key.shape[-2]
+    return 2 * rows * (query.shape[-1] + value.shape[-1])
+
+
+def _tensors(args: Sequence[Any]) -> Generator[torch.Tensor]:
+    yield from (arg for arg in args if isinstance(arg, torch.Tensor))
+
+
+_FORMULAS: Final[dict[Any, Callable[..., int]]] = {
+    **flop_registry,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention,
+}
 
 
 class Budget:

@@ -27,7 +27,7 @@ from mindgap.corpus.parsed import is_list, is_table
 from mindgap.corpus.program import Built, Program
 from mindgap.corpus.record_module import MalformedRecord, RecordedCalls, Step, check, decode, names_in
 from mindgap.corpus.record_recipes import record_recipe, scalar_value
-from mindgap.corpus.record_size import MOST_DRAWN, TooLarge, inputs_bytes
+from mindgap.corpus.record_size import MOST_DRAWN, TooLarge, TooMuchWork, Work, inputs_bytes
 from mindgap.corpus.record_targets import UnknownTarget
 from mindgap.corpus.source import Settings, Source, SourceError, one_line, settings, suggest
 from mindgap.corpus.user_code import cast_floats
@@ -143,6 +143,8 @@ def build_record(where: str, load: Callable[[], dict[str, Any]], chosen: Setting
         largest = _largest(built)
         if not largest <= _SANE:
             built = _tamer(record, chosen.seed, built, largest)
+    except TooMuchWork:
+        return assemble(record, chosen.seed, tame=True, described=True, dtype=chosen.dtype)
     except TooLarge as error:
         raise SourceError(f"{where}: too large: {error}") from None
     except UnknownTarget as error:
@@ -268,12 +270,12 @@ def _image_side(inputs: list[dict[str, Any]]) -> int | None:
 def _largest(built: Built) -> float:
     """The largest absolute value among the floating outputs; NaN where one is not finite or all are constant.
 
-    Pins the numbers that the calls read.
+    Pins the numbers that the calls read. Raises `TooMuchWork`.
     """
     module = built.program
     assert isinstance(module, RecordedCalls)
     module.pinned.clear()
-    with torch.no_grad():
+    with torch.no_grad(), Work():
         outputs = module.pin_numbers(*(argument.clone() for argument in built.args))
     floats = [v for v in outputs if isinstance(v, torch.Tensor) and v.is_floating_point() and v.numel()]
     wide = [value for value in floats if value.numel() > 1]

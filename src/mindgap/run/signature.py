@@ -49,7 +49,7 @@ _STEPS: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
         (r"\b(?=[a-z0-9]*\d)(?=[a-z0-9]*[a-z])[a-z0-9]{24,}\b", "<id>"),
         # Generated names: add_17, primals_5, buf12, arg3.
         (r"(?<=[A-Za-z0-9]_)\d+(?![A-Za-z0-9])", "<n>"),
-        (r"\b(arg|buf|tmp|op|node|val|input|output|kernel|xindex|ks|[su])\d+\b", r"\1<n>"),
+        (r"\b(arg|buf|tmp|op|node|val|in|out|input|output|kernel|xindex|ks|[su])\d+\b", r"\1<n>"),
         # MLIR shapes: 2x3x4xf32.
         (r"(?<![\w.])(?:(?:\d+|\?)x)+(?=[a-z])", "<n>x"),
         (r"(?<![\w.])\d+(?:x\d+)+(?!\w)", "<n>"),
