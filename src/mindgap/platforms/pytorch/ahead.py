@@ -30,7 +30,7 @@ _CLOSING: Final = "} // namespace torch::aot_inductor"
 class Source:
     """One graph as C++: `program` defines `AOTInductorModel::run_impl`, `kernels` the functions that it calls.
 
-    `includes` and `kernel_includes`: what each wants included. `names`: the kernels, whose names are unique in this graph only.
+    `includes` and `kernel_includes`: what each wants included. `names`: of the kernels, unique in this graph only.
     `outputs`: how many tensors it gives. `fallbacks`: operators that Inductor has no code for and calls in
     ATen; `external`: calls of libraries that it prefers to its own code (matrix products, convolutions).
     """
