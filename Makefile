@@ -1,4 +1,4 @@
-# make demo: see it work.   make test: the tests.   make check: format, lint, types, rooms.   make catalogue: hours.
+# make demo: see it work.   make test: the tests.   make check: format, lint, types, rooms.   make catalogue: hours.   make campaign: a day.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -11,7 +11,7 @@ OF_CATALOGUES := $(addprefix benchmarks/,catalogue_load.py operator_union.py reg
 
 RECORDS ?= ../shared/corpus/graphnet.parquet
 
-.PHONY: demo test check bench catalogue clean install
+.PHONY: demo test check bench catalogue campaign clean install
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -30,6 +30,12 @@ check: $(VENV)/.installed-dev
 catalogue: $(VENV)/.installed
 	$(BIN)/mindgap corpus build out/catalogue -j $(JOBS) --pass backward
 	if [ -f $(RECORDS) ]; then $(BIN)/mindgap corpus build out/catalogue 'transformers:*For*' records:$(RECORDS) -j $(JOBS) --pass backward; fi
+
+# A day: twenty thousand variants of a catalogue on every platform here, and the study of them. May be stopped, and started again.
+campaign: $(VENV)/.installed
+	if [ -d out/campaign ]; then $(BIN)/mindgap campaign resume out/campaign -j $(JOBS); \
+	else $(BIN)/mindgap campaign run examples/campaign.toml --out out/campaign -j $(JOBS); fi; [ $$? -le 1 ]
+	$(BIN)/mindgap study gap out/campaign --html out/campaign.html --csv out/campaign-tables
 
 bench: $(VENV)/.installed-dev
 	for each in $(filter-out $(OF_CATALOGUES),$(wildcard benchmarks/*.py)); do echo "== $$each"; $(BIN)/python "$$each" || exit 1; done
