@@ -149,6 +149,11 @@ class RecordedCalls(nn.Module):
         self.pinned.update(numbers)
         return outputs
 
+    def remember(self, other: RecordedCalls) -> None:
+        """Take over what `other`, of the same record, has learnt about the recorded inputs by `pin_numbers`."""
+        self.pinned.update(other.pinned)
+        self._selected.update(other._selected)
+
 
 def _operands(step: Step, values: Mapping[str, Any]) -> list[Any]:
     """The values that a step refers to, in the order that it does."""

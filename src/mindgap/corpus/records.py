@@ -22,12 +22,13 @@ import pyarrow.parquet as pq
 import torch
 
 from mindgap.aten.tensors import TORCH_DTYPES
+from mindgap.corpus import record_size
 from mindgap.corpus.ledger import Ledger, seed_of
 from mindgap.corpus.parsed import is_list, is_table
 from mindgap.corpus.program import Built, Program
 from mindgap.corpus.record_module import MalformedRecord, RecordedCalls, Step, check, decode, names_in
 from mindgap.corpus.record_recipes import record_recipe, scalar_value
-from mindgap.corpus.record_size import MOST_DRAWN, TooLarge, TooMuchWork, Work, inputs_bytes
+from mindgap.corpus.record_size import MOST_DRAWN, TooLarge, Work, inputs_bytes
 from mindgap.corpus.record_targets import UnknownTarget
 from mindgap.corpus.source import Settings, Source, SourceError, one_line, settings, suggest
 from mindgap.corpus.user_code import cast_floats
@@ -140,11 +141,12 @@ def build_record(where: str, load: Callable[[], dict[str, Any]], chosen: Setting
     except Exception as error:  # any field of a stranger's record may be of any type
         raise SourceError(f"{where}: not a well-formed record: {one_line(error)}") from error
     try:
-        largest = _largest(built)
+        with Work() as work:
+            largest = _largest(built)
+        if work.done > record_size.MOST_WORK:
+            return _described(record, chosen, built)
         if not largest <= _SANE:
             built = _tamer(record, chosen.seed, built, largest)
-    except TooMuchWork:
-        return assemble(record, chosen.seed, tame=True, described=True, dtype=chosen.dtype)
     except TooLarge as error:
         raise SourceError(f"{where}: too large: {error}") from None
     except UnknownTarget as error:
@@ -152,6 +154,14 @@ def build_record(where: str, load: Callable[[], dict[str, Any]], chosen: Setting
     except Exception as error:  # recorded calls may raise whatever PyTorch raises
         raise SourceError(f"{where}: running its calls raised {one_line(error)}") from error
     return cast_floats(built, chosen.dtype)
+
+
+def _described(record: Mapping[str, Any], chosen: Settings, seen: Built) -> Built:
+    """The record without values, to be captured from shapes. `seen`: the same with values, as it ran once."""
+    described = assemble(record, chosen.seed, tame=True, described=True, dtype=chosen.dtype)
+    assert isinstance(described.program, RecordedCalls) and isinstance(seen.program, RecordedCalls)
+    described.program.remember(seen.program)
+    return described
 
 
 def _parsed(record: dict[str, Any]) -> dict[str, Any]:
@@ -270,12 +280,12 @@ def _image_side(inputs: list[dict[str, Any]]) -> int | None:
 def _largest(built: Built) -> float:
     """The largest absolute value among the floating outputs; NaN where one is not finite or all are constant.
 
-    Pins the numbers that the calls read. Raises `TooMuchWork`.
+    Pins the numbers that the calls read.
     """
     module = built.program
     assert isinstance(module, RecordedCalls)
     module.pinned.clear()
-    with torch.no_grad(), Work():
+    with torch.no_grad():
         outputs = module.pin_numbers(*(argument.clone() for argument in built.args))
     floats = [v for v in outputs if isinstance(v, torch.Tensor) and v.is_floating_point() and v.numel()]
     wide = [value for value in floats if value.numel() > 1]
