@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
+from safetensors.numpy import save_file
 
 from graph.strategies import recipes, specs
 from mindgap.graph import (
@@ -45,6 +47,36 @@ def test_files_are_safetensors(dtype: str, tmp_path: Path) -> None:
         assert file.metadata() == {"dtype": dtype, "shape": "[2, 3]"}
         assert list(file.keys()) == ["tensor"]
     assert store.get(key).dtype == numpy_dtype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "complex64", "bfloat16", "bool"])
+def test_tables_are_packed(dtype: str, tmp_path: Path) -> None:
+    store = TensorStore(tmp_path)
+    table = (np.arange(300)[:, None] // 20 - np.arange(300) // 20 > 0).astype(numpy_dtype(dtype))
+    key = store.put(table)
+    file = tmp_path / f"{key}.safetensors"
+    with safe_open(file, framework="np") as opened:
+        assert opened.metadata() == {"dtype": dtype, "shape": "[300, 300]", "packed": "zstd"}
+    assert file.stat().st_size < table.nbytes / 20
+    back = store.get(key)
+    assert back.dtype == table.dtype and back.tobytes() == table.tobytes() and back.flags.writeable
+
+
+def test_noise_is_not_packed(tmp_path: Path) -> None:
+    store = TensorStore(tmp_path)
+    key = store.put(np.random.default_rng(0).standard_normal(5000))
+    with safe_open(tmp_path / f"{key}.safetensors", framework="np") as opened:
+        assert opened.metadata() == {"dtype": "float64", "shape": "[5000]"}
+
+
+def test_a_frame_of_another_size_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+    store = TensorStore(tmp_path)
+    key = store.put(np.zeros(5000))
+    frame = np.frombuffer(zstandard.ZstdCompressor().compress(bytes(1 << 24)), np.uint8)
+    about = {"dtype": "float64", "shape": "[5000]", "packed": "zstd"}
+    save_file({"tensor": frame}, tmp_path / f"{key}.safetensors", metadata=about)
+    with pytest.raises(GraphError, match="does not hold 40000 bytes"):
+        store.get(key)
 
 
 def test_keys_tell_dtype_shape_and_bytes_apart() -> None:

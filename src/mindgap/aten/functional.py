@@ -36,6 +36,7 @@ from mindgap.graph import (
     map_refs,
     operands,
     refs,
+    renumbered,
 )
 
 
@@ -356,15 +357,7 @@ def _pruned(graph: Graph, builder: _Builder, outputs: tuple[int, ...]) -> tuple[
         for slot in range(len(builder.nodes[index].outputs)):
             renumber[firsts[index] + slot] = number
             number += 1
-    nodes = tuple(
-        Node(
-            n.op,
-            tuple(map_refs(a, renumber) for a in n.args),
-            tuple((k, map_refs(a, renumber)) for k, a in n.kwargs),
-            n.outputs,
-        )
-        for n in (builder.nodes[i] for i in kept)
-    )
+    nodes = tuple(renumbered(builder.nodes[i], renumber) for i in kept)
     origin = tuple(builder.origin[i] for i in kept)
     old = graph.labels
     labels = Labels(old.inputs, tuple(old.nodes[i] for i in origin) if old.nodes else (), old.outputs)

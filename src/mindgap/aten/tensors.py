@@ -47,19 +47,8 @@ def to_torch(array: Array, spec: TensorSpec | None = None, device: str = "cpu") 
         tensor = torch.from_numpy(array)  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
     if spec is not None and tuple(tensor.stride()) != spec.stride and tensor.numel() > 0:
         laid_out = torch.empty_strided(spec.shape, spec.stride, dtype=tensor.dtype)
-        tensor = laid_out.copy_(tensor) if not _overlaps(spec) else _fill_overlapping(laid_out, tensor)
+        tensor = laid_out.copy_(tensor) if not spec.overlaps else _fill_overlapping(laid_out, tensor)
     return tensor if device == "cpu" else tensor.to(device)
-
-
-def _overlaps(spec: TensorSpec) -> bool:
-    """Some memory cell may hold more than one element: sorted by stride, a dimension does not clear the one before."""
-    reach = 0
-    for step, size in sorted(zip(spec.stride, spec.shape, strict=True)):
-        if size > 1:
-            if step <= reach:
-                return True
-            reach += step * (size - 1)
-    return False
 
 
 def _fill_overlapping(laid_out: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:

@@ -40,7 +40,7 @@ from mindgap.graph.recipe import (
 )
 from mindgap.graph.spec import DTYPES, TensorSpec, contiguous_stride, dtype_name, kind_of, numpy_dtype
 from mindgap.graph.structure import structure_digest
-from mindgap.graph.subgraph import concatenate, extract, prune
+from mindgap.graph.subgraph import concatenate, extract, prune, renumbered
 from mindgap.graph.tensors import TensorStore, default_tensor_store, tensor_key
 from mindgap.graph.validate import validate
 
@@ -92,6 +92,7 @@ __all__ = [
     "operands",
     "prune",
     "refs",
+    "renumbered",
     "save",
     "structure_digest",
     "tensor_key",

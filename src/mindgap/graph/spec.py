@@ -84,6 +84,17 @@ class TensorSpec:
         return self.numel * numpy_dtype(self.dtype).itemsize
 
     @property
+    def overlaps(self) -> bool:
+        """A memory cell may hold more than one element: by rising stride, a dimension does not clear those before."""
+        reach = 0
+        for step, size in sorted(zip(self.stride, self.shape, strict=True)):
+            if size > 1:
+                if step <= reach:
+                    return True
+                reach += step * (size - 1)
+        return False
+
+    @property
     def kind(self) -> Kind:
         return kind_of(self.dtype)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import sys
@@ -14,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import safetensors
 import safetensors.numpy
+import zstandard
 
 from mindgap.graph.errors import GraphError
 from mindgap.graph.spec import DTYPES, dtype_name, numpy_dtype
@@ -22,6 +24,11 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Kept as their raw bytes, with the dtype in the file's metadata.
 _RAW: Final = frozenset(name for name in DTYPES if name.startswith(("bfloat", "float8", "complex")))
+#: Index and position tables repeat themselves: packed, most take less than a hundredth.
+_LEVEL: Final = 3
+#: A packed tensor is kept where it takes less than this share of the plain one's bytes; below `_SMALL` bytes, never.
+_WORTH: Final = 0.75
+_SMALL: Final = 4096
 #: The library has no types for what this returns.
 _open: Final[Any] = safetensors.safe_open
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
@@ -44,7 +51,10 @@ def is_tensor_key(key: str) -> bool:
 
 
 class TensorStore:
-    """A directory with a file `<key>.safetensors` for each tensor. Any number of processes may share it."""
+    """A directory with a file `<key>.safetensors` for each tensor. Any number of processes may share it.
+
+    A large tensor that compresses well is in its file as the bytes of a zstd frame, `packed` in the metadata.
+    """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -54,10 +64,7 @@ class TensorStore:
         key = tensor_key(array)
         if key in self:
             return key
-        name = _name_of(array)
-        plain = np.frombuffer(_bytes_of(array), np.uint8) if name in _RAW else np.ascontiguousarray(array)
-        shape = json.dumps(list(array.shape))
-        packed = safetensors.numpy.save({"tensor": plain}, metadata={"dtype": name, "shape": shape})
+        packed = _packed(array)
         self.path.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=self.path, prefix=".put-")
         try:
@@ -78,11 +85,14 @@ class TensorStore:
             with _open(file, framework="np") as opened:
                 about: dict[str, str] = opened.metadata() or {}
                 array: Array = opened.get_tensor("tensor")
-            if about["dtype"] in _RAW:
-                array = array.view(numpy_dtype(about["dtype"]))
-            array = array.reshape(tuple(json.loads(about["shape"])))
+            dtype, shape = numpy_dtype(about["dtype"]), tuple(map(int, json.loads(about["shape"])))
+            if "packed" in about:
+                array = _unpacked(array, math.prod(shape) * dtype.itemsize)
+            if "packed" in about or about["dtype"] in _RAW:
+                array = array.view(dtype)
+            array = array.reshape(shape)
             intact = dtype_name(array.dtype) == about["dtype"] and tensor_key(array) == key
-        except (safetensors.SafetensorError, KeyError, ValueError, TypeError, OSError) as error:
+        except (safetensors.SafetensorError, zstandard.ZstdError, KeyError, ValueError, TypeError, OSError) as error:
             raise GraphError(f"tensor file {file} cannot be read ({error}): copy it again") from None
         if not intact:
             raise GraphError(f"tensor file {file} does not hold what its name promises: copy it again")
@@ -111,6 +121,26 @@ def _cache_directory() -> Path:
     else:
         base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "mindgap"
+
+
+def _packed(array: Array) -> bytes:
+    """The file of the tensor."""
+    about = {"dtype": _name_of(array), "shape": json.dumps(list(array.shape))}
+    content = _bytes_of(array)
+    plain = np.frombuffer(content, np.uint8) if about["dtype"] in _RAW else np.ascontiguousarray(array)
+    if array.nbytes > _SMALL:
+        frame = zstandard.ZstdCompressor(level=_LEVEL).compress(content)
+        if len(frame) < _WORTH * array.nbytes:
+            plain, about = np.frombuffer(frame, np.uint8), {**about, "packed": "zstd"}
+    return safetensors.numpy.save({"tensor": plain}, metadata=about)
+
+
+def _unpacked(frame: Array, size: int) -> Array:
+    """The `size` bytes in the frame. Raises `ValueError` where it promises another number, before memory is taken."""
+    content = frame.tobytes()
+    if zstandard.get_frame_parameters(content).content_size != size:
+        raise ValueError(f"its frame does not hold {size} bytes")
+    return np.frombuffer(bytearray(zstandard.ZstdDecompressor().decompress(content)), np.uint8)
 
 
 def _name_of(array: Array) -> str:

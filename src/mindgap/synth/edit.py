@@ -32,6 +32,7 @@ from mindgap.graph import (
     Uniform,
     map_refs,
     refs,
+    renumbered,
 )
 from mindgap.graph import Literal as Bytes
 
@@ -122,15 +123,7 @@ def _rewritten(graph: Graph, edit: Rewrite) -> Graph:
     last, shift = first + len(old.outputs), made - len(old.outputs)
     renumber |= {value: value + shift for value in range(last, len(graph.values))}
     try:
-        nodes += [
-            Node(
-                node.op,
-                tuple(map_refs(arg, renumber) for arg in node.args),
-                tuple((name, map_refs(arg, renumber)) for name, arg in node.kwargs),
-                node.outputs,
-            )
-            for node in graph.nodes[edit.node + 1 :]
-        ]
+        nodes += [renumbered(node, renumber) for node in graph.nodes[edit.node + 1 :]]
         outputs = [renumber[value] for value in graph.outputs]
     except KeyError as missing:
         raise GraphError(f"cannot edit: value {missing} of node {edit.node} is still needed") from None

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from mindgap.aten.operators import facts, is_inplace
-from mindgap.graph import Graph, Input, Node, Ref, TensorSpec, contiguous_stride, map_refs, operands
+from mindgap.graph import Graph, Input, Node, Ref, TensorSpec, contiguous_stride, operands, renumbered
 from mindgap.synth.edit import Rewrite, Step, apply
 from mindgap.synth.kinds.layout import dense_stride, layout_matters
 from mindgap.synth.rows import with_rows
 from mindgap.synth.rules import Rules, load
 from mindgap.synth.schemas import repeat
-from mindgap.synth.wiring import Wiring, overlaps, picks
+from mindgap.synth.wiring import Wiring, picks
 
 Relation = Literal["exact", "rounding"]
 
@@ -115,7 +115,7 @@ def _ordered(wiring: Wiring, rng: random.Random, rules: Rules) -> Mutant | None:
         first = graph.first_value[index]
         for slot in range(len(graph.nodes[index].outputs)):
             renumber[first + slot] = len(renumber)
-    nodes = tuple(_renumbered(graph.nodes[index], renumber) for index in order)
+    nodes = tuple(renumbered(graph.nodes[index], renumber) for index in order)
     outputs = tuple(renumber[value] for value in graph.outputs)
     return Mutant("order", "exact", Graph(graph.inputs, nodes, outputs), _straight(graph))
 
@@ -142,7 +142,7 @@ def _twice(wiring: Wiring, rng: random.Random, rules: Rules) -> Mutant | None:
         return None
     made = len(graph.values) - len(graph.inputs)
     renumber = {value: value if value < len(graph.inputs) else value + made for value in range(len(graph.values))}
-    nodes = (*graph.nodes, *(_renumbered(node, renumber) for node in graph.nodes))
+    nodes = (*graph.nodes, *(renumbered(node, renumber) for node in graph.nodes))
     again = [place for place, value in enumerate(graph.outputs) if value >= len(graph.inputs)]
     outputs = (*graph.outputs, *(renumber[graph.outputs[place]] for place in again))
     twins = tuple((place, len(graph.outputs) + at) for at, place in enumerate(again))
@@ -155,12 +155,12 @@ def _laid_out(wiring: Wiring, rng: random.Random, rules: Rules) -> Mutant | None
     for number in picks(rng, range(len(graph.inputs))):
         given = graph.inputs[number]
         spec, rank = given.spec, len(given.spec.shape)
-        if rank < 2 or overlaps(spec) or layout_matters(wiring, number, rules):
+        if rank < 2 or spec.overlaps or layout_matters(wiring, number, rules):
             continue
         order = (0, *range(2, rank), 1) if rank in (4, 5) and rng.random() < 0.5 else rng.sample(range(rank), rank)
         stride = tuple(step * rng.choice((1, 2)) for step in dense_stride(spec.shape, order))
         other = TensorSpec(spec.dtype, spec.shape, stride)
-        if stride == spec.stride or overlaps(other):
+        if stride == spec.stride or other.overlaps:
             continue
         inputs = (*graph.inputs[:number], Input(other, given.recipe, given.role), *graph.inputs[number + 1 :])
         nodes = tuple(Node(node.op, node.args, node.kwargs, (None,) * len(node.outputs)) for node in graph.nodes)
@@ -215,7 +215,7 @@ class _Draft:
         """All nodes of a graph on other values for some of its inputs: what its values are called here."""
         renumber = {number: replaced.get(number, number) for number in range(len(graph.inputs))}
         for index, node in enumerate(graph.nodes):
-            new = _renumbered(node, renumber)
+            new = renumbered(node, renumber)
             self._nodes.append(Node(new.op, new.args, new.kwargs, (None,) * len(node.outputs)))
             for slot in range(len(node.outputs)):
                 renumber[graph.first_value[index] + slot] = self._count
@@ -224,15 +224,6 @@ class _Draft:
 
     def graph(self, outputs: Sequence[int]) -> Graph:
         return Graph(self._inputs, tuple(self._nodes), tuple(outputs))
-
-
-def _renumbered(node: Node, renumber: dict[int, int]) -> Node:
-    return Node(
-        node.op,
-        tuple(map_refs(arg, renumber) for arg in node.args),
-        tuple((name, map_refs(arg, renumber)) for name, arg in node.kwargs),
-        node.outputs,
-    )
 
 
 def _straight(graph: Graph) -> tuple[int, ...]:

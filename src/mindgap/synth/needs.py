@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Final
+from typing import Final
 
-from mindgap.aten.operators import facts, overload
+from mindgap.aten.operators import facts
 from mindgap.graph import Arg, Graph, Node, Ref, TensorSpec, operands, refs
+from mindgap.synth.schemas import arguments
 from mindgap.synth.value_rules import Rule, Rules
 
 INF: Final = math.inf
@@ -66,23 +66,6 @@ def needs_of(graph: Graph, rules: Rules) -> Needs:
     return found
 
 
-def bind(node: Node) -> dict[str, Arg]:
-    """The arguments of a call by the schema's names; those left out have their defaults where they are plain."""
-    bound = dict(_defaults(node.op))
-    bound.update(zip(facts(node.op).arguments, node.args, strict=False))
-    bound.update(node.kwargs)
-    return bound
-
-
-@cache
-def _defaults(op: str) -> dict[str, Arg]:
-    found: dict[str, Arg] = {}
-    for argument in overload(op)._schema.arguments:
-        value: Any = argument.default_value if argument.has_default_value() else None
-        found[argument.name] = tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownArgumentType] # schemas are untyped
-    return found
-
-
 def hands_back(node: Node, rules: Rules) -> bool:
     """A range or an index that is asked of its result can be asked of its operands instead, or is met anyway."""
     packet = node.op.split(".")[1].removesuffix("_")
@@ -93,7 +76,7 @@ def hands_back(node: Node, rules: Rules) -> bool:
 
 def _ask(graph: Graph, node: Node, rule: Rule, found: Needs) -> None:
     """Applies one rule to one call."""
-    bound = bind(node)
+    bound = arguments(node)
     for name, wanted in rule.when:
         if bound.get(name) != wanted:
             return
@@ -186,7 +169,7 @@ def _pass_back(graph: Graph, node: Node, first: int, rules: Rules, found: Needs)
 
 def _to_operands(node: Node, rules: Rules, packet: str, need: Need, found: Needs) -> None:
     if packet in rules.all_operands:
-        named = bind(node)
+        named = arguments(node)
         values = [v for name, arg in named.items() if name not in ("condition", "mask") for v in refs(arg)]
     else:
         values = list(refs(node.args[0])) if node.args else []
@@ -267,7 +250,7 @@ def shaping(graph: Graph, node: Node, rules: Rules) -> tuple[int, ...]:
     packet = node.op.split(".")[1]
     if packet not in rules.decides and not packet.startswith("_assert"):
         return ()
-    bound = bind(node)
+    bound = arguments(node)
     values = [value for name in rules.decides.get(packet) or tuple(bound) for value in refs(bound.get(name))]
     if packet in _LISTS:
         return tuple(v for v in values if (spec := graph.values[v]) is not None and spec.kind == "bool")
@@ -279,7 +262,7 @@ def pointing(node: Node, rules: Rules) -> tuple[int, ...]:
     names = [rule.operand for rule in rules.of(node.op) if rule.form]
     if not names:
         return ()
-    bound = bind(node)
+    bound = arguments(node)
     return tuple(dict.fromkeys(value for name in names for value in refs(bound.get(name))))
 
 

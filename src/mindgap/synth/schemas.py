@@ -72,6 +72,12 @@ def bind(node: Node | Step) -> dict[str, Arg]:
     return given
 
 
+def arguments(node: Node | Step) -> dict[str, Arg]:
+    """All arguments of a call by name: those given, and the defaults of the others, None where they are not plain."""
+    given = bind(node)
+    return {p.name: given.get(p.name, p.default) for p in signature(node.op).parameters}
+
+
 def call(op: str, given: Mapping[str, Arg], slots: int | None = None) -> Step:
     """A call with these arguments, by position as far as the schema allows, defaults in the gaps.
 

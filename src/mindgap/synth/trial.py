@@ -23,9 +23,9 @@ from mindgap.graph import (
     Node,
     TensorSpec,
     TensorStore,
-    map_refs,
     materialise,
     operands,
+    renumbered,
 )
 from mindgap.synth.base import Cuttable, cuttable, memories, usable
 from mindgap.synth.bounded import bounded
@@ -221,7 +221,7 @@ def tidied(graph: Graph) -> Graph:
             renumber[first + slot] = len(renumber)
     return Graph(
         tuple(graph.inputs[number] for number in inputs),
-        tuple(_renumbered(graph.nodes[index], renumber) for index in kept),
+        tuple(renumbered(graph.nodes[index], renumber) for index in kept),
         tuple(renumber[value] for value in graph.outputs),
     )
 
@@ -244,15 +244,6 @@ def _needed(graph: Graph) -> tuple[set[int], list[int]]:
                 places.update(memory[value] for value in read)
     kept.reverse()
     return live, kept
-
-
-def _renumbered(node: Node, renumber: dict[int, int]) -> Node:
-    return Node(
-        node.op,
-        tuple(map_refs(arg, renumber) for arg in node.args),
-        tuple((name, map_refs(arg, renumber)) for name, arg in node.kwargs),
-        node.outputs,
-    )
 
 
 def _given(tensor: torch.Tensor) -> Span | None:

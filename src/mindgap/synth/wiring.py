@@ -57,6 +57,13 @@ class Wiring:
         """The spec of an operand, None for what is no tensor or not known since an edit."""
         return self.values[arg.index] if isinstance(arg, Ref) else None
 
+    def sure(self, arg: Arg) -> TensorSpec:
+        """The spec of an operand. Raises `LookupError` where there is none, or none is known."""
+        found = self.spec(arg)
+        if found is None:
+            raise LookupError("a spec that is not known")
+        return found
+
     def known(self, node: Node) -> bool:
         """The specs of all its operands are known."""
         return all(self.values[value] is not None for value in operands(node))
@@ -78,17 +85,6 @@ class Wiring:
             if owned & memory and (other in self.shown or (self.readers[other] and self.readers[other][-1] > index)):
                 return True
         return False
-
-
-def overlaps(spec: TensorSpec) -> bool:
-    """Some memory cell may hold more than one element, as in an expanded tensor."""
-    reach = 0
-    for step, size in sorted(zip(spec.stride, spec.shape, strict=True)):
-        if size > 1:
-            if step <= reach:
-                return True
-            reach += step * (size - 1)
-    return False
 
 
 def picks(rng: random.Random, items: Sequence[T], most: int = 8) -> Iterator[T]:

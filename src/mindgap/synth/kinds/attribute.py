@@ -11,7 +11,7 @@ from mindgap.synth.edit import Edit, Rewrite, Step
 from mindgap.synth.imagine import imagine
 from mindgap.synth.rules import Attribute, Rules
 from mindgap.synth.rules.program import program
-from mindgap.synth.schemas import bind, call, signature
+from mindgap.synth.schemas import arguments, bind, call
 from mindgap.synth.wiring import Wiring, picks
 
 
@@ -37,24 +37,18 @@ def _changed(wiring: Wiring, index: int, rule: Attribute, rng: random.Random) ->
     if not wiring.known(node):
         return None
     explicit = bind(node)
-    names: dict[str, Any] = {p.name: explicit.get(p.name, p.default) for p in signature(node.op).parameters}
-
-    def spec(arg: Any) -> TensorSpec:
-        found = wiring.spec(arg)
-        if found is None:
-            raise LookupError("a spec that is not known")
-        return found
+    names: dict[str, Any] = arguments(node)
 
     try:
         old = names[rule.argument]
-        new = rule.value(names, spec, rng)
+        new = rule.value(names, wiring.sure, rng)
         if new == old and isinstance(new, bool) == isinstance(old, bool):
             return None
         names[rule.argument] = names["new"] = new
-        if not all(condition(names, spec) for condition in rule.when):
+        if not all(condition(names, wiring.sure) for condition in rule.when):
             return None
         explicit[rule.argument] = new
-        steps, names = program(rule.before, names, spec)
+        steps, names = program(rule.before, names, wiring.sure)
         explicit |= {operand: names[name] for operand, name in rule.operands.items() if names[operand] is not None}
         return (*steps, call(node.op, explicit, len(node.outputs)))
     except (LookupError, TypeError, ValueError, ArithmeticError, GraphError):

@@ -10,7 +10,7 @@ from mindgap.aten.operators import UnknownOperator, facts, overload
 from mindgap.graph import GraphError, Ref, kind_of
 from mindgap.synth.edit import Edit, Rewrite, Step
 from mindgap.synth.rules import Rules
-from mindgap.synth.wiring import Wiring, overlaps, picks
+from mindgap.synth.wiring import Wiring, picks
 
 #: How often a write is put where something reads the old contents later.
 _DELIBERATE = 0.25
@@ -54,7 +54,7 @@ def _may_write(wiring: Wiring, index: int, deliberate: bool) -> bool:
     spec = wiring.spec(operand)
     if result is None or spec is None or not isinstance(operand, Ref) or not wiring.known(node):
         return False
-    if spec.dtype != result.dtype or spec.shape != result.shape or overlaps(spec):
+    if spec.dtype != result.dtype or spec.shape != result.shape or spec.overlaps:
         return False
     return deliberate or (kind_of(spec.dtype) == "float" and not wiring.read_after(index, operand.index))
 

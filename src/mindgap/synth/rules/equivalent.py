@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mindgap.graph import GraphError, Node, Ref, TensorSpec
+from mindgap.graph import GraphError, Node, Ref
 from mindgap.synth.edit import Rewrite
 from mindgap.synth.rules.language import (
     Expression,
@@ -19,7 +19,7 @@ from mindgap.synth.rules.language import (
     parse_pattern,
 )
 from mindgap.synth.rules.program import check_call, check_slots, program
-from mindgap.synth.schemas import bind, signature
+from mindgap.synth.schemas import arguments, signature
 from mindgap.synth.wiring import Wiring
 
 _KEYS = {"name", "from", "to", "gives", "when", "kinds", "mixed", "samples", "low", "high"}
@@ -52,16 +52,10 @@ class Equivalent:
         if names is None or not self._serves(wiring, index):
             return None
 
-        def spec(arg: Any) -> TensorSpec:
-            found = wiring.spec(arg)
-            if found is None:
-                raise LookupError("a spec that is not known")
-            return found
-
         try:
-            if not all(condition(names, spec) for condition in self.when):
+            if not all(condition(names, wiring.sure) for condition in self.when):
                 return None
-            steps, places = program(self.lines, names, spec)
+            steps, places = program(self.lines, names, wiring.sure)
         except (LookupError, TypeError, ValueError, ArithmeticError, GraphError):
             return None
         return Rewrite(index, steps, tuple(None if name is None else places[name] for name in self.gives))
@@ -70,10 +64,10 @@ class Equivalent:
         """The pattern's variables bound by a call, None where it is another."""
         if node.op != self.pattern.op or len(node.outputs) != len(self.gives):
             return None
-        given, names = bind(node), dict[str, Any]()
+        given, names = arguments(node), dict[str, Any]()
         wanted = _by_name(self.pattern)
         for parameter in signature(node.op).parameters:
-            value = given.get(parameter.name, parameter.default)
+            value = given[parameter.name]
             part = wanted.get(parameter.name, Fixed(parameter.default))
             if isinstance(part, str):
                 names[part] = value
