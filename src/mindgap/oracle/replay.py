@@ -9,7 +9,8 @@ from typing import Any, Final
 import torch
 
 from mindgap.oracle.classes import FINITE, all_finite, class_bits
-from mindgap.oracle.float64 import Float64Graph
+from mindgap.oracle.float64 import Call, Float64Graph
+from mindgap.oracle.kinks import is_kinked, widened
 from mindgap.oracle.noise import a_start, disturbed
 from mindgap.oracle.precision import widen
 from mindgap.oracle.settle import Decisions, impose, narrowed, round_to, rounds, settled
@@ -22,10 +23,12 @@ MAX_KEPT: Final = 1 << 20
 
 @dataclass(frozen=True)
 class _Lane:
-    """One replay under way. `values`: what is alive; `starts`: where each value's signs begin in the pool."""
+    """One replay under way. `values`: what is alive; `starts`: where each value's signs begin in the pool; `side`: 1 in
+    every other replay, else -1."""
 
     values: dict[int, Any]
     starts: dict[int, tuple[int, ...]]
+    side: int
 
 
 class Replays:
@@ -52,6 +55,8 @@ class Replays:
         whole = clean.holds(noise)
         self._parts = (range(len(graph.calls)),) if whole else clean.parts
         self._together = 1 if whole else lanes(graph.graph, clean.parts)
+        # Without noise nothing is a little away from S.
+        self._kinked = [bool(self._noise) and is_kinked(call) for call in graph.calls]
         self._generator = torch.Generator().manual_seed(0xC0FFEE)
         self._quiet: dict[int, bool] = {}
         self.count = 0
@@ -74,7 +79,10 @@ class Replays:
         return (self.squares[number] / self.finite[number].clamp_min(1)).sqrt()
 
     def _replay(self, count: int) -> None:
-        running = [_Lane(dict(enumerate(self._inputs)), self._starts()) for _ in range(count)]
+        running = [
+            _Lane(dict(enumerate(self._inputs)), self._starts(), 1 if (self.count + number) % 2 else -1)
+            for number in range(count)
+        ]
         for lane in running:
             for number in range(len(self._inputs)):
                 self._record(number, widen(lane.values[number]))
@@ -95,6 +103,10 @@ class Replays:
         graph = self._graph.graph
         fresh = set[int]()
 
+        def before(index: int, call: Call, args: list[Any], kwargs: dict[str, Any], results: list[Any]) -> None:
+            if self._kinked[index]:
+                results[0] = widened(call, args, kwargs, results[0], self._clean.values, lane.side)
+
         def after(index: int, results: list[Any]) -> list[Any]:
             first = graph.first_value[index]
             final = impose(first, self._settled(lane, index, results), self._decisions)
@@ -103,7 +115,7 @@ class Replays:
                 fresh.add(first + slot)
             return final
 
-        self._graph.advance(nodes, lane.values, after)
+        self._graph.advance(nodes, lane.values, after, before=before)
         if nodes is self._parts[-1]:
             lane.values.clear()
         for number in fresh & lane.values.keys():
