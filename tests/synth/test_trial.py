@@ -27,7 +27,7 @@ from mindgap.synth.base import cuttable
 from mindgap.synth.cut import cut
 from mindgap.synth.edit import Rewrite, Step
 from mindgap.synth.region import Origin, Region
-from mindgap.synth.trial import Trial, plain_region, rebuild, region_of, settle, tidied, whole
+from mindgap.synth.trial import Arrays, Trial, plain_region, rebuild, region_of, settle, tidied, whole
 from mindgap.synth.values import recipes
 from synth.bases import all_bases, border, call, floats
 
@@ -149,6 +149,21 @@ def test_reasons_are_short_and_the_same_for_one_kind_of_failure(node, reason: st
     )
     trial = settle(draft(node, outputs=(4,), inputs=inputs))
     assert trial.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("view", "write"),
+    [
+        (call("_unsafe_view.default", Ref(0), (16,), out=floats(16)), call("sigmoid_.default", Ref(1), out=floats(16))),
+        (call("unsafe_split.Tensor", Ref(0), 2, out=(X, X)), call("relu_.default", Ref(1), out=X)),
+    ],
+)
+def test_who_writes_to_an_input_through_an_unknown_alias_is_no_region(view, write) -> None:
+    arrays = Arrays()
+    before = arrays.tensor(border(X, Normal(1))).clone()
+    trial = settle(draft(view, write, outputs=(1 + len(view.outputs),)), arrays=arrays)
+    assert trial.reason == "writes to an input"
+    assert torch.equal(arrays.tensor(border(X, Normal(1))), before)
 
 
 def test_what_says_nothing_is_dropped_with_all_that_led_to_it() -> None:

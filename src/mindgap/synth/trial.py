@@ -15,7 +15,7 @@ import torch
 
 from mindgap.aten.operators import UnknownOperator, is_inplace
 from mindgap.aten.tape import Tape
-from mindgap.aten.tensors import spec_of, to_torch
+from mindgap.aten.tensors import spec_of, to_numpy, to_torch
 from mindgap.graph import (
     Graph,
     GraphError,
@@ -81,6 +81,13 @@ class Arrays:
             self._held -= oldest[0].nbytes
         return found
 
+    def forget(self, given: Input) -> None:
+        """Lets go of what somebody wrote to."""
+        key = (given.spec, given.recipe)
+        if self._known.pop(key, None) is not None:
+            self._held -= given.spec.nbytes
+            self._spans.pop(key, None)
+
     def span(self, given: Input, tensors: TensorStore | None = None) -> Span | None:
         """The span of what an input stands for."""
         key = (given.spec, given.recipe)
@@ -113,17 +120,24 @@ def settle(
         given = [arrays.tensor(each, tensors) for each in draft.inputs]
     except GraphError:
         return Trial(draft, reason="values: a recipe does not fit")
+    before = [_content(each) for each in given]
     watch = _Watch(draft, most_bytes)
     start = time.process_time()
+    results, reason = list[torch.Tensor](), ""
     try:
         with _alone():
             results = Tape(draft).run(given, watch)
     except _Stopped as stopped:
-        return Trial(draft, reason=str(stopped), cpu_seconds=time.process_time() - start)
+        reason = str(stopped)
     except Exception as error:
-        spent = time.process_time() - start
-        return Trial(draft, reason=_signature(draft.nodes[watch.count].op, error), cpu_seconds=spent)
+        reason = _signature(draft.nodes[watch.count].op, error)
     spent = time.process_time() - start
+    # Not only operators that say so write to an operand, and not every alias is known for one.
+    written = [each for each, old, new in zip(draft.inputs, before, given, strict=True) if _content(new) != old]
+    for each in written:
+        arrays.forget(each)
+    if reason or written:
+        return Trial(draft, reason=reason or "writes to an input", cpu_seconds=spent)
     if drops is None:
         drops = [place for place, tensor in enumerate(results) if worth_of(tensor) != "useful"]
     kept = sorted(set(range(len(results))).difference(drops))
@@ -244,6 +258,10 @@ def _needed(graph: Graph) -> tuple[set[int], list[int]]:
                 places.update(memory[value] for value in read)
     kept.reverse()
     return live, kept
+
+
+def _content(tensor: torch.Tensor) -> bytes:
+    return to_numpy(tensor).tobytes()
 
 
 def _given(tensor: torch.Tensor) -> Span | None:
