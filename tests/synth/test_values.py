@@ -11,6 +11,7 @@ import torch
 from mindgap.aten.operators import facts, overload
 from mindgap.graph import (
     Constant,
+    DType,
     Exceptional,
     Graph,
     Input,
@@ -325,3 +326,17 @@ def test_masks_hold_both_values_and_a_lone_flag_is_true() -> None:
 
 def test_bytes_have_bounds() -> None:
     assert bounds_of(Input(floats(2), Literal(np.array([3.0, -1.0], "float32").tobytes()))) == (-1.0, 3.0)
+
+
+def test_the_smaller_of_two_tensors_is_no_index_in_range() -> None:
+    whole = floats(4, 6, dtype="int64")
+    graph = Graph(
+        (border(X), border(floats(9, 6)), border(floats(dtype="int64"), Constant(8))),
+        (
+            call("to.dtype", Ref(0), DType("int64"), out=whole),
+            call("min.other", Ref(2), Ref(3), out=whole),
+            call("embedding.default", Ref(1), Ref(4), out=floats(4, 6, 6)),
+        ),
+        (5,),
+    )
+    assert filled(graph)[1] == {0, 2}

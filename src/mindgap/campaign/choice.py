@@ -1,15 +1,15 @@
 """Which platform gets which cases.
 
-Most platforms get every case. A platform that is to get N of them, or as many as a budget is enough for, gets the most
-novel first: those with the most features that it has not been given yet. What it has been given outlives the
-process in the table `blocks`, so that a resumed campaign chooses as an undisturbed one.
+Most platforms get every case. A platform that is to get N of them, or as many as a budget is enough for, gets those
+first that bring most, for what they cost: the most features that it has not been given yet. What it has been given
+outlives the process in the table `blocks`, so that a resumed campaign chooses as an undisturbed one.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -70,14 +70,14 @@ class Choice:
                 found.orders[platform] = together(able)
                 continue
             known = self._given[platform]
+            quota = self._quota(platform, number, len(cases)) if asked.variants else len(able)
+            taken = novel_first(able, known, quota)
             if asked.cpu_minutes is None:
-                taken = novel_first(able, known, self._quota(platform, number, len(cases)))
                 found.given[platform] = self._new(known, taken)
                 found.orders[platform] = together(taken)
             else:
                 # What is given to it is known when its budget has been spent: see `spent`.
-                quota = self._quota(platform, number, len(cases)) if asked.variants else len(able)
-                found.orders[platform] = novel_first(able, known, quota, cost)
+                found.orders[platform] = taken
         return found
 
     def spent(self, platform: str, cases: Sequence[Case]) -> list[str]:
@@ -119,9 +119,7 @@ def cost(case: Case) -> float:
     return case.nodes + _FIXED
 
 
-def novel_first(
-    cases: Sequence[Case], known: set[str], quota: int, costs: Callable[[Case], float] = lambda case: 1.0
-) -> list[Case]:
+def novel_first(cases: Sequence[Case], known: set[str], quota: int) -> list[Case]:
     """The `quota` cases that bring the most new features for what they cost, the best first; ties by number.
 
     Greedy: what a case brings is counted again once those before it have been taken, which never makes it more.
@@ -129,7 +127,7 @@ def novel_first(
     seen = set(known)
 
     def worth(case: Case) -> float:
-        return sum(name not in seen for name in set(case.features)) / costs(case)
+        return sum(name not in seen for name in set(case.features)) / cost(case)
 
     heap = [(-worth(case), case.index, position) for position, case in enumerate(cases)]
     heapq.heapify(heap)

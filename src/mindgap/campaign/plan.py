@@ -10,8 +10,8 @@ sizes = [ {nodes = 20, share = 0.5}, {nodes = 200, share = 0.475}, {nodes = 1000
 mutated = 0.25
 [platforms]
 "cpu/eager@isa=avx2" = {}                            # everything
-"onnxruntime/cpu" = { variants = 3000 }              # the most novel ones
-"cpu/aotinductor" = { cpu_minutes = 60, batch = 50 } # the most novel ones, for as long as that lasts
+"onnxruntime/cpu" = { variants = 3000 }              # those with most that is new for their size
+"cpu/aotinductor" = { cpu_minutes = 60, batch = 50 } # the same, for as long as that lasts
 [limits]
 deadline_s = 60
 [stop]
@@ -72,8 +72,9 @@ class Variants(_Part):
 
 
 class OnPlatform(_Part):
-    """What a platform gets: everything, or the most novel `variants`, or those that `cpu_minutes` are enough for.
+    """What a platform gets: everything, or `variants` of them, or as many as `cpu_minutes` are enough for.
 
+    Chosen are those with most that is new to the platform for their size.
     `batch`: how many are compiled at once, where the platform can.
     """
 

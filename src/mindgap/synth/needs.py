@@ -239,7 +239,10 @@ def _shifted(packet: str, low: float, high: float, by: float, alpha: float) -> t
 def _decide(graph: Graph, node: Node, first: int, rules: Rules, found: Needs) -> None:
     """Marks what shapes, indices and assertions depend on."""
     made = range(first, first + len(node.outputs))
-    if node.op.split(".")[1] not in rules.safe and any(value in found.decisive for value in made):
+    # `max` and `min` give indices beside values; of two tensors, or of a whole one, they give a value alone.
+    packet = node.op.split(".")[1]
+    safe = packet in rules.safe and (packet not in ("max", "min") or len(node.outputs) == 2)
+    if not safe and any(value in found.decisive for value in made):
         found.decisive.update(operands(node))
     found.decisive.update(shaping(graph, node, rules))
     found.decisive.update(pointing(node, rules))
