@@ -26,7 +26,7 @@ def test_a_variant_runs_and_its_specs_are_those_of_the_run(merger: Merger, seed:
     variant = merger.draw(rng, nodes, 0.25, set())
     graph = merger.assembly(variant).graph()
     validate(graph)
-    assert len(graph.nodes) <= max(nodes, min(taps.nodes for taps in merger.taps))
+    assert len(graph.nodes) <= max(nodes, min(merger.pool.nodes))
     seen: list[TensorSpec | None] = []
 
     def look(_: int, results: list[torch.Tensor | None]) -> None:
@@ -60,14 +60,14 @@ def test_the_description_gives_the_same_bytes(merger: Merger) -> None:
 def test_every_region_but_the_first_is_wired_where_it_can_be(merger: Merger) -> None:
     parts = merger.draw(Random(6), 400, 0.0, set()).parts
     assert len(parts) > 10
-    able = [part for part in parts[1:-2] if merger.taps[part.region].feeds]
+    able = [part for part in parts[1:-2] if merger.tap(part.region).feeds]
     assert sum(bool(part.wires) for part in able) >= 0.9 * len(able)
 
 
 def test_the_share_of_mutated_regions_is_as_asked(merger: Merger, pool: Pool) -> None:
     for share, least, most in ((0.0, 0, 0), (0.25, 0.15, 0.35), (1.0, 1, 1)):
         parts = [part for seed in range(40) for part in merger.draw(Random(seed), 60, share, set()).parts]
-        mutated = sum(bool(pool.regions[part.region].origin.kinds) for part in parts) / len(parts)
+        mutated = sum(bool(pool[part.region].origin.kinds) for part in parts) / len(parts)
         assert least <= mutated <= most
 
 
@@ -83,8 +83,8 @@ def test_what_is_new_is_preferred(merger: Merger) -> None:
 
 def test_features_are_those_of_the_regions(merger: Merger, pool: Pool) -> None:
     variant = Variant(pool.digest, (Part(0), Part(1)))
-    kinds = [pool.regions[number].origin.kinds for number in (0, 1)]
-    expected = {f for number in (0, 1) for f in features_of(pool.regions[number].graph, kinds[number])}
+    kinds = [pool[number].origin.kinds for number in (0, 1)]
+    expected = {f for number in (0, 1) for f in features_of(pool[number].graph, kinds[number])}
     assert merger.features(variant) == expected
 
 

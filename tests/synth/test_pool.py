@@ -14,24 +14,24 @@ def test_what_is_read_is_what_was_written(pool: Pool, tmp_path: Path) -> None:
     assert again == pool
     assert again.digest == pool.digest
     assert marks_of(tmp_path / "pool.parquet")["made_of"] == "from here"
-    assert list(of_bytes(to_bytes(pool.regions))) == list(pool.regions)
+    assert list(of_bytes(to_bytes(list(pool)))) == list(pool)
 
 
 def test_the_pool_has_plain_and_mutated_regions_of_both_passes(pool: Pool) -> None:
-    assert len(pool.regions) > 40
-    assert any(region.origin.kinds for region in pool.regions)
-    assert any(not region.origin.kinds for region in pool.regions)
-    operators = {node.op for region in pool.regions for node in region.graph.nodes}
+    assert len(pool) > 40
+    assert any(region.origin.kinds for region in pool)
+    assert any(not region.origin.kinds for region in pool)
+    operators = {node.op for region in pool for node in region.graph.nodes}
     assert "aten.convolution_backward.default" in operators
     assert "aten.scaled_dot_product_attention.default" in operators
 
 
 def test_like_regions_are_kept_once(pool: Pool) -> None:
-    assert distinct([*pool.regions, *pool.regions]) == pool
+    assert distinct([*pool, *pool]) == pool
 
 
 def test_the_digest_depends_on_order(pool: Pool) -> None:
-    assert Pool(pool.regions[::-1]).digest != pool.digest
+    assert Pool(list(pool)[::-1]).digest != pool.digest
 
 
 def test_files_that_are_no_pool(pool: Pool, tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def quarry_all(
     session = _Session(catalogue, seed, wanted, bases, on_tick or (lambda done, total: None))
     found = session.run(jobs or os.cpu_count() or 1)
     pool = distinct(region for regions in found for region in regions)
-    if not pool.regions:
+    if not len(pool):
         (reason, _), *_ = session.tried.reasons.most_common(1) or [(("", "nothing was proposed"), 0)]
         raise MindgapError(f"none of {len(bases)} graphs of {catalogue.path} gave a region, mostly: {reason[1]}")
     return pool, session.tried

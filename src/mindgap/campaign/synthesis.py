@@ -65,7 +65,7 @@ class Synthesis:
 
     def _case(self, index: int, variant: Variant) -> Case:
         assembly = self._merger.assembly(variant)
-        nodes = sum(len(piece.fragment.graph.nodes) for piece in assembly.pieces)
+        nodes = sum(piece.fragment.nodes for piece in assembly.pieces)
         features = tuple(sorted(self._merger.features(variant)))
         return Case(
             index, f"v{index:06d}", assembly.encode(), assembly.digest(), variant.to_json(), features, nodes

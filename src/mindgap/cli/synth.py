@@ -6,7 +6,7 @@ import gc
 import json
 import math
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,7 +67,7 @@ def synth(
         figures: dict[str, Any] = {
             **made,
             "variants": count,
-            "regions": len(pool.regions),
+            "regions": len(pool),
             "variants_per_second": round(count / found.cpu_seconds, 1),
             "distinct": len(found.distinct),
             "bytes_of_a_description": round(found.characters / count),
@@ -139,9 +139,9 @@ def _described(merger: Merger, count: int, nodes: int, seed: int, mutated: float
     return found
 
 
-def _coverage(pool: Pool, features: set[str]) -> dict[str, int]:
+def _coverage(pool: Pool, features: Set[str]) -> dict[str, int]:
     """Operators (overload packets), and everything that is counted as covered, beside what the pool could cover."""
-    able = {feature for region in pool.regions for feature in region.features}
+    able = pool.all_features
     return {
         "packets": len(_packets(features)),
         "packets_of_pool": len(_packets(able)),
@@ -150,7 +150,7 @@ def _coverage(pool: Pool, features: set[str]) -> dict[str, int]:
     }
 
 
-def _packets(features: set[str]) -> set[str]:
+def _packets(features: Set[str]) -> set[str]:
     return {feature.split("|")[0].rpartition(".")[0] for feature in features if "|" in feature}
 
 

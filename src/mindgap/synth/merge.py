@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
 from random import Random
-from typing import Final
+from typing import Any, Final
 
-from mindgap.graph import Assembly, Fragment, Graph, GraphError, Piece, Source
+from mindgap.graph import Assembly, Fragment, Graph, GraphError, Piece, Source, decode
 from mindgap.synth.glue import Filling, Row, Way, between, can_be_fed, can_feed, entering, leaving
 from mindgap.synth.pool import Pool
-from mindgap.synth.region import Region
 from mindgap.synth.variant import Part, Variant, Wire
 
 #: How many regions are drawn for each that is taken: the one that covers most that is new.
@@ -34,7 +35,6 @@ class End:
     position: int
     value: int
     glue: Fragment | None
-    nodes: int
     row: Row
     code: int
 
@@ -48,22 +48,28 @@ class Taps:
     feeds: Mapping[int, End]
     gives: Mapping[int, End]
     shown: tuple[int, ...]
-    covers: frozenset[str]
 
 
 class Merger:
-    """The regions of a pool, prepared. Not thread-safe."""
+    """The regions of a pool, each prepared when it is first used (`prepare`: all of them). Not thread-safe."""
 
     def __init__(self, pool: Pool) -> None:
-        if not pool.regions:
+        if not len(pool):
             raise GraphError("the pool has no regions: there is nothing to merge")
         self.pool = pool
-        self.taps = [_taps(region) for region in pool.regions]
-        plain = [number for number, region in enumerate(pool.regions) if not region.origin.kinds]
-        mutated = [number for number, region in enumerate(pool.regions) if region.origin.kinds]
-        self._found = _by_size(plain or mutated, self.taps)
-        self._mutated = _by_size(mutated or plain, self.taps)
+        plain = [number for number, mutated in enumerate(pool.mutated) if not mutated]
+        mutated = [number for number, mutated in enumerate(pool.mutated) if mutated]
+        self._found = _by_size(plain or mutated, pool.nodes)
+        self._mutated = _by_size(mutated or plain, pool.nodes)
+        self._taps: list[Taps | None] = [None] * len(pool)
         self._rows: dict[int, Fragment | None] = {}
+        #: What fragments have alike.
+        self._known: dict[Any, Any] = {}
+
+    def prepare(self) -> None:
+        """Prepares every region, a millisecond each."""
+        for number in range(len(self._taps)):
+            self.tap(number)
 
     def draw(self, rng: Random, nodes: int, mutated: float, seen: set[str]) -> Variant:
         """A variant of at most `nodes` nodes, glue included, unless its only region has more.
@@ -78,13 +84,13 @@ class Merger:
             number = self._pick(rng, left, mutated, seen)
             if number is None:
                 break
-            taps = self.taps[number]
+            taps = self.tap(number)
             left -= taps.nodes
             wires = self._wires(rng, parts, ends, taps, left)
             left -= sum(self._nodes(parts, taps, wire) for wire in wires)
             ends += [(len(parts), position) for position in taps.gives]
             parts.append(Part(number, wires))
-            seen |= taps.covers
+            seen.update(self.pool.features(number))
         return Variant(self.pool.digest, tuple(parts))
 
     def assembly(self, variant: Variant) -> Assembly:
@@ -97,7 +103,7 @@ class Merger:
         used: set[tuple[int, int]] = set()
         for part in variant.parts:
             feeds: dict[int, Source] = {}
-            taps = self._tap(part.region)
+            taps = self.tap(part.region)
             for wire in part.wires:
                 out, into = self._ends(variant.parts, taps, wire)
                 source = left.get((wire.part, wire.output))
@@ -112,19 +118,54 @@ class Merger:
         outputs = [
             (places[number], value)
             for number, part in enumerate(variant.parts)
-            for value in self.taps[part.region].shown
+            for value in self.tap(part.region).shown
             if (number, value) not in used
         ]
         return Assembly(tuple(pieces), tuple(outputs))
 
     def features(self, variant: Variant) -> frozenset[str]:
         """What its regions cover."""
-        return frozenset[str]().union(*(self._tap(part.region).covers for part in variant.parts))
+        found: set[str] = set()
+        for part in variant.parts:
+            found.update(self.pool.features(self._checked(part.region)))
+        return frozenset(found)
 
-    def _tap(self, number: int) -> Taps:
-        if not 0 <= number < len(self.taps):
-            raise GraphError(f"the variant has region {number}, the pool has {len(self.taps)}")
-        return self.taps[number]
+    def tap(self, number: int) -> Taps:
+        """A region as it is merged. Raises `GraphError` where the pool has none of this number."""
+        found = self._taps[self._checked(number)]
+        if found is None:
+            found = self._taps[number] = self._prepared(number)
+        return found
+
+    def _checked(self, number: int) -> int:
+        if not 0 <= number < len(self._taps):
+            raise GraphError(f"the variant has region {number}, the pool has {len(self._taps)}")
+        return number
+
+    def _prepared(self, number: int) -> Taps:
+        region = self.pool[number]
+        graph = region.graph
+        feeds = {
+            at: self._end(at, at, partial(entering, graph.inputs[at].spec, span))
+            for at, span in zip(region.free, region.takes, strict=True)
+            if can_be_fed(graph.inputs[at].spec, span)
+        }
+        gives: dict[int, End] = {}
+        for place, (value, span) in enumerate(zip(graph.outputs, region.gives, strict=True)):
+            spec = graph.values[value]
+            if spec is not None and span is not None and can_feed(spec, span):
+                gives[place] = self._end(place, value, partial(leaving, spec, span))
+        data = self.pool.graph_bytes
+        fragment = Fragment(graph, lambda: decode(data(number)), self._known)
+        return Taps(len(graph.nodes), fragment, feeds, gives, graph.outputs)
+
+    def _end(self, position: int, value: int, glue: Callable[[], tuple[Graph, Row]]) -> End:
+        graph, row = glue()
+        return End(position, value, self._fragment(graph, lambda: glue()[0]), row, row.code)
+
+    def _fragment(self, graph: Graph, again: Callable[[], Graph]) -> Fragment | None:
+        """Glue as a fragment, which returns its last value; None for glue without nodes."""
+        return Fragment(graph, again, self._known) if graph.nodes else None
 
     def _pick(self, rng: Random, left: int, mutated: float, seen: set[str]) -> int | None:
         """A region of at most `left` nodes; the smallest of all where none is and nothing has been taken yet."""
@@ -132,10 +173,10 @@ class Merger:
         fitting = sized.upto(left)
         if not fitting:
             return None
-        best, most = None, -1.0
+        best, most = None, -1
         for _ in range(_CANDIDATES):
             number = sized.numbers[int(rng.random() * fitting)]
-            novelty = len(self.taps[number].covers - seen)
+            novelty = sum(name not in seen for name in self.pool.features(number))
             if novelty > most:
                 best, most = number, novelty
         return best
@@ -166,18 +207,19 @@ class Merger:
         """Nodes of glue that a wire adds at most: an output that is used twice leaves its region once."""
         out, into = self._ends(parts, taps, wire)
         row = self._row(out, into, wire.way)
-        return out.nodes + into.nodes + (0 if row is None else len(row.graph.nodes))
+        return sum(glue.nodes for glue in (out.glue, into.glue, row) if glue is not None)
 
     def _ends(self, parts: Sequence[Part], taps: Taps, wire: Wire) -> tuple[End, End]:
         try:
-            return self._tap(parts[wire.part].region).gives[wire.output], taps.feeds[wire.input]
+            return self.tap(parts[wire.part].region).gives[wire.output], taps.feeds[wire.input]
         except LookupError:
             raise GraphError(f"the variant has a wire that its regions do not: {wire}") from None
 
     def _row(self, out: End, into: End, way: Way) -> Fragment | None:
         key = (out.code << 40) + (into.code << 20) + way.code
         if key not in self._rows:
-            self._rows[key] = _fragment(between(out.row, into.row, way))
+            make = partial(between, out.row, into.row, way)
+            self._rows[key] = self._fragment(make(), make)
         return self._rows[key]
 
 
@@ -186,7 +228,7 @@ def _through(pieces: list[Piece], glue: Fragment | None, source: Source) -> Sour
     if glue is None:
         return source
     pieces.append(Piece(glue, {0: source}))
-    return len(pieces) - 1, glue.graph.outputs[0]
+    return len(pieces) - 1, len(glue.values) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,35 +243,9 @@ class _Sized:
         return self.prefix[min(max(nodes, 0), len(self.prefix) - 1)]
 
 
-def _by_size(numbers: Iterable[int], taps: Sequence[Taps]) -> _Sized:
-    ordered = sorted(numbers, key=lambda number: (taps[number].nodes, number))
-    most = taps[ordered[-1]].nodes
-    counts = [0] * (most + 1)
+def _by_size(numbers: Iterable[int], nodes: Sequence[int]) -> _Sized:
+    ordered = sorted(numbers, key=lambda number: (nodes[number], number))
+    counts = [0] * (nodes[ordered[-1]] + 1)
     for number in ordered:
-        counts[taps[number].nodes] += 1
-    for nodes in range(1, most + 1):
-        counts[nodes] += counts[nodes - 1]
-    return _Sized(tuple(ordered), tuple(counts))
-
-
-def _taps(region: Region) -> Taps:
-    graph = region.graph
-    feeds = {
-        number: _end(number, number, *entering(graph.inputs[number].spec, span))
-        for number, span in zip(region.free, region.takes, strict=True)
-        if can_be_fed(graph.inputs[number].spec, span)
-    }
-    gives = {
-        place: _end(place, value, *leaving(spec, span))
-        for place, (value, span) in enumerate(zip(graph.outputs, region.gives, strict=True))
-        if (spec := graph.values[value]) is not None and span is not None and can_feed(spec, span)
-    }
-    return Taps(len(graph.nodes), Fragment(graph), feeds, gives, graph.outputs, frozenset(region.features))
-
-
-def _end(position: int, value: int, glue: Graph, row: Row) -> End:
-    return End(position, value, _fragment(glue), len(glue.nodes), row, row.code)
-
-
-def _fragment(graph: Graph) -> Fragment | None:
-    return Fragment(graph) if graph.nodes else None
+        counts[nodes[number]] += 1
+    return _Sized(tuple(ordered), tuple(accumulate(counts)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -17,15 +17,17 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mindgap.graph import GraphError, MindgapError, decode, encode
+from mindgap.graph import MindgapError, decode, encode
 from mindgap.synth.region import Origin, Region, Span
 
 _FORMAT: Final = "mindgap-pool"
-_VERSION: Final = 1
+_VERSION: Final = 2
 _SPANS: Final = pa.list_(pa.list_(pa.float64(), 4))
 _SCHEMA: Final = pa.schema(
     [
         ("graph", pa.binary()),
+        ("nodes", pa.int32()),
+        ("mutated", pa.bool_()),
         ("origin", pa.string()),
         ("free", pa.list_(pa.int32())),
         ("takes", _SPANS),
@@ -35,19 +37,70 @@ _SCHEMA: Final = pa.schema(
 )
 
 
-@dataclass(frozen=True)
 class Pool:
-    """Regions in an order that is part of what the pool is: variants name them by number."""
+    """Regions in an order that is part of what the pool is: variants name them by number.
 
-    regions: tuple[Region, ...]
+    They are held as they are in the file, a few hundred bytes each, and made into objects one by one when asked for.
+    """
+
+    def __init__(self, regions: Iterable[Region]) -> None:
+        self._table = _table(list(regions)).combine_chunks()
+
+    def __len__(self) -> int:
+        return self._table.num_rows
+
+    def __getitem__(self, number: int) -> Region:
+        """Raises `MindgapError` where the file holds something that is no region."""
+        (region,) = _regions(self._table.slice(number, 1))
+        return region
+
+    def __iter__(self) -> Iterator[Region]:
+        return _regions(self._table)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Pool) and self.digest == other.digest
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType] # nobody needs it, and the digest takes its time
 
     @cached_property
     def digest(self) -> str:
         """SHA-256, in hex, of every region's graph and of what is known of its borders."""
         found = hashlib.sha256()
-        for region in self.regions:
-            found.update(_identity(region))
+        for batch in self._table.select(["graph", "free", "takes", "gives"]).to_batches(max_chunksize=1000):
+            for row in batch.to_pylist():
+                found.update(row["graph"] + json.dumps([row["free"], row["takes"], row["gives"]]).encode())
         return found.hexdigest()
+
+    @cached_property
+    def nodes(self) -> list[int]:
+        """Of each region."""
+        return self._table["nodes"].to_pylist()
+
+    @cached_property
+    def mutated(self) -> list[bool]:
+        """Of each region: not as it was found."""
+        return self._table["mutated"].to_pylist()
+
+    @cached_property
+    def _features(self) -> tuple[list[str], list[int], Any]:
+        """The names, and for each region where in the column of their codes its own begin."""
+        column = self._table["features"].unify_dictionaries().combine_chunks()
+        codes = column.values
+        return codes.dictionary.to_pylist(), column.offsets.to_pylist(), codes.indices.to_numpy()
+
+    def features(self, number: int) -> list[str]:
+        """What running a region covers."""
+        names, starts, codes = self._features
+        return [names[code] for code in codes[starts[number] : starts[number + 1]].tolist()]
+
+    @property
+    def all_features(self) -> frozenset[str]:
+        """What running all regions covers."""
+        return frozenset(self._features[0])
+
+    def graph_bytes(self, number: int) -> bytes:
+        """A region's graph, encoded."""
+        return self._table["graph"][number].as_py()
 
     def save(self, path: str | Path, made_of: str = "") -> None:
         """Writes one Parquet file, with one rename. `made_of`: what its maker wants to know it by."""
@@ -55,17 +108,19 @@ class Pool:
         where = Path(path)
         where.parent.mkdir(parents=True, exist_ok=True)
         beside = where.with_name(where.name + ".part")
-        pq.write_table(_table(self.regions).replace_schema_metadata(marks), beside, compression="zstd")
+        pq.write_table(self._table.replace_schema_metadata(marks), beside, compression="zstd")
         beside.replace(where)
 
     @staticmethod
     def load(path: str | Path) -> Pool:
         """Reads what `save` wrote. Raises `MindgapError` for a file that is none, damaged, or of another version."""
         marks = marks_of(path)
+        pool = Pool(())
         try:
-            pool = Pool(tuple(_regions(pq.read_table(Path(path)))))
-        except (GraphError, OSError, pa.ArrowException) as error:
+            pool._table = pq.read_table(Path(path), schema=_SCHEMA).combine_chunks()
+        except (OSError, pa.ArrowException) as error:
             raise MindgapError(f"pool {path} is damaged: {error}; remove it to have it made again") from None
+        pa.default_memory_pool().release_unused()
         if pool.digest != marks["digest"]:
             raise MindgapError(f"pool {path} is damaged: its digest is another; remove it to have it made again")
         return pool
@@ -109,17 +164,14 @@ def distinct(regions: Iterable[Region]) -> Pool:
         if key not in seen:
             seen.add(key)
             kept.append(region)
-    return Pool(tuple(kept))
-
-
-def _identity(region: Region) -> bytes:
-    borders = [list(region.free), [astuple(s) for s in region.takes], [s and astuple(s) for s in region.gives]]
-    return encode(region.graph, labels=False) + json.dumps(borders).encode()
+    return Pool(kept)
 
 
 def _table(regions: Sequence[Region]) -> pa.Table:
     columns: dict[str, Sequence[Any]] = {
         "graph": [encode(region.graph, labels=False) for region in regions],
+        "nodes": [len(region.graph.nodes) for region in regions],
+        "mutated": [bool(region.origin.kinds) for region in regions],
         "origin": [region.origin.to_json() for region in regions],
         "free": [region.free for region in regions],
         "takes": [[astuple(span) for span in region.takes] for region in regions],
