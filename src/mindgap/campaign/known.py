@@ -18,6 +18,11 @@ class KnownSupport:
     def __init__(self, support: Support) -> None:
         self._support = support
 
+    @property
+    def platforms(self) -> frozenset[str]:
+        """Those that have been asked."""
+        return frozenset(name for name, each in self._support.platforms.items() if self._support.answers(each))
+
     def refuses(self, platform: str, graph: Graph) -> str | None:
         """What the platform lacks for the graph, None where nothing says that it lacks any."""
         fingerprint = self._support.platforms.get(platform)
@@ -26,8 +31,8 @@ class KnownSupport:
 
 def known_support(
     store: Store, elsewhere: Path | None, pool: WorkerPool, platforms: Sequence[str], *, fresh: bool
-) -> KnownSupport | None:
-    """What the campaign's store knows of the platforms as they are; None where it knows nothing.
+) -> KnownSupport:
+    """What the campaign's store knows of the platforms as they are.
 
     `fresh`: the campaign begins, and what the store `elsewhere` knows is copied. A resume must choose as before: it
     takes nothing over. Raises `StoreError` for a damaged store.
@@ -39,5 +44,4 @@ def known_support(
             rows = list(rows_of(platform, fingerprint, there.answers(fingerprint).values()))
             if rows:
                 store.append("support", rows)
-    support = read_support(store, prints)
-    return KnownSupport(support) if any(support.answers(each) for each in prints.values()) else None
+    return KnownSupport(read_support(store, prints))

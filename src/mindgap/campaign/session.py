@@ -117,8 +117,11 @@ def _session(folder: Folder, supply: Supply, manner: Manner) -> Standing:
         _say_changes(store, folder.run, pool, [plan.reference, *wanted], manner)
         # Before the run is there: where it is, everything that its choices depend on is.
         support = known_support(store, manner.support, pool, wanted, fresh=past.created is None)
+        if manner.support is not None and (unasked := sorted({*wanted} - support.platforms)):
+            names = " ".join(unasked)
+            manner.say(f"NOT ASKED what {names} lack: what they refuse is run all the same (mindgap coverage {names})")
         record.begin(created, version("mindgap"), facts, wanted, about)
-        choice = Choice(plan, wanted, support)
+        choice = Choice(plan, wanted, support if support.platforms else None)
         past.restore(choice)
         starter = stack.enter_context(ThreadPoolExecutor(1, "mindgap-judge-start"))
         judges = [
