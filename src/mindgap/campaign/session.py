@@ -125,8 +125,7 @@ def _session(folder: Folder, supply: Supply, manner: Manner) -> Standing:
         past.restore(choice)
         starter = stack.enter_context(ThreadPoolExecutor(1, "mindgap-judge-start"))
         judges = [
-            Judging(Terms(settings, plan.limits.judge_s, memory, tensors), pool.run, starter)
-            for _ in range(max(1, busy // 2))
+            Judging(Terms(settings, plan.limits.judge_s, memory, tensors), pool.run, starter) for _ in range(busy)
         ]
         for judge in judges:
             stack.callback(judge.close)

@@ -75,8 +75,8 @@ class Synthesis:
 def draw(merger: Merger, seed: int, block: int, count: int, mix: Mix) -> list[Variant]:
     """A block of variants: what has been covered counts anew in each, so that no block depends on another."""
     rng = Random(f"{seed}/{block}")
-    seen: set[str] = set()
-    return [merger.draw(rng, mix.nodes(rng), mix.mutated, seen) for _ in range(count)]
+    unseen = merger.unseen()
+    return [merger.draw(rng, mix.nodes(rng), mix.mutated, unseen) for _ in range(count)]
 
 
 def pool_of(

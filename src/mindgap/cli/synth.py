@@ -141,7 +141,7 @@ def _described(merger: Merger, count: int, nodes: int, seed: int, mutated: float
 
 def _coverage(pool: Pool, features: Set[str]) -> dict[str, int]:
     """Operators (overload packets), and everything that is counted as covered, beside what the pool could cover."""
-    able = pool.all_features
+    able = frozenset(pool.feature_names)
     return {
         "packets": len(_packets(features)),
         "packets_of_pool": len(_packets(able)),

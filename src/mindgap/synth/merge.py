@@ -9,10 +9,15 @@ from itertools import accumulate
 from random import Random
 from typing import Any, Final
 
+import numpy as np
+
 from mindgap.graph import Assembly, Fragment, Graph, GraphError, Piece, Source, decode
 from mindgap.synth.glue import Filling, Row, Way, between, can_be_fed, can_feed, entering, leaving
 from mindgap.synth.pool import Pool
 from mindgap.synth.variant import Part, Variant, Wire
+
+#: Of each feature of a pool, by code: whether it has not been covered yet.
+Unseen = np.ndarray[Any, np.dtype[np.bool_]]
 
 #: How many regions are drawn for each that is taken: the one that covers most that is new.
 _CANDIDATES: Final = 3
@@ -71,17 +76,21 @@ class Merger:
         for number in range(len(self._taps)):
             self.tap(number)
 
-    def draw(self, rng: Random, nodes: int, mutated: float, seen: set[str]) -> Variant:
+    def unseen(self) -> Unseen:
+        """Nothing has been covered yet."""
+        return np.ones(len(self.pool.feature_names), np.bool_)
+
+    def draw(self, rng: Random, nodes: int, mutated: float, unseen: Unseen) -> Variant:
         """A variant of at most `nodes` nodes, glue included, unless its only region has more.
 
-        `mutated`: the probability that a region is a mutated one. `seen`: the features covered so far, which are
-        avoided where there is a choice; those of the variant are added.
+        `mutated`: the probability that a region is a mutated one. `unseen`: the features that have not been covered
+        yet, which are preferred where there is a choice; those of the variant are taken off.
         """
         parts: list[Part] = []
         ends: list[tuple[int, int]] = []
         left = nodes
         while left > 0 or not parts:
-            number = self._pick(rng, left, mutated, seen)
+            number = self._pick(rng, left, mutated, unseen)
             if number is None:
                 break
             taps = self.tap(number)
@@ -90,7 +99,7 @@ class Merger:
             left -= sum(self._nodes(parts, taps, wire) for wire in wires)
             ends += [(len(parts), position) for position in taps.gives]
             parts.append(Part(number, wires))
-            seen.update(self.pool.features(number))
+            unseen[self.pool.feature_codes(number)] = False
         return Variant(self.pool.digest, tuple(parts))
 
     def assembly(self, variant: Variant) -> Assembly:
@@ -125,10 +134,10 @@ class Merger:
 
     def features(self, variant: Variant) -> frozenset[str]:
         """What its regions cover."""
-        found: set[str] = set()
-        for part in variant.parts:
-            found.update(self.pool.features(self._checked(part.region)))
-        return frozenset(found)
+        codes: set[int] = {
+            code for part in variant.parts for code in self.pool.feature_codes(self._checked(part.region)).tolist()
+        }
+        return frozenset(self.pool.feature_names[code] for code in codes)
 
     def tap(self, number: int) -> Taps:
         """A region as it is merged. Raises `GraphError` where the pool has none of this number."""
@@ -167,7 +176,7 @@ class Merger:
         """Glue as a fragment, which returns its last value; None for glue without nodes."""
         return Fragment(graph, again, self._known) if graph.nodes else None
 
-    def _pick(self, rng: Random, left: int, mutated: float, seen: set[str]) -> int | None:
+    def _pick(self, rng: Random, left: int, mutated: float, unseen: Unseen) -> int | None:
         """A region of at most `left` nodes; the smallest of all where none is and nothing has been taken yet."""
         sized = self._mutated if rng.random() < mutated else self._found
         fitting = sized.upto(left)
@@ -176,7 +185,7 @@ class Merger:
         best, most = None, -1
         for _ in range(_CANDIDATES):
             number = sized.numbers[int(rng.random() * fitting)]
-            novelty = sum(name not in seen for name in self.pool.features(number))
+            novelty = np.count_nonzero(unseen[self.pool.feature_codes(number)])
             if novelty > most:
                 best, most = number, novelty
         return best

@@ -14,11 +14,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mindgap.graph import MindgapError, decode, encode
 from mindgap.synth.region import Origin, Region, Span
+
+Codes = np.ndarray[Any, np.dtype[np.int32]]
 
 _FORMAT: Final = "mindgap-pool"
 _VERSION: Final = 2
@@ -82,21 +85,23 @@ class Pool:
         return self._table["mutated"].to_pylist()
 
     @cached_property
-    def _features(self) -> tuple[list[str], list[int], Any]:
-        """The names, and for each region where in the column of their codes its own begin."""
-        column = self._table["features"].unify_dictionaries().combine_chunks()
-        codes = column.values
-        return codes.dictionary.to_pylist(), column.offsets.to_pylist(), codes.indices.to_numpy()
+    def feature_names(self) -> list[str]:
+        """What running all regions covers. A feature's code is its place here."""
+        return self._features.values.dictionary.to_pylist()
 
-    def features(self, number: int) -> list[str]:
+    @cached_property
+    def _features(self) -> Any:
+        return self._table["features"].unify_dictionaries().combine_chunks()
+
+    @cached_property
+    def _feature_codes(self) -> tuple[list[int], Codes]:
+        """For each region where its own begin, and the codes."""
+        return self._features.offsets.to_pylist(), self._features.values.indices.to_numpy()
+
+    def feature_codes(self, number: int) -> Codes:
         """What running a region covers."""
-        names, starts, codes = self._features
-        return [names[code] for code in codes[starts[number] : starts[number + 1]].tolist()]
-
-    @property
-    def all_features(self) -> frozenset[str]:
-        """What running all regions covers."""
-        return frozenset(self._features[0])
+        starts, codes = self._feature_codes
+        return codes[starts[number] : starts[number + 1]]
 
     def graph_bytes(self, number: int) -> bytes:
         """A region's graph, encoded."""

@@ -37,6 +37,9 @@ from mindgap.synth.values import free_inputs, recipes
 
 #: Memory that a trial may take beyond what the process has: an operator that asks for more raises instead.
 ROOM: Final = 1 << 30
+#: Processor seconds that a region's operators may take; ordinary ones take milliseconds. Attention over a sequence of
+#: 65,539 takes half a minute, and every variant with it does. A region near the limit may be one on a faster machine.
+SLOW: Final = 0.5
 
 
 @dataclass(frozen=True)
@@ -136,8 +139,10 @@ def settle(
     written = [each for each, old, new in zip(draft.inputs, before, given, strict=True) if _content(new) != old]
     for each in written:
         arrays.forget(each)
-    if reason or written:
-        return Trial(draft, reason=reason or "writes to an input", cpu_seconds=spent)
+    if not reason and (written or spent > SLOW):
+        reason = "writes to an input" if written else "too slow"
+    if reason:
+        return Trial(draft, reason=reason, cpu_seconds=spent)
     if drops is None:
         drops = [place for place, tensor in enumerate(results) if worth_of(tensor) != "useful"]
     kept = sorted(set(range(len(results))).difference(drops))
