@@ -11,8 +11,10 @@ from mindgap.aten.tensors import to_torch
 from mindgap.compare.metrics import Metrics, measure, to_json
 from mindgap.compare.profiles import passes
 from mindgap.oracle import Oracle, OracleError
+from mindgap.oracle.classes import all_finite
 from mindgap.oracle.precision import widen
 from mindgap.trace.cuts import Array
+from mindgap.trace.outputs import same_bits
 
 
 def figures(ours: Sequence[Array], theirs: Sequence[Array], oracle: Oracle | None) -> dict[str, Any]:
@@ -46,10 +48,19 @@ def _relative_error(pairs: Sequence[tuple[Array, Array]]) -> float | None:
             continue
         a, b = widen(to_torch(reference)), widen(to_torch(other))
         if a.is_floating_point() or a.is_complex():
-            both = torch.isfinite(a) & torch.isfinite(b)
-            gap += float((a - b)[both].abs().square().sum())
-            scale += float(a[both].abs().square().sum())
+            gap += _square(a - b, a, b)
+            scale += _square(a, a, b)
     return (gap / scale) ** 0.5 if scale > 0 else None
+
+
+def _square(x: torch.Tensor, *others: torch.Tensor) -> float:
+    """The sum of |x|² over the elements that are finite in it and in the others."""
+    if not all(map(all_finite, others)):
+        finite = torch.isfinite(x)
+        for other in others:
+            finite &= torch.isfinite(other)
+        x = x[finite]
+    return float(x.abs().square().sum())
 
 
 def _severity(measured: object) -> tuple[float, float]:
@@ -66,10 +77,12 @@ def _error_ratio(ours: Sequence[Array], theirs: Sequence[Array], oracle: Oracle)
             exact = widen(oracle.wide[number])
         except OracleError:
             return None
-        x, y = widen(to_torch(a)), widen(to_torch(b))
+        same = same_bits(a, b)
+        x = widen(to_torch(a))
+        y = x if same else widen(to_torch(b))
         if not (exact.is_floating_point() or exact.is_complex()) or x.shape != exact.shape or y.shape != exact.shape:
             continue
-        finite = torch.isfinite(exact) & torch.isfinite(x) & torch.isfinite(y)
-        mine += float((x - exact)[finite].abs().square().sum())
-        reference += float((y - exact)[finite].abs().square().sum())
+        error = _square(y - exact, y, x, exact)
+        mine += error if same else _square(x - exact, x, y, exact)
+        reference += error
     return (mine / reference) ** 0.5 if reference > 0 else None

@@ -22,7 +22,7 @@ from mindgap.trace.failure import failing_node, fails_alone
 from mindgap.trace.figures import figures
 from mindgap.trace.fused import confirmed_whole, confirmed_windows
 from mindgap.trace.lockstep import Confirmed, Lockstep
-from mindgap.trace.outputs import note_of_ill, undefined_outputs, word_of_all, words_of_outputs
+from mindgap.trace.outputs import note_of_ill, same_bits, undefined_outputs, word_of_all, words_of_outputs
 from mindgap.trace.probe import Probe, probe
 from mindgap.trace.roles import Role, node_roles
 
@@ -159,10 +159,10 @@ class Judge:
             detail = f"{len(ours)} outputs where the graph has {len(self._graph.outputs)}"
             return Judgement("structural", "platform", metrics=metrics, detail=detail)
         runs = [ours, *outcome.repeats]
-        mine = _worst([self.oracle.examine(run) for run in runs])
         if self._reference not in self._examined:
             self._examined[self._reference] = self.oracle.examine(theirs)
         reference = self._examined[self._reference]
+        mine = _worst([self._examine(run, theirs, reference) for run in runs])
         seen = _Seen(ours, theirs, runs, mine, reference)
         finding = None
         if any(e.kind != "calm" or e.ill for e in (*mine, *reference)) or self._narrow():
@@ -172,6 +172,14 @@ class Judge:
         if finding is None:
             return self._calm(seen, words, metrics)
         return self._finding(outcome.platform, finding, ours, theirs, metrics)
+
+    def _examine(self, run: tuple[Array, ...], theirs: tuple[Array, ...], known: list[Examined]) -> list[Examined]:
+        """A platform's outputs, of which those that the reference has bit for bit are `known`."""
+        numbers = self.oracle.graph.outputs
+        return [
+            seen if same_bits(array, other) else self.oracle.examine_value(number, array)
+            for number, array, other, seen in zip(numbers, run, theirs, known, strict=True)
+        ]
 
     def _words(self, seen: _Seen, finding: Verdict | None) -> list[Verdict]:
         """Each output's own verdict."""
