@@ -29,8 +29,8 @@ from mindgap.graph import MindgapError
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 
-#: Blocks that are under way at a time.
-_OPEN: Final = 2
+#: Blocks that are under way at a time: while a slow platform is at its part of one, others go on.
+_OPEN: Final = 4
 #: After so many blocks the store's small segments are put together.
 _COMPACT: Final = 50
 

@@ -19,7 +19,7 @@ from torch.onnx._internal.exporter import _core, _errors, _flags, _ir_passes
 
 from mindgap.aten.functional import functionalize
 from mindgap.aten.tensors import to_torch
-from mindgap.graph import Graph
+from mindgap.graph import Graph, GraphError
 from mindgap.platforms.onnx_fx import OPSET, FxProgram, registry, to_fx
 from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
 
@@ -58,7 +58,11 @@ def export(graph: Graph, inputs: Sequence[Array], optimize: bool = True) -> Expo
     held = sum(i.spec.nbytes for i in graph.inputs if i.role not in _FED)
     if held > MODEL_BYTES_LIMIT:
         raise Unsupported("model", f"{held / 1e9:.1f} GB of weights do not fit an ONNX file (2 GB)")
-    pure = functionalize(graph)
+    try:
+        pure = functionalize(graph)
+    except GraphError as error:
+        # What has no functional form is nothing that the platform was asked, and says nothing of it.
+        raise Unsupported("model", str(error)) from None
     functional = pure.graph
     program = to_fx(functional, [graph.nodes[index].op for index in pure.origin])
     model, values = _translate(program)

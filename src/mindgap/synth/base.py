@@ -9,9 +9,10 @@ from typing import Final
 
 import torch
 
-from mindgap.aten.operators import UNINITIALISED, UnknownOperator, facts, overload
+from mindgap.aten.counterpart import counterpart
+from mindgap.aten.operators import UNINITIALISED, UnknownOperator, facts, is_inplace, overload
 from mindgap.capture.draw import is_random
-from mindgap.graph import Graph, Node, TensorSpec, operands, refs
+from mindgap.graph import Graph, GraphError, Node, TensorSpec, operands, refs
 from mindgap.synth.needs import pointing, shaping
 from mindgap.synth.value_rules import value_rules
 
@@ -103,7 +104,8 @@ def cuttable(graph: Graph) -> Cuttable:
 
 
 def usable(node: Node) -> bool:
-    """It returns a tensor, this PyTorch has it, and its result is the same each time."""
+    """It returns a tensor, this PyTorch has it, its result is the same each time, and what it writes has a name: a
+    graph that resizes what is there can neither be judged nor translated."""
     if not node.outputs:
         return False
     known = _repeatable(node.op)
@@ -117,10 +119,13 @@ def usable(node: Node) -> bool:
 
 @cache
 def _repeatable(op: str) -> bool | None:
-    """Whether calls of it give the same each time; None where that is up to the arguments."""
+    """Whether calls of it give the same each time and can be written without a write; None where that is up to the
+    arguments."""
     try:
         tags = overload(op).tags
-    except UnknownOperator:
+        if is_inplace(op):
+            counterpart(op)
+    except (UnknownOperator, GraphError):
         return False
     if op.split(".")[1] in UNINITIALISED:
         return False
