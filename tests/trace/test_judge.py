@@ -43,6 +43,21 @@ def test_a_wrong_reference_is_blamed() -> None:
     assert found.culprit is not None and found.culprit.op == "aten.gelu.default"
 
 
+def test_what_is_wrong_only_beside_others_is_no_culprit() -> None:
+    """A runtime may spoil one result of a graph of many outputs: of the operators that are judged side by side."""
+    graph, arrays = chain()
+    beside, own = wrong_at("gelu", bent(0.1)), wrong_at("softmax", one_element(3, 0.1))
+
+    def fault(g: Graph, index: int, result: Any, args: Any) -> Any:
+        return own(g, index, beside(g, index, result, args) if len(g.outputs) > 2 else result, args)
+
+    found = Bench({PLATFORM: fault}).judge(graph, arrays)
+    assert found.culprit is not None and found.culprit.op == "aten.softmax.int"
+    # The same of all operators: then none of them is named.
+    spoiled = Bench({PLATFORM: lambda g, i, r, a: beside(g, i, r, a) if len(g.outputs) > 2 else r})
+    assert spoiled.judge(graph, arrays).culprit is None
+
+
 def test_both_wrong_alike_is_no_difference() -> None:
     graph, arrays = chain()
     fault = wrong_at("gelu", bent(0.1))

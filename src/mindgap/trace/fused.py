@@ -21,13 +21,14 @@ MAX_ROUNDS: Final = 6
 
 
 def confirmed_windows(oracle: Oracle, lockstep: Lockstep, platform: str, anchors: Sequence[int]) -> Confirmed | None:
-    """The smallest window that ends at one of the anchors and that the platform gets wrong, earliest anchor first."""
+    """The smallest window that ends at one of the anchors and that the platform gets wrong, also in a job of its own;
+    earliest anchor first."""
     for size in SIZES:
         windows = list(dict.fromkeys(w for a in anchors if len(w := window(oracle.graph, a, size)) > 1))
         cuts = [cut(oracle.graph, w) for w in windows]
         for result in lockstep.run([c for c in cuts if c.outputs], platform):
             found = judge_cut(oracle, result, lockstep)
-            if found is not None:
+            if found is not None and judge_cut(oracle, next(lockstep.run([result.cut], platform)), lockstep):
                 return found
     return None
 

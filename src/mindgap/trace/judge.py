@@ -34,6 +34,8 @@ MAX_WATCHED_BYTES: Final = 64 << 20
 MOST_ANCHORS: Final = 8
 #: How many confirmed operators are tried as the culprit before the worst of them is taken.
 MAX_TRIED: Final = 24
+#: How many of them are run alone, until one is wrong there too.
+MAX_ALONE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +222,7 @@ class Judge:
             local = self.lockstep.own(side, self._reference if side == platform else platform)
             broken = _broken(examined)
             if local and (broken or side == platform or not candidate):
-                culprit = breaking(self.oracle, local[:MAX_TRIED], broken)
+                culprit = self._culprit_alone(local[:MAX_TRIED], broken, side)
                 if culprit is not None:
                     return culprit, side
         if self.lockstep.shared(platform, self._reference):
@@ -231,6 +233,15 @@ class Judge:
             fused = self._search_fused(side, arrays, _broken(examined), any(e.ill for e in examined))
             if fused is not None:
                 return fused, side
+        return None
+
+    def _culprit_alone(self, local: list[Confirmed], broken: bool, side: str) -> Confirmed | None:
+        """The operator that breaks an output, and does so in a job of its own."""
+        for _ in range(MAX_ALONE):
+            culprit = breaking(self.oracle, local, broken)
+            if culprit is None or self.lockstep.holds_alone(culprit, side):
+                return culprit
+            local = [each for each in local if each.nodes != culprit.nodes]
         return None
 
     def _search_fused(self, side: str, arrays: tuple[Array, ...], broken: bool, ill: bool) -> Confirmed | None:

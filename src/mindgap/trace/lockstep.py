@@ -82,6 +82,16 @@ class Lockstep:
         graph = self._oracle.graph
         return any(n in graph.outputs or self._oracle.step.values[n].numel() for n in single.outputs)
 
+    def holds_alone(self, confirmed: Confirmed, platform: str) -> bool:
+        """An operator is wrong in a job of its own as well.
+
+        Operators are run side by side in one graph, and a runtime may hand out wrong results of a graph of many outputs
+        of which each is right by itself.
+        """
+        (node,) = confirmed.nodes
+        (result,) = self.run([self._singles[node]], platform)
+        return judge_single(result, local_expectation(self._oracle, node)) is not None
+
     def own(self, platform: str, other: str) -> list[Confirmed]:
         """What this platform gets wrong and the other does not get wrong in the same way."""
         alike = {c.nodes for c in self.shared(platform, other)}
