@@ -12,7 +12,7 @@ from mindgap.synth.kinds.twin import twin
 from mindgap.synth.mutate import KINDS, Proposal, propose
 from mindgap.synth.region import Region
 from mindgap.synth.rules import load
-from mindgap.synth.trial import region_of
+from mindgap.synth.trial import region_of, settle
 from synth.networks import regions
 
 RULES = load()
@@ -107,8 +107,13 @@ def test_twins_follow_from_the_schemas():
 
 
 def test_nothing_writes_to_an_expanded_tensor_nor_where_the_result_does_not_fit():
-    expanded = TensorSpec("float32", (3, 4), (0, 1))
-    graph = chain("aten.relu.default", spec=expanded)
+    thin, expanded = floats(4), TensorSpec("float32", (3, 4), (0, 1))
+    nodes = (
+        Node("aten.mv.default", (Ref(0), Ref(1)), (), (thin,)),
+        Node("aten.expand.default", (Ref(2), (3, 4)), (), (expanded,)),
+        Node("aten.relu.default", (Ref(3),), (), (floats(3, 4),)),
+    )
+    graph = Graph((Input(floats(4, 5), Normal(1)), Input(floats(5), Normal(2))), nodes, (4,))
     wide = Node("aten.add.Tensor", (Ref(0), Ref(1)), (), (floats(3, 4),))
     spread = Graph((Input(floats(4), Normal(1)), Input(floats(3, 4), Normal(2))), (wide,), (2,))
     for seed in range(40):
@@ -116,10 +121,26 @@ def test_nothing_writes_to_an_expanded_tensor_nor_where_the_result_does_not_fit(
         assert propose(spread, random.Random(seed), RULES, "twin") is None
 
 
+def test_inputs_are_written_to_as_copies():
+    graph = chain("aten.relu.default", spec=TensorSpec("float32", (3, 4), (0, 1)))
+    proposal = propose(graph, random.Random(0), RULES, "twin")
+    assert proposal is not None
+    (edit,) = proposal.edits
+    assert isinstance(edit, Rewrite) and [step.op for step in edit.steps] == [
+        "aten.clone.default",
+        "aten.relu_.default",
+    ]
+    assert settle(apply(graph, proposal.edits)).reason == ""
+
+
 def test_a_write_to_what_is_read_later_is_deliberate_and_rare():
     spec = floats(3, 4)
-    nodes = (Node("aten.relu.default", (Ref(0),), (), (spec,)), Node("aten.add.Tensor", (Ref(0), Ref(1)), (), (spec,)))
-    graph = Graph((Input(spec, Normal(1)),), nodes, (2,))
+    nodes = (
+        Node("aten.mm.default", (Ref(0), Ref(1)), (), (spec,)),
+        Node("aten.relu.default", (Ref(2),), (), (spec,)),
+        Node("aten.add.Tensor", (Ref(2), Ref(3)), (), (spec,)),
+    )
+    graph = Graph((Input(floats(3, 3), Normal(1)), Input(spec, Normal(2))), nodes, (4,))
     hits = Counter[int]()
     for seed in range(400):
         proposal = propose(graph, random.Random(seed), RULES, "twin")
@@ -128,8 +149,8 @@ def test_a_write_to_what_is_read_later_is_deliberate_and_rare():
         assert isinstance(edit, Rewrite)
         assert facts(edit.steps[0].op).mutates
         hits[edit.node] += 1
-    assert 10 <= hits[0] <= 120  # a quarter of the draws may, half of those do
-    assert hits[1] >= 280
+    assert 10 <= hits[1] <= 120  # a quarter of the draws may, half of those do
+    assert hits[2] >= 280
 
 
 def test_operators_whose_operands_are_not_known_are_left_alone():

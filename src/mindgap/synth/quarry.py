@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from mindgap.graph import Graph, GraphError, TensorStore
+from mindgap.graph import Graph, GraphError, Node, TensorStore
 from mindgap.synth.base import Cuttable, cuttable
 from mindgap.synth.coverage import features_of
 from mindgap.synth.cut import MOST_NODES, Cut, cut, whole_of
@@ -65,10 +65,19 @@ def quarry(
         edits, _ = recipes(piece.graph, rng, tensors=tensors)
         plain = _tried(base, piece, edits, (), tensors)
         yield plain
+        single = piece.graph.nodes[0] if len(piece.graph.nodes) == 1 else None
         if plain.region is None:
+            if plain.reason == "useless" and single is not None and _is_predicate(single):
+                # `isinf` of ordinary numbers is one value everywhere.
+                given, _ = recipes(piece.graph, rng, exceptional=True, tensors=tensors)
+                yield _tried(base, piece, given, ("value",), tensors)
             continue
+        allowed = [kind for kind in KINDS if wanted.exceptional or kind not in ON_REQUEST]
         for _ in range(wanted.mutated):
-            yield from _mutated(base, piece, edits, rng, wanted, tensors)
+            yield from _mutated(base, piece, edits, rng, allowed, tensors)
+        if single is not None and wanted.mutated:
+            # Operators that models call in one form only come in both.
+            yield from _mutated(base, piece, edits, rng, ["twin"], tensors)
 
 
 def _drawn(prepared: Cuttable, rng: Random, nodes: int) -> Cut | None:
@@ -80,10 +89,9 @@ def _drawn(prepared: Cuttable, rng: Random, nodes: int) -> Cut | None:
 
 
 def _mutated(
-    base: str, piece: Cut, edits: Sequence[Edit], rng: Random, wanted: Wanted, tensors: TensorStore | None
+    base: str, piece: Cut, edits: Sequence[Edit], rng: Random, allowed: Sequence[str], tensors: TensorStore | None
 ) -> Iterator[Proposed]:
-    """One mutated region, where the rules have anything to propose."""
-    allowed = [kind for kind in KINDS if wanted.exceptional or kind not in ON_REQUEST]
+    """One mutated region, where the rules of the allowed kinds have anything to propose."""
     kinds: list[str] = []
     chosen = list(edits)
     draft = apply(piece.graph, chosen)
@@ -99,6 +107,10 @@ def _mutated(
         chosen += proposal.edits
     if kinds:
         yield _tried(base, piece, chosen, kinds, tensors)
+
+
+def _is_predicate(node: Node) -> bool:
+    return all(spec is not None and spec.dtype == "bool" for spec in node.outputs)
 
 
 def _proposal(draft: Graph, rng: Random, allowed: Sequence[str]) -> Proposal | None:

@@ -7,7 +7,7 @@ from functools import cache
 
 from mindgap.aten.counterpart import counterpart
 from mindgap.aten.operators import UnknownOperator, facts, overload
-from mindgap.graph import GraphError, Ref, kind_of
+from mindgap.graph import Arg, GraphError, Ref, kind_of
 from mindgap.synth.edit import Edit, Rewrite, Step
 from mindgap.synth.rules import Rules
 from mindgap.synth.wiring import Wiring, picks
@@ -35,26 +35,45 @@ def twin(op: str) -> str | None:
 
 
 def propose(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
-    """One call replaced by its twin. It writes to what is read later only one time in four, and then on purpose."""
+    """One call replaced by its twin. It writes to what is read later only one time in four, and then on purpose; where
+    it would write to an input, to a copy."""
     nodes = wiring.graph.nodes
     found = [(index, other) for index, node in enumerate(nodes) if (other := twin(node.op)) is not None]
     deliberate = rng.random() < _DELIBERATE
     for index, other in picks(rng, found):
         node = nodes[index]
-        if facts(node.op).mutates or _may_write(wiring, index, deliberate):
-            step = Step(other, node.args, node.kwargs)
-            return (Rewrite(index, (step,), (Ref(-1),)),)
+        if facts(node.op).mutates:
+            return (Rewrite(index, (Step(other, node.args, node.kwargs),), (Ref(-1),)),)
+        if not _holds_its_result(wiring, index):
+            continue
+        if _is_given(wiring, node.args[0]):
+            copy = Step("aten.clone.default", (node.args[0],))
+            return (Rewrite(index, (copy, Step(other, (Ref(-1), *node.args[1:]), node.kwargs)), (Ref(-2),)),)
+        if _may_write(wiring, index, deliberate):
+            return (Rewrite(index, (Step(other, node.args, node.kwargs),), (Ref(-1),)),)
     return None
 
 
-def _may_write(wiring: Wiring, index: int, deliberate: bool) -> bool:
-    """The first operand can hold the result, and no two of its elements share memory."""
+def _holds_its_result(wiring: Wiring, index: int) -> bool:
+    """The first operand is a tensor of the result's dtype and shape."""
     node, result = wiring.graph.nodes[index], wiring.result(index)
-    operand = node.args[0] if node.args else None
-    spec = wiring.spec(operand)
-    if result is None or spec is None or not isinstance(operand, Ref) or not wiring.known(node):
+    spec = wiring.spec(node.args[0]) if node.args else None
+    if result is None or spec is None or not wiring.known(node):
         return False
-    if spec.dtype != result.dtype or spec.shape != result.shape or spec.overlaps:
+    return spec.dtype == result.dtype and spec.shape == result.shape
+
+
+def _is_given(wiring: Wiring, operand: Arg) -> bool:
+    """It is an input, or may share an input's memory."""
+    inputs = len(wiring.graph.inputs)
+    return isinstance(operand, Ref) and any(owner < inputs for owner in wiring.owners[operand.index])
+
+
+def _may_write(wiring: Wiring, index: int, deliberate: bool) -> bool:
+    """No two elements of the first operand share memory, and what it held is not read later, unless on purpose."""
+    operand = wiring.graph.nodes[index].args[0]
+    spec = wiring.spec(operand)
+    if spec is None or not isinstance(operand, Ref) or spec.overlaps:
         return False
     return deliberate or (kind_of(spec.dtype) == "float" and not wiring.read_after(index, operand.index))
 
