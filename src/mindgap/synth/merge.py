@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -67,6 +68,8 @@ class Merger:
         self._found = _by_size(plain or mutated, pool.nodes)
         self._mutated = _by_size(mutated or plain, pool.nodes)
         self._taps: list[Taps | None] = [None] * len(pool)
+        #: Processor seconds that preparing regions has taken.
+        self.preparing_s = 0.0
         self._rows: dict[int, Fragment | None] = {}
         #: What fragments have alike.
         self._known: dict[Any, Any] = {}
@@ -143,7 +146,9 @@ class Merger:
         """A region as it is merged. Raises `GraphError` where the pool has none of this number."""
         found = self._taps[self._checked(number)]
         if found is None:
+            started = time.process_time()
             found = self._taps[number] = self._prepared(number)
+            self.preparing_s += time.process_time() - started
         return found
 
     def _checked(self, number: int) -> int:
