@@ -161,6 +161,11 @@ def test_only_what_was_refused_is_refused() -> None:
     assert support(fails=(key,)).refuses("f", relu) is None, "a failure is a finding, and runs"
     for other in (key._replace(dtype="float64"), key._replace(layout="permuted"), key._replace(op="aten.tanh.default")):
         assert support(other).refuses("f", relu) is None
+    # Who lacks an operator plainly, and all else that was asked of it, lacks it in what was not asked.
+    strange = call("aten.relu.default", tensor((4,), "bfloat16"))
+    assert key_of(strange, strange.nodes[0]) != key
+    assert support(key).refuses("f", strange) == "aten.relu.default: no kernel"
+    assert support(key, runs=(key._replace(dtype="float64"),)).refuses("f", strange) is None
     two = concatenate([call("aten.tanh.default", tensor((4,))), relu])
     assert support(key).refuses("f", two) == "aten.relu.default: no kernel"
     assert supported_packets(support(key, runs=(Key("aten.tanh.out", "x", "y"),)), "p/q") == {"aten.tanh"}

@@ -70,11 +70,21 @@ class Support:
         self._answers = answers
         self.platforms = dict(platforms)
         self._refused: dict[str, dict[str, dict[tuple[str, str], str]]] = {}
+        #: Overloads that were refused plain float32 and whatever else was asked of them: all of them is refused.
+        self._lacking: dict[str, dict[str, str]] = {}
         for fingerprint, known in answers.items():
             refused = self._refused.setdefault(fingerprint, {})
+            able: set[str] = set()
             for key, answer in known.items():
                 if answer.answer == "refuses":
                     refused.setdefault(key.op, {})[key.dtype, key.layout] = f"{key.op}: {answer.reason}"
+                else:
+                    able.add(key.op)
+            self._lacking[fingerprint] = {
+                op: reasons["float32", "contiguous"]
+                for op, reasons in refused.items()
+                if op not in able and ("float32", "contiguous") in reasons
+            }
 
     def answers(self, fingerprint: str) -> Mapping[Key, Answer]:
         """Everything known of a platform; empty for one that was never asked."""
@@ -88,9 +98,13 @@ class Support:
         refused = self._refused.get(fingerprint)
         if not refused:
             return None
+        lacking = self._lacking[fingerprint]
         for node in graph.nodes:
             known = refused.get(node.op)
-            if known is not None and (why := known.get(key_of(graph, node)[1:])) is not None:
+            if known is None:
+                continue
+            why = lacking.get(node.op) or known.get(key_of(graph, node)[1:])
+            if why is not None:
                 return why
         return None
 
