@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTenso
 
 from mindgap.aten.counterpart import counterpart, is_layout_change
 from mindgap.aten.imagine import imagined
-from mindgap.aten.operators import facts, is_inplace, overload
+from mindgap.aten.operators import facts, is_composite, is_inplace, overload
 from mindgap.aten.tape import Tape, flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, spec_of
 from mindgap.aten.unview import Step, write_back
@@ -349,8 +349,7 @@ def _makes_new(op: str) -> bool:
     known, packet = facts(op), op.split(".")[1]
     if known.mutates or known.views or "unsafe" in packet:
         return False
-    key = torch._C.DispatchKey.CompositeImplicitAutograd
-    return packet in _NEW or not overload(op).has_kernel_for_dispatch_key(key)
+    return packet in _NEW or not is_composite(overload(op))
 
 
 def concrete(arg: Arg, known: Sequence[torch.Tensor | None]) -> Any:

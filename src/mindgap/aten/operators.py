@@ -54,6 +54,9 @@ def overload_name(function: Any) -> str:
     return str(function)
 
 
+#: PyTorch's dispatcher, which has no types.
+_C: Final[Any] = torch._C  # pyright: ignore[reportPrivateUsage]
+
 #: They may return their operand itself, as dropout does in evaluation, and neither schema nor tag says so.
 _MAY_RETURN_OPERAND: Final = frozenset({"aten.feature_dropout.default", "aten.feature_alpha_dropout.default"})
 
@@ -82,6 +85,11 @@ def facts(name: str) -> Facts:
 def is_view(name: str) -> bool:
     """A result aliases an operand that is not written to."""
     return bool(facts(name).views)
+
+
+def is_composite(function: Any) -> bool:
+    """The operator is defined by calls of others."""
+    return _C._dispatch_has_kernel_for_dispatch_key(function.name(), "CompositeImplicitAutograd")
 
 
 def is_inplace(name: str) -> bool:

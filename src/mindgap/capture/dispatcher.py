@@ -87,11 +87,6 @@ def as_without_modes(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
         return func(*args, **kwargs)
 
 
-def is_composite(func: Any) -> bool:
-    """The operator is defined by calls of others."""
-    return _C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
-
-
 def below(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """The call at the next dispatch key, so that what that key calls in turn is seen again (vmap and its kin)."""
     keys = _C._dispatch_tls_local_include_set()

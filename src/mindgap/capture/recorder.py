@@ -8,6 +8,7 @@ from typing import Any, Final
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from mindgap.aten.operators import is_composite
 from mindgap.capture import draw
 from mindgap.capture.book import Book
 from mindgap.capture.dispatcher import (
@@ -16,7 +17,6 @@ from mindgap.capture.dispatcher import (
     away,
     below,
     in_function_transform,
-    is_composite,
     taken_apart,
     through_autocast,
 )
