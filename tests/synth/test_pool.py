@@ -46,3 +46,9 @@ def test_files_that_are_no_pool(pool: Pool, tmp_path: Path) -> None:
     path.write_bytes(data[: len(data) // 2])
     with pytest.raises(MindgapError, match="cannot be read"):
         Pool.load(path)
+
+
+def test_a_place_that_cannot_be_written_is_named(pool: Pool, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(MindgapError, match=r"cannot be written.*name another place"):
+        pool.save(tmp_path / "file" / "pool.parquet")

@@ -108,13 +108,21 @@ class Pool:
         return self._table["graph"][number].as_py()
 
     def save(self, path: str | Path, made_of: str = "") -> None:
-        """Writes one Parquet file, with one rename. `made_of`: what its maker wants to know it by."""
+        """Writes one Parquet file, with one rename. `made_of`: what its maker wants to know it by.
+
+        Raises `MindgapError` where it cannot be written.
+        """
         marks = {"format": _FORMAT, "version": str(_VERSION), "digest": self.digest, "made_of": made_of}
         where = Path(path)
-        where.parent.mkdir(parents=True, exist_ok=True)
         beside = where.with_name(where.name + ".part")
-        pq.write_table(self._table.replace_schema_metadata(marks), beside, compression="zstd")
-        beside.replace(where)
+        try:
+            where.parent.mkdir(parents=True, exist_ok=True)
+            pq.write_table(self._table.replace_schema_metadata(marks), beside, compression="zstd")
+            beside.replace(where)
+        except OSError as error:
+            raise MindgapError(
+                f"pool {where} cannot be written: {error.strerror or error}; name another place"
+            ) from None
 
     @staticmethod
     def load(path: str | Path) -> Pool:
