@@ -11,7 +11,7 @@ from torch import nn
 from mindgap import capture
 from mindgap.graph import Graph, digest
 from mindgap.graph.tensors import TensorStore
-from mindgap.synth.pool import Pool, distinct
+from mindgap.synth.pool import Pool, joined, to_bytes
 from mindgap.synth.quarry import Wanted, quarry
 
 
@@ -37,4 +37,4 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Pool:
         for graph in bases(tensors)
         for one in quarry(digest(graph), graph, Random("pool"), Wanted(12, 2, 12), tensors=tensors)
     ]
-    return distinct(region for region in found if region is not None)
+    return joined([to_bytes([region for region in found if region is not None])])

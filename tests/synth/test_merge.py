@@ -97,7 +97,7 @@ def test_a_variant_of_another_pool_is_refused(merger: Merger) -> None:
 
 def test_an_empty_pool_cannot_be_merged() -> None:
     with pytest.raises(GraphError, match="no regions"):
-        Merger(Pool(()))
+        Merger(Pool.of(()))
 
 
 @pytest.mark.parametrize(

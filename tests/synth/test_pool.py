@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mindgap.graph import MindgapError
-from mindgap.synth.pool import Pool, distinct, marks_of, of_bytes, to_bytes
+from mindgap.synth.pool import Pool, joined, marks_of, to_bytes
 
 
 def test_what_is_read_is_what_was_written(pool: Pool, tmp_path: Path) -> None:
@@ -14,7 +14,7 @@ def test_what_is_read_is_what_was_written(pool: Pool, tmp_path: Path) -> None:
     assert again == pool
     assert again.digest == pool.digest
     assert marks_of(tmp_path / "pool.parquet")["made_of"] == "from here"
-    assert list(of_bytes(to_bytes(list(pool)))) == list(pool)
+    assert list(joined([to_bytes(list(pool))])) == list(pool)
 
 
 def test_the_pool_has_plain_and_mutated_regions_of_both_passes(pool: Pool) -> None:
@@ -27,11 +27,19 @@ def test_the_pool_has_plain_and_mutated_regions_of_both_passes(pool: Pool) -> No
 
 
 def test_like_regions_are_kept_once(pool: Pool) -> None:
-    assert distinct([*pool, *pool]) == pool
+    assert joined([to_bytes(list(pool)), to_bytes(list(pool))]) == pool
+
+
+def test_parts_with_other_features_are_one_pool(pool: Pool) -> None:
+    regions = list(pool)
+    whole = joined([to_bytes(regions[:7]), to_bytes([]), to_bytes(regions[7:])])
+    assert list(whole) == regions and sorted(whole.feature_names) == sorted(pool.feature_names)
+    for number, region in enumerate(regions):
+        assert [whole.feature_names[code] for code in whole.feature_codes(number)] == list(region.features)
 
 
 def test_the_digest_depends_on_order(pool: Pool) -> None:
-    assert Pool(list(pool)[::-1]).digest != pool.digest
+    assert Pool.of(list(pool)[::-1]).digest != pool.digest
 
 
 def test_files_that_are_no_pool(pool: Pool, tmp_path: Path) -> None:

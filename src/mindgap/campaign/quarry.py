@@ -18,9 +18,8 @@ from mindgap.catalogue import Catalogue
 from mindgap.graph import MindgapError, encode
 from mindgap.run.channel import Frame
 from mindgap.run.process import Limits, WorkerFailed, WorkerProcess
-from mindgap.synth.pool import Pool, distinct, of_bytes
+from mindgap.synth.pool import Pool, joined
 from mindgap.synth.quarry import Wanted
-from mindgap.synth.region import Region
 
 _START: Final = Limits(120.0, 4 << 30)
 #: For one base: a step that takes longer has met an operator that does not come back.
@@ -66,8 +65,7 @@ def quarry_all(
     """
     bases = bases_of(catalogue)
     session = _Session(catalogue, seed, wanted, bases, on_tick or (lambda done, total: None))
-    found = session.run(jobs or os.cpu_count() or 1)
-    pool = distinct(region for regions in found for region in regions)
+    pool = joined(session.run(jobs or os.cpu_count() or 1))
     if not len(pool):
         (reason, _), *_ = session.tried.reasons.most_common(1) or [(("", "nothing was proposed"), 0)]
         raise MindgapError(f"none of {len(bases)} graphs of {catalogue.path} gave a region, mostly: {reason[1]}")
@@ -79,14 +77,14 @@ class _Session:
         self._catalogue, self._seed, self._wanted = catalogue, seed, wanted
         self._bases, self._on_tick = bases, on_tick
         self._left: queue.SimpleQueue[int] = queue.SimpleQueue()
-        self._found: list[list[Region]] = [[] for _ in bases]
+        self._found: list[bytes] = [b""] * len(bases)
         self._lock = threading.Lock()
         self._done = 0
         self._error: BaseException | None = None
         self.tried = Tried()
 
-    def run(self, jobs: int) -> list[list[Region]]:
-        """Regions by base, in the order of the bases."""
+    def run(self, jobs: int) -> list[bytes]:
+        """The regions of each base that gave some, as bytes, in the order of the bases."""
         for number in range(len(self._bases)):
             self._left.put(number)
         threads = [threading.Thread(target=self._work, daemon=True) for _ in range(min(jobs, len(self._bases)))]
@@ -96,7 +94,7 @@ class _Session:
             thread.join()
         if self._error is not None:
             raise self._error
-        return self._found
+        return [part for part in self._found if part]
 
     def _work(self) -> None:
         worker = _Worker(self._catalogue.tensors)
@@ -125,7 +123,7 @@ class _Session:
                 break
             except WorkerFailed as failed:
                 lost.append(f"the process ended: {failed.message}")
-        regions = list(of_bytes(frame.arrays[0].tobytes())) if frame is not None and frame.arrays else []
+        regions = frame.arrays[0].tobytes() if frame is not None and frame.arrays else b""
         with self._lock:
             for reason in lost:
                 self.tried.count("lost", reason)

@@ -57,7 +57,7 @@ class Taps:
 
 
 class Merger:
-    """The regions of a pool, each prepared when it is first used (`prepare`: all of them). Not thread-safe."""
+    """The regions of a pool, each prepared when it is first used. Not thread-safe."""
 
     def __init__(self, pool: Pool) -> None:
         if not len(pool):
@@ -73,11 +73,6 @@ class Merger:
         self._rows: dict[int, Fragment | None] = {}
         #: What fragments have alike.
         self._known: dict[Any, Any] = {}
-
-    def prepare(self) -> None:
-        """Prepares every region, a millisecond each."""
-        for number in range(len(self._taps)):
-            self.tap(number)
 
     def unseen(self) -> Unseen:
         """Nothing has been covered yet."""

@@ -46,8 +46,14 @@ class Pool:
     They are held as they are in the file, a few hundred bytes each, and made into objects one by one when asked for.
     """
 
-    def __init__(self, regions: Iterable[Region]) -> None:
-        self._table = _table(list(regions)).combine_chunks()
+    def __init__(self, table: pa.Table) -> None:
+        """`table`: of `_SCHEMA`; for regions there is `Pool.of`."""
+        self._table = table.unify_dictionaries().combine_chunks()
+
+    @staticmethod
+    def of(regions: Iterable[Region]) -> Pool:
+        """The regions in the order given."""
+        return Pool(_table(list(regions)))
 
     def __len__(self) -> int:
         return self._table.num_rows
@@ -91,7 +97,7 @@ class Pool:
 
     @cached_property
     def _features(self) -> Any:
-        return self._table["features"].unify_dictionaries().combine_chunks()
+        return self._table["features"].combine_chunks()
 
     @cached_property
     def _feature_codes(self) -> tuple[list[int], Codes]:
@@ -128,9 +134,8 @@ class Pool:
     def load(path: str | Path) -> Pool:
         """Reads what `save` wrote. Raises `MindgapError` for a file that is none, damaged, or of another version."""
         marks = marks_of(path)
-        pool = Pool(())
         try:
-            pool._table = pq.read_table(Path(path), schema=_SCHEMA).combine_chunks()
+            pool = Pool(pq.read_table(Path(path), schema=_SCHEMA))
         except (OSError, pa.ArrowException) as error:
             raise MindgapError(f"pool {path} is damaged: {error}; remove it to have it made again") from None
         pa.default_memory_pool().release_unused()
@@ -155,29 +160,22 @@ def marks_of(path: str | Path) -> dict[str, str]:
 
 
 def to_bytes(regions: Sequence[Region]) -> bytes:
-    """Regions for another process; `of_bytes` is the inverse."""
+    """Regions for another process, which puts them together by `joined`."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, _SCHEMA) as stream:
         stream.write_table(_table(regions))
     return sink.getvalue().to_pybytes()
 
 
-def of_bytes(data: bytes) -> Iterator[Region]:
-    """The regions that `to_bytes` wrote."""
-    with pa.ipc.open_stream(data) as stream:
-        yield from _regions(stream.read_all())
-
-
-def distinct(regions: Iterable[Region]) -> Pool:
-    """A pool of the regions in the order given, each graph once."""
+def joined(parts: Iterable[bytes]) -> Pool:
+    """A pool of what `to_bytes` wrote, in the order given, each graph once."""
+    table = pa.concat_tables([_table(()), *(pa.ipc.open_stream(part).read_all() for part in parts)])
     seen: set[bytes] = set()
-    kept: list[Region] = []
-    for region in regions:
-        key = hashlib.sha256(encode(region.graph, labels=False)).digest()
-        if key not in seen:
-            seen.add(key)
-            kept.append(region)
-    return Pool(kept)
+    fresh: list[bool] = []
+    for graph in table["graph"].to_pylist():
+        fresh.append(graph not in seen)
+        seen.add(graph)
+    return Pool(table.filter(pa.array(fresh, pa.bool_())))
 
 
 def _table(regions: Sequence[Region]) -> pa.Table:
