@@ -12,6 +12,8 @@ import torch
 from mindgap.graph import DType, Graph, Node, TensorSpec
 from mindgap.oracle import MANY, Oracle, OracleError, local_expectation
 from mindgap.oracle import noise as noise_module
+from mindgap.oracle import shadow as shadow_module
+from mindgap.oracle.float64 import Float64Graph, bind_call, evaluate
 from mindgap.oracle.noise import a_start, disturbed, sign_pool, signs
 from mindgap.oracle.stretches import crossing, lanes, most_alive, stretches
 from oracle.bench import build, chain, normal
@@ -70,6 +72,27 @@ def test_any_order_of_questions_gets_the_same_answers() -> None:
     assert set(small.step.typical) == set(whole.step.typical) and len(graph.values) not in small.step.hard
 
 
+@pytest.mark.parametrize(("most_bytes", "computed"), [(1 << 30, 1), (0, 6)])
+def test_stretches_within_the_limit_are_computed_once(
+    monkeypatch: pytest.MonkeyPatch, most_bytes: int, computed: int
+) -> None:
+    graph, arrays = skipping()
+    made: list[range] = []
+    piece = shadow_module._piece
+
+    def counted(whole: Any, nodes: range, *others: Any) -> Any:
+        made.append(nodes)
+        return piece(whole, nodes, *others)
+
+    monkeypatch.setattr(shadow_module, "_piece", counted)
+    parts = (range(7), range(7, 14))
+    inputs = [torch.from_numpy(a) for a in arrays]
+    step = shadow_module.Stepwise(Float64Graph(graph), inputs, parts, most_bytes=most_bytes)
+    for _ in range(5):
+        assert [step.hard[n].numel() > 0 for n in step.hard] == [True] * len(step.hard)
+    assert [made.count(nodes) for nodes in parts] == [computed, computed]
+
+
 def test_stretches_hold_what_they_may_and_borders_are_known() -> None:
     graph, _ = skipping()
     assert stretches(graph) == (range(14),)
@@ -119,3 +142,10 @@ def test_chunks_change_no_bit(dtype: str, quiet: bool, monkeypatch: pytest.Monke
     assert bool((plain[1:] != y[1:]).any())
     if quiet:
         assert torch.signbit(chunked[0, 0]) and not torch.signbit(chunked[0, 1])
+
+
+def test_a_view_in_float64_asks_nothing_of_strides() -> None:
+    graph = build([normal(6, 16)], [("v", "aten.view.default", "i0", [96])], ["v"])
+    x = torch.arange(96.0, dtype=torch.float64).reshape(16, 6).t()
+    (viewed,) = evaluate(bind_call(graph, graph.nodes[0]), [x, [96]], {})
+    assert torch.equal(viewed, x.flatten())

@@ -11,7 +11,7 @@ from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.graph import Graph
 from mindgap.oracle import Oracle
 from mindgap.trace.culprit import breaks
-from mindgap.trace.cuts import cut, run_cuts, window, written_as_it_ran
+from mindgap.trace.cuts import cut, leading_to, run_cuts, window, written_as_it_ran
 from mindgap.trace.independent import second_opinion
 from mindgap.trace.lockstep import Lockstep
 from oracle.applied import applied, normal
@@ -39,6 +39,15 @@ def test_a_cut_keeps_what_the_rest_reads() -> None:
 def test_windows_follow_producers() -> None:
     graph, _ = chain()
     assert window(graph, 4, 3) == (2, 3, 4) and window(graph, 0, 5) == (0,)
+
+
+def test_what_leads_to_an_output_is_told_from_what_does_not() -> None:
+    arrays = [array(4, 4)]
+    calls = [("a", "aten.exp.default", "i0"), ("b", "aten.sin.default", "i0"), ("c", "aten.add.Tensor", "a", "i0"),
+             ("d", "aten.cos.default", "b")]  # fmt: skip
+    graph = build(arrays, calls, ["c", "d"])
+    assert leading_to(graph, graph.outputs[:1]) == [0, 2] and leading_to(graph, graph.outputs) == [0, 1, 2, 3]
+    assert leading_to(graph, [0]) == leading_to(graph, []) == []
 
 
 def test_all_single_operators_run_in_one_job() -> None:

@@ -7,7 +7,7 @@ the shadows before anything downstream is judged. Exact ties leave any choice am
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import torch
@@ -33,10 +33,11 @@ STEPS: Final[dict[str, Callable[[torch.Tensor], torch.Tensor]]] = {
 Lookup = Callable[[int], tuple[torch.Tensor, torch.Tensor]]
 
 
-def decision_slots(graph: Graph) -> dict[int, int]:
-    """Value number -> node index, for every result that rounding can flip."""
+def decision_slots(graph: Graph, nodes: Iterable[int] | None = None) -> dict[int, int]:
+    """Value number -> node index, for every result that rounding can flip; of these nodes, where they are given."""
     found: dict[int, int] = {}
-    for index, node in enumerate(graph.nodes):
+    for index in range(len(graph.nodes)) if nodes is None else nodes:
+        node = graph.nodes[index]
         first = graph.first_value[index]
         packet = packet_of(node.op)
         rounds = any((s := graph.values[i]) is not None and is_real(s.dtype) for i in operands(node))

@@ -21,6 +21,7 @@ from mindgap.oracle.precision import FORMATS, is_real, widen
 
 #: Their meaning depends on the bits of the declared dtype: float64 has nothing to say of them.
 OPAQUE: Final = frozenset({"aten.view.dtype", "aten.nextafter.default", "aten.frexp.Tensor"})
+VIEWS: Final = frozenset({"aten.view.default", "aten._unsafe_view.default"})
 #: Comparisons of narrow floats: the scalar may be rounded to the tensor's dtype first.
 COMPARISONS: Final = frozenset({"gt", "ge", "lt", "le", "eq", "ne", "greater", "greater_equal", "less", "less_equal"})
 
@@ -203,7 +204,9 @@ def bind_call(graph: Graph, node: Node, narrow_scalars: bool = False) -> Call:
     args = tuple(constant(a) for a in node.args)
     _own_defaults(packet, known.arguments, args, kwargs, dtypes)
     moves, looks_up = only_moves(packet, node, dtypes), only_looks_up(packet, node, dtypes)
-    return Call(node, overload(node.op), args, kwargs, packet, dtypes, native, moves, looks_up)
+    # Which views there are depends on strides, and those of float64 need not be those of the declared dtypes.
+    function = overload("aten.reshape.default" if node.op in VIEWS else node.op)
+    return Call(node, function, args, kwargs, packet, dtypes, native, moves, looks_up)
 
 
 def _own_defaults(

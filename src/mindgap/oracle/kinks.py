@@ -36,12 +36,12 @@ def is_kinked(call: Call) -> bool:
 
 
 def widened(
-    call: Call, args: list[Any], kwargs: Mapping[str, Any], result: Any, clean: Mapping[int, Any], side: int
+    call: Call, args: list[Any], kwargs: Mapping[str, Any], result: Any, clean: Mapping[int, Any], base: Any, side: int
 ) -> Any:
     """A replay's result, moved where its error, 16 times as large, would have moved it.
 
-    `args`, `kwargs`: the replay's. `clean`: S's values by number. `side`: 1 for where the error points, -1 for the
-    opposite (rounded errors may all point one way). Tensors are float64.
+    `args`, `kwargs`, `result`: the replay's. `clean`: S's values by number; `base`: the exact result on them. `side`: 1
+    for where the error points, -1 for the opposite (rounded errors may all point one way). Tensors are float64.
     """
     first, named = call.bind(clean)
     jumps = call.packet in JUMPING
@@ -52,7 +52,6 @@ def widened(
     if jumps:
         step = _OF_A_JUMP * (reached - result)
         return torch.where(torch.isfinite(step) & (step != 0), result + step, result)
-    (base,) = evaluate(call, first, named)
     step = (reached - base) / SIGMAS
     return torch.where(step.abs() > (result - base).abs(), base + step, result)
 

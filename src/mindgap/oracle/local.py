@@ -51,7 +51,7 @@ class LocalExpectation:
 
     def _without_ties(self, slot: int, got: torch.Tensor, verdict: Examined, bad: torch.Tensor) -> Examined:
         graph = self.oracle.graph
-        if self.first + slot not in decision_slots(graph):
+        if self.first + slot not in decision_slots(graph, (graph.producer[self.first],)):
             return verdict
 
         def certain(number: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -20,13 +20,14 @@ from mindgap.oracle.precision import is_real, rounded, widen
 from mindgap.oracle.replay import Replays
 from mindgap.oracle.settle import Decisions, impose, settled
 from mindgap.oracle.shadow import Noise, Stepwise, wide
-from mindgap.oracle.stretches import NOISE_BYTES, STRETCH_BYTES, needed_bytes, noise_bytes, stretches
+from mindgap.oracle.stretches import FREE_SHARE, HELD, NOISE_BYTES, STRETCH_BYTES, needed_bytes, noise_bytes, stretches
 
 FEW: Final = 8
 MANY: Final = 64
 
 
-def _require_memory(graph: Graph, parts: Sequence[range], watched: frozenset[int]) -> None:
+def _free_memory(graph: Graph, parts: Sequence[range], watched: frozenset[int]) -> int:
+    """Bytes left. Raises `OracleError` where they do not suffice."""
     needed, operator = needed_bytes(graph, parts, watched)
     free = psutil.virtual_memory().available
     if needed > free:
@@ -34,6 +35,7 @@ def _require_memory(graph: Graph, parts: Sequence[range], watched: frozenset[int
             f"judging it takes about {needed / 2**30:.1f} GiB ({operator / 2**30:.1f} of them for its largest operator "
             f"alone), and {free / 2**30:.1f} are free"
         )
+    return free
 
 
 class Oracle:
@@ -60,13 +62,14 @@ class Oracle:
         beside = {i for n in self._decided for i in operands(graph.nodes[graph.producer[n]])[:2]}
         self.watched = frozenset(graph.outputs) | beside
         self.parts = stretches(graph, stretch_bytes)
-        _require_memory(graph, self.parts, self.watched)
+        free = _free_memory(graph, self.parts, self.watched)
+        self._held_bytes = min(HELD * stretch_bytes, free // FREE_SHARE)
 
     @cached_property
     def step(self) -> Stepwise:
         """S."""
         held = self._noise if self._noise_bytes >= noise_bytes(self.graph) else None
-        return Stepwise(self._float64, self._inputs, self.parts, self.watched, self._decisions, held)
+        return Stepwise(self._float64, self._inputs, self.parts, self.watched, self._decisions, held, self._held_bytes)
 
     @cached_property
     def wide(self) -> dict[int, Any]:

@@ -105,7 +105,8 @@ class Replays:
 
         def before(index: int, call: Call, args: list[Any], kwargs: dict[str, Any], results: list[Any]) -> None:
             if self._kinked[index]:
-                results[0] = widened(call, args, kwargs, results[0], self._clean.values, lane.side)
+                base = self._clean.exact(graph.first_value[index])
+                results[0] = widened(call, args, kwargs, results[0], self._clean.values, base, lane.side)
 
         def after(index: int, results: list[Any]) -> list[Any]:
             first = graph.first_value[index]

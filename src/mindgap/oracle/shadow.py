@@ -14,7 +14,7 @@ from mindgap.oracle.bounds import bounds_of
 from mindgap.oracle.float64 import Call, Float64Graph
 from mindgap.oracle.precision import widen
 from mindgap.oracle.settle import CASTS, Decisions, impose, ranged, settled
-from mindgap.oracle.stretches import crossing
+from mindgap.oracle.stretches import crossing, held_bytes
 from mindgap.oracle.undefined import undefined_masks
 
 Kind = Literal["values", "typical", "hard", "hazards", "residual"]
@@ -44,9 +44,9 @@ class Stepwise:
     """S: each operator in float64, rounded once to its declared dtype; with the error bounds on the way.
 
     `values`, `typical`, `hard`, `hazards`, `residual`, `undefined`: tensors by value number. Only inputs, the values of
-    `keep`, those that cross a border and undefined elements are always held; of the others one stretch at a time, which
-    is computed again when it is asked for: go through a graph in its order. `noise`: the bounds that replays inject,
-    which are also held as a whole where that is given.
+    `keep`, those that cross a border and undefined elements are always held; of the others the stretches last asked
+    for, up to `most_bytes` or one. The rest is computed again when it is asked for: go through a graph in its order.
+    `noise`: the bounds that replays inject, which are also held as a whole where that is given.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class Stepwise:
         keep: frozenset[int] = frozenset(),
         decisions: Decisions | None = None,
         noise: Noise | None = None,
+        most_bytes: int = 0,
     ) -> None:
         self._noise: tuple[Noise | None, dict[int, torch.Tensor]] = noise, {}
         self._graph, self._decisions = graph, decisions or {}
@@ -65,7 +66,9 @@ class Stepwise:
         self._kept = dict(enumerate(inputs))
         self._known: dict[Kind, set[int]] = {kind: set() for kind in _KINDS}
         self._known["values"].update(self._kept)
-        self._loaded: tuple[int, Piece] = (-1, Piece())
+        self._loaded: dict[int, Piece] = {}
+        self._most_bytes = most_bytes
+        self._bytes = [sum(held_bytes(s) for i in nodes for s in graph.graph.nodes[i].outputs) for nodes in parts]
         self.undefined: dict[int, torch.Tensor] = {}
         #: Of each value that rounds: its elements, and the parts of a number (2 for a complex one).
         self.sizes: dict[int, tuple[int, int]] = {}
@@ -113,11 +116,14 @@ class Stepwise:
         return getattr(self._load(self._home[self._graph.graph.producer[number]]), kind)[number]
 
     def _load(self, part: int) -> Piece:
-        if self._loaded[0] != part:
-            # Let go of the old one first: two are never held.
-            self._loaded = (-1, Piece())
-            self._loaded = (part, _piece(self._graph, self.parts[part], dict(self._kept), self._decisions))
-        return self._loaded[1]
+        piece = self._loaded.pop(part, None)
+        if piece is None:
+            # Those asked for longest ago go before room is taken.
+            while self._loaded and sum(self._bytes[p] for p in (*self._loaded, part)) > self._most_bytes:
+                del self._loaded[next(iter(self._loaded))]
+            piece = _piece(self._graph, self.parts[part], dict(self._kept), self._decisions)
+        self._loaded[part] = piece
+        return piece
 
 
 class _Held(Mapping[int, torch.Tensor]):

@@ -17,6 +17,9 @@ from mindgap.oracle.precision import is_real
 
 #: Values, bounds and residuals of one stretch: larger ones are slower by nothing, smaller ones run short operators.
 STRETCH_BYTES: Final = 128 << 20
+#: How many full stretches are held of those that were asked for, where that is a small part of the free memory.
+HELD: Final = 8
+FREE_SHARE: Final = 8
 #: What runs of the graph side by side may hold at a border, all together.
 LANES_BYTES: Final = 128 << 20
 MOST_LANES: Final = 8

@@ -63,7 +63,7 @@ def cut(graph: Graph, nodes: Sequence[int], readers: Mapping[int, set[int]] | No
     made = {graph.first_value[i] + s for i in nodes for s in range(len(graph.nodes[i].outputs))}
     last = set(_final_values(graph, nodes))
     shown = [v for v in sorted(made) if graph.values[v] is not None and (v in last or readers.get(v, set()) - inside)]
-    decided = [v for v in sorted(made & set(decision_slots(graph))) if v not in shown] if len(nodes) > 1 else []
+    decided = [v for v in sorted(made & set(decision_slots(graph, nodes))) if v not in shown] if len(nodes) > 1 else []
     outputs = tuple(shown + decided)
     small, borders = extract(graph, nodes, outputs)
     return Cut(tuple(nodes), small, tuple(borders), outputs)
@@ -105,6 +105,15 @@ def window(graph: Graph, last: int, size: int) -> tuple[int, ...]:
             break
         chosen.add(max(producers))
     return tuple(sorted(chosen))
+
+
+def leading_to(graph: Graph, numbers: Sequence[int]) -> list[int]:
+    """The nodes that these values come from, in execution order."""
+    found = {graph.producer[n] for n in numbers} - {-1}
+    for index in range(max(found, default=-1), -1, -1):
+        if index in found:
+            found |= {graph.producer[v] for v in operands(graph.nodes[index])} - {-1}
+    return sorted(found)
 
 
 def batches(cuts: Sequence[Cut], most_bytes: int) -> Iterator[list[Cut]]:

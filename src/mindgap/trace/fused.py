@@ -12,7 +12,7 @@ from mindgap.aten.tensors import to_torch
 from mindgap.graph import Graph, Labels
 from mindgap.oracle import FEW, MANY, Oracle, OracleError, decision_slots, local_expectation
 from mindgap.oracle.examine import SIGMAS
-from mindgap.trace.cuts import Array, CutResult, cut, window
+from mindgap.trace.cuts import Array, CutResult, window
 from mindgap.trace.lockstep import Confirmed, Kind, Lockstep, kind_of_error
 
 SIZES: Final = (2, 3, 5, 8)
@@ -25,8 +25,8 @@ def confirmed_windows(oracle: Oracle, lockstep: Lockstep, platform: str, anchors
     earliest anchor first."""
     for size in SIZES:
         windows = list(dict.fromkeys(w for a in anchors if len(w := window(oracle.graph, a, size)) > 1))
-        cuts = [cut(oracle.graph, w) for w in windows]
-        for result in lockstep.run([c for c in cuts if c.outputs], platform):
+        cuts = [c for w in windows if (c := lockstep.cut(w)).outputs]
+        for result in lockstep.run(cuts, platform):
             found = judge_cut(oracle, result, lockstep)
             if found is not None and judge_cut(oracle, next(lockstep.run([result.cut], platform)), lockstep):
                 return found

@@ -17,7 +17,7 @@ from mindgap.oracle.precision import FORMATS
 from mindgap.run.outcome import Outcome
 from mindgap.trace.blame import blamed
 from mindgap.trace.culprit import breaking
-from mindgap.trace.cuts import Array, Execute
+from mindgap.trace.cuts import Array, Execute, leading_to
 from mindgap.trace.failure import failing_node, fails_alone
 from mindgap.trace.figures import figures
 from mindgap.trace.fused import confirmed_whole, confirmed_windows
@@ -32,6 +32,7 @@ MAX_PROBED_BYTES: Final = 512 << 20
 MAX_WATCHED_BYTES: Final = 64 << 20
 #: Where fused faults are looked for.
 MOST_ANCHORS: Final = 8
+MOST_SPREAD: Final = 64
 #: How many confirmed operators are tried as the culprit before the worst of them is taken.
 MAX_TRIED: Final = 24
 #: How many of them are run alone, until one is wrong there too.
@@ -90,6 +91,7 @@ class Judge:
         self._lockstep: Lockstep | None = None
         self._examined: dict[str, list[Examined]] = {}
         self._probes: dict[str, Probe | None] = {}
+        self._windows: dict[tuple[str, tuple[int, ...]], Confirmed | None] = {}
         self._one_at_a_time = threading.RLock()
 
     def judge(self, outcome: Outcome, reference: Outcome) -> Judgement:
@@ -230,7 +232,7 @@ class Judge:
         for side, examined, arrays in sides:
             if _broken(examined):
                 examined = self.oracle.examine(arrays, MANY)
-            fused = self._search_fused(side, arrays, _broken(examined), any(e.ill for e in examined))
+            fused = self._search_fused(side, arrays, examined)
             if fused is not None:
                 return fused, side
         return None
@@ -244,26 +246,31 @@ class Judge:
             local = [each for each in local if each.nodes != culprit.nodes]
         return None
 
-    def _search_fused(self, side: str, arrays: tuple[Array, ...], broken: bool, ill: bool) -> Confirmed | None:
-        if not (broken or ill):
+    def _search_fused(self, side: str, arrays: tuple[Array, ...], examined: list[Examined]) -> Confirmed | None:
+        broken = _broken(examined)
+        if not broken and not any(e.ill for e in examined):
             return None
-        anchors = self._anchors(side, arrays, broken)
-        found = confirmed_windows(self.oracle, self.lockstep, side, anchors)
+        anchors = self._anchors(side, arrays, examined)
+        asked = side, tuple(anchors)
+        if asked not in self._windows:
+            self._windows[asked] = confirmed_windows(self.oracle, self.lockstep, side, anchors)
+        found = self._windows[asked]
         if found is not None or not broken:
             return found
         seen = self._probe(side, arrays)
         chosen = seen.values if seen is not None and seen.faithful else {}
         return confirmed_whole(self.oracle.graph, self._inputs, arrays, chosen, anchors[0])
 
-    def _anchors(self, side: str, arrays: tuple[Array, ...], broken: bool) -> list[int]:
-        """Where to look for fused faults: the first nodes whose shown values are off, or all where nothing is shown."""
-        nodes = range(len(self.oracle.graph.nodes))
-        if not broken:
-            return list(nodes)[:: max(1, len(nodes) // 64)]
-        seen = self._probe(side, arrays)
-        if seen is None:
-            return list(nodes)[:: max(1, len(nodes) // 64)]
-        return self._first_off(seen) or [len(nodes) - 1]
+    def _anchors(self, side: str, arrays: tuple[Array, ...], examined: list[Examined]) -> list[int]:
+        """Where to look for fused faults: the first nodes whose shown values are off, or, where nothing is shown or
+        off, nodes spread over those that lead to the outputs in question."""
+        graph = self.oracle.graph
+        seen = self._probe(side, arrays) if _broken(examined) else None
+        if seen is not None:
+            return self._first_off(seen) or [len(graph.nodes) - 1]
+        asked = [n for n, e in zip(graph.outputs, examined, strict=True) if e.kind != "calm" or e.ill]
+        nodes = leading_to(graph, asked)
+        return nodes[:: max(1, len(nodes) // MOST_SPREAD)]
 
     def _first_off(self, seen: Probe) -> list[int]:
         """The first nodes whose shown value is further from S than σ-free rounding of such a depth could leave it."""

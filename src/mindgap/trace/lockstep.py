@@ -46,11 +46,13 @@ class Lockstep:
 
     def __init__(self, oracle: Oracle, original: Sequence[str], execute: Execute, deadline_s: float) -> None:
         self._oracle, self._execute, self._deadline_s = oracle, execute, deadline_s
-        graph, readers = oracle.graph, readers_of(oracle.graph)
-        self._singles = [
-            written_as_it_ran(cut(graph, [i], readers), original[i]) for i in range(len(oracle.graph.nodes))
-        ]
+        self._readers = readers_of(oracle.graph)
+        self._singles = [written_as_it_ran(self.cut([i]), original[i]) for i in range(len(oracle.graph.nodes))]
         self._found: dict[str, list[Confirmed]] = {}
+
+    def cut(self, nodes: Sequence[int]) -> Cut:
+        """The cut of these nodes."""
+        return cut(self._oracle.graph, nodes, self._readers)
 
     def value(self, number: int) -> Array:
         """A value in S, as an array of its declared dtype."""
