@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
 
 from mindgap.aten.counterpart import counterpart, is_layout_change
 from mindgap.aten.imagine import imagined
-from mindgap.aten.operators import facts, is_composite, is_inplace, overload
+from mindgap.aten.operators import facts, is_inplace, makes_new, overload
 from mindgap.aten.tape import Tape, flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, spec_of
 from mindgap.aten.unview import Step, write_back
@@ -157,7 +156,7 @@ class _Builder:
 
         Its results then are as the graph says too, and nothing has to be imagined, which takes most of the time.
         """
-        if not _makes_new(node.op) or any(spec is None for spec in node.outputs):
+        if not makes_new(node.op) or any(spec is None for spec in node.outputs):
             return False
         numbers: dict[int, int] = {}
         for index in operands(node):
@@ -334,22 +333,6 @@ class _Builder:
         value.memory.version += 1
         for one, present in chain:
             one.number, one.seen = present, one.memory.version
-
-
-#: Composite operators, of which parts may be views, that always make new tensors.
-_NEW: Final = frozenset(
-    {"linear", "conv1d", "conv2d", "conv3d", "layer_norm", "group_norm", "softmax", "log_softmax", "gelu", "silu",
-     "scaled_dot_product_attention", "max_pool2d", "cross_entropy_loss"}
-)  # fmt: skip
-
-
-@cache
-def _makes_new(op: str) -> bool:
-    """Its results are new tensors, whatever its operands; nothing is written to."""
-    known, packet = facts(op), op.split(".")[1]
-    if known.mutates or known.views or "unsafe" in packet:
-        return False
-    return packet in _NEW or not is_composite(overload(op))
 
 
 def concrete(arg: Arg, known: Sequence[torch.Tensor | None]) -> Any:

@@ -61,6 +61,13 @@ _C: Final[Any] = torch._C  # pyright: ignore[reportPrivateUsage]
 _MAY_RETURN_OPERAND: Final = frozenset({"aten.feature_dropout.default", "aten.feature_alpha_dropout.default"})
 
 
+#: Composite operators, of which parts may be views, that always make new tensors.
+_MAKE_NEW: Final = frozenset(
+    {"linear", "conv1d", "conv2d", "conv3d", "layer_norm", "group_norm", "softmax", "log_softmax", "gelu", "silu",
+     "scaled_dot_product_attention", "max_pool2d", "cross_entropy_loss"}
+)  # fmt: skip
+
+
 @cache
 def facts(name: str) -> Facts:
     """The schema of an overload as `Facts`. Raises `UnknownOperator`."""
@@ -95,3 +102,12 @@ def is_composite(function: Any) -> bool:
 def is_inplace(name: str) -> bool:
     """It writes to an operand."""
     return bool(facts(name).mutates)
+
+
+@cache
+def makes_new(op: str) -> bool:
+    """Its results are new tensors, whatever its operands; nothing is written to."""
+    known, packet = facts(op), op.split(".")[1]
+    if known.mutates or known.views or "unsafe" in packet:
+        return False
+    return packet in _MAKE_NEW or not is_composite(overload(op))

@@ -15,7 +15,8 @@ from torch.overrides import TorchFunctionMode
 from mindgap.corpus.ledger import Ledger, seed_of
 from mindgap.corpus.parsed import is_sequence
 from mindgap.corpus.transformers_config import FIRST_SPECIAL
-from mindgap.corpus.transformers_special import ARGUMENTS, CONSTANT, Filled, Fixed, Floats, Ids, Made, Shape
+from mindgap.corpus.transformers_made import Filled, Fixed, Floats, Ids, Made, Shape
+from mindgap.corpus.transformers_special import ARGUMENTS, CONSTANT
 from mindgap.graph import Constant, Integers, Normal, Recipe, Uniform
 
 

@@ -6,7 +6,6 @@ looked up in a range, and no name leads to code.
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Iterator
 
@@ -15,6 +14,7 @@ from mindgap.graph.encoder import ReferenceCoder
 from mindgap.graph.entries import seed_of
 from mindgap.graph.errors import GraphError
 from mindgap.graph.graph import Arg, Device, DType, Graph, Input, Labels, Layout, MemoryFormat, Node, Ref
+from mindgap.graph.reader import Reader
 from mindgap.graph.recipe import (
     Constant,
     Exceptional,
@@ -84,67 +84,6 @@ def labels_from_content(content: bytes, graph: Graph) -> Labels:
 
 def _reason(error: Exception) -> str:
     return "the bytes end, or name what is not there" if isinstance(error, IndexError) else str(error)
-
-
-class Reader:
-    """Bytes and how far they are read. IndexError where they end too early. `place` says what is being read."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-        self._left = wire.MAX_THINGS
-        self.place = "beginning"
-
-    def byte(self) -> int:
-        at = self._at
-        self._at = at + 1
-        return self._data[at]
-
-    def count(self) -> int:
-        """An unsigned LEB128 number."""
-        data, at = self._data, self._at
-        low = data[at]
-        if low < 0x80:
-            self._at = at + 1
-            return low
-        number, shift = low & 0x7F, 7
-        for byte in data[at + 1 : at + wire.MAX_VARINT]:
-            number |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                self._at = at + shift // 7
-                return number
-        if at + wire.MAX_VARINT > len(data):
-            raise IndexError
-        raise ValueError(f"a number is longer than {wire.MAX_VARINT} bytes")
-
-    def take(self, length: int) -> bytes:
-        if length > len(self._data) - self._at:
-            raise IndexError
-        start = self._at
-        self._at = start + length
-        return self._data[start : self._at]
-
-    def double(self) -> float:
-        """64 bits as a float; every NaN is the one that Python calls math.nan."""
-        (number,) = struct.unpack("<d", self.take(8))
-        return number if number == number else math.nan
-
-    def things(self) -> int:
-        """A count of things to be made, each of which takes at least a byte here or is drawn on a budget."""
-        number = self.count()
-        self.spend(number)
-        return number
-
-    def spend(self, number: int) -> None:
-        """Take from the budget of things that a file may hold."""
-        self._left -= number
-        if self._left < 0:
-            raise ValueError(f"it holds more than {wire.MAX_THINGS} things")
-
-    def expect_end(self) -> None:
-        if self._at != len(self._data):
-            raise ValueError(f"{len(self._data) - self._at} bytes are left over")
 
 
 def _graph(reader: Reader) -> Graph:

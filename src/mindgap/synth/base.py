@@ -108,7 +108,7 @@ def usable(node: Node) -> bool:
     graph that resizes what is there can neither be judged nor translated."""
     if not node.outputs:
         return False
-    known = _repeatable(node.op)
+    known = _usable_operator(node.op)
     if known is not None:
         return known
     try:
@@ -118,9 +118,8 @@ def usable(node: Node) -> bool:
 
 
 @cache
-def _repeatable(op: str) -> bool | None:
-    """Whether calls of it give the same each time and can be written without a write; None where that is up to the
-    arguments."""
+def _usable_operator(op: str) -> bool | None:
+    """Whether calls of it are usable, None where that is up to the arguments."""
     try:
         tags = overload(op).tags
         if is_inplace(op):

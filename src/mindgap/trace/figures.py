@@ -53,13 +53,10 @@ def _relative_error(pairs: Sequence[tuple[Array, Array]]) -> float | None:
     return (gap / scale) ** 0.5 if scale > 0 else None
 
 
-def _square(x: torch.Tensor, *others: torch.Tensor) -> float:
-    """The sum of |x|² over the elements that are finite in it and in the others."""
-    if not all(map(all_finite, others)):
-        finite = torch.isfinite(x)
-        for other in others:
-            finite &= torch.isfinite(other)
-        x = x[finite]
+def _square(x: torch.Tensor, *finite: torch.Tensor) -> float:
+    """The sum of |x|² over the elements at which all the others are finite."""
+    if not all(map(all_finite, finite)):
+        x = x[torch.stack([torch.isfinite(other) for other in finite]).all(0)]
     return float(x.abs().square().sum())
 
 

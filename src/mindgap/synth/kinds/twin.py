@@ -42,15 +42,16 @@ def propose(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...
     deliberate = rng.random() < _DELIBERATE
     for index, other in picks(rng, found):
         node = nodes[index]
+        plain = (Rewrite(index, (Step(other, node.args, node.kwargs),), (Ref(-1),)),)
         if facts(node.op).mutates:
-            return (Rewrite(index, (Step(other, node.args, node.kwargs),), (Ref(-1),)),)
+            return plain
         if not _holds_its_result(wiring, index):
             continue
         if _is_given(wiring, node.args[0]):
             copy = Step("aten.clone.default", (node.args[0],))
             return (Rewrite(index, (copy, Step(other, (Ref(-1), *node.args[1:]), node.kwargs)), (Ref(-2),)),)
         if _may_write(wiring, index, deliberate):
-            return (Rewrite(index, (Step(other, node.args, node.kwargs),), (Ref(-1),)),)
+            return plain
     return None
 
 
