@@ -8,6 +8,7 @@ reference = "cpu/eager"
 count = 20000
 sizes = [ {nodes = 20, share = 0.5}, {nodes = 200, share = 0.475}, {nodes = 1000, share = 0.025} ]
 mutated = 0.25
+large = 0.1
 [platforms]
 "cpu/eager@isa=avx2" = {}                            # everything
 "onnxruntime/cpu" = { variants = 3000 }              # those with most that is new for their size
@@ -57,11 +58,13 @@ class Size(_Part):
 
 
 class Variants(_Part):
-    """What is synthesised. `mutated`: the share of regions that are mutated."""
+    """What is synthesised. `mutated`, `large`: the shares of regions that are mutated, and that may have values of more
+    than 32,768 elements."""
 
     count: Annotated[int, Field(ge=1)]
     sizes: Annotated[tuple[Size, ...], Field(strict=False, min_length=1)] = (Size(nodes=60, share=1.0),)
     mutated: Annotated[float, Field(ge=0, le=1)] = 0.25
+    large: Annotated[float, Field(ge=0, le=1)] = 0.1
 
     @model_validator(mode="after")
     def _whole(self) -> Variants:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from random import Random
 
 import torch
 
-from mindgap.campaign.plan import Plan, Size
+from mindgap.campaign.plan import Plan, Variants
 from mindgap.campaign.quarry import OnTick, Tried, bases_of, quarry_all
 from mindgap.campaign.supply import BLOCK, Case
 from mindgap.catalogue import Catalogue
@@ -26,31 +26,13 @@ from mindgap.synth.variant import Variant
 POOL = "pool.parquet"
 
 
-@dataclass(frozen=True, slots=True)
-class Mix:
-    """What variants are like: sizes by share, and the probability that a region is a mutated one."""
-
-    sizes: tuple[Size, ...]
-    mutated: float
-
-    def nodes(self, rng: Random) -> int:
-        """A size, drawn."""
-        left = rng.random()
-        for size in self.sizes:
-            left -= size.share
-            if left < 0:
-                return size.nodes
-        return self.sizes[-1].nodes
-
-
 class Synthesis:
     """A `Supply` of variants. Not thread-safe."""
 
     def __init__(self, pool: Pool, plan: Plan) -> None:
         self._merger = Merger(pool)
         self._seed = plan.seed
-        self._count = plan.variants.count
-        self._mix = Mix(plan.variants.sizes, plan.variants.mutated)
+        self._variants = plan.variants
 
     @property
     def identity(self) -> str:
@@ -59,9 +41,8 @@ class Synthesis:
 
     def block(self, number: int) -> list[Case]:
         """The cases from `number * BLOCK` on."""
-        first = number * BLOCK
-        drawn = draw(self._merger, self._seed, number, min(BLOCK, self._count - first), self._mix)
-        return [self._case(first + place, variant) for place, variant in enumerate(drawn)]
+        drawn = draw(self._merger, self._seed, number, self._variants)
+        return [self._case(number * BLOCK + place, variant) for place, variant in enumerate(drawn)]
 
     def _case(self, index: int, variant: Variant) -> Case:
         assembly = self._merger.assembly(variant)
@@ -72,11 +53,22 @@ class Synthesis:
         )  # fmt: skip
 
 
-def draw(merger: Merger, seed: int, block: int, count: int, mix: Mix) -> list[Variant]:
+def draw(merger: Merger, seed: int, block: int, wanted: Variants) -> list[Variant]:
     """A block of variants: what has been covered counts anew in each, so that no block depends on another."""
     rng = Random(f"{seed}/{block}")
     unseen = merger.unseen()
-    return [merger.draw(rng, mix.nodes(rng), mix.mutated, unseen) for _ in range(count)]
+    count = min(BLOCK, wanted.count - block * BLOCK)
+    return [merger.draw(rng, _nodes(rng, wanted), unseen, wanted.mutated, wanted.large) for _ in range(count)]
+
+
+def _nodes(rng: Random, wanted: Variants) -> int:
+    """A size, drawn."""
+    left = rng.random()
+    for size in wanted.sizes:
+        left -= size.share
+        if left < 0:
+            return size.nodes
+    return wanted.sizes[-1].nodes
 
 
 def pool_of(

@@ -20,6 +20,7 @@ from mindgap.cli.streams import result_stream
 from mindgap.graph import Graph, MindgapError, decode, prune
 
 if TYPE_CHECKING:
+    from mindgap.campaign.plan import Variants
     from mindgap.campaign.quarry import Tried
     from mindgap.compare.digest import Digested
     from mindgap.synth.merge import Merger
@@ -38,6 +39,9 @@ def synth(
     nodes: Annotated[int, typer.Option(min=1, help="Nodes of a variant, glue included.")] = 1000,
     seed: Annotated[int, typer.Option(help="Another seed gives other variants.")] = 0,
     mutated: Annotated[float, typer.Option(min=0, max=1, help="The share of regions that are mutated.")] = 0.25,
+    large: Annotated[
+        float, typer.Option(min=0, max=1, help="The share that may have values of more than 32,768 elements.")
+    ] = 0.1,
     run: Annotated[int, typer.Option(min=0, help="How many of them are also run on cpu/eager.")] = 50,
     pool_file: Annotated[
         Path | None, typer.Option("--pool", metavar="FILE", help="The pool of regions; default: in the catalogue.")
@@ -54,8 +58,10 @@ def synth(
 
     Example: mindgap synth out/catalogue -n 1000 --nodes 1000 --seed 7 --json
     """
+    from mindgap.campaign.plan import Size, Variants
     from mindgap.synth.merge import Merger
 
+    size = Size(nodes=nodes, share=1.0)
     with result_stream() as out:
         pool, made = _pool(directory, pool_file, jobs)
         merger = Merger(pool)
@@ -63,7 +69,7 @@ def synth(
         gc.collect()
         gc.freeze()
         with _written(described) as lines:
-            found = _described(merger, count, nodes, seed, mutated, lines)
+            found = _described(merger, seed, Variants(count=count, sizes=(size,), mutated=mutated, large=large), lines)
         figures: dict[str, Any] = {
             **made,
             "variants": count,
@@ -116,18 +122,16 @@ class _Described:
     cpu_seconds: float = 0.0
 
 
-def _described(merger: Merger, count: int, nodes: int, seed: int, mutated: float, out: TextIO | None) -> _Described:
+def _described(merger: Merger, seed: int, wanted: Variants, out: TextIO | None) -> _Described:
     """All variants, described with the specs of their borders and their digests."""
-    from mindgap.campaign.plan import Size
     from mindgap.campaign.supply import BLOCK
-    from mindgap.campaign.synthesis import Mix, draw
+    from mindgap.campaign.synthesis import draw
 
-    mix = Mix((Size(nodes=nodes, share=1.0),), mutated)
     found = _Described()
-    every = max(1, count // _TIMED)
-    for block in range(-(-count // BLOCK)):
+    every = max(1, wanted.count // _TIMED)
+    for block in range(-(-wanted.count // BLOCK)):
         started = time.process_time()
-        drawn = draw(merger, seed, block, min(BLOCK, count - block * BLOCK), mix)
+        drawn = draw(merger, seed, block, wanted)
         digests = [merger.assembly(variant).digest() for variant in drawn]
         found.cpu_seconds += time.process_time() - started
         found.distinct.update(map(bytes.fromhex, digests))

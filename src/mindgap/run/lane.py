@@ -15,10 +15,8 @@ while it starts counts for little: the job may fail, and the next one has anothe
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,6 +27,7 @@ from mindgap.run.message import PROTOCOL, job_frame, prepare_frame, read_outcome
 from mindgap.run.outcome import Job, Outcome, Prepared, Status, check_job
 from mindgap.run.process import Limits, WorkerFailed, WorkerProcess
 from mindgap.run.signature import signature
+from mindgap.run.turns import Turns
 
 START_ATTEMPTS: Final = 3
 #: What being killed from outside counts for among them.
@@ -57,10 +56,10 @@ class Lane:
         platform: str,
         start: Callable[[], WorkerProcess],
         bounds: Bounds,
-        busy: AbstractContextManager[object],
+        busy: Turns,
         tensors: TensorStore,
     ) -> None:
-        """`busy` is held while the worker starts or works: a semaphore over the lanes of a pool.
+        """`busy` is held while the worker starts or works, over all lanes of a pool.
 
         `tensors` is where stored tensors are that a worker on another machine asks for.
         """
@@ -69,7 +68,7 @@ class Lane:
         self._bounds = bounds
         self._busy = busy
         self._tensors = tensors
-        self._lock = threading.Lock()
+        self._lock = Turns()
         self._worker: WorkerProcess | None = None
         self._sent: set[str] = set()
         self._given_up: WorkerFailed | None = None
@@ -121,7 +120,7 @@ class Lane:
 
     def stop_if_idle(self, seconds: float) -> None:
         """Ends a worker that has had nothing to do for that long; the next job starts another."""
-        if self._lock.acquire(blocking=False):
+        if self._lock.acquire(timeout=0):
             try:
                 if time.monotonic() - self._last_used > seconds:
                     self._drop()

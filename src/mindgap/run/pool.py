@@ -20,6 +20,7 @@ from mindgap.run.lane import Bounds, Lane, together
 from mindgap.run.opening import find_backend
 from mindgap.run.outcome import Job, Outcome, Prepared
 from mindgap.run.process import WorkerProcess
+from mindgap.run.turns import Turns
 
 #: How many jobs `map` reads ahead: enough to keep every platform busy when jobs come platform by platform.
 LOOK_AHEAD: Final = 256
@@ -56,7 +57,7 @@ class WorkerPool:
         store = store if isinstance(store, TensorStore) else TensorStore(store)
         # A worker is killed when the *thread* that started it ends, so all are started from one that stays.
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="mindgap-start")
-        turns = threading.BoundedSemaphore(busy)
+        turns = Turns(busy)
         self._lanes: dict[str, Lane] = {}
         self._queues: dict[str, ThreadPoolExecutor] = {}
         for platform in dict.fromkeys(platforms):

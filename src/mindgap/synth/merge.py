@@ -20,6 +20,9 @@ from mindgap.synth.variant import Part, Variant, Wire
 #: Of each feature of a pool, by code: whether it has not been covered yet.
 Unseen = np.ndarray[Any, np.dtype[np.bool_]]
 
+#: Elements. Larger values take most of the time of whoever runs and judges variants.
+SMALL: Final = 1 << 15
+
 #: How many regions are drawn for each that is taken: the one that covers most that is new.
 _CANDIDATES: Final = 3
 #: Outputs among which a source is drawn, the latest ones: far ones are looked at in every eighth draw.
@@ -63,10 +66,11 @@ class Merger:
         if not len(pool):
             raise GraphError("the pool has no regions: there is nothing to merge")
         self.pool = pool
-        plain = [number for number, mutated in enumerate(pool.mutated) if not mutated]
-        mutated = [number for number, mutated in enumerate(pool.mutated) if mutated]
-        self._found = _by_size(plain or mutated, pool.nodes)
-        self._mutated = _by_size(mutated or plain, pool.nodes)
+        self._sized = {
+            (mutated, large): _by_size(_chosen(pool, mutated, large), pool.nodes)
+            for mutated in (False, True)
+            for large in (False, True)
+        }
         self._taps: list[Taps | None] = [None] * len(pool)
         #: Processor seconds that preparing regions has taken.
         self.preparing_s = 0.0
@@ -78,17 +82,18 @@ class Merger:
         """Nothing has been covered yet."""
         return np.ones(len(self.pool.feature_names), np.bool_)
 
-    def draw(self, rng: Random, nodes: int, mutated: float, unseen: Unseen) -> Variant:
+    def draw(self, rng: Random, nodes: int, unseen: Unseen, mutated: float, large: float) -> Variant:
         """A variant of at most `nodes` nodes, glue included, unless its only region has more.
 
-        `mutated`: the probability that a region is a mutated one. `unseen`: the features that have not been covered
-        yet, which are preferred where there is a choice; those of the variant are taken off.
+        `unseen`: the features that have not been covered yet, which are preferred where there is a choice; those of the
+        variant are taken off. `mutated`: the probability that a region is a mutated one; `large`: that it may have
+        values of more than `SMALL` elements.
         """
         parts: list[Part] = []
         ends: list[tuple[int, int]] = []
         left = nodes
         while left > 0 or not parts:
-            number = self._pick(rng, left, mutated, unseen)
+            number = self._pick(rng, left, unseen, mutated, large)
             if number is None:
                 break
             taps = self.tap(number)
@@ -176,9 +181,9 @@ class Merger:
         """Glue as a fragment, which returns its last value; None for glue without nodes."""
         return Fragment(graph, again, self._known) if graph.nodes else None
 
-    def _pick(self, rng: Random, left: int, mutated: float, unseen: Unseen) -> int | None:
+    def _pick(self, rng: Random, left: int, unseen: Unseen, mutated: float, large: float) -> int | None:
         """A region of at most `left` nodes; the smallest of all where none is and nothing has been taken yet."""
-        sized = self._mutated if rng.random() < mutated else self._found
+        sized = self._sized[rng.random() < mutated, rng.random() < large]
         fitting = sized.upto(left)
         if not fitting:
             return None
@@ -250,6 +255,12 @@ class _Sized:
     def upto(self, nodes: int) -> int:
         """How many have at most so many nodes."""
         return self.prefix[min(max(nodes, 0), len(self.prefix) - 1)]
+
+
+def _chosen(pool: Pool, mutated: bool, large: bool) -> list[int]:
+    """Regions of one kind, all of them where `large`; any others where there are none."""
+    numbers = [number for number, changed in enumerate(pool.mutated) if changed == mutated] or [*range(len(pool))]
+    return [number for number in numbers if large or pool.largest[number] <= SMALL] or numbers
 
 
 def _by_size(numbers: Iterable[int], nodes: Sequence[int]) -> _Sized:

@@ -24,12 +24,13 @@ from mindgap.synth.region import Origin, Region, Span
 Codes = np.ndarray[Any, np.dtype[np.int32]]
 
 _FORMAT: Final = "mindgap-pool"
-_VERSION: Final = 2
+_VERSION: Final = 3
 _SPANS: Final = pa.list_(pa.list_(pa.float64(), 4))
 _SCHEMA: Final = pa.schema(
     [
         ("graph", pa.binary()),
         ("nodes", pa.int32()),
+        ("largest", pa.int64()),
         ("mutated", pa.bool_()),
         ("origin", pa.string()),
         ("free", pa.list_(pa.int32())),
@@ -84,6 +85,11 @@ class Pool:
     def nodes(self) -> list[int]:
         """Of each region."""
         return self._table["nodes"].to_pylist()
+
+    @cached_property
+    def largest(self) -> list[int]:
+        """Of each region: the elements of its largest value."""
+        return self._table["largest"].to_pylist()
 
     @cached_property
     def mutated(self) -> list[bool]:
@@ -182,6 +188,7 @@ def _table(regions: Sequence[Region]) -> pa.Table:
     columns: dict[str, Sequence[Any]] = {
         "graph": [encode(region.graph, labels=False) for region in regions],
         "nodes": [len(region.graph.nodes) for region in regions],
+        "largest": [max((spec.numel for spec in region.graph.values if spec), default=0) for region in regions],
         "mutated": [bool(region.origin.kinds) for region in regions],
         "origin": [region.origin.to_json() for region in regions],
         "free": [region.free for region in regions],
