@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
+from mindgap.oracle import MANY, Oracle
 from oracle.applied import applied
+from oracle.bench import build, normal
 from oracle.nasty import calls, nasty
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -45,3 +48,27 @@ def test_eager_is_calm(dtype: str, kind: str) -> None:
             alarms.append(f"{op} {[a for a in args if not isinstance(a, torch.Tensor)]} {found}")
     assert not alarms
     assert checked > 150
+
+
+def test_what_rounding_lets_overflow_may_be_anything_and_its_neighbours_may_not() -> None:
+    """Whether the largest float and a score overflow is decided by how their sum is rounded."""
+    mask = np.full((4, 90), np.finfo(np.float32).min, np.float32)
+    mask[0, ::2] = mask[2, ::3] = np.finfo(np.float32).max
+    mask[1, ::2] = mask[3, ::3] = 0
+    arrays = [normal(4, 90), mask, normal(90, 6, seed=1)]
+    calls = [
+        ("a", "aten.add.Tensor", "i0", "i1"),
+        ("p", "aten.softmax.int", "a", -1),
+        ("y", "aten.mm.default", "p", "i2"),
+    ]
+    graph = build(arrays, calls, ["y"])
+    oracle = Oracle(graph, arrays, hard=True)
+    got = torch.softmax(torch.from_numpy(arrays[0] + mask), -1) @ torch.from_numpy(arrays[2])
+    (calm,) = oracle.examine([got.numpy()], MANY)
+    assert calm.kind == "calm" and torch.isinf(oracle.replays.sigma(graph.outputs[0])).any(1).tolist() == [
+        True, False, True, False,
+    ]  # fmt: skip
+    for row, kind in [(0, "calm"), (1, "discrepant")]:
+        wrong = got.clone()
+        wrong[row] *= 1.001
+        assert oracle.examine([wrong.numpy()], MANY)[0].kind == kind

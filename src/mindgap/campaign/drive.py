@@ -30,7 +30,7 @@ from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 
 #: Blocks that are under way at a time: while a slow platform is at its part of one, others go on.
-_OPEN: Final = 4
+_OPEN: Final = 6
 #: After so many blocks the store's small segments are put together.
 _COMPACT: Final = 50
 

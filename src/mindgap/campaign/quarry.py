@@ -57,13 +57,13 @@ def bases_of(catalogue: Catalogue, most_nodes: int = 20_000) -> list[str]:
 
 
 def quarry_all(
-    catalogue: Catalogue, seed: int, wanted: Wanted, *, jobs: int | None = None, on_tick: OnTick | None = None
-) -> tuple[Pool, Tried]:
-    """The pool of a whole catalogue, the same for the same seed whatever the number of jobs.
+    catalogue: Catalogue, bases: Sequence[str], seed: int, wanted: Wanted, *, jobs: int | None = None,
+    on_tick: OnTick | None = None,
+) -> tuple[Pool, Tried]:  # fmt: skip
+    """The pool of some graphs of a catalogue, the same for the same seed whatever the number of jobs.
 
-    Raises `MindgapError` for a catalogue without graphs, and where no region at all came of it.
+    Raises `MindgapError` where no region at all came of it.
     """
-    bases = bases_of(catalogue)
     session = _Session(catalogue, seed, wanted, bases, on_tick or (lambda done, total: None))
     pool = joined(session.run(jobs or os.cpu_count() or 1))
     if not len(pool):

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from mindgap.campaign.plan import Plan
 from mindgap.campaign.quarry import OnTick
-from mindgap.campaign.synthesis import Synthesis, pool_in, pool_of
-
-_POOL: Final = "pool.parquet"
+from mindgap.campaign.synthesis import POOL, Synthesis, pool_in, pool_of
 
 
 @dataclass(frozen=True)
@@ -23,8 +20,8 @@ class FromCatalogue:
     def begin(self, plan: Plan, folder: Path) -> Synthesis:
         """Raises `MindgapError` for a catalogue that is none, or has no graph."""
         pool = pool_of(plan.catalogue, jobs=self.jobs, on_tick=self.on_tick)
-        pool.save(folder / _POOL)
+        pool.save(folder / POOL)
         return Synthesis(pool, plan)
 
     def again(self, plan: Plan, folder: Path) -> Synthesis:
-        return Synthesis(pool_in(folder / _POOL), plan)
+        return Synthesis(pool_in(folder / POOL), plan)

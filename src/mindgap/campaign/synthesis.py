@@ -9,6 +9,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from random import Random
+from typing import Final
 
 import torch
 
@@ -22,8 +23,8 @@ from mindgap.synth.pool import Pool, marks_of
 from mindgap.synth.quarry import Wanted
 from mindgap.synth.variant import Variant
 
-#: The pool of a catalogue, in its directory.
-POOL = "pool.parquet"
+#: The pool of a catalogue, or of a campaign, in its directory.
+POOL: Final = "pool.parquet"
 
 
 class Synthesis:
@@ -83,10 +84,11 @@ def pool_of(
     catalogue = Catalogue(directory)
     wanted = wanted or Wanted()
     where = Path(file) if file is not None else Path(directory) / POOL
-    made_of = _made_of(bases_of(catalogue), wanted)
+    bases = bases_of(catalogue)
+    made_of = _made_of(bases, wanted)
     if where.exists() and marks_of(where)["made_of"] == made_of:
         return Pool.load(where)
-    pool, tried = quarry_all(catalogue, 0, wanted, jobs=jobs, on_tick=on_tick)
+    pool, tried = quarry_all(catalogue, bases, 0, wanted, jobs=jobs, on_tick=on_tick)
     pool.save(where, made_of)
     if on_made is not None:
         on_made(tried)

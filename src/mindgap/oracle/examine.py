@@ -60,14 +60,15 @@ class Examined:
 def expect_floor(sigma: torch.Tensor) -> torch.Tensor:
     """σ floored by half its channel's median and a tenth of the tensor's: replays are a small sample.
 
-    Channels are dimension 1 of images (4 and 5 dimensions), the last one otherwise.
+    Channels are dimension 1 of images (4 and 5 dimensions), the last one otherwise. Infinite σ raise no floor.
     """
     if sigma.numel() < 2:
         return sigma
-    floor = torch.full((), 0.1, dtype=sigma.dtype) * sigma.median()
+    known = sigma if all_finite(sigma) else torch.nan_to_num(sigma, posinf=0.0)
+    floor = torch.full((), 0.1, dtype=sigma.dtype) * known.median()
     if sigma.dim() >= 2:
         channel = 1 if sigma.dim() >= 4 else sigma.dim() - 1
-        by_channel = sigma.movedim(channel, 0).flatten(1)
+        by_channel = known.movedim(channel, 0).flatten(1)
         if by_channel.shape[1] >= 4:
             medians = by_channel.median(1).values
             shape = [1] * sigma.dim()

@@ -75,8 +75,16 @@ class Replays:
             self.count += together
 
     def sigma(self, number: int) -> torch.Tensor:
-        """RMS distance to S of one watched float value, elementwise, 0 where no replay was finite."""
-        return (self.squares[number] / self.finite[number].clamp_min(1)).sqrt()
+        """RMS distance to S of one watched float value, elementwise.
+
+        Infinite where S is finite and no replay is: somewhere on the way rounding decides what overflows, and what is
+        left where nothing does may be anything. 0 where S is not finite.
+        """
+        sigma = (self.squares[number] / self.finite[number].clamp_min(1)).sqrt()
+        lost = self.finite[number] == 0
+        if not bool(lost.any()):
+            return sigma
+        return torch.where(lost & torch.isfinite(self._clean.wide(number)), torch.inf, sigma)
 
     def _replay(self, count: int) -> None:
         running = [
