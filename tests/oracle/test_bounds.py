@@ -202,6 +202,15 @@ def test_tf32_is_told_too() -> None:
     assert applied("aten.mm.default", x, y).kind(tf32(x) @ tf32(y)) == "reduced_precision"
 
 
+def test_a_few_float64_elements_that_float32_explains_are_reduced_precision() -> None:
+    x = normal(3, 4, dtype=torch.float64)
+    one = applied("aten.exp.default", x)
+    assert one.kind(x.exp()) is None and one.kind(x.float().exp().double()) == "reduced_precision"
+    assert one.kind(x.exp() * (1 + 1e-5)) == "discrepant"
+    few = applied("aten.exp.default", x.float())
+    assert few.kind(x.float().bfloat16().exp().float()) == "discrepant"
+
+
 EXACT = {
     "aten.view.default": ([4, 8],), "aten.permute.default": ([1, 0],), "aten.relu.default": (),
     "aten.neg.default": (), "aten.abs.default": (), "aten.clamp.default": (-0.5, 0.5), "aten.floor.default": (),

@@ -15,6 +15,8 @@ SIGMAS: Final = 16.0
 #: Median error over σ from which an output is wrong in bulk, and how many elements make a bulk.
 BULK_RATIO: Final = 8.0
 BULK_SIZE: Final = 16
+#: Relative error up to which a few float64 elements were computed in float32: a handful of its roundings.
+_SINGLE: Final = 16 * 2.0**-24
 
 
 @dataclass(frozen=True)
@@ -39,14 +41,16 @@ class Examined:
 
     `kind`: `calm`, `discrepant` (beyond 16 σ, or a discrete value that none of the replays gave), `exceptional`,
     `structural`. `bad`: mask of offending elements. `worst`: largest error in σ. `median`: median error in typical σ
-    (None under 16 elements). `ill`: σ is as large as the values. `relative`: root mean
-    square error over value, for suspects. `tainted`: mismatches that lie in undefined elements.
+    (None under 16 elements); `single`: of so few float64 elements, whether float32 explains them. `ill`: σ is as large
+    as the values. `relative`: root mean square error over value, for suspects. `tainted`: mismatches that lie in
+    undefined elements.
     """
 
     kind: str
     bad: torch.Tensor | None = None
     worst: float = 0.0
     median: float | None = None
+    single: bool = False
     ill: bool = False
     tainted: int = 0
     relative: float = 0.0
@@ -129,14 +133,16 @@ def _examine_float(expected: Expectation, got: torch.Tensor, typical: torch.Tens
         scaled = _at(error / (expect_floor(typical) + fmt.u * size / 4 + fmt.tiny), measurable)
     median = float(scaled.median()) if scaled.numel() >= BULK_SIZE else None
     suspect = kind != "calm" or (median is not None and median > BULK_RATIO)
+    relative = _relative(error, size, measurable) if suspect else 0.0
     return Examined(
         kind,
         wrong_class | beyond,
         worst=float("inf") if kind == "exceptional" else worst,
         median=median,
+        single=kind == "discrepant" and median is None and fmt.u < 2.0**-50 and relative <= _SINGLE,
         ill=typical is None and _ill_conditioned(expected, size, sigma),
         tainted=tainted_class + tainted_value,
-        relative=_relative(error, size, measurable) if suspect else 0.0,
+        relative=relative,
     )
 
 

@@ -141,6 +141,6 @@ def kind_of_error(verdict: Examined) -> Kind | None:
     if verdict.kind == "exceptional":
         return "exceptional"
     bulk = verdict.median is not None and verdict.median > BULK_RATIO
-    if bulk and verdict.relative < REDUCED_UP_TO:
+    if verdict.single or (bulk and verdict.relative < REDUCED_UP_TO):
         return "reduced_precision"
     return "discrepant" if verdict.kind == "discrepant" or bulk else None
