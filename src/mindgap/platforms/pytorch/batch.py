@@ -16,7 +16,7 @@ from mindgap.platforms.pytorch.ahead import Alone, Source, compile_alone, source
 from mindgap.platforms.pytorch.compiled import told
 from mindgap.platforms.pytorch.fx import to_fx
 from mindgap.platforms.pytorch.inductor_settings import configured
-from mindgap.platforms.pytorch.package import Function, build, opened
+from mindgap.platforms.pytorch.package import Function, accused, build, opened
 from mindgap.platforms.pytorch.refusals import causes, refusal, refused_operator
 
 _COMPLAINT: Final = re.compile(r"\berror: .*")
@@ -90,13 +90,17 @@ class Batch:
         return self._failures
 
     def _build(self, numbers: Sequence[int]) -> None:
-        """One library for these; halves where it cannot be built. What fails by itself has no function then."""
+        """One library for these. Where it cannot be built, one for those that the compiler does not complain of; halves
+        where it was something else. What fails by itself has no function then."""
         if not numbers:
             return
         try:
             built = build([self._sources[number] for number in numbers])
-        except Exception:
-            if len(numbers) > 1:
+        except Exception as error:
+            guilty = {numbers[place] for place in accused(error)}
+            if guilty:
+                self._build([number for number in numbers if number not in guilty])
+            elif len(numbers) > 1:
                 middle = len(numbers) // 2
                 self._build(numbers[:middle])
                 self._build(numbers[middle:])

@@ -24,6 +24,7 @@ _TORCH: Any = torch
 _AOTI: Any = _TORCH._C._aoti
 _CODECACHE: Any = codecache
 _ROOM: Final = 4096
+_ACCUSED: Final = re.compile(r"^graph_(\d+):\d+:(?:\d+:)? (?:fatal )?error:", re.MULTILINE)
 _PREFIX: Final = "torch/csrc/inductor/cpp_prefix.h"
 _HEADED: Final = f"#include <{_PREFIX}>"
 #: What a library has once. `AOTInductorModel` here is what the generated code uses of the class of that name.
@@ -78,6 +79,11 @@ def build(sources: Sequence[Source]) -> list[Function]:
     return [_bound(run, number, source.outputs) for number, source in enumerate(sources)]
 
 
+def accused(error: Exception) -> set[int]:
+    """The places of the sources of a `build` that the compiler complained of; empty where it was something else."""
+    return {int(number) for number in _ACCUSED.findall(str(error))}
+
+
 def opened(path: str) -> Function:
     """The function of a library that AOTInductor built by itself. Raises `RuntimeError` where it cannot be loaded."""
     runner = _AOTI.AOTIModelContainerRunnerCpu(path, 1)
@@ -91,8 +97,10 @@ def _texts(sources: Sequence[Source]) -> tuple[str, str]:
     kernels = [_HEADED, *dict.fromkeys(line for source in sources for line in source.kernel_includes)]
     for number, source in enumerate(sources):
         program, kernel = _renamed(source, f"g{number}_")
-        programs.append(f"namespace graph_{number} {{{_CLASS}{program}{_RUN}}}")
-        kernels.append(f"namespace graph_{number} {{{kernel}}}")
+        # What the compiler complains of is then told by the number of the graph.
+        programs.append(f'#line 1 "graph_{number}"\nnamespace graph_{number} {{{_CLASS}{program}{_RUN}}}')
+        kernels.append(f'#line 1 "graph_{number}"\nnamespace graph_{number} {{{kernel}}}')
+    programs.append('#line 1 "table"')
     table = ", ".join(f"graph_{number}::run" for number in range(len(sources)))
     programs.append(f"static void (*const programs[])(AtenTensorHandle*, AtenTensorHandle*) = {{{table}}};{_ENTRY}")
     return "\n".join(programs), "\n".join(kernels)
