@@ -31,6 +31,9 @@ from mindgap.run.pool import WorkerPool
 
 #: Blocks that are under way at a time: while a slow platform is at its part of one, others go on.
 _OPEN: Final = 6
+#: Rows under way at a time, apart from those of platforms with a budget: few enough that workers still hold the program
+#: of a variant, and judges what they know of it, when its turn comes again.
+_AHEAD: Final = 256
 #: After so many blocks the store's small segments are put together.
 _COMPACT: Final = 50
 
@@ -63,6 +66,7 @@ class Drive:
         self._started = time.monotonic()
         self._error: BaseException | None = None
         self._window = threading.BoundedSemaphore(_OPEN)
+        self._ahead = threading.BoundedSemaphore(_AHEAD)
         self._closing = False
         self._saturation = Saturation(self.numbers)
         for row in station.past.blocks:
@@ -88,7 +92,7 @@ class Drive:
                     raise nothing_to_run(self.s.supply)
                 self._open(number, position, cases)
             for _ in range(_OPEN):
-                self._acquire()
+                self._acquire(self._window)
         except BaseException as error:
             self._fail(error)
         finally:
@@ -99,7 +103,7 @@ class Drive:
 
     def _room(self) -> bool:
         """Waits until another block may be begun; False where none shall be."""
-        if not self._acquire():
+        if not self._acquire(self._window):
             return False
         if 0 < self.plan.stop.saturation <= self._saturation.idle:
             self.stopped = f"the last {self._saturation.idle} blocks brought nothing new"
@@ -107,10 +111,10 @@ class Drive:
             return False
         return True
 
-    def _acquire(self) -> bool:
-        """Waits for a block to end; False where the session ends first."""
+    def _acquire(self, room: threading.Semaphore) -> bool:
+        """Waits for room; False where the session ends first."""
         while not self._halted():
-            if self._window.acquire(timeout=0.2):
+            if room.acquire(timeout=0.2):
                 return True
         return False
 
@@ -157,7 +161,7 @@ class Drive:
                     gathered[platform][case.index] = outcome
             elif platform == self.plan.reference:
                 self._itself(block, case, outcome)
-            else:
+            elif self._acquire(self._ahead):
                 self._lanes[platform].submit(self._guarded, self._case, block, platform, case, outcome)
 
     def _itself(self, block: OpenBlock, case: Case, outcome: Outcome | None) -> None:
@@ -198,7 +202,7 @@ class Drive:
                 self._known(block, platform, pair)
             if not runs:
                 for _ in fresh:
-                    self._finished(block, block.leave(platform))
+                    self._finished(block, platform, block.leave(platform))
                 continue
             for case, outcome in run_batch(self.s.pool, [(case, self._job(platform, case)) for case in fresh]):
                 if self._closing:
@@ -212,7 +216,7 @@ class Drive:
         """A pair that an earlier session finished: it counts as if it had been run now."""
         if pair.word == "failed":
             block.follows(platform, pair.signature)
-        self._finished(block, block.finish(pair.finding))
+        self._finished(block, platform, block.finish(pair.finding))
 
     def _decide(self, block: OpenBlock, case: Case, outcome: Outcome, reference: Outcome) -> None:
         """The row where it needs no judge; else the judge's turn."""
@@ -241,9 +245,11 @@ class Drive:
         self.s.live.row(row)
         culprit = row.culprit.op if row.culprit else None
         found = finding_key(row.platform, row.word, culprit, row.signature) if row.finding else ""
-        self._finished(block, block.finish(found))
+        self._finished(block, row.platform, block.finish(found))
 
-    def _finished(self, block: OpenBlock, last: bool) -> None:
+    def _finished(self, block: OpenBlock, platform: str, last: bool) -> None:
+        if platform != self.plan.reference and platform not in self.s.budgets:
+            self._ahead.release()
         if last:
             self._done(block)
 

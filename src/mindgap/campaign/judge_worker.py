@@ -32,7 +32,7 @@ from mindgap.run.outcome import Job, Outcome
 from mindgap.run.serving import claim_channel, prepare_to_die, resident_bytes
 
 #: Graphs whose shadows and replays are kept, for the next platform that differs on them.
-_KEPT: Final = 4
+_KEPT: Final = 12
 #: Of the memory that the process may take, what may stay taken between rows.
 _HOLD: Final = 0.5
 
