@@ -25,7 +25,8 @@ from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
 
 #: A protobuf message ends at 2 GiB; names, nodes and shapes need some of it.
 MODEL_BYTES_LIMIT: Final = 2_000_000_000
-_FED: Final = ("input", "random")
+#: The roles of inputs that are not part of the model.
+FED: Final = ("input", "random")
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def export(graph: Graph, inputs: Sequence[Array], optimize: bool = True) -> Expo
     Raises `Unsupported` where an operator or dtype has no translation or the weights are too big for
     one ONNX file, `CompileFailure` for every other failure.
     """
-    held = sum(i.spec.nbytes for i in graph.inputs if i.role not in _FED)
+    held = sum(i.spec.nbytes for i in graph.inputs if i.role not in FED)
     if held > MODEL_BYTES_LIMIT:
         raise Unsupported("model", f"{held / 1e9:.1f} GB of weights do not fit an ONNX file (2 GB)")
     try:
@@ -136,7 +137,7 @@ def _bind_inputs(
     fed: list[int] = []
     for number, item in enumerate(graph.inputs):
         value = values[_fx(program, number).name]
-        if item.role in _FED:
+        if item.role in FED:
             model.graph.inputs.append(value)
             fed.append(number)
             continue

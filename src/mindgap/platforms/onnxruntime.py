@@ -96,11 +96,11 @@ class OnnxRuntimePlatform:
         }
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
-        from mindgap.platforms.onnx_export import export
+        from mindgap.platforms.onnx_shared import shared_export
 
         if graph.grad:
             raise Unsupported("backward", "ONNX Runtime's inference sessions run no backward pass")
-        exported = export(graph, inputs)
+        exported = shared_export(graph, inputs)
         session = _session(exported.model, self._opt, self._threads, exported.origin)
         outputs = [graph.values[number] for number in graph.outputs]
         return OnnxRuntimeExecutable(session, exported.inputs, exported.fed, outputs, exported.facts)

@@ -90,11 +90,11 @@ class OpenVinoPlatform:
         }
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
-        from mindgap.platforms.onnx_export import export
+        from mindgap.platforms.onnx_shared import shared_export
 
         if graph.grad:
             raise Unsupported("backward", "OpenVINO runs no backward pass")
-        exported = export(graph, inputs)
+        exported = shared_export(graph, inputs)
         compiled = self._compile(exported.model, exported.origin)
         facts = {**exported.facts, **self._require_precision(compiled, graph)}
         outputs = [graph.values[number] for number in graph.outputs]

@@ -20,6 +20,7 @@ from mindgap.run.lane import Bounds, Lane, together
 from mindgap.run.opening import find_backend
 from mindgap.run.outcome import Job, Outcome, Prepared
 from mindgap.run.process import WorkerProcess
+from mindgap.run.shared import make_shared, remove_shared
 from mindgap.run.turns import Turns
 
 #: How many jobs `map` reads ahead: enough to keep every platform busy when jobs come platform by platform.
@@ -58,11 +59,13 @@ class WorkerPool:
         # A worker is killed when the *thread* that started it ends, so all are started from one that stays.
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="mindgap-start")
         turns = Turns(busy)
+        self._shared = make_shared()
         self._lanes: dict[str, Lane] = {}
         self._queues: dict[str, ThreadPoolExecutor] = {}
         for platform in dict.fromkeys(platforms):
             command = _command(platform, launch.get(platform), store.path, bounds)
-            environment = {**os.environ, **_environment(platform, platform in launch)}
+            environment = {**os.environ, "MINDGAP_SHARED": str(self._shared)}
+            environment |= _environment(platform, platform in launch)
             self._lanes[platform] = Lane(platform, self._starting(command, environment), bounds, turns, store)
         self._closed = threading.Event()
         self._keeper = threading.Thread(target=self._keep, args=(idle_s,), name="mindgap-idle", daemon=True)
@@ -132,6 +135,7 @@ class WorkerPool:
         for lane in self._lanes.values():
             lane.close()
         self._starter.shutdown()
+        remove_shared(self._shared)
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,28 @@
+"""A directory that all workers of a pool see, gone with the pool."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+_PREFIX: Final = "mindgap-shared-"
+
+
+def make_shared() -> Path:
+    """A new directory, readable by this user alone. Those whose process ended without removing its own are removed."""
+    parent = Path(tempfile.gettempdir())
+    for old in parent.glob(f"{_PREFIX}*"):
+        pid = old.name.removeprefix(_PREFIX).split("-")[0]
+        if pid.isdecimal() and not psutil.pid_exists(int(pid)):
+            shutil.rmtree(old, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+
+
+def remove_shared(directory: Path) -> None:
+    """May be called again."""
+    shutil.rmtree(directory, ignore_errors=True)
