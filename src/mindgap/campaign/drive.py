@@ -30,9 +30,9 @@ from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 
 #: Blocks that are under way at a time: while a slow platform is at its part of one, others go on.
-_OPEN: Final = 6
-#: Rows under way at a time, apart from those of platforms with a budget: few enough that workers still hold the program
-#: of a variant, and judges what they know of it, when its turn comes again.
+_OPEN: Final = 8
+#: Rows under way at a time of the platforms that get every variant: few enough that workers still hold the program of a
+#: variant, and judges what they know of it, when its turn comes again. The others, mostly slower, hold nobody up.
 _AHEAD: Final = 256
 #: After so many blocks the store's small segments are put together.
 _COMPACT: Final = 50
@@ -67,6 +67,8 @@ class Drive:
         self._error: BaseException | None = None
         self._window = threading.BoundedSemaphore(_OPEN)
         self._ahead = threading.BoundedSemaphore(_AHEAD)
+        everything = {name for name, asked in self.plan.platforms.items() if asked.everything}
+        self._paced = everything - {self.plan.reference}
         self._closing = False
         self._saturation = Saturation(self.numbers)
         for row in station.past.blocks:
@@ -161,7 +163,7 @@ class Drive:
                     gathered[platform][case.index] = outcome
             elif platform == self.plan.reference:
                 self._itself(block, case, outcome)
-            elif self._acquire(self._ahead):
+            elif platform not in self._paced or self._acquire(self._ahead):
                 self._lanes[platform].submit(self._guarded, self._case, block, platform, case, outcome)
 
     def _itself(self, block: OpenBlock, case: Case, outcome: Outcome | None) -> None:
@@ -248,7 +250,7 @@ class Drive:
         self._finished(block, row.platform, block.finish(found))
 
     def _finished(self, block: OpenBlock, platform: str, last: bool) -> None:
-        if platform != self.plan.reference and platform not in self.s.budgets:
+        if platform in self._paced:
             self._ahead.release()
         if last:
             self._done(block)

@@ -158,6 +158,25 @@ def settle(
     return Trial(graph, tuple(known), tuple(known.values()), gives, tuple(drops), "", spent)
 
 
+def specified(draft: Graph, tensors: TensorStore | None, most_bytes: int) -> Graph:
+    """The draft with the specs that its values have when it runs on the CPU. `tensors`: as in `settle`.
+
+    Raises `GraphError` where it does not run, or a value is larger than `most_bytes`.
+    """
+    arrays, watch = Arrays(), _Watch(draft, most_bytes)
+    try:
+        with torch.no_grad():
+            Tape(draft).run([arrays.tensor(each, tensors) for each in draft.inputs], watch)
+    except _Stopped as stopped:
+        raise GraphError(f"node {watch.count} ({draft.nodes[watch.count].op}): {stopped}") from None
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        raise GraphError(f"node {watch.count} ({draft.nodes[watch.count].op}): {error}") from None
+    nodes = zip(draft.nodes, watch.specs, strict=True)
+    return Graph(
+        draft.inputs, tuple(Node(node.op, node.args, node.kwargs, specs) for node, specs in nodes), draft.outputs
+    )
+
+
 def _refused(draft: Graph, most_bytes: int) -> str:
     """Why a draft is not even run; empty where it is."""
     for node in draft.nodes:

@@ -1,0 +1,128 @@
+"""One platform held against itself: a graph, and mutants of it that must give the same.
+
+Where a mutant's outputs are the graph's own, bit for bit, nothing more is asked. Where they are not, the mutant is
+compared with the reference and judged like any graph: another order of summation is rounding, a wrong kernel is not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from importlib.metadata import version
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from mindgap.diff.facts import facts_of, spelled
+from mindgap.diff.rows import Model, Refused, Report, Row
+from mindgap.diff.session import Bench, Comparison, Settings, Subject, as_identical, identities, model_of, row_of
+from mindgap.graph import MindgapError
+from mindgap.graph.tensors import TensorStore, default_tensor_store
+from mindgap.run.outcome import Outcome
+from mindgap.run.pool import WorkerPool
+
+if TYPE_CHECKING:
+    from mindgap.synth.metamorphic import Mutant
+
+#: Bytes of one value of a mutant: those of whole models, not of a region.
+_MOST_BYTES: Final = 1 << 30
+
+
+def alone(
+    subjects: Sequence[Subject],
+    platform: str,
+    *,
+    settings: Settings | None = None,
+    tensors: TensorStore | None = None,
+    seed: int = 0,
+    jobs: int | None = None,
+) -> Report:
+    """Every subject and its mutants on one platform: a row per mutant, `NAME ~ KIND`.
+
+    `identical`: the bits of the graph as it was given, on this very platform. `settings.reference` judges the others.
+    A subject that gives no graph, or does not run, is `refused`. Raises `PlatformError` for a platform that is unknown
+    or not on this machine.
+    """
+    started = time.perf_counter()
+    tensors = tensors or default_tensor_store()
+    settings = settings or Settings()
+    settings = dataclasses.replace(settings, reference=spelled(settings.reference))
+    platform = spelled(platform)
+    facts = facts_of([settings.reference, platform], reference=settings.reference)
+    models: list[Model] = []
+    rows: list[Row] = []
+    refused: list[Refused] = []
+    busy = jobs or os.cpu_count() or 2
+    with (
+        WorkerPool([settings.reference, platform], tensors=tensors, busy=busy) as pool,
+        ThreadPoolExecutor(busy, "mindgap-mutant") as threads,
+    ):
+        bench = Bench(pool.run, settings, tensors)
+        for subject in subjects:
+            try:
+                one = _Alone(bench, subject, platform, seed)
+                found = list(threads.map(one.row, one.mutants))
+            except MindgapError as error:
+                refused.append(Refused(subject.name, str(error)))
+                continue
+            models += [model for model, _ in found]
+            rows += [row for _, row in found]
+    return Report(
+        reference=settings.reference,
+        platforms=facts,
+        models=tuple(models),
+        rows=tuple(rows),
+        refused=tuple(refused),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        version=version("mindgap"),
+        seconds=time.perf_counter() - started,
+    )
+
+
+class _Alone:
+    """One graph on one platform, and the mutants that are held against it there."""
+
+    def __init__(self, bench: Bench, subject: Subject, platform: str, seed: int) -> None:
+        """Raises `MindgapError` where there is no graph, or it does not run on the platform."""
+        # Imported late: a process that only lists platforms needs no PyTorch.
+        from mindgap.aten.state import TORCH_STATE
+        from mindgap.synth.metamorphic import relations
+
+        self._bench, self._name, self._platform = bench, subject.name, platform
+        with TORCH_STATE:
+            graph = subject.graph()
+            if graph.grad:
+                raise MindgapError("it asks for gradients, which no mutant is made of; capture it with --backward")
+            self.mutants = [self._settled(mutant) for mutant in relations(graph, Random(seed))]
+        self._original = bench.run(platform, graph)
+        if not self._original.ran:
+            raise MindgapError(f"{platform} does not run it: {self._original.status}: {self._original.message}")
+
+    def _settled(self, mutant: Mutant) -> Mutant:
+        """The mutant with the specs that its values have. Raises `MindgapError` where it does not run on the CPU."""
+        from mindgap.synth.trial import specified
+
+        return dataclasses.replace(mutant, graph=specified(mutant.graph, self._bench.tensors, _MOST_BYTES))
+
+    def row(self, mutant: Mutant) -> tuple[Model, Row]:
+        """The mutant on the platform."""
+        name = f"{self._name} ~ {mutant.kind}"
+        outcome = self._bench.run(self._platform, mutant.graph)
+        if self._as_before(mutant, outcome):
+            row = as_identical(row_of(name, outcome), outcome)
+            row = dataclasses.replace(row, detail="the bits of the graph as it was given")
+            return model_of(name, mutant.graph, outcome, {}), row
+        comparison = Comparison(self._bench, name, mutant.graph)
+        row = comparison.settled(outcome)
+        return comparison.model({}), dataclasses.replace(row, detail=f"not the graph's own bits; {row.detail}")
+
+    def _as_before(self, mutant: Mutant, outcome: Outcome) -> bool:
+        """Every output of the original, and every pair of twins, has the same bits."""
+        if not outcome.ran or outcome.status != "ok":
+            return False
+        now, before = identities(outcome), identities(self._original)
+        same = all(now[place] == wanted for place, wanted in zip(mutant.outputs, before, strict=True))
+        return same and all(now[one] == now[other] for one, other in mutant.twins)
