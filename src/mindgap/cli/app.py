@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 import mindgap
+from mindgap.cli.alone import alone
 from mindgap.cli.campaign import campaign
 from mindgap.cli.capture import capture
 from mindgap.cli.corpus import corpus
@@ -35,7 +36,7 @@ app = typer.Typer(
     help="Finds where a model's behaviour changes when the hardware or the runtime under it does.",
     epilog="Exit status: 0 nothing found, 1 findings, 2 wrong use or bad input, 3 mindgap itself failed.",
 )
-for command in (platforms, coverage, capture, diff, demo, selftest, report, synth):
+for command in (platforms, coverage, capture, diff, alone, demo, selftest, report, synth):
     app.command()(command)
 app.add_typer(corpus, name="corpus")
 app.add_typer(campaign, name="campaign")

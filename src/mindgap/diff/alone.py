@@ -51,7 +51,8 @@ def alone(
     settings = settings or Settings()
     settings = dataclasses.replace(settings, reference=spelled(settings.reference))
     platform = spelled(platform)
-    facts = facts_of([settings.reference, platform], reference=settings.reference)
+    asked = [settings.reference, platform]
+    facts = facts_of(asked, reference=settings.reference, skip_unavailable=False)
     models: list[Model] = []
     rows: list[Row] = []
     refused: list[Refused] = []
