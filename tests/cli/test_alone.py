@@ -46,10 +46,12 @@ def test_what_is_wrong_only_in_another_spelling_is_found_and_traced(models: Path
     ran = mindgap("alone", "models.py:make", "-p", faulty, "--json", "--html", "page.html", cwd=models)
     assert ran.status == 1, ran.err
     rows = rows_of(json.loads(ran.out))
-    turned = rows.pop("batch turned")
-    assert turned["verdict"] == "discrepant" and turned["culprit"]["op"] == "aten.flip.default"
-    assert turned["detail"].startswith("not the graph's own bits")
-    assert all(row["verdict"] in ("identical", "rounding") for row in rows.values())
+    wrong = {kind: row for kind, row in rows.items() if row["verdict"] == "discrepant"}
+    # One of the identities turns twice.
+    assert "batch turned" in wrong and len(wrong) <= 2
+    for row in wrong.values():
+        assert row["culprit"]["op"] == "aten.flip.default" and row["detail"].startswith("not the graph's own bits")
+    assert all(row["verdict"] in ("identical", "rounding") for kind, row in rows.items() if kind not in wrong)
     assert "aten.flip.default" in (models / "page.html").read_text()
 
 

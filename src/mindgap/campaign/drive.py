@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -66,6 +67,9 @@ class Drive:
         self._started = time.monotonic()
         self._error: BaseException | None = None
         self._window = threading.BoundedSemaphore(_OPEN)
+        #: What platforms did with the cases that wait for a judge, by the case's index.
+        self._waiting: dict[int, deque[Outcome]] = {}
+        self._guard = threading.Lock()
         self._ahead = threading.BoundedSemaphore(_AHEAD)
         everything = {name for name, asked in self.plan.platforms.items() if asked.everything}
         self._paced = everything - {self.plan.reference}
@@ -229,16 +233,27 @@ class Drive:
         if row is not None and not followed:
             self._row(block, case, row, outcome)
             return
-        # One judge for all platforms of a case: it keeps what it knows of the graph.
+        # One judge for all platforms of a case, and all that differ in a row: it keeps what it knows of the graph.
         court = int(case.digest[:8], 16) % len(self.s.judges)
         self.s.live.judge(1)
-        self._courts[court].submit(self._guarded, self._judge, block, case, outcome, reference, court)
+        with self._guard:
+            first = case.index not in self._waiting
+            self._waiting.setdefault(case.index, deque()).append(outcome)
+        if first:
+            self._courts[court].submit(self._guarded, self._judge, block, case, reference, court)
 
-    def _judge(self, block: OpenBlock, case: Case, outcome: Outcome, reference: Outcome, court: int) -> None:
-        row = self.s.judges[court].row(case, outcome, reference)
-        self.s.live.judge(-1)
-        if not self._closing:
-            self._row(block, case, row, outcome)
+    def _judge(self, block: OpenBlock, case: Case, reference: Outcome, court: int) -> None:
+        """A case on every platform that waits for it, also those that come while others are judged."""
+        while not self._halted():
+            with self._guard:
+                if not self._waiting[case.index]:
+                    del self._waiting[case.index]
+                    return
+                outcome = self._waiting[case.index].popleft()
+            row = self.s.judges[court].row(case, outcome, reference)
+            self.s.live.judge(-1)
+            if not self._closing:
+                self._row(block, case, row, outcome)
 
     def _row(self, block: OpenBlock, case: Case, row: Row, outcome: Outcome | None) -> None:
         if row.finding or row.broken:
