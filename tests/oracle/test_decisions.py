@@ -120,6 +120,21 @@ def test_casts_to_integers() -> None:
     assert oracle.examine([below.numpy()], MANY)[0].kind == "discrepant"
 
 
+@pytest.mark.parametrize("op", ["aten.view.dtype", "aten.hash_tensor.default"])
+def test_what_looks_at_bits_is_held_to_them_on_equal_operands_only(op: str) -> None:
+    arguments = (DType("int32"),) if op == "aten.view.dtype" else ()
+    arrays = [normal(3, 5)]
+    for calls, expected in [
+        ([("y", op, "i0", *arguments)], "discrepant"),
+        ([("a", "aten.exp.default", "i0"), ("y", op, "a", *arguments)], "calm"),
+    ]:
+        graph = build(arrays, calls, ["y"])
+        oracle = Oracle(graph, arrays)
+        exact = oracle.step.values[graph.outputs[0]].numpy()
+        assert oracle.examine([exact], MANY)[0].kind == "calm"
+        assert oracle.examine([np.asarray(exact + 12345, exact.dtype)], MANY)[0].kind == expected
+
+
 def test_decisions_of_others_are_followed_downstream() -> None:
     x = normal(16, 8)
     calls = [("k", "aten.argmax.default", "i0", -1), ("g", "aten.index_select.default", "i1", 0, "k")]

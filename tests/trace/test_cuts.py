@@ -78,6 +78,10 @@ def test_an_operator_runs_as_it_was_written() -> None:
     graph = build([array(4)], [("a", "aten.relu.default", "i0")], ["a"])
     assert written_as_it_ran(cut(graph, [0]), "aten.relu_.default").graph.nodes[0].op == "aten.relu_.default"
     assert written_as_it_ran(cut(graph, [0]), "aten.sin_.default").graph.nodes[0].op == "aten.relu.default"
+    wider = build([array(1, 4), array(3, 4)], [("a", "aten.add.Tensor", "i0", "i1")], ["a"])
+    assert written_as_it_ran(cut(wider, [0]), "aten.add_.Tensor").graph.nodes[0].op == "aten.add.Tensor"
+    like = build([array(3, 4), array(1, 4)], [("a", "aten.add.Tensor", "i0", "i1")], ["a"])
+    assert written_as_it_ran(cut(like, [0]), "aten.add_.Tensor").graph.nodes[0].op == "aten.add_.Tensor"
 
 
 def test_whether_values_break_an_output() -> None:

@@ -65,6 +65,10 @@ def implausible(graph: Graph, number: int, chosen: torch.Tensor, lookup: Lookup)
         return _pooled(arguments, chosen, lookup, number)
     if packet in STEPS and isinstance(arguments[0], Ref):
         return _stepped(packet, arguments[0].index, chosen, lookup)
+    # The bits of a float, their hash, its place in a grid: on operands that carry noise, a few replays do not show what
+    # else there may be. On equal operands the answer must be the same.
+    if any(bool((lookup(operand)[1] > 0).any()) for operand in operands(node)[:2]):
+        return torch.zeros(chosen.shape, dtype=torch.bool)
     return None
 
 

@@ -76,7 +76,7 @@ def _final_values(graph: Graph, nodes: Sequence[int]) -> list[int]:
 
 def written_as_it_ran(single: Cut, original_op: str) -> Cut:
     """A cut of one functional operator with the in-place operator that ran (`relu` → `relu_`), where the two take
-    the same arguments; the cut unchanged otherwise."""
+    the same arguments and give a result of the same dtype and shape; the cut unchanged otherwise."""
     node = single.graph.nodes[0]
     if original_op == node.op or not original_op.split(".")[1].endswith("_"):
         return single
@@ -87,6 +87,9 @@ def written_as_it_ran(single: Cut, original_op: str) -> Cut:
     except UnknownOperator:
         return single
     if mine.arguments != theirs.arguments or any(i.role != "input" for i in single.graph.inputs[:1]):
+        return single
+    written, result = single.graph.values[operands(node)[0]], node.outputs[0]
+    if written is None or result is None or (written.dtype, written.shape) != (result.dtype, result.shape):
         return single
     return replace(single, graph=replace(single.graph, nodes=(replace(node, op=original_op),)))
 
