@@ -202,6 +202,16 @@ def test_tf32_is_told_too() -> None:
     assert applied("aten.mm.default", x, y).kind(tf32(x) @ tf32(y)) == "reduced_precision"
 
 
+def test_a_soft_margin_written_out_is_rounding() -> None:
+    """log(1 + e) loses u where e is small, as softplus does."""
+    x, y = torch.tensor(-1.6392), torch.tensor(-8.7773)
+    one = applied("aten.soft_margin_loss.default", x, y)
+    written_out = torch.log(1 + torch.exp(-y * x))
+    assert (
+        written_out != one.outputs[0] and one.kind(written_out) is None and one.kind(written_out + 1e-4) == "discrepant"
+    )
+
+
 def test_a_few_float64_elements_that_float32_explains_are_reduced_precision() -> None:
     x = normal(3, 4, dtype=torch.float64)
     one = applied("aten.exp.default", x)

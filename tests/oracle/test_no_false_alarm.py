@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from mindgap.graph import DType
 from mindgap.oracle import MANY, Oracle
 from oracle.applied import applied
 from oracle.bench import build, normal
@@ -72,3 +73,28 @@ def test_what_rounding_lets_overflow_may_be_anything_and_its_neighbours_may_not(
         wrong = got.clone()
         wrong[row] *= 1.001
         assert oracle.examine([wrong.numpy()], MANY)[0].kind == kind
+
+
+def test_a_cast_to_fewer_bits_and_back_may_be_left_out_and_may_not_hide_an_error() -> None:
+    arrays = [normal(8, 40), normal(40, 16, seed=1)]
+    calls = [
+        ("m", "aten.mm.default", "i0", "i1"), ("h", "aten.to.dtype", "m", DType("float16")),
+        ("y", "aten.to.dtype", "h", DType("float32")),
+    ]  # fmt: skip
+    graph = build(arrays, calls, ["y"])
+    oracle = Oracle(graph, arrays, hard=True)
+    exact = torch.from_numpy(arrays[0]).double() @ torch.from_numpy(arrays[1]).double()
+    # Another order of summation, so that errors of float32 are there that half precision would hide.
+    halves = [
+        (torch.from_numpy(arrays[0][:, s]) @ torch.from_numpy(arrays[1][s])) for s in (slice(0, 20), slice(20, 40))
+    ]
+    kept, rounded = halves[0] + halves[1], (halves[0] + halves[1]).half().float()
+    assert (kept.double() - exact).abs().max() > 0
+    for result in (kept, rounded, exact.float(), torch.where(torch.arange(16) % 2 == 0, kept, rounded)):
+        assert oracle.examine([result.numpy()], MANY)[0].kind == "calm"
+    for wrong in (kept * (1 + 1e-3), kept.bfloat16().float(), rounded + 0.01):
+        verdict = oracle.examine([wrong.numpy()], MANY)[0]
+        assert verdict.kind == "discrepant" and verdict.count > 60
+    one = kept.clone()
+    one[3, 3] *= 1 + 2e-4
+    assert oracle.examine([one.numpy()], MANY)[0].count == 1

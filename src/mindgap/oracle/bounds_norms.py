@@ -237,7 +237,7 @@ def losses_of_differences(site: Site) -> list[Bound | None]:
 
 
 @rule("cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss2d", "kl_div", "binary_cross_entropy",
-      "binary_cross_entropy_with_logits", "nll_loss_forward", "nll_loss2d_forward")  # fmt: skip
+      "binary_cross_entropy_with_logits", "nll_loss_forward", "nll_loss2d_forward", "soft_margin_loss")  # fmt: skip
 def losses_of_logarithms(site: Site) -> list[Bound | None]:
     """Logarithms of normalised exponentials, then a mean."""
     x = site.args[0]

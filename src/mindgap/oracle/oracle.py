@@ -14,11 +14,11 @@ from mindgap.aten.tensors import to_torch
 from mindgap.graph import Graph, operands
 from mindgap.oracle.classes import ANY, class_bits
 from mindgap.oracle.decisions import decision_slots, implausible
-from mindgap.oracle.examine import Examined, Expectation, examine
+from mindgap.oracle.examine import BULK_RATIO, Examined, Expectation, examine
 from mindgap.oracle.float64 import Float64Graph, OracleError
-from mindgap.oracle.precision import is_real, rounded, widen
+from mindgap.oracle.precision import FORMATS, is_real, rounded, widen
 from mindgap.oracle.replay import Replays
-from mindgap.oracle.settle import Decisions, impose, settled
+from mindgap.oracle.settle import CASTS, Decisions, impose, settled
 from mindgap.oracle.shadow import Noise, Stepwise, wide
 from mindgap.oracle.stretches import FREE_SHARE, HELD, NOISE_BYTES, STRETCH_BYTES, needed_bytes, noise_bytes, stretches
 
@@ -82,6 +82,24 @@ class Oracle:
         return Replays(self._float64, self._inputs, self.step, self._noise, self.watched, self._decisions)
 
     @cached_property
+    def _loose(self) -> Replays:
+        """Replays of W."""
+        return Replays(
+            self._float64, self._inputs, self.step, self._noise, self.watched, self._decisions, wide=self.wide
+        )
+
+    @cached_property
+    def _narrows(self) -> bool:
+        """An explicit cast gives fewer bits than it takes."""
+        return any(
+            call.packet in CASTS
+            and any(is_real(d) and is_real(s.dtype) and FORMATS[d].u < FORMATS[s.dtype].u for d in call.dtypes[:1])
+            for call in self._float64.calls
+            for s in call.node.outputs[:1]
+            if s is not None
+        )
+
+    @cached_property
     def tainted(self) -> dict[int, torch.Tensor]:
         """Per output: the elements that change when undefined ones are filled with something else."""
         if not self.step.undefined:
@@ -141,7 +159,35 @@ class Oracle:
     def examine_value(self, number: int, array: Any, count: int = FEW) -> Examined:
         """One output, by its value number."""
         tensor = to_torch(array)
-        return self._plausible(number, tensor, examine(self.expectation(number, count), tensor))
+        expected = self.expectation(number, count)
+        verdict = self._plausible(number, tensor, examine(expected, tensor))
+        if self._narrows and (verdict.kind == "discrepant" or (verdict.median or 0.0) > BULK_RATIO):
+            return self._unrounded(number, tensor, expected, verdict, count)
+        return verdict
+
+    def _unrounded(
+        self, number: int, tensor: torch.Tensor, expected: Expectation, verdict: Examined, count: int
+    ) -> Examined:
+        """The verdict, where a platform may also have left out the rounding of explicit casts: 16 σ around W.
+
+        S's σ says nothing there: a cast to fewer bits hides the errors before it.
+        """
+        if not is_real(expected.dtype):
+            return verdict
+        self._loose.ensure(count)
+        around = replace(expected, step=expected.wide, sigma=self._loose.sigma(number))
+        other = examine(around, tensor)
+        if verdict.bad is None or other.bad is None or other.kind not in ("calm", "discrepant"):
+            return verdict
+        bad = verdict.bad & other.bad
+        medians = [each.median for each in (verdict, other) if each.median is not None]
+        return replace(
+            verdict,
+            kind="discrepant" if bool(bad.any()) else "calm",
+            bad=bad,
+            worst=min(verdict.worst, other.worst),
+            median=min(medians, default=None),
+        )
 
     def carried(self, imposed: Decisions) -> dict[int, torch.Tensor]:
         """S's outputs, in graph order, with the given values (by number) put in place of S's own."""

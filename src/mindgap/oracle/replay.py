@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from mindgap.oracle.float64 import Call, Float64Graph
 from mindgap.oracle.kinks import is_kinked, widened
 from mindgap.oracle.noise import a_start, disturbed
 from mindgap.oracle.precision import widen
-from mindgap.oracle.settle import Decisions, impose, narrowed, round_to, rounds, settled
+from mindgap.oracle.settle import CASTS, Decisions, impose, narrowed, ranged, round_to, rounds, settled
 from mindgap.oracle.shadow import Noise, Stepwise
 from mindgap.oracle.stretches import lanes
 
@@ -37,6 +37,7 @@ class Replays:
     For each float value: the sum of squared distances to S over the replays where both are finite, how many those
     were, and the classes seen. For each discrete value: the values seen. `noise`: which bounds to inject. Where S does
     not hold these for the whole graph, several replays go through it side by side, a stretch of S at a time.
+    `wide`: replay W instead, whose values these are: explicit casts do not round, and distances are to W.
     """
 
     def __init__(
@@ -47,8 +48,9 @@ class Replays:
         noise: Noise,
         watched: frozenset[int],
         decisions: Decisions | None = None,
+        wide: Mapping[int, Any] | None = None,
     ) -> None:
-        self._graph, self._inputs, self._clean = graph, inputs, clean
+        self._graph, self._inputs, self._clean, self._wide = graph, inputs, clean, wide
         self._noise = clean.typical if noise == "typical" else clean.hard
         self._decisions = decisions or {}
         self._watched = watched
@@ -84,7 +86,8 @@ class Replays:
         lost = self.finite[number] == 0
         if not bool(lost.any()):
             return sigma
-        return torch.where(lost & torch.isfinite(self._clean.wide(number)), torch.inf, sigma)
+        clean = self._clean.wide(number) if self._wide is None else widen(self._wide[number])
+        return torch.where(lost & torch.isfinite(clean), torch.inf, sigma)
 
     def _replay(self, count: int) -> None:
         running = [
@@ -127,12 +130,16 @@ class Replays:
         self._graph.advance(nodes, lane.values, after, before=before)
         if nodes is self._parts[-1]:
             lane.values.clear()
+        if self._wide is not None:
+            return
         for number in fresh & lane.values.keys():
             lane.values[number] = narrowed(lane.values[number], graph.values[number])
 
     def _settled(self, lane: _Lane, index: int, results: list[Any]) -> list[Any]:
         """Results disturbed and rounded."""
         call, first = self._graph.calls[index], self._graph.graph.first_value[index]
+        if self._wide is not None and call.packet in CASTS:
+            return [ranged(y, spec) for y, spec in zip(results, call.node.outputs, strict=True)]
         if not any(first + slot in lane.starts for slot in range(len(results))):
             return settled(call, results)
         final = settled(call, [None if first + slot in lane.starts else y for slot, y in enumerate(results)])
@@ -152,7 +159,7 @@ class Replays:
     def _record(self, number: int, y: Any) -> None:
         if number not in self._watched or not isinstance(y, torch.Tensor):
             return
-        clean = self._clean.wide(number)
+        clean = self._clean.wide(number) if self._wide is None else widen(self._wide[number])
         if y.shape != clean.shape:
             return
         if y.is_floating_point() or y.is_complex():
