@@ -11,6 +11,7 @@ import pytest
 from small_supply import GRAPHS, Small
 
 from mindgap.campaign.folder import open_folder
+from mindgap.campaign.judge_again import judge_again
 from mindgap.campaign.session import Manner, begin, go_on
 from mindgap.campaign.standing import nothing_of, standing_of
 from mindgap.diff.stored import report_of
@@ -141,6 +142,28 @@ def test_stops(campaign: Campaign, tmp_path: Path) -> None:
     plan.write_text(plan.read_text().replace("minutes = 0.0001", "minutes = 0"))
     standing = go_on(tmp_path / "late", Small())
     assert standing.state == "finished" and standing.totals.rows == 30
+
+
+def test_findings_are_judged_again_and_the_new_rows_count(campaign: Campaign, tmp_path: Path) -> None:
+    """A finding that was none: the row says so, and what it should have said comes out of the second judgement."""
+    campaign(30, "toys:WRONG", "toys:EXACT@number=2")
+    store = Store(tmp_path / "out", create=False)
+    # Of a case that the other platform gets wrong: its graph is kept.
+    (row, *_) = store.rows(
+        "SELECT * FROM verdicts WHERE platform = 'toys:EXACT@number=2' AND model IN "
+        "(SELECT model FROM verdicts WHERE word = 'discrepant') ORDER BY model"
+    )
+    with store.writer() as writer:
+        mistaken = {k: v for k, v in row.items() if not k.startswith("_")}
+        writer.append("verdicts", {**mistaken, "verdict": "exceptional", "word": "exceptional"})
+    assert words(store)["toys:EXACT@number=2"] == {"exceptional": 1, "identical": 29}
+    changed = judge_again(tmp_path / "out", manner=Manner(jobs=2))
+    assert changed == {("exceptional", "identical"): 1, ("discrepant", "discrepant"): 10}
+    assert words(store)["toys:EXACT@number=2"] == {"identical": 30} and words(store)["toys:WRONG"]["discrepant"] == 10
+    with pytest.raises(MindgapError, match="no row that is exceptional"):
+        judge_again(tmp_path / "out", ["exceptional"])
+    with pytest.raises(MindgapError, match="--word rounding: it takes one of"):
+        judge_again(tmp_path / "out", ["rounding"])
 
 
 def test_wrong_use_is_one_clear_line(campaign: Campaign, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform as machine
 import re
 import sys
@@ -95,6 +96,32 @@ def status(directory: Directory, as_json: AsJson = False) -> int:
     with result_stream() as stream:
         found = standing_of(open_folder(directory))
         _print(found, stream, as_json)
+        return Exit.NOTHING_FOUND
+
+
+@campaign.command()
+def judge(
+    directory: Directory,
+    words: Annotated[
+        list[str] | None,
+        typer.Option("--word", help="Only rows of this verdict; may repeat (default: all but failed)."),
+    ] = None,
+    jobs: Jobs = None,
+    as_json: AsJson = False,
+) -> int:
+    """Run and judge a campaign's findings again, after the judge has learnt something; the new rows replace the old.
+
+    Example: mindgap campaign judge out/campaign --word discrepant
+    """
+    from mindgap.campaign.judge_again import judge_again
+
+    with result_stream() as stream:
+        changed = judge_again(directory, words or (), manner=_manner(jobs, None))
+        counts = [{"before": old, "now": new, "rows": count} for (old, new), count in sorted(changed.items())]
+        if as_json:
+            stream.write(json.dumps(counts, indent=1) + "\n")
+        else:
+            stream.writelines(f"{each['rows']:>7,}  {each['before']} -> {each['now']}\n" for each in counts)
         return Exit.NOTHING_FOUND
 
 

@@ -1,0 +1,80 @@
+"""Findings of a campaign judged again, by a judge that knows more than the one that judged them first."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from mindgap.campaign.folder import open_folder
+from mindgap.campaign.judging import Judging, Terms
+from mindgap.campaign.session import Manner
+from mindgap.campaign.supply import Case
+from mindgap.compare.verdict import FINDINGS
+from mindgap.diff.recording import Recording
+from mindgap.diff.session import Settings, row_of, without_judging
+from mindgap.graph import MindgapError, default_tensor_store, encode
+from mindgap.run.outcome import Job
+from mindgap.run.pool import WorkerPool
+
+#: Rows whose graph the store keeps, in the order of the cases.
+_ROWS: Final = """
+SELECT v.model, v.platform, v.word, v.graph, m.position, m.nodes
+FROM verdicts v JOIN models m USING (run, model)
+WHERE v.run = $run AND list_contains($words, v.word) ORDER BY m.position, v.platform
+"""
+
+
+def judge_again(
+    path: str | Path, words: Collection[str] = (), *, manner: Manner | None = None
+) -> Counter[tuple[str, str]]:
+    """Runs the cases of these findings (default: of all but failures) once more and judges them as the judge is now.
+
+    The new row takes the place of the old one. Gives how many rows went from which word to which. Raises `MindgapError`
+    for a word that is no finding, and where no row has one of the words.
+    """
+    words = list(words) or [word for word in FINDINGS if word != "failed"]
+    for word in words:
+        if word not in FINDINGS:
+            raise MindgapError(f"--word {word}: it takes one of {', '.join(FINDINGS)}")
+    folder, manner = open_folder(path), manner or Manner()
+    plan = folder.plan
+    rows = folder.store.rows(_ROWS, {"run": folder.run, "words": words})
+    if not rows:
+        raise MindgapError(f"{path} has no row that is {' or '.join(words)}: nothing is to be judged again")
+    settings = Settings(plan.reference, plan.limits.trace, plan.limits.repeat, plan.limits.deadline_s)
+    tensors, memory = manner.tensors or default_tensor_store(), int(plan.limits.memory_gib * (1 << 30))
+    busy = manner.jobs or os.cpu_count() or 2
+    names = [plan.reference, *dict.fromkeys(row["platform"] for row in rows)]
+    changed: Counter[tuple[str, str]] = Counter()
+    with ExitStack() as stack:
+        pool = stack.enter_context(WorkerPool(names, tensors=tensors, busy=busy, memory_limit_bytes=memory))
+        writer = stack.enter_context(folder.store.writer())
+        record = Recording(folder.store, writer, settings, pool.describe, "campaign", folder.run)
+        starter = stack.enter_context(ThreadPoolExecutor(1, "mindgap-judge-start"))
+        terms = Terms(settings, plan.limits.judge_s, memory, tensors)
+        judges = [Judging(terms, pool.run, starter) for _ in range(busy)]
+        for judge in judges:
+            stack.callback(judge.close)
+        threads = stack.enter_context(ThreadPoolExecutor(busy, "mindgap-again"))
+
+        def again(row: Mapping[str, Any]) -> tuple[str, str]:
+            graph = folder.store.get_graph(row["graph"])
+            case = Case(row["position"], row["model"], encode(graph, labels=False), row["graph"], "", (), row["nodes"])
+            reference, outcome = (
+                pool.run(Job(name, graph, repeat=plan.limits.repeat, deadline_s=plan.limits.deadline_s))
+                for name in (plan.reference, row["platform"])
+            )
+            found = without_judging(row_of(case.name, outcome), outcome, reference)
+            if found is None or found.verdict == "failed":
+                found = judges[case.index % len(judges)].row(case, outcome, reference)
+            record.row(case.digest, found, outcome)
+            return row["word"], found.word
+
+        for change in threads.map(again, rows):
+            changed[change] += 1
+    return changed
