@@ -216,6 +216,17 @@ def test_a_write_without_functional_form_is_refused() -> None:
         functionalize(graph)
 
 
+def test_a_call_that_returns_no_tensor_is_in_nobodys_way() -> None:
+    """`equal` gives a Python bool, which a fake tensor cannot know."""
+    spec = TensorSpec.contiguous("float32", (4,))
+    nodes = (
+        Node("aten.equal.default", (Ref(0), Ref(0)), (), (None,)),
+        Node("aten.exp_.default", (Ref(0),), (), (spec,)),
+    )
+    graph = Graph((Input(spec, Constant(1.0)),), nodes, (2,))
+    assert [node.op for node in functionalize(graph).graph.nodes] == ["aten.exp.default"]
+
+
 VIEWS = {
     "slice": lambda t: t[1:] if t.shape[0] > 1 else t, "turn": lambda t: t.transpose(0, -1),
     "flat": lambda t: t.reshape(-1),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -61,3 +62,15 @@ def test_an_error_beyond_rounding_is_seen(name: str) -> None:
     graph, arrays = kinked(name)
     (seen,) = Oracle(graph, arrays, hard=True).examine([fused(name, arrays, off=0.5)], MANY)
     assert seen.kind == "discrepant"
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int32])
+def test_what_does_not_round_has_no_kinks(dtype: torch.dtype) -> None:
+    x, y = torch.tensor([0, 1, 1]).to(dtype), torch.tensor([1, 1, 0]).to(dtype)
+    arrays = [x.numpy(), y.numpy(), normal(4)]
+    # Replays are made where something rounds.
+    graph = build(arrays, [("m", "aten.maximum.default", "i0", "i1"), ("e", "aten.exp.default", "i2")], ["m", "e"])
+    oracle = Oracle(graph, arrays)
+    exact = np.exp(arrays[2])
+    assert oracle.examine([np.maximum(*arrays[:2]), exact])[0].kind == "calm"
+    assert oracle.examine([np.minimum(*arrays[:2]), exact])[0].kind == "discrepant"

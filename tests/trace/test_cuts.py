@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 from mindgap.aten.tensors import to_numpy, to_torch
-from mindgap.graph import Graph
+from mindgap.graph import Graph, TensorSpec
 from mindgap.oracle import Oracle
 from mindgap.trace.culprit import breaks
 from mindgap.trace.cuts import cut, leading_to, run_cuts, window, written_as_it_ran
@@ -110,3 +111,22 @@ def test_second_opinions_are_right(route: str) -> None:
     opinion = second_opinion(one.oracle, 0)
     assert opinion is not None
     assert torch.allclose(opinion[0], one.oracle.wide[one.graph.outputs[0]].double(), rtol=1e-6, atol=1e-7)
+
+
+def test_an_output_that_is_shown_twice_is_looked_at() -> None:
+    arrays = [array(4, 4)]
+    graph = build(arrays, [("a", "aten.exp.default", "i0"), ("b", "aten.sin.default", "a")], ["b", "a", "b"])
+    oracle = Oracle(graph, arrays)
+    values = to_numpy(oracle.step.values[1])
+    assert not breaks(oracle, {1: values}) and breaks(oracle, {1: values * 1.5})
+
+
+def test_a_cut_whose_operands_are_not_as_the_graph_says_is_left_out() -> None:
+    """As an operator may give another shape on the processor at hand than where the graph was captured."""
+    arrays = [array(3, 4)]
+    graph = build(arrays, [("a", "aten.exp.default", "i0"), ("b", "aten.sin.default", "a")], ["b"])
+    other = replace(graph.nodes[0], outputs=(TensorSpec.contiguous("float32", (2, 4)),))
+    bench = Bench()
+    lockstep = lockstep_of(replace(graph, nodes=(other, graph.nodes[1])), arrays, bench)
+    results = list(lockstep.run([lockstep.cut([0]), lockstep.cut([1])], PLATFORM))
+    assert [result.cut.nodes for result in results] == [(0,)]

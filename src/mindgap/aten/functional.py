@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import torch
-from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 
 from mindgap.aten.counterpart import counterpart, is_layout_change
 from mindgap.aten.imagine import imagined
@@ -38,6 +38,9 @@ from mindgap.graph import (
     refs,
     renumbered,
 )
+
+#: What fake kernels say where values decide, or of batch norms over nothing.
+_BY_VALUES: Final = (DynamicOutputShapeException, DataDependentOutputException, ZeroDivisionError)
 
 
 @dataclass(frozen=True)
@@ -188,7 +191,7 @@ class _Builder:
             named["device"] = torch.device("cpu")
         try:
             return imagined(overload(op), bound, named)
-        except DynamicOutputShapeException:
+        except _BY_VALUES:
             # The size depends on values (of a constant mask, say): the graph has it, and such a result is no view.
             node = self.graph.nodes[self.at]
             if node.op != op:
@@ -200,7 +203,7 @@ class _Builder:
         named = tuple(sorted(kwargs.items()))
         try:
             results = flatten_result(self._call(op, args, named, self.fakes))
-        except (RuntimeError, ValueError) as error:
+        except (RuntimeError, ValueError, ZeroDivisionError) as error:
             if op != "aten.view.default":
                 raise GraphError(
                     f"node {self.at} ({self.graph.nodes[self.at].op}): no functional form: {error}"

@@ -21,6 +21,8 @@ from mindgap.graph import MindgapError, default_tensor_store, encode
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 
+#: Words of rows whose graphs a campaign keeps.
+_WORDS: Final = (*FINDINGS, "not_judged")
 #: Rows whose graph the store keeps, in the order of the cases.
 _ROWS: Final = """
 SELECT v.model, v.platform, v.word, v.graph, m.position, m.nodes
@@ -33,14 +35,15 @@ def judge_again(
     path: str | Path, words: Collection[str] = (), *, manner: Manner | None = None
 ) -> Counter[tuple[str, str]]:
     """Runs the cases of these findings (default: of all but failures) once more and judges them as the judge is now.
+    `not_judged`, where mindgap itself failed, counts among them.
 
     The new row takes the place of the old one. Gives how many rows went from which word to which. Raises `MindgapError`
     for a word that is no finding, and where no row has one of the words.
     """
-    words = list(words) or [word for word in FINDINGS if word != "failed"]
+    words = list(words) or [word for word in _WORDS if word != "failed"]
     for word in words:
-        if word not in FINDINGS:
-            raise MindgapError(f"--word {word}: it takes one of {', '.join(FINDINGS)}")
+        if word not in _WORDS:
+            raise MindgapError(f"--word {word}: it takes one of {', '.join(_WORDS)}")
     folder, manner = open_folder(path), manner or Manner()
     plan = folder.plan
     rows = folder.store.rows(_ROWS, {"run": folder.run, "words": words})

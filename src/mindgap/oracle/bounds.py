@@ -136,7 +136,12 @@ def _narrow(site: Site, bound: Bound | None, result: Any, step: float) -> Bound 
     typical = torch.nan_to_num(bound.typical + extra, nan=0.0, posinf=0.0)
     typical = torch.where(typical > 0, typical + step, typical)
     hard = torch.maximum(torch.nan_to_num(bound.hard + extra, nan=0.0, posinf=0.0), typical)
-    return Bound(typical.expand(result.shape), hard.expand(result.shape), bound.hazard)
+    return Bound(_shaped(typical, result), _shaped(hard, result), bound.hazard)
+
+
+def _shaped(bound: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+    """An element for each of the result; one element may come in more dimensions than the result has."""
+    return (bound.reshape(()) if bound.numel() == 1 else bound).expand(result.shape)
 
 
 def relative(site: Site, factor: float, extra: torch.Tensor | float = 0.0) -> list[Bound | None]:

@@ -106,6 +106,8 @@ def _elementwise(args: Sequence[Any], result: torch.Tensor, largest: float) -> t
     mask = size > largest / 64
     for operand in args:
         if isinstance(operand, torch.Tensor):
+            # Not every kind of integer has an absolute value.
+            operand = operand if operand.is_floating_point() or operand.is_complex() else operand.to(torch.float64)
             reach = torch.isfinite(operand) & (operand.abs() > largest / 16)
             mask = mask | (reach if _shape(operand, result) == result.shape else reach.any())
     if len(args) > 1 and isinstance(args[0], torch.Tensor) and isinstance(args[1], (int, float)) and args[1]:

@@ -15,6 +15,7 @@ import torch
 
 from mindgap.oracle.examine import SIGMAS
 from mindgap.oracle.float64 import Call, evaluate
+from mindgap.oracle.precision import is_real
 
 #: Continuous, made of straight parts, some of them flat.
 BENT: Final = frozenset(
@@ -32,7 +33,8 @@ _OF_A_JUMP: Final = 0.25
 
 def is_kinked(call: Call) -> bool:
     """Whether replays of this call see too little."""
-    return len(call.node.outputs) == 1 and (call.packet in BENT or call.packet in JUMPING)
+    spec = call.node.outputs[0] if len(call.node.outputs) == 1 else None
+    return spec is not None and is_real(spec.dtype) and (call.packet in BENT or call.packet in JUMPING)
 
 
 def widened(

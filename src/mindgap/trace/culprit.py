@@ -36,7 +36,7 @@ def breaks(oracle: Oracle, arrays: Mapping[int, Array]) -> bool:
     except (OracleError, RuntimeError, IndexError):
         # What follows cannot even be computed from them.
         return True
-    return any(e.kind != "calm" for e in oracle.examine([_declared(oracle, n, v) for n, v in outputs.items()]))
+    return any(oracle.examine_value(n, _declared(oracle, n, value)).kind != "calm" for n, value in outputs.items())
 
 
 def _declared(oracle: Oracle, number: int, value: Any) -> Array:

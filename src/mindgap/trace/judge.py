@@ -11,7 +11,7 @@ from mindgap.aten.functional import functionalize
 from mindgap.aten.state import TORCH_STATE
 from mindgap.capture import CaptureError, with_explicit_gradients
 from mindgap.compare.verdict import Blame, Verdict
-from mindgap.graph import Graph, Labels, MindgapError, materialise
+from mindgap.graph import Graph, GraphError, Labels, MindgapError, materialise
 from mindgap.oracle import FEW, MANY, Examined, Oracle, OracleError
 from mindgap.oracle.precision import FORMATS
 from mindgap.run.outcome import Outcome
@@ -128,7 +128,10 @@ class Judge:
     def _prepare(self) -> None:
         if self._oracle is None:
             self._write_gradients_out()
-            functional = functionalize(self._graph)
+            try:
+                functional = functionalize(self._graph)
+            except GraphError as error:
+                raise OracleError(str(error)) from error
             self._oracle, self._origin = Oracle(functional.graph, self._inputs), functional.origin
             original = [self._graph.nodes[i].op for i in functional.origin]
             self._lockstep = Lockstep(self._oracle, original, self._execute, self._deadline_s)
