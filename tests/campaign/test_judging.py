@@ -92,3 +92,13 @@ def test_a_judge_that_cannot_start_is_said(pool: WorkerPool, starter: ThreadPool
     with pytest.raises(JudgeFailed, match="no judge can be started: out of memory"):
         judging.row(case, run(pool, "toys:WRONG", case), run(pool, "toys:EXACT", case))
     judging.close()
+
+
+def test_cases_with_one_graph_keep_their_names(pool: WorkerPool, starter: ThreadPoolExecutor, tmp_path: Path) -> None:
+    """The judge keeps what it knows of a graph, and one campaign may draw a graph twice."""
+    judging = Judging(Terms(SETTINGS, 60.0, 4 << 30, TensorStore(tmp_path)), pool.run, starter)
+    (case,) = cases(1)
+    outcome, reference = run(pool, "toys:WRONG", case), run(pool, "toys:EXACT", case)
+    rows = [judging.row(replace(case, name=name), outcome, reference) for name in ("v000001", "v000002")]
+    assert [row.model for row in rows] == ["v000001", "v000002"] and rows[0].verdict == rows[1].verdict == "discrepant"
+    judging.close()

@@ -95,7 +95,8 @@ class _Server:
             reference = _outcome(header["reference"], digest)
             comparison = Comparison(bench, header["name"], graph, reference)
             self._comparisons.put(digest, comparison, 1)
-        return comparison.settled(_outcome(header["outcome"], digest))
+        # Another case may have the same graph, and then what is known of it.
+        return dataclasses.replace(comparison.settled(_outcome(header["outcome"], digest)), model=header["name"])
 
     def _execute(self, job: Job) -> Outcome:
         """Has the parent run it. Raises `Stopped`, and `MindgapError` for a job that cannot be meant."""
