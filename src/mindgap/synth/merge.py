@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -72,8 +71,6 @@ class Merger:
             for large in (False, True)
         }
         self._taps: list[Taps | None] = [None] * len(pool)
-        #: Processor seconds that preparing regions has taken.
-        self.preparing_s = 0.0
         self._rows: dict[int, Fragment | None] = {}
         #: What fragments have alike.
         self._known: dict[Any, Any] = {}
@@ -146,9 +143,7 @@ class Merger:
         """A region as it is merged. Raises `GraphError` where the pool has none of this number."""
         found = self._taps[self._checked(number)]
         if found is None:
-            started = time.process_time()
             found = self._taps[number] = self._prepared(number)
-            self.preparing_s += time.process_time() - started
         return found
 
     def _checked(self, number: int) -> int:
