@@ -43,6 +43,30 @@ def test_a_wrong_reference_is_blamed() -> None:
     assert found.culprit is not None and found.culprit.op == "aten.gelu.default"
 
 
+def test_a_spoiled_input_that_is_an_output_is_judged() -> None:
+    """It comes from no node: the search has nowhere to begin, and any operator may have written there."""
+    x = normal(4, 16)
+    graph = build([x], [("a", "aten.gelu.default", "i0"), ("b", "aten.tanh.default", "a")], ["i0", "b"])
+
+    def fault(g: Graph, index: int, result: Any, args: Any) -> Any:
+        if g.nodes[index].op == "aten.gelu.default":
+            args[0].mul_(1.1)
+        return result
+
+    class Apart(Bench):
+        """Every job gets its own copies."""
+
+        def execute(self, job: Job) -> Outcome:
+            return super().execute(replace(job, inputs={slot: array.copy() for slot, array in job.inputs.items()}))
+
+    def shows_little(g: Graph) -> None:
+        if len(g.outputs) > 2:
+            raise MemoryError
+
+    found = Apart({PLATFORM: fault}, {PLATFORM: shows_little}).judge(graph, [x])
+    assert (found.verdict, found.blame) == ("discrepant", "platform")
+
+
 def test_what_is_wrong_only_beside_others_is_no_culprit() -> None:
     """A runtime may spoil one result of a graph of many outputs: of the operators that are judged side by side."""
     graph, arrays = chain()

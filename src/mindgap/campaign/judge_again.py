@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from mindgap.campaign.folder import open_folder
-from mindgap.campaign.judging import Judging, Terms
+from mindgap.campaign.judging import judging, terms_of
 from mindgap.campaign.session import Manner
 from mindgap.campaign.supply import Case
 from mindgap.compare.verdict import FINDINGS
 from mindgap.diff.recording import Recording
-from mindgap.diff.session import Settings, row_of, without_judging
+from mindgap.diff.session import row_of, without_judging
 from mindgap.graph import MindgapError, default_tensor_store, encode
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
@@ -49,20 +49,17 @@ def judge_again(
     rows = folder.store.rows(_ROWS, {"run": folder.run, "words": words})
     if not rows:
         raise MindgapError(f"{path} has no row that is {' or '.join(words)}: nothing is to be judged again")
-    settings = Settings(plan.reference, plan.limits.trace, plan.limits.repeat, plan.limits.deadline_s)
-    tensors, memory = manner.tensors or default_tensor_store(), int(plan.limits.memory_gib * (1 << 30))
+    terms = terms_of(plan, manner.tensors or default_tensor_store())
     busy = manner.jobs or os.cpu_count() or 2
     names = [plan.reference, *dict.fromkeys(row["platform"] for row in rows)]
     changed: Counter[tuple[str, str]] = Counter()
     with ExitStack() as stack:
-        pool = stack.enter_context(WorkerPool(names, tensors=tensors, busy=busy, memory_limit_bytes=memory))
+        pool = stack.enter_context(
+            WorkerPool(names, tensors=terms.tensors, busy=busy, memory_limit_bytes=terms.memory_bytes)
+        )
         writer = stack.enter_context(folder.store.writer())
-        record = Recording(folder.store, writer, settings, pool.describe, "campaign", folder.run)
-        starter = stack.enter_context(ThreadPoolExecutor(1, "mindgap-judge-start"))
-        terms = Terms(settings, plan.limits.judge_s, memory, tensors)
-        judges = [Judging(terms, pool.run, starter) for _ in range(busy)]
-        for judge in judges:
-            stack.callback(judge.close)
+        record = Recording(folder.store, writer, terms.settings, pool.describe, "campaign", folder.run)
+        judges = stack.enter_context(judging(busy, terms, pool.run))
         threads = stack.enter_context(ThreadPoolExecutor(busy, "mindgap-again"))
 
         def again(row: Mapping[str, Any]) -> tuple[str, str]:

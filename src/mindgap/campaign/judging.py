@@ -8,13 +8,16 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 import numpy as np
 from pydantic import TypeAdapter
 
 from mindgap.campaign.judge_worker import told
+from mindgap.campaign.plan import Plan
 from mindgap.campaign.supply import Case
 from mindgap.diff.rows import Row
 from mindgap.diff.session import Execute, Settings, row_of, without_judging
@@ -44,6 +47,24 @@ class Terms:
     seconds: float
     memory_bytes: int
     tensors: TensorStore
+
+
+def terms_of(plan: Plan, tensors: TensorStore) -> Terms:
+    """The terms that a plan sets."""
+    limits = plan.limits
+    settings = Settings(plan.reference, limits.trace, limits.repeat, limits.deadline_s)
+    return Terms(settings, limits.judge_s, int(limits.memory_gib * (1 << 30)), tensors)
+
+
+@contextmanager
+def judging(count: int, terms: Terms, execute: Execute) -> Generator[list[Judging]]:
+    """So many judges, whose processes end with the context."""
+    with ExitStack() as stack:
+        starter = stack.enter_context(ThreadPoolExecutor(1, "mindgap-judge-start"))
+        judges = [Judging(terms, execute, starter) for _ in range(count)]
+        for judge in judges:
+            stack.callback(judge.close)
+        yield judges
 
 
 class Judging:

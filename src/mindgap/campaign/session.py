@@ -17,7 +17,7 @@ from mindgap.campaign.budget import Budget
 from mindgap.campaign.choice import Choice
 from mindgap.campaign.drive import Drive, Station
 from mindgap.campaign.folder import Folder, check_identity, make_folder, open_folder, refuse_begun
-from mindgap.campaign.judging import Judging, Terms
+from mindgap.campaign.judging import judging, terms_of
 from mindgap.campaign.known import known_support
 from mindgap.campaign.live import Live
 from mindgap.campaign.past import Past, read_past
@@ -27,7 +27,6 @@ from mindgap.campaign.supply import BLOCK, Shard, Supply
 from mindgap.diff.facts import facts_of
 from mindgap.diff.recording import Recording
 from mindgap.diff.rows import PlatformFacts
-from mindgap.diff.session import Settings
 from mindgap.graph import MindgapError, TensorStore, default_tensor_store
 from mindgap.run.local import fingerprint_of
 from mindgap.run.pool import WorkerPool
@@ -100,17 +99,17 @@ def _session(folder: Folder, supply: Supply, manner: Manner) -> Standing:
     plan, store = folder.plan, folder.store
     past = read_past(store, folder)
     facts, wanted = _facts(plan, manner)
-    settings = Settings(plan.reference, plan.limits.trace, plan.limits.repeat, plan.limits.deadline_s)
-    tensors = manner.tensors or default_tensor_store()
+    terms = terms_of(plan, manner.tensors or default_tensor_store())
     busy = manner.jobs or os.cpu_count() or 2
-    memory = int(plan.limits.memory_gib * (1 << 30))
     with ExitStack() as stack:
         pool = stack.enter_context(
-            WorkerPool([plan.reference, *wanted], tensors=tensors, busy=busy, memory_limit_bytes=memory)
+            WorkerPool(
+                [plan.reference, *wanted], tensors=terms.tensors, busy=busy, memory_limit_bytes=terms.memory_bytes
+            )
         )
         wanted = _able(pool, plan, wanted, manner)
         writer = stack.enter_context(store.writer(rows=_ROWS, age_s=_AGE_S))
-        record = Recording(store, writer, settings, pool.describe, "campaign", folder.run)
+        record = Recording(store, writer, terms.settings, pool.describe, "campaign", folder.run)
         created = (past.created or datetime.now(UTC)).isoformat(timespec="seconds")
         about = {"plan": plan.model_dump(), "shard": str(folder.shard), "identity": folder.identity,
                  "seconds_before": past.seconds}  # fmt: skip
@@ -123,12 +122,7 @@ def _session(folder: Folder, supply: Supply, manner: Manner) -> Standing:
         record.begin(created, version("mindgap"), facts, wanted, about)
         choice = Choice(plan, wanted, support if support.platforms else None)
         past.restore(choice)
-        starter = stack.enter_context(ThreadPoolExecutor(1, "mindgap-judge-start"))
-        judges = [
-            Judging(Terms(settings, plan.limits.judge_s, memory, tensors), pool.run, starter) for _ in range(busy)
-        ]
-        for judge in judges:
-            stack.callback(judge.close)
+        judges = stack.enter_context(judging(busy, terms, pool.run))
         live = Live(planned_cases(plan, folder.shard), _done_cases(past, plan))
         drive = Drive(
             Station(folder, supply, wanted, pool, judges, record, choice, past, live, _budgets(folder, wanted, past))

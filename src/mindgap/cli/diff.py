@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
@@ -18,6 +18,16 @@ from mindgap.diff import Report, Settings, diff_many
 from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.store import Store
 
+#: Options that other commands of this kind take too.
+Options = Annotated[
+    list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="Of the sources: size=64, batch=2, …")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="The report as JSON on standard output.")]
+Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the self-contained page.")]
+Junit = Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")]
+Deadline = Annotated[float, typer.Option(metavar="SECONDS", help="For one graph on one platform.")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Workers that work at once (default: one per core).")]
+
 
 def diff(
     sources: Annotated[
@@ -30,15 +40,13 @@ def diff(
     reference: Annotated[
         str, typer.Option(metavar="PLATFORM", help="What the others are compared with.")
     ] = "cpu/eager",
-    options: Annotated[
-        list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="Of the sources: size=64, batch=2, …")
-    ] = None,
+    options: Options = None,
     backward: Annotated[
         bool, typer.Option("--backward", help="Forward and backward: kernels-level graphs with gradients as outputs.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON on standard output.")] = False,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the self-contained page.")] = None,
-    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
+    as_json: AsJson = False,
+    html: Html = None,
+    junit: Junit = None,
     store: Annotated[
         str | None, typer.Option(metavar="DIR", help="Also write what is found into a store, as it is found.")
     ] = None,
@@ -49,8 +57,8 @@ def diff(
     require_support: Annotated[bool, typer.Option("--require-support", help="`unsupported` counts as found.")] = False,
     no_trace: Annotated[bool, typer.Option("--no-trace", help="Do not follow differences from node to node.")] = False,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each graph on each platform.")] = 2,
-    deadline: Annotated[float, typer.Option(metavar="SECONDS", help="For one graph on one platform.")] = 300.0,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Workers that work at once (default: one per core).")] = None,
+    deadline: Deadline = 300.0,
+    jobs: Jobs = None,
 ) -> int:
     """Run models on platforms and say where they behave differently, and which operator does it.
 
@@ -58,10 +66,8 @@ def diff(
     """
     if update_baseline and baseline is None:
         raise MindgapError("--update-baseline needs --baseline FILE, the file to write")
-    if deadline <= 0:
-        raise MindgapError(f"--deadline {deadline:g}: it takes seconds, more than 0")
+    settings = Settings(reference, not no_trace, repeat, seconds(deadline))
     known = Baseline.load(baseline) if baseline and not (update_baseline and not baseline.exists()) else Baseline()
-    settings = Settings(reference, not no_trace, repeat, deadline)
     kept = None if store is None else Store(store)
     with result_stream() as out:
         tensors = default_tensor_store()
@@ -76,13 +82,25 @@ def diff(
             known = known.updated(report)
             write_file(baseline, known.text())
         report = known.mark(report)
-        write_pages(report, html, junit)
-        if as_json:
-            out.write(report.to_json() + "\n")
-        else:
-            print_report(report, out)
+        put_out(report, out, as_json, html, junit)
     say_loudly(report)
     return status_of(report, require_support=require_support)
+
+
+def put_out(report: Report, out: TextIO, as_json: bool, html: Path | None, junit: Path | None) -> None:
+    """The report as it was asked for: the files, then JSON or a table."""
+    write_pages(report, html, junit)
+    if as_json:
+        out.write(report.to_json() + "\n")
+    else:
+        print_report(report, out)
+
+
+def seconds(deadline: float) -> float:
+    """A deadline as given. Raises `MindgapError` for none."""
+    if deadline <= 0:
+        raise MindgapError(f"--deadline {deadline:g}: it takes seconds, more than 0")
+    return deadline
 
 
 def write_pages(report: Report, html: Path | None, junit: Path | None) -> None:

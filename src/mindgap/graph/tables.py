@@ -101,7 +101,8 @@ _COUNTS: Final = tuple(map(_count, range(_READY)))
 
 
 def _put_outputs(outputs: Sequence[int]) -> bytes:
-    return b"".join((_count(len(outputs)), *map(_count, outputs)))
+    codes = [_COUNTS[output] if output < _READY else _count(output) for output in outputs]
+    return b"".join((_count(len(outputs)), *codes))
 
 
 def _put_grad(grad: Sequence[int]) -> bytes:

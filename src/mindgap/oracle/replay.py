@@ -86,8 +86,11 @@ class Replays:
         lost = self.finite[number] == 0
         if not bool(lost.any()):
             return sigma
-        clean = self._clean.wide(number) if self._wide is None else widen(self._wide[number])
-        return torch.where(lost & torch.isfinite(clean), torch.inf, sigma)
+        return torch.where(lost & torch.isfinite(self._centre(number)), torch.inf, sigma)
+
+    def _centre(self, number: int) -> torch.Tensor:
+        """What distances of a watched value are to."""
+        return self._clean.wide(number) if self._wide is None else widen(self._wide[number])
 
     def _replay(self, count: int) -> None:
         running = [
@@ -159,7 +162,7 @@ class Replays:
     def _record(self, number: int, y: Any) -> None:
         if number not in self._watched or not isinstance(y, torch.Tensor):
             return
-        clean = self._clean.wide(number) if self._wide is None else widen(self._wide[number])
+        clean = self._centre(number)
         if y.shape != clean.shape:
             return
         if y.is_floating_point() or y.is_complex():

@@ -14,7 +14,7 @@ from mindgap.oracle.bounds import bounds_of
 from mindgap.oracle.float64 import Call, Float64Graph
 from mindgap.oracle.precision import widen
 from mindgap.oracle.settle import CASTS, Decisions, impose, ranged, settled
-from mindgap.oracle.stretches import crossing, held_bytes
+from mindgap.oracle.stretches import crossing, stretch_bytes
 from mindgap.oracle.undefined import undefined_masks
 
 Kind = Literal["values", "typical", "hard", "hazards", "residual"]
@@ -68,7 +68,7 @@ class Stepwise:
         self._known["values"].update(self._kept)
         self._loaded: dict[int, Piece] = {}
         self._most_bytes = most_bytes
-        self._bytes = [sum(held_bytes(s) for i in nodes for s in graph.graph.nodes[i].outputs) for nodes in parts]
+        self._bytes = [stretch_bytes(graph.graph, nodes) for nodes in parts]
         self.undefined: dict[int, torch.Tensor] = {}
         #: Of each value that rounds: its elements, and the parts of a number (2 for a complex one).
         self.sizes: dict[int, tuple[int, int]] = {}

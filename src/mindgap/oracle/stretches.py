@@ -50,6 +50,11 @@ def stretches(graph: Graph, most_bytes: int = STRETCH_BYTES) -> tuple[range, ...
     return (*found, range(start, len(graph.nodes)))
 
 
+def stretch_bytes(graph: Graph, nodes: range) -> int:
+    """What S holds of all values that these nodes make."""
+    return sum(held_bytes(spec) for index in nodes for spec in graph.nodes[index].outputs)
+
+
 def crossing(graph: Graph, parts: Sequence[range]) -> frozenset[int]:
     """The values that are read in a later stretch than the one that makes them."""
     home = [number for number, nodes in enumerate(parts) for _ in nodes]
@@ -97,7 +102,7 @@ def needed_bytes(graph: Graph, parts: Sequence[range], watched: Collection[int])
     def elements(numbers: Collection[int]) -> int:
         return sum(spec.numel for number in numbers if (spec := values[number]) is not None)
 
-    stretch = max(sum(held_bytes(s) for i in nodes for s in graph.nodes[i].outputs) for nodes in parts)
+    stretch = max(stretch_bytes(graph, nodes) for nodes in parts)
     operator = max((_working_bytes(graph, i) for i in range(len(graph.nodes))), default=0)
     borders = sum(s.nbytes for n in crossing(graph, parts) if (s := values[n]) is not None)
     runs = noise_bytes(graph)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import threading
 from collections import deque
@@ -20,7 +21,7 @@ from mindgap.run.lane import Bounds, Lane, together
 from mindgap.run.opening import find_backend
 from mindgap.run.outcome import Job, Outcome, Prepared
 from mindgap.run.process import WorkerProcess
-from mindgap.run.shared import make_shared, remove_shared
+from mindgap.run.shared import make_shared
 from mindgap.run.turns import Turns
 
 #: How many jobs `map` reads ahead: enough to keep every platform busy when jobs come platform by platform.
@@ -59,13 +60,13 @@ class WorkerPool:
         # A worker is killed when the *thread* that started it ends, so all are started from one that stays.
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="mindgap-start")
         turns = Turns(busy)
+        wanted = {name: _environment(name, name in launch) for name in platforms}
         self._shared = make_shared()
         self._lanes: dict[str, Lane] = {}
         self._queues: dict[str, ThreadPoolExecutor] = {}
-        for platform in dict.fromkeys(platforms):
+        for platform, own in wanted.items():
             command = _command(platform, launch.get(platform), store.path, bounds)
-            environment = {**os.environ, "MINDGAP_SHARED": str(self._shared)}
-            environment |= _environment(platform, platform in launch)
+            environment = {**os.environ, "MINDGAP_SHARED": str(self._shared), **own}
             self._lanes[platform] = Lane(platform, self._starting(command, environment), bounds, turns, store)
         self._closed = threading.Event()
         self._keeper = threading.Thread(target=self._keep, args=(idle_s,), name="mindgap-idle", daemon=True)
@@ -135,7 +136,7 @@ class WorkerPool:
         for lane in self._lanes.values():
             lane.close()
         self._starter.shutdown()
-        remove_shared(self._shared)
+        shutil.rmtree(self._shared, ignore_errors=True)
 
     def __enter__(self) -> Self:
         return self

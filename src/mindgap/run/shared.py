@@ -21,8 +21,3 @@ def make_shared() -> Path:
         if pid.isdecimal() and not psutil.pid_exists(int(pid)):
             shutil.rmtree(old, ignore_errors=True)
     return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
-
-
-def remove_shared(directory: Path) -> None:
-    """May be called again."""
-    shutil.rmtree(directory, ignore_errors=True)

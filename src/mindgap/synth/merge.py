@@ -27,22 +27,26 @@ _CANDIDATES: Final = 3
 #: Outputs among which a source is drawn, the latest ones: far ones are looked at in every eighth draw.
 _RECENT: Final = 12
 _FILLINGS: Final[tuple[Filling, ...]] = ("repeat", "repeat", "repeat", "pad")
-#: The probability of each wire of a region but its first, and the parts of long rows that are used.
-_MORE_WIRES: Final = 0.25
+#: The parts of long rows that are used.
 _PARTS: Final = 4
+#: By part and filling: made once, as wires are by the hundred.
+_WAYS: Final = tuple(tuple(Way(part, filling) for filling in _FILLINGS) for part in range(_PARTS))
+#: The probability of each wire of a region but its first.
+_MORE_WIRES: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class End:
     """A border that may be fed, or may feed: the stretch of glue on its side, and the row on the far side of that.
 
-    `code`: the row as a number, for quick look-ups.
+    `nodes`: of the glue. `code`: the row as a number, for quick look-ups.
     `position`: an input's number, or an output's place among the region's outputs. `value`: its number in the region.
     """
 
     position: int
     value: int
     glue: Fragment | None
+    nodes: int
     row: Row
     code: int
 
@@ -94,9 +98,7 @@ class Merger:
             if number is None:
                 break
             taps = self.tap(number)
-            left -= taps.nodes
-            wires = self._wires(rng, parts, ends, taps, left)
-            left -= sum(self._nodes(parts, taps, wire) for wire in wires)
+            wires, left = self._wires(rng, parts, ends, taps, left - taps.nodes)
             ends += [(len(parts), position) for position in taps.gives]
             parts.append(Part(number, wires))
             unseen[self.pool.feature_codes(number)] = False
@@ -170,7 +172,7 @@ class Merger:
 
     def _end(self, position: int, value: int, glue: Callable[[], tuple[Graph, Row]]) -> End:
         graph, row = glue()
-        return End(position, value, self._fragment(graph, lambda: glue()[0]), row, row.code)
+        return End(position, value, self._fragment(graph, lambda: glue()[0]), len(graph.nodes), row, row.code)
 
     def _fragment(self, graph: Graph, again: Callable[[], Graph]) -> Fragment | None:
         """Glue as a fragment, which returns its last value; None for glue without nodes."""
@@ -192,10 +194,10 @@ class Merger:
 
     def _wires(
         self, rng: Random, parts: Sequence[Part], ends: Sequence[tuple[int, int]], taps: Taps, left: int
-    ) -> tuple[Wire, ...]:
-        """One wire at least where there can be one, and each further input by a coin."""
+    ) -> tuple[tuple[Wire, ...], int]:
+        """One wire at least where there can be one, and each further input by a coin; how many nodes that leaves."""
         if not ends or not taps.feeds:
-            return ()
+            return (), left
         wires: list[Wire] = []
         numbers = list(taps.feeds)
         first = int(rng.random() * len(numbers))
@@ -204,19 +206,19 @@ class Merger:
                 continue
             near = max(0, len(ends) - _RECENT) if rng.random() < 0.875 else 0
             part, position = ends[near + int(rng.random() * (len(ends) - near))]
-            way = Way(int(rng.random() * _PARTS), _FILLINGS[int(rng.random() * len(_FILLINGS))])
+            way = _WAYS[int(rng.random() * _PARTS)][int(rng.random() * len(_FILLINGS))]
             wire = Wire(numbers[(first + offset) % len(numbers)], part, position, way)
             nodes = self._nodes(parts, taps, wire)
             if nodes <= left:
                 left -= nodes
                 wires.append(wire)
-        return tuple(wires)
+        return tuple(wires), left
 
     def _nodes(self, parts: Sequence[Part], taps: Taps, wire: Wire) -> int:
         """Nodes of glue that a wire adds at most: an output that is used twice leaves its region once."""
         out, into = self._ends(parts, taps, wire)
         row = self._row(out, into, wire.way)
-        return sum(glue.nodes for glue in (out.glue, into.glue, row) if glue is not None)
+        return out.nodes + into.nodes + (0 if row is None else row.nodes)
 
     def _ends(self, parts: Sequence[Part], taps: Taps, wire: Wire) -> tuple[End, End]:
         try:

@@ -148,10 +148,7 @@ def settle(
     kept = sorted(set(range(len(results))).difference(drops))
     if not kept:
         return Trial(draft, reason="useless", drops=tuple(drops), cpu_seconds=spent)
-    nodes = tuple(
-        Node(node.op, node.args, node.kwargs, specs) for node, specs in zip(draft.nodes, watch.specs, strict=True)
-    )
-    graph = tidied(Graph(draft.inputs, nodes, tuple(draft.outputs[place] for place in kept)))
+    graph = tidied(Graph(draft.inputs, watch.nodes, tuple(draft.outputs[place] for place in kept)))
     takes = {number: arrays.span(graph.inputs[number], tensors) for number in free_inputs(graph)}
     known = {number: span for number, span in takes.items() if span is not None}
     gives = tuple(_given(results[place]) for place in kept)
@@ -171,10 +168,7 @@ def specified(draft: Graph, tensors: TensorStore | None, most_bytes: int) -> Gra
         raise GraphError(f"node {watch.count} ({draft.nodes[watch.count].op}): {stopped}") from None
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
         raise GraphError(f"node {watch.count} ({draft.nodes[watch.count].op}): {error}") from None
-    nodes = zip(draft.nodes, watch.specs, strict=True)
-    return Graph(
-        draft.inputs, tuple(Node(node.op, node.args, node.kwargs, specs) for node, specs in nodes), draft.outputs
-    )
+    return Graph(draft.inputs, watch.nodes, draft.outputs)
 
 
 def _refused(draft: Graph, most_bytes: int) -> str:
@@ -309,6 +303,12 @@ class _Watch:
     def count(self) -> int:
         """How many nodes have run."""
         return len(self.specs)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The draft's nodes, all of which have run, with the specs of their results."""
+        pairs = zip(self._draft.nodes, self.specs, strict=True)
+        return tuple(Node(node.op, node.args, node.kwargs, specs) for node, specs in pairs)
 
     def __call__(self, index: int, results: list[torch.Tensor | None]) -> None:
         node = self._draft.nodes[index]

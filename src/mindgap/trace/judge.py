@@ -272,7 +272,8 @@ class Judge:
         if seen is not None:
             return self._first_off(seen) or [len(graph.nodes) - 1]
         asked = [n for n, e in zip(graph.outputs, examined, strict=True) if e.kind != "calm" or e.ill]
-        nodes = leading_to(graph, asked)
+        # An output that is an input comes from no node, and whatever spoils it may be anywhere.
+        nodes = leading_to(graph, asked) or [*range(len(graph.nodes))]
         return nodes[:: max(1, len(nodes) // MOST_SPREAD)]
 
     def _first_off(self, seen: Probe) -> list[int]:
