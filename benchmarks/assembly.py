@@ -29,6 +29,7 @@ from mindgap.graph import (
     Input,
     Node,
     Normal,
+    Parts,
     Piece,
     Ref,
     Source,
@@ -46,6 +47,7 @@ SOURCES = (
 )  # fmt: skip
 #: Pieces of glue for each region: any of these.
 GLUE = (1, 2)
+PARTS = Parts()
 
 
 def captured(sources: list[str]) -> Iterator[Graph]:
@@ -97,7 +99,7 @@ class Plan:
 
     def prepared(self) -> list[Fragment]:
         """The fragments, those of glue new."""
-        return [part if isinstance(part, Fragment) else Fragment(part) for part, _ in self.parts]
+        return [part if isinstance(part, Fragment) else Fragment(part, PARTS) for part, _ in self.parts]
 
     def assembly(self, fragments: list[Fragment]) -> Assembly:
         return Assembly(
@@ -158,7 +160,7 @@ def measured(plan: Plan) -> dict[str, float]:
         "compressed": len(whole.encode()),
         "content and digest": microseconds(lambda: plan.assembly(fragments).digest()),
         "the same, encoded": microseconds(lambda: (made := plan.assembly(fragments)).digest() and made.encode()),
-        "a piece of glue": microseconds(lambda: [Fragment(Graph(g.inputs, g.nodes, g.outputs)) for g in new])
+        "a piece of glue": microseconds(lambda: [Fragment(Graph(g.inputs, g.nodes, g.outputs), PARTS) for g in new])
         / len(new),
         "graph()": microseconds(lambda: plan.assembly(fragments).graph()),
         "graph(), digest": microseconds(lambda: digest(plan.assembly(fragments).graph())),
@@ -182,10 +184,10 @@ def main() -> None:
     if not cut:
         sys.exit("no graph of twenty nodes")
     tracemalloc.start()
-    pool = [Fragment(region) for region in cut]
+    pool = [Fragment(region, PARTS) for region in cut]
     held = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    each = microseconds(lambda: [Fragment(region) for region in cut]) / len(cut)
+    each = microseconds(lambda: [Fragment(region, PARTS) for region in cut]) / len(cut)
     nodes = statistics.mean(len(region.nodes) for region in cut)
     print(
         f"{len(pool)} regions of {nodes:.1f} nodes and {statistics.mean(len(r.inputs) for r in cut):.1f} inputs from"

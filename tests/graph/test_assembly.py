@@ -29,6 +29,7 @@ from mindgap.graph import (
     MemoryFormat,
     Node,
     Normal,
+    Parts,
     Permutation,
     Piece,
     Recipe,
@@ -56,7 +57,12 @@ SPECS = (
 )
 #: Both limits are of wall time, which says nothing on a machine with other work.
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+PARTS = Parts()
 WORDS = ("none", "tanh", "ünï", "", "aten.relu.default")
+
+
+def prepared(graph: Graph) -> Fragment:
+    return Fragment(graph, PARTS)
 
 
 def agrees(assembly: Assembly) -> Graph:
@@ -143,18 +149,18 @@ def drawn_assembly(draw: random.Random, fragments: list[Fragment], pieces: int) 
 @pytest.mark.parametrize("seed", range(150))
 def test_pieces_of_all_kinds(seed: int) -> None:
     draw = random.Random(seed)
-    fragments = [Fragment(drawn_graph(draw, 6, 5)) for _ in range(draw.randrange(1, 8))]
+    fragments = [prepared(drawn_graph(draw, 6, 5)) for _ in range(draw.randrange(1, 8))]
     agrees(drawn_assembly(draw, fragments, draw.randrange(12)))
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_tables_too_long_for_a_byte(seed: int) -> None:
     draw = random.Random(seed)
-    fragments = [Fragment(drawn_graph(draw, 30, 400)) for _ in range(40)]
+    fragments = [prepared(drawn_graph(draw, 30, 400)) for _ in range(40)]
     unlike = [TensorSpec.contiguous("int8", (size, 1)) for size in range(1100)]
     inputs = tuple(Input(spec, Constant(number % 7), "buffer") for number, spec in enumerate(unlike[:150]))
     nodes = tuple(call(f"f{size}.default", Ref(size // 2), spec=spec) for size, spec in enumerate(unlike))
-    last = Piece(Fragment(Graph(inputs, nodes, ())))
+    last = Piece(prepared(Graph(inputs, nodes, ())))
     graph = agrees(Assembly((*drawn_assembly(draw, fragments, 60).pieces, last, last), ((60, 0), (61, 200))))
     assert len({node.op for node in graph.nodes}) > 500
     assert len(set(graph.values)) > 300
@@ -164,31 +170,31 @@ def test_tables_too_long_for_a_byte(seed: int) -> None:
 def test_distances_too_long_for_two_bytes() -> None:
     far = Graph(chain().inputs, tuple(call("relu.default", Ref(0)) for _ in range(3000)), ())
     near = Graph((Input(F4, Normal(9)),) * 2, (call("add.Tensor", Ref(0), Ref(1)),) * 3, ())
-    graph = agrees(Assembly((Piece(Fragment(far)), Piece(Fragment(near), {0: (0, 2), 1: (0, 1)})), ((1, 2), (0, 5))))
+    graph = agrees(Assembly((Piece(prepared(far)), Piece(prepared(near), {0: (0, 2), 1: (0, 1)})), ((1, 2), (0, 5))))
     assert graph.nodes[-1].args == (Ref(2), Ref(1))
 
 
 @given(st.lists(graphs(max_inputs=4, max_nodes=4), min_size=1, max_size=3), st.randoms(use_true_random=False))
 @settings(PATIENT, max_examples=60)
 def test_pieces_of_any_graph(parts: list[Graph], draw: random.Random) -> None:
-    agrees(drawn_assembly(draw, [Fragment(part) for part in parts], 6))
+    agrees(drawn_assembly(draw, [prepared(part) for part in parts], 6))
 
 
 @given(graphs())
 @settings(PATIENT, max_examples=30)
 def test_one_piece_alone_is_its_graph(part: Graph) -> None:
-    whole = Assembly((Piece(Fragment(part)),), tuple((0, value) for value in part.outputs))
+    whole = Assembly((Piece(prepared(part)),), tuple((0, value) for value in part.outputs))
     assert agrees(whole) == replace(part, grad=())
 
 
 def test_nothing() -> None:
     assert agrees(Assembly((), ())) == Graph((), (), ())
-    empty = Fragment(Graph((), (), ()))
+    empty = prepared(Graph((), (), ()))
     assert agrees(Assembly((Piece(empty), Piece(empty)), ())) == Graph((), (), ())
 
 
 def test_fed_inputs_vanish_and_their_readers_read_the_source() -> None:
-    part = Fragment(chain())
+    part = prepared(chain())
     graph = agrees(
         Assembly((Piece(part), Piece(part, {0: (0, 4)}), Piece(part, {1: (1, 0), 0: (1, 1)})), ((2, 0), (2, 4)))
     )
@@ -200,8 +206,8 @@ def test_fed_inputs_vanish_and_their_readers_read_the_source() -> None:
 
 
 def test_an_input_fed_through_many_is_the_first_source() -> None:
-    through = Fragment(Graph((Input(F4, Normal(3)),), (), ()))
-    pieces = [Piece(Fragment(chain()))] + [Piece(through, {0: (index, 0 if index else 4)}) for index in range(200)]
+    through = prepared(Graph((Input(F4, Normal(3)),), (), ()))
+    pieces = [Piece(prepared(chain()))] + [Piece(through, {0: (index, 0 if index else 4)}) for index in range(200)]
     graph = agrees(Assembly(tuple(pieces), ((200, 0), (0, 0))))
     assert graph == replace(chain(), outputs=(4, 0))
 
@@ -210,14 +216,14 @@ def test_an_input_fed_through_many_is_the_first_source() -> None:
 def test_seeds_of_all_widths_less_their_places(widths: tuple[int, ...]) -> None:
     inputs = tuple(Input(F4, Normal((1 << width) - 1)) for width in widths)
     unseeded = Input(F4, Constant(1.0))
-    pieces = (Piece(Fragment(Graph((unseeded,) * 300, (), ()))), Piece(Fragment(Graph((*inputs, unseeded), (), ()))))
+    pieces = (Piece(prepared(Graph((unseeded,) * 300, (), ()))), Piece(prepared(Graph((*inputs, unseeded), (), ()))))
     # Numbers above 255 borrow from the higher bytes.
     assert agrees(Assembly(pieces * 2, ())).inputs[300 : 300 + len(inputs)] == inputs
 
 
 def test_the_widest_seed_counts_only_where_its_input_is_kept() -> None:
     wide, narrow = (
-        Fragment(Graph((Input(F4, Normal(seed)),), (call("relu.default", Ref(0)),), ())) for seed in (1 << 99, 5)
+        prepared(Graph((Input(F4, Normal(seed)),), (call("relu.default", Ref(0)),), ())) for seed in (1 << 99, 5)
     )
     both = agrees(Assembly((Piece(narrow), Piece(wide)), ()))
     fed = agrees(Assembly((Piece(narrow), Piece(wide, {0: (0, 1)})), ()))
@@ -226,11 +232,17 @@ def test_the_widest_seed_counts_only_where_its_input_is_kept() -> None:
 
 def test_a_graph_that_breaks_a_rule_is_no_fragment() -> None:
     with pytest.raises(GraphError, match="operand 0 refers to value 0, which comes later"):
-        Fragment(Graph((), (call("relu.default", Ref(0)),), ()))
+        prepared(Graph((), (call("relu.default", Ref(0)),), ()))
+
+
+def test_fragments_of_different_tables() -> None:
+    apart = Assembly((Piece(prepared(chain())), Piece(Fragment(chain(), Parts()))), ())
+    with pytest.raises(GraphError, match="pieces 0 and 1 were not made with one `Parts`"):
+        apart.content()
 
 
 BOOL = TensorSpec.contiguous("bool", (4,))
-PART = Fragment(
+PART = prepared(
     Graph(
         (Input(F4, Normal(0)), Input(BOOL, Constant(True))),
         (Node("aten.f.default", (Ref(0),), (), (F4, None, TensorSpec("float32", (4,), (2,)))),),

@@ -7,7 +7,7 @@ import torch
 
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import spec_of, to_torch
-from mindgap.graph import Assembly, Fragment, Graph, Input, Normal, Piece, TensorSpec, materialise_all, validate
+from mindgap.graph import Assembly, Fragment, Graph, Input, Normal, Parts, Piece, TensorSpec, materialise_all, validate
 from mindgap.synth.coverage import channels_last_stride
 from mindgap.synth.glue import FLOATS, Row, Way, between, can_be_fed, can_feed, entering, leaving
 from mindgap.synth.region import Span
@@ -32,10 +32,11 @@ def glued(source: TensorSpec, gives: Span, target: TensorSpec, takes: Span, way:
     out, have = leaving(source, gives)
     into, want = entering(target, takes)
     start = Graph((Input(source, Normal(3, gives.mean, gives.std)),), (), (0,))
-    pieces = [Piece(Fragment(start))]
+    parts = Parts()
+    pieces = [Piece(Fragment(start, parts))]
     at = (0, 0)
     for stretch in (out, between(have, want, way), into):
-        pieces.append(Piece(Fragment(stretch), {0: at}))
+        pieces.append(Piece(Fragment(stretch, parts), {0: at}))
         at = (len(pieces) - 1, stretch.outputs[0])
     return Assembly(tuple(pieces), (at,)).graph()
 

@@ -9,7 +9,7 @@ from mindgap.graph.assembly import Assembly
 from mindgap.graph.codec import decode, digest_of_bytes, encode, load, save
 from mindgap.graph.digest import digest
 from mindgap.graph.errors import GraphError, MindgapError
-from mindgap.graph.fragment import Fragment, Piece, Source
+from mindgap.graph.fragment import Fragment, Parts, Piece, Source
 from mindgap.graph.graph import (
     Arg,
     Device,
@@ -64,6 +64,7 @@ __all__ = [
     "MindgapError",
     "Node",
     "Normal",
+    "Parts",
     "Permutation",
     "Piece",
     "Recipe",

@@ -69,7 +69,13 @@ class Assembly:
 
     @cached_property
     def _content(self) -> bytes:
-        return spliced_content([piece.fragment for piece in self.pieces], self._wiring)
+        fragments = [piece.fragment for piece in self.pieces]
+        for index, fragment in enumerate(fragments):
+            if fragment.parts is not fragments[0].parts:
+                raise GraphError(
+                    f"cannot assemble: the fragments of pieces 0 and {index} were not made with one `Parts`"
+                )
+        return spliced_content(fragments, self._wiring)
 
     @cached_property
     def _wiring(self) -> Wiring:

@@ -18,7 +18,16 @@ from mindgap.graph.entries import (
 from mindgap.graph.errors import GraphError
 from mindgap.graph.graph import Arg, Graph, Input
 from mindgap.graph.spec import TensorSpec
-from mindgap.graph.tables import LIKE_FIRST, NO_TENSOR, Columns, content_of, numbered
+from mindgap.graph.tables import (
+    LIKE_FIRST,
+    NO_TENSOR,
+    Columns,
+    column,
+    content_of,
+    numbered,
+    slot_column,
+    specs_of,
+)
 from mindgap.graph.wire import put_count, zigzag
 
 
@@ -33,10 +42,9 @@ def graph_content(graph: Graph) -> bytes:
             put_count(codes, coder.code(value, current))
         current += len(node.outputs)
     outputs = [current - 1 - value for value in graph.outputs]
-    kinds = map(kind_entry, graph.inputs)
-    return content_of(
-        Columns(kinds, _seeds(graph.inputs), nodes.templates, bytes(codes), nodes.slots, outputs, graph.grad)
-    )
+    kinds, templates = column(map(kind_entry, graph.inputs)), column(nodes.templates)
+    slots = slot_column(specs_of(kinds.entries), nodes.slots)
+    return content_of(Columns(kinds, _seeds(graph.inputs), templates, bytes(codes), slots, outputs, graph.grad))
 
 
 class NodeColumns(NamedTuple):

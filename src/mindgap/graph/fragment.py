@@ -5,15 +5,17 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 from mindgap.graph import wire
 from mindgap.graph.encoder import node_columns
-from mindgap.graph.entries import ROLE_CODE, kind_entry, seed_of
-from mindgap.graph.graph import Graph
+from mindgap.graph.entries import ROLE_CODE, KindEntry, TemplateEntry, kind_entry, seed_of
+from mindgap.graph.graph import Graph, Input
+from mindgap.graph.spec import TensorSpec
+from mindgap.graph.tables import LIKE_FIRST, NO_TENSOR
 from mindgap.graph.validate import validate
 
-T = TypeVar("T")
+_E = TypeVar("_E")
 
 #: Bytes in which a fragment holds a seed, little-endian: the most that a recipe may have.
 SEED_BYTES: Final = 16
@@ -21,37 +23,81 @@ SEED_BYTES: Final = 16
 Source = tuple[int, int]
 
 
+class Numbered(Generic[_E]):
+    """Entries by numbers from 0, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.entries: list[_E] = []
+        self._numbers: dict[_E, int] = {}
+
+    def number(self, entry: _E) -> int:
+        """Of an entry, which is added where it is new."""
+        found = self._numbers.setdefault(entry, len(self.entries))
+        if found == len(self.entries):
+            self.entries.append(entry)
+        return found
+
+    def numbers(self, entries: Iterable[_E]) -> bytes:
+        """Of each, as int32."""
+        return array("i", map(self.number, entries)).tobytes()
+
+
+class Parts:
+    """What the fragments of an assembly are made of, each thing held once. Not thread-safe while fragments are made.
+
+    `kinds`, `templates`, `slots`: entries of the tables of content.
+    """
+
+    __slots__ = ("_specs", "kinds", "slots", "templates")
+
+    def __init__(self) -> None:
+        self.kinds: Numbered[KindEntry] = Numbered()
+        self.templates: Numbered[TemplateEntry] = Numbered()
+        self.slots: Numbered[bytes] = Numbered()
+        for entry in (NO_TENSOR, LIKE_FIRST):
+            self.slots.number(entry)
+        self._specs: dict[TensorSpec | None, TensorSpec | None] = {}
+
+    def kind_numbers(self, inputs: Iterable[Input]) -> bytes:
+        """Of each input, as int32. The table of slots has their specs too, as that of a graph's content does."""
+        kinds = [kind_entry(given) for given in inputs]
+        self.slots.numbers([kind[1] for kind in kinds])
+        return self.kinds.numbers(kinds)
+
+    def specs(self, specs: Iterable[TensorSpec | None]) -> tuple[TensorSpec | None, ...]:
+        """The specs, each the first of its equals."""
+        return tuple([self._specs.setdefault(spec, spec) for spec in specs])
+
+
 class Fragment:
     """A valid graph with the columns of its content, to be used in any number of assemblies. Never changed.
 
     Raises `GraphError` for a graph that breaks a rule. The graph's outputs, `grad` and labels play no part.
-    `again`: gives the graph anew; then the graph is not held, which takes three quarters of the memory. `known`: parts
-    that many fragments have alike, held once for all of them.
+    `parts`: one for all fragments that are put together. `again`: gives the graph anew; then the graph is not held,
+    which takes three quarters of the memory.
 
     Integers in bytes are int32 in this machine's order.
-    `kinds`: for each input its entry. `roles`, `seeds`: for each input one byte and `SEED_BYTES`. `seeded`: for each
-    input 1 where it has a seed, else 0. `templates`: for each node its entry. `codes`: for each hole of each node the
-    code of the reference in it, or anything where that is to an input. `reads`: for each reference to an input its
-    hole, the number of the input, and how many slots the nodes before it made. `slots`: for each slot its entry
-    (`tables.Columns`). `values`: the spec of every value. `sizes`: how many inputs, slots, holes and reads.
+    `nodes`: how many. `kinds`: for each input the number of its kind. `roles`, `seeds`: for each input one byte and
+    `SEED_BYTES`. `seeded`: for each input 1 where it has a seed, else 0. `templates`: for each node the number of its
+    template. `codes`: for each hole of each node the code of the reference in it, or anything where that is to an
+    input. `reads`: for each reference to an input its hole, the number of the input, and how many slots the nodes
+    before it made. `slots`: for each slot the number of its entry. `values`: the spec of every value. `sizes`: how many
+    inputs, slots, holes and reads.
     """
 
     __slots__ = (
-        "_again", "_graph", "codes", "kinds", "reads", "roles", "seeded", "seeds", "sizes", "slots", "templates",
-        "values",
+        "_again", "_graph", "codes", "kinds", "nodes", "parts", "reads", "roles", "seeded", "seeds", "sizes", "slots",
+        "templates", "values",
     )  # fmt: skip
 
-    def __init__(
-        self, graph: Graph, again: Callable[[], Graph] | None = None, known: dict[Any, Any] | None = None
-    ) -> None:
+    def __init__(self, graph: Graph, parts: Parts, again: Callable[[], Graph] | None = None) -> None:
         validate(graph)
-        known = {} if known is None else known
-        nodes = node_columns(graph)
+        columns = node_columns(graph)
         inputs = len(graph.inputs)
         codes: list[int] = []
         reads: list[int] = []
         current = inputs
-        for node, holes in zip(graph.nodes, nodes.operands, strict=True):
+        for node, holes in zip(graph.nodes, columns.operands, strict=True):
             for value in holes:
                 if value < inputs:
                     reads += (len(codes), value, current - inputs)
@@ -59,16 +105,18 @@ class Fragment:
             current += len(node.outputs)
         seeds = [seed_of(given.recipe) for given in graph.inputs]
         self._graph, self._again = (graph, None) if again is None else (None, again)
-        self.kinds = _shared(map(kind_entry, graph.inputs), known)
+        self.parts = parts
+        self.nodes = len(graph.nodes)
+        self.kinds = parts.kind_numbers(graph.inputs)
         self.roles = bytes([ROLE_CODE[given.role] for given in graph.inputs])
         self.seeds = b"".join([(seed or 0).to_bytes(SEED_BYTES, "little") for seed in seeds])
         self.seeded = bytes([seed is not None for seed in seeds])
-        self.templates = _shared(nodes.templates, known)
+        self.templates = parts.templates.numbers(columns.templates)
         self.codes = array("i", codes).tobytes()
         self.reads = array("i", reads).tobytes()
-        self.slots = _shared(nodes.slots, known)
-        self.values = _shared(nodes.values, known)
-        self.sizes = (inputs, len(nodes.slots), len(codes), len(reads) // 3)
+        self.slots = parts.slots.numbers(columns.slots)
+        self.values = parts.specs(columns.values)
+        self.sizes = (inputs, len(columns.slots), len(codes), len(reads) // 3)
 
     @property
     def graph(self) -> Graph:
@@ -77,16 +125,6 @@ class Fragment:
             return self._graph
         assert self._again is not None
         return self._again()
-
-    @property
-    def nodes(self) -> int:
-        """How many."""
-        return len(self.templates)
-
-
-def _shared(parts: Iterable[T], known: dict[Any, Any]) -> tuple[T, ...]:
-    """The parts, each the first of its equals."""
-    return tuple([known.setdefault(part, part) for part in parts])
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,17 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, compress
-from typing import Any
+from itertools import chain
+from typing import Any, TypeVar
 
 import numpy as np
 
 from mindgap.graph import wire
-from mindgap.graph.fragment import SEED_BYTES, Fragment
-from mindgap.graph.tables import Columns, content_of
+from mindgap.graph.fragment import SEED_BYTES, Fragment, Numbered, Parts
+from mindgap.graph.tables import FIRST_SLOT, LIKE_FIRST, NO_TENSOR, Column, Columns, content_of, specs_of
 
+_E = TypeVar("_E")
 _Ints = np.ndarray[Any, np.dtype[np.int64]]
 _Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+_Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +44,49 @@ def spliced_content(fragments: Sequence[Fragment], wiring: Wiring) -> bytes:
     left = inputs - len(wiring.fed)
     number = np.cumsum(kept) - 1
     number[np.array(wiring.fed, np.int64)] = _numbers(wiring.sources, number, left)
+    parts = fragments[0].parts if fragments else Parts()
+    kinds = _column(parts.kinds, _int32(fragments, "kinds")[kept])
     return content_of(
         Columns(
-            compress(chain.from_iterable([fragment.kinds for fragment in fragments]), kept.tobytes()),
+            kinds,
             _seeds(fragments, kept),
-            list(chain.from_iterable([fragment.templates for fragment in fragments])),
+            _column(parts.templates, _int32(fragments, "templates")),
             _references(fragments, sizes, number, _joined(fragments, "roles")[kept]),
-            chain.from_iterable([fragment.slots for fragment in fragments]),
+            _slot_column(parts.slots, specs_of(kinds.entries), _int32(fragments, "slots")),
             (left + slots - 1 - _numbers(wiring.outputs, number, left)).tolist(),
         )
     )
+
+
+def _column(table: Numbered[_E], numbers: _Ints) -> Column[_E]:
+    """`tables.column` of the entries of these numbers."""
+    place, first = _places(table, numbers)
+    entries = [table.entries[number] for number in _plain(numbers[first])]
+    return Column(entries, len(numbers), _counts(np.where(first, wire.NEXT, place + 1)))
+
+
+def _slot_column(table: Numbered[bytes], specs: Sequence[bytes], numbers: _Ints) -> Column[bytes]:
+    """`tables.slot_column` of the entries of these numbers."""
+    known = [table.number(entry) for entry in (NO_TENSOR, LIKE_FIRST, *specs)]
+    place, first = _places(table, np.concatenate((np.array(known, np.int64), numbers)))
+    place, first = place[len(known) :], first[len(known) :]
+    entries = [*specs, *[table.entries[number] for number in _plain(numbers[first])]]
+    codes = np.where(first, FIRST_SLOT, place + (place >= FIRST_SLOT))
+    return Column(entries, len(numbers), _counts(codes))
+
+
+def _plain(numbers: _Ints) -> list[int]:
+    return numbers.tolist()
+
+
+def _places(table: Numbered[Any], numbers: _Ints) -> tuple[_Ints, _Bools]:
+    """Of each number its place among the different ones, in the order of first use; and whether it is the first."""
+    order = np.arange(len(numbers))
+    begins = np.empty(len(table.entries), np.int64)
+    begins[numbers[::-1]] = order[::-1]  # of what is assigned twice the last stays
+    begin = begins[numbers]
+    first = begin == order
+    return (np.cumsum(first) - 1)[begin], first
 
 
 def _numbers(sources: Sequence[int], number: _Ints, left: int) -> _Ints:
@@ -65,8 +100,8 @@ def _references(fragments: Sequence[Fragment], sizes: _Ints, number: _Ints, role
 
     `number`: for each flat input its number in the assembled graph. `roles`: of the inputs of that.
     """
-    codes = np.frombuffer(b"".join([fragment.codes for fragment in fragments]), np.int32).astype(np.int64)
-    reads = np.frombuffer(b"".join([fragment.reads for fragment in fragments]), np.int32).reshape(-1, 3)
+    codes = _int32(fragments, "codes")
+    reads = _int32(fragments, "reads").reshape(-1, 3)
     starts = (np.cumsum(sizes, axis=0) - sizes)[:, (2, 0, 1)]
     hole, given, made = (reads + np.repeat(starts, sizes[:, 3], axis=0)).T
     read = number[given]
@@ -102,7 +137,7 @@ def _input_codes(read: _Ints, roles: _Bytes) -> _Ints:
     return codes
 
 
-def _seeds(fragments: Sequence[Fragment], kept: np.ndarray[Any, np.dtype[np.bool_]]) -> bytes:
+def _seeds(fragments: Sequence[Fragment], kept: _Bools) -> bytes:
     """The column of seeds of the inputs that are kept."""
     seeded = _joined(fragments, "seeded")[kept].view(np.bool_)
     seeds = np.frombuffer(b"".join([fragment.seeds for fragment in fragments]), "<u8").reshape(-1, 2)[kept][seeded]
@@ -118,6 +153,10 @@ def _seeds(fragments: Sequence[Fragment], kept: np.ndarray[Any, np.dtype[np.bool
 
 def _joined(fragments: Sequence[Fragment], column: str) -> _Bytes:
     return np.frombuffer(b"".join([getattr(fragment, column) for fragment in fragments]), np.uint8)
+
+
+def _int32(fragments: Sequence[Fragment], column: str) -> _Ints:
+    return _joined(fragments, column).view(np.int32).astype(np.int64)
 
 
 def _counts(numbers: _Ints) -> bytes:

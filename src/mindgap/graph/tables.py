@@ -16,6 +16,20 @@ _E = TypeVar("_E")
 #: In a column of slots, in place of the entry of a spec: no tensor, and the spec of the node's first operand.
 NO_TENSOR: Final = b"\0"
 LIKE_FIRST: Final = b"\1"
+#: In the same column: the first use of a spec.
+FIRST_SLOT: Final = 2 + wire.NEXT
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[_E]):
+    """A table and the column of indices into it.
+
+    `entries`: the table, in the order of first use. `length`: of the column. `codes`: the column, as bytes.
+    """
+
+    entries: Sequence[_E]
+    length: int
+    codes: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,42 +37,56 @@ class Columns:
     """A graph as its content has it.
 
     `kinds`: for each input. `seeds`: as bytes. `templates`: for each node. `operands`: as bytes. `slots`: for each
-    output slot of each node the entry of its spec, `NO_TENSOR` or `LIKE_FIRST`. `outputs`: each counted back from the
-    last value. `grad`: numbers of inputs.
+    output slot of each node; its table begins with the specs of the kinds. `outputs`: each counted back from the last
+    value. `grad`: numbers of inputs.
     """
 
-    kinds: Iterable[KindEntry]
+    kinds: Column[KindEntry]
     seeds: bytes
-    templates: Sequence[TemplateEntry]
+    templates: Column[TemplateEntry]
     operands: bytes
-    slots: Iterable[bytes]
+    slots: Column[bytes]
     outputs: Sequence[int]
     grad: Sequence[int] = ()
 
 
+def column(entries: Iterable[_E]) -> Column[_E]:
+    """A table of what comes, and where it comes again."""
+    table: _Places[_E] = _Places(wire.NEXT)
+    codes = list(map(table.__getitem__, entries))
+    return Column(tuple(table), len(codes), b"".join(codes))
+
+
+def specs_of(kinds: Iterable[KindEntry]) -> list[bytes]:
+    """The specs of a table of kinds, in the order of first use."""
+    return list(dict.fromkeys([kind[1] for kind in kinds]))
+
+
+def slot_column(specs: Sequence[bytes], slots: Iterable[bytes]) -> Column[bytes]:
+    """The table of specs, which begins with those of inputs, and the column of `NO_TENSOR`, `LIKE_FIRST` and specs."""
+    known = [NO_TENSOR, LIKE_FIRST, *specs]
+    table: _Places[bytes] = _Places(FIRST_SLOT)
+    table.update(zip(known, map(_count, (0, 1, *range(FIRST_SLOT + 1, len(known) + 1))), strict=True))
+    codes = list(map(table.__getitem__, slots))
+    return Column(tuple(islice(table, 2, None)), len(codes), b"".join(codes))
+
+
 def content_of(columns: Columns) -> bytes:
-    """The canonical content: each table holds what the columns refer to, in the order of first use."""
-    kinds: _Places[KindEntry] = _Places(wire.NEXT)
-    inputs = list(map(kinds.__getitem__, columns.kinds))
-    kind_parts = list(chain.from_iterable(kinds))
+    """The canonical content."""
+    kinds, templates = columns.kinds, columns.templates
+    kind_parts = list(chain.from_iterable(kinds.entries))
     specs = _Numbers()
     kind_parts[1::4] = map(specs.__getitem__, kind_parts[1::4])
-    known = [NO_TENSOR, LIKE_FIRST, *specs]
-    slots: _Places[bytes] = _Places(2 + wire.NEXT)
-    slots.update(zip(known, map(_count, (0, 1, *range(3, len(known) + 1))), strict=True))
-    slot_codes = b"".join(map(slots.__getitem__, columns.slots))
-    templates: _Places[TemplateEntry] = _Places(wire.NEXT)
-    nodes = b"".join(map(templates.__getitem__, columns.templates))
     strings = _Numbers()
-    template_parts = list(chain.from_iterable(templates))
+    template_parts = list(chain.from_iterable(templates.entries))
     template_parts[0::2] = map(strings.__getitem__, template_parts[0::2])
     return b"".join((
         _count(len(strings)), *strings,
-        _count(len(slots) - 2), *islice(slots, 2, None),
-        _count(len(kinds)), *kind_parts,
-        _count(len(inputs)), *inputs, columns.seeds,
-        _count(len(templates)), *template_parts,
-        _count(len(columns.templates)), nodes, columns.operands, slot_codes,
+        _count(len(columns.slots.entries)), *columns.slots.entries,
+        _count(len(kinds.entries)), *kind_parts,
+        _count(kinds.length), kinds.codes, columns.seeds,
+        _count(len(templates.entries)), *template_parts,
+        _count(templates.length), templates.codes, columns.operands, columns.slots.codes,
         _put_outputs(columns.outputs), _put_grad(columns.grad),
     ))  # fmt: skip
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mindgap.graph import Assembly, Fragment, Graph, GraphError, Piece, Source, decode
+from mindgap.graph import Assembly, Fragment, Graph, GraphError, Parts, Piece, Source, decode
 from mindgap.synth.glue import Filling, Row, Way, between, can_be_fed, can_feed, entering, leaving
 from mindgap.synth.pool import Pool
 from mindgap.synth.variant import Part, Variant, Wire
@@ -76,8 +76,7 @@ class Merger:
         }
         self._taps: list[Taps | None] = [None] * len(pool)
         self._rows: dict[int, Fragment | None] = {}
-        #: What fragments have alike.
-        self._known: dict[Any, Any] = {}
+        self._parts = Parts()
 
     def unseen(self) -> Unseen:
         """Nothing has been covered yet."""
@@ -167,7 +166,7 @@ class Merger:
             if spec is not None and span is not None and can_feed(spec, span):
                 gives[place] = self._end(place, value, partial(leaving, spec, span))
         data = self.pool.graph_bytes
-        fragment = Fragment(graph, lambda: decode(data(number)), self._known)
+        fragment = Fragment(graph, self._parts, lambda: decode(data(number)))
         return Taps(len(graph.nodes), fragment, feeds, gives, graph.outputs)
 
     def _end(self, position: int, value: int, glue: Callable[[], tuple[Graph, Row]]) -> End:
@@ -176,7 +175,7 @@ class Merger:
 
     def _fragment(self, graph: Graph, again: Callable[[], Graph]) -> Fragment | None:
         """Glue as a fragment, which returns its last value; None for glue without nodes."""
-        return Fragment(graph, again, self._known) if graph.nodes else None
+        return Fragment(graph, self._parts, again) if graph.nodes else None
 
     def _pick(self, rng: Random, left: int, unseen: Unseen, mutated: float, large: float) -> int | None:
         """A region of at most `left` nodes; the smallest of all where none is and nothing has been taken yet."""
