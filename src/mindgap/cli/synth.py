@@ -76,7 +76,7 @@ def synth(
             "regions": len(pool),
             # A region is prepared once, when it is first drawn, however many variants follow.
             "variants_per_second": round(count / found.cpu_seconds, 1),
-            "preparing_cpu_seconds": round(found.preparing_s, 1),
+            "preparing_cpu_seconds": round(merger.preparing_s, 1),
             "distinct": len(found.distinct),
             "bytes_of_a_description": round(found.characters / count),
             "coverage": _coverage(pool, found.features),
@@ -120,7 +120,6 @@ class _Described:
     features: set[str] = field(default_factory=set[str])
     characters: int = 0
     cpu_seconds: float = 0.0
-    preparing_s: float = 0.0
 
 
 def _described(merger: Merger, seed: int, wanted: Variants, out: TextIO | None) -> _Described:
@@ -131,16 +130,10 @@ def _described(merger: Merger, seed: int, wanted: Variants, out: TextIO | None) 
     found = _Described()
     every = max(1, wanted.count // _TIMED)
     for block in range(-(-wanted.count // BLOCK)):
-        # Once to prepare what is drawn for the first time, and once for the time.
-        begun = time.process_time()
-        for variant in draw(merger, seed, block, wanted):
-            merger.assembly(variant).digest()
-        started = time.process_time()
+        started, prepared = time.process_time(), merger.preparing_s
         drawn = draw(merger, seed, block, wanted)
         digests = [merger.assembly(variant).digest() for variant in drawn]
-        taken = time.process_time() - started
-        found.cpu_seconds += taken
-        found.preparing_s += started - begun - taken
+        found.cpu_seconds += time.process_time() - started - (merger.preparing_s - prepared)
         found.distinct.update(map(bytes.fromhex, digests))
         found.features.update(*(merger.features(variant) for variant in drawn))
         found.sample += drawn[::every]

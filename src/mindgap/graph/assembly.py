@@ -94,10 +94,12 @@ class Assembly:
             return known.get(flat, flat)
 
         for index, piece in enumerate(self.pieces):
+            if not piece.feeds:
+                continue
+            own, start, inputs = values[index], first_input[index], sizes[index][0]
             for number, (feeder, value) in piece.feeds.items():
-                own, start = values[index], first_input[index]
                 if not (
-                    0 <= number < sizes[index][0]
+                    0 <= number < inputs
                     and 0 <= feeder < index
                     and 0 <= value < len(given := values[feeder])
                     and (own[number] is given[value] or own[number] == given[value])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from mindgap.graph import wire
 from mindgap.graph.encoder import node_columns
@@ -69,6 +69,27 @@ class Parts:
         return tuple([self._specs.setdefault(spec, spec) for spec in specs])
 
 
+class FragmentColumns(NamedTuple):
+    """The columns of a graph's content before its place in an assembly is known. Integers are int32, in this machine's
+    order.
+
+    `kinds`: for each input the number of its kind. `roles`, `seeds`: for each input one byte and `SEED_BYTES`.
+    `seeded`: for each input 1 where it has a seed, else 0. `templates`: for each node the number of its template.
+    `codes`: for each hole of each node the code of the reference in it, or anything where that is to an input. `reads`:
+    for each reference to an input its hole, the number of the input, and how many slots the nodes before it made.
+    `slots`: for each slot the number of its entry.
+    """
+
+    kinds: bytes = b""
+    roles: bytes = b""
+    seeds: bytes = b""
+    seeded: bytes = b""
+    templates: bytes = b""
+    codes: bytes = b""
+    reads: bytes = b""
+    slots: bytes = b""
+
+
 class Fragment:
     """A valid graph with the columns of its content, to be used in any number of assemblies. Never changed.
 
@@ -76,28 +97,19 @@ class Fragment:
     `parts`: one for all fragments that are put together. `again`: gives the graph anew; then the graph is not held,
     which takes three quarters of the memory.
 
-    Integers in bytes are int32 in this machine's order.
-    `nodes`: how many. `kinds`: for each input the number of its kind. `roles`, `seeds`: for each input one byte and
-    `SEED_BYTES`. `seeded`: for each input 1 where it has a seed, else 0. `templates`: for each node the number of its
-    template. `codes`: for each hole of each node the code of the reference in it, or anything where that is to an
-    input. `reads`: for each reference to an input its hole, the number of the input, and how many slots the nodes
-    before it made. `slots`: for each slot the number of its entry. `values`: the spec of every value. `sizes`: how many
-    inputs, slots, holes and reads.
+    `nodes`: how many. `values`: the spec of every value. `sizes`: how many inputs, slots, holes and reads.
     """
 
-    __slots__ = (
-        "_again", "_graph", "codes", "kinds", "nodes", "parts", "reads", "roles", "seeded", "seeds", "sizes", "slots",
-        "templates", "values",
-    )  # fmt: skip
+    __slots__ = ("_again", "_graph", "columns", "nodes", "parts", "sizes", "values")
 
     def __init__(self, graph: Graph, parts: Parts, again: Callable[[], Graph] | None = None) -> None:
         validate(graph)
-        columns = node_columns(graph)
+        nodes = node_columns(graph)
         inputs = len(graph.inputs)
         codes: list[int] = []
         reads: list[int] = []
         current = inputs
-        for node, holes in zip(graph.nodes, columns.operands, strict=True):
+        for node, holes in zip(graph.nodes, nodes.operands, strict=True):
             for value in holes:
                 if value < inputs:
                     reads += (len(codes), value, current - inputs)
@@ -107,16 +119,18 @@ class Fragment:
         self._graph, self._again = (graph, None) if again is None else (None, again)
         self.parts = parts
         self.nodes = len(graph.nodes)
-        self.kinds = parts.kind_numbers(graph.inputs)
-        self.roles = bytes([ROLE_CODE[given.role] for given in graph.inputs])
-        self.seeds = b"".join([(seed or 0).to_bytes(SEED_BYTES, "little") for seed in seeds])
-        self.seeded = bytes([seed is not None for seed in seeds])
-        self.templates = parts.templates.numbers(columns.templates)
-        self.codes = array("i", codes).tobytes()
-        self.reads = array("i", reads).tobytes()
-        self.slots = parts.slots.numbers(columns.slots)
-        self.values = parts.specs(columns.values)
-        self.sizes = (inputs, len(columns.slots), len(codes), len(reads) // 3)
+        self.columns = FragmentColumns(
+            kinds=parts.kind_numbers(graph.inputs),
+            roles=bytes([ROLE_CODE[given.role] for given in graph.inputs]),
+            seeds=b"".join([(seed or 0).to_bytes(SEED_BYTES, "little") for seed in seeds]),
+            seeded=bytes([seed is not None for seed in seeds]),
+            templates=parts.templates.numbers(nodes.templates),
+            codes=array("i", codes).tobytes(),
+            reads=array("i", reads).tobytes(),
+            slots=parts.slots.numbers(nodes.slots),
+        )
+        self.values = parts.specs(nodes.values)
+        self.sizes = (inputs, len(nodes.slots), len(codes), len(reads) // 3)
 
     @property
     def graph(self) -> Graph:

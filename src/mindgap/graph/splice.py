@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mindgap.graph import wire
-from mindgap.graph.fragment import SEED_BYTES, Fragment, Numbered, Parts
+from mindgap.graph.fragment import SEED_BYTES, Fragment, FragmentColumns, Numbered, Parts
 from mindgap.graph.tables import FIRST_SLOT, LIKE_FIRST, NO_TENSOR, Column, Columns, content_of, specs_of
 
 _E = TypeVar("_E")
@@ -45,14 +45,15 @@ def spliced_content(fragments: Sequence[Fragment], wiring: Wiring) -> bytes:
     number = np.cumsum(kept) - 1
     number[np.array(wiring.fed, np.int64)] = _numbers(wiring.sources, number, left)
     parts = fragments[0].parts if fragments else Parts()
-    kinds = _column(parts.kinds, _int32(fragments, "kinds")[kept])
+    joined = FragmentColumns(*map(b"".join, zip(*[fragment.columns for fragment in fragments], strict=True)))
+    kinds = _column(parts.kinds, _int32(joined.kinds)[kept])
     return content_of(
         Columns(
             kinds,
-            _seeds(fragments, kept),
-            _column(parts.templates, _int32(fragments, "templates")),
-            _references(fragments, sizes, number, _joined(fragments, "roles")[kept]),
-            _slot_column(parts.slots, specs_of(kinds.entries), _int32(fragments, "slots")),
+            _seeds(joined, kept),
+            _column(parts.templates, _int32(joined.templates)),
+            _references(joined, sizes, number, np.frombuffer(joined.roles, np.uint8)[kept]),
+            _slot_column(parts.slots, specs_of(kinds.entries), _int32(joined.slots)),
             (left + slots - 1 - _numbers(wiring.outputs, number, left)).tolist(),
         )
     )
@@ -95,13 +96,13 @@ def _numbers(sources: Sequence[int], number: _Ints, left: int) -> _Ints:
     return np.where(wanted < 0, left - 1 - wanted, number.take(wanted, mode="clip") if len(number) else 0)
 
 
-def _references(fragments: Sequence[Fragment], sizes: _Ints, number: _Ints, roles: _Bytes) -> bytes:
+def _references(joined: FragmentColumns, sizes: _Ints, number: _Ints, roles: _Bytes) -> bytes:
     """The column of operands: what `ReferenceCoder` gives, for all at once.
 
     `number`: for each flat input its number in the assembled graph. `roles`: of the inputs of that.
     """
-    codes = _int32(fragments, "codes")
-    reads = _int32(fragments, "reads").reshape(-1, 3)
+    codes = _int32(joined.codes)
+    reads = _int32(joined.reads).reshape(-1, 3)
     starts = (np.cumsum(sizes, axis=0) - sizes)[:, (2, 0, 1)]
     hole, given, made = (reads + np.repeat(starts, sizes[:, 3], axis=0)).T
     read = number[given]
@@ -137,10 +138,10 @@ def _input_codes(read: _Ints, roles: _Bytes) -> _Ints:
     return codes
 
 
-def _seeds(fragments: Sequence[Fragment], kept: _Bools) -> bytes:
+def _seeds(joined: FragmentColumns, kept: _Bools) -> bytes:
     """The column of seeds of the inputs that are kept."""
-    seeded = _joined(fragments, "seeded")[kept].view(np.bool_)
-    seeds = np.frombuffer(b"".join([fragment.seeds for fragment in fragments]), "<u8").reshape(-1, 2)[kept][seeded]
+    seeded = np.frombuffer(joined.seeded, np.bool_)[kept]
+    seeds = np.frombuffer(joined.seeds, "<u8").reshape(-1, 2)[kept][seeded]
     if not len(seeds):
         return b"\0"
     low, high = seeds[:, 0], seeds[:, 1]
@@ -151,12 +152,8 @@ def _seeds(fragments: Sequence[Fragment], kept: _Bools) -> bytes:
     return bytes([width]) + less.view(np.uint8).reshape(-1, SEED_BYTES)[:, :width].tobytes()
 
 
-def _joined(fragments: Sequence[Fragment], column: str) -> _Bytes:
-    return np.frombuffer(b"".join([getattr(fragment, column) for fragment in fragments]), np.uint8)
-
-
-def _int32(fragments: Sequence[Fragment], column: str) -> _Ints:
-    return _joined(fragments, column).view(np.int32).astype(np.int64)
+def _int32(column: bytes) -> _Ints:
+    return np.frombuffer(column, np.int32).astype(np.int64)
 
 
 def _counts(numbers: _Ints) -> bytes:

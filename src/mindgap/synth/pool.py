@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from mindgap.graph import MindgapError, decode, encode
 from mindgap.synth.region import Origin, Region, Span
 
-Codes = np.ndarray[Any, np.dtype[np.int32]]
+Codes = np.ndarray[Any, np.dtype[np.intp]]
 
 _FORMAT: Final = "mindgap-pool"
 _VERSION: Final = 3
@@ -108,7 +108,9 @@ class Pool:
     @cached_property
     def _feature_codes(self) -> tuple[list[int], Codes]:
         """For each region where its own begin, and the codes."""
-        return self._features.offsets.to_pylist(), self._features.values.indices.to_numpy()
+        # The integers that numpy looks up with: others are converted at every look-up.
+        codes = self._features.values.indices.to_numpy().astype(np.intp)
+        return self._features.offsets.to_pylist(), codes
 
     def feature_codes(self, number: int) -> Codes:
         """What running a region covers."""
