@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import zipfile
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from small_supply import Small
 from mindgap.campaign.folder import open_folder
 from mindgap.campaign.pack import FromPack, PackError, PackSupply, agreement, export, is_pack, plan_of, take_back
 from mindgap.campaign.session import Manner, begin, go_on
+from mindgap.cli.campaign_view import print_standing
 from mindgap.diff.stored import report_of, runs
 from mindgap.graph import MindgapError
 from mindgap.store import Store
@@ -39,7 +41,10 @@ def test_a_pack_runs_elsewhere_and_what_it_found_comes_back(packed: Path, tmp_pa
     assert PackSupply(packed).block(0) == home and PackSupply(packed).block(1) == []
     there = begin(plan, text, tmp_path / "far", FromPack(packed), where="far", manner=Manner(jobs=2))
     assert there.totals.words == {"discrepant": 4, "identical": 20} and there.run.endswith("-far")
-    assert agreement(open_folder(tmp_path / "far")) == (12, 12)
+    assert agreement(open_folder(tmp_path / "far")) == there.agreement == (12, 12)
+    told = io.StringIO()
+    print_standing(there, told)
+    assert "the reference gave the same bits here and where the pack was made for 12 of 12 cases" in told.getvalue()
     # It goes on by itself: the folder has its own copy.
     packed.unlink()
     assert go_on(tmp_path / "far", FromPack(packed), manner=Manner(jobs=1)).totals == there.totals

@@ -1,4 +1,4 @@
-"""Where a campaign stands, by queries over its store alone: of one that runs, that was killed, or that has ended."""
+"""Where a campaign stands, by what its folder holds: of one that runs, that was killed, or that has ended."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from mindgap.campaign.folder import Folder
+from mindgap.campaign.pack import agreement
 from mindgap.campaign.plan import Plan
 from mindgap.campaign.supply import BLOCK, Shard
 from mindgap.diff.rows import Totals
@@ -76,7 +77,9 @@ class OnPlatform:
 class Standing:
     """`state`: `finished`, `running`, or `unfinished` where nothing was written for a while. `cases`: those that the
     reference has run, of `planned`. `features`: covered by them. `found`: distinct signatures of failures and culprits.
-    `lacking`: (platform, what it lacks, cases not run for it). `stopped`: why a session ended before everything ran."""
+    `lacking`: (platform, what it lacks, cases not run for it). `agreement`: of a campaign that came in a pack, for how
+    many cases the reference gave the same bits here and where the pack was made, and how many ran on both. `stopped`:
+    why a session ended before everything ran."""
 
     run: str
     state: str
@@ -97,6 +100,7 @@ class Standing:
     seconds: float
     cases_per_second: float
     eta_s: float | None
+    agreement: tuple[int, int] | None
     stopped: str = ""
 
     def to_json(self) -> str:
@@ -146,6 +150,7 @@ def standing_of(folder: Folder) -> Standing:
         seconds=about["seconds"] or settings.get("seconds_before", 0.0),
         cases_per_second=per_second,
         eta_s=(planned - cases) / per_second if per_second and cases < planned else None,
+        agreement=agreement(folder),
     )
 
 

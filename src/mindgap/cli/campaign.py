@@ -86,7 +86,7 @@ def resume(directory: Directory, jobs: Jobs = None, as_json: AsJson = False) -> 
 
 @campaign.command()
 def status(directory: Directory, as_json: AsJson = False) -> int:
-    """Where a campaign stands, whether it runs, was killed or has ended. Reads the store and nothing else.
+    """Where a campaign stands, whether it runs, was killed or has ended. Reads files and runs nothing.
 
     Example: mindgap campaign status out/campaign --json
     """

@@ -62,6 +62,8 @@ def print_standing(found: Standing, out: TextIO) -> None:
         cells = [f"{each.words.get(word, 0):,}" for word in found.totals.words]
         table.add_row(each.platform, f"{each.rows:,}", *cells, f"{each.refused:,}", f"{each.left:,}")
     page.print(table)
+    if found.agreement is not None:
+        page.print(_references(*found.agreement), highlight=False)
     if found.lacking:
         page.print("not run, as the platform is known to lack it:", highlight=False)
         for platform, reason, count in found.lacking[:_MOST_LACKING]:
@@ -69,6 +71,12 @@ def print_standing(found: Standing, out: TextIO) -> None:
         rest = sum(count for _, _, count in found.lacking[_MOST_LACKING:])
         if rest:
             page.print(f"  {rest:>6,}  for {len(found.lacking) - _MOST_LACKING} other reasons", highlight=False)
+
+
+def _references(equal: int, both: int) -> str:
+    if not both:
+        return "no case has run on the reference both here and where the pack was made"
+    return f"the reference gave the same bits here and where the pack was made for {equal:,} of {both:,} cases"
 
 
 def _head(found: Standing) -> str:

@@ -1,7 +1,4 @@
-"""Many small graphs as one large one: the plain way, and straight to its bytes.
-
-Both ways agree in every byte. The second is for making large graphs by the hundred a second.
-"""
+"""Many small graphs as one large one, by the hundred a second: its bytes are spliced out of theirs."""
 
 from __future__ import annotations
 
@@ -12,11 +9,11 @@ from functools import cached_property
 from itertools import accumulate
 
 from mindgap.graph.codec import framed
+from mindgap.graph.decoder import graph_from_content
 from mindgap.graph.errors import GraphError
 from mindgap.graph.fragment import Piece, Source
-from mindgap.graph.graph import Graph, Input, Node
+from mindgap.graph.graph import Graph
 from mindgap.graph.splice import Wiring, spliced_content
-from mindgap.graph.subgraph import renumbered
 
 
 @dataclass(frozen=True)
@@ -33,30 +30,10 @@ class Assembly:
 
     def graph(self) -> Graph:
         """As objects."""
-        fed = len(self._wiring.fed)  # before anything is looked up that may not be there
-        inputs: list[Input] = []
-        nodes: list[Node] = []
-        next_slot = sum(len(piece.fragment.graph.inputs) for piece in self.pieces) - fed
-        renumber: list[dict[int, int]] = []
-        for piece in self.pieces:
-            graph = piece.fragment.graph
-            own: dict[int, int] = {}
-            for number, given in enumerate(graph.inputs):
-                if number in piece.feeds:
-                    source, value = piece.feeds[number]
-                    own[number] = renumber[source][value]
-                else:
-                    own[number] = len(inputs)
-                    inputs.append(given)
-            for value in range(len(graph.inputs), len(graph.values)):
-                own[value] = next_slot
-                next_slot += 1
-            nodes += [renumbered(node, own) for node in graph.nodes]
-            renumber.append(own)
-        return Graph(tuple(inputs), tuple(nodes), tuple(renumber[piece][value] for piece, value in self.outputs))
+        return graph_from_content(self._content)
 
     def content(self) -> bytes:
-        """`graph_content` of the graph, made without the graph; kept once made."""
+        """`graph_content` of the graph; kept once made."""
         return self._content
 
     def digest(self) -> str:
@@ -114,9 +91,9 @@ class Assembly:
 
 def _misfit(pieces: Sequence[Piece], index: int, number: int, source: int, value: int) -> GraphError:
     """Why this value cannot stand in for that input of piece `index`."""
-    inputs = pieces[index].fragment.graph.inputs
-    if not 0 <= number < len(inputs):
-        return GraphError(f"cannot assemble: piece {index} has no input {number} to feed, it has {len(inputs)}")
+    inputs, *_ = pieces[index].fragment.sizes
+    if not 0 <= number < inputs:
+        return GraphError(f"cannot assemble: piece {index} has no input {number} to feed, it has {inputs}")
     if not 0 <= source < index:
         return GraphError(
             f"cannot assemble: piece {index} is fed from piece {source}, which is none of the {index} before it"
@@ -126,7 +103,8 @@ def _misfit(pieces: Sequence[Piece], index: int, number: int, source: int, value
         return GraphError(
             f"cannot assemble: piece {source} has no value {value} to feed piece {index}, it has {len(values)}"
         )
-    wanted, given = inputs[number].spec, values[value]
+    wanted, given = pieces[index].fragment.values[number], values[value]
+    assert wanted is not None  # of an input
     if given is None:
         return GraphError(f"cannot assemble: piece {index} is fed value {value} of piece {source}, an empty slot")
     return GraphError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -91,18 +91,18 @@ class FragmentColumns(NamedTuple):
 
 
 class Fragment:
-    """A valid graph with the columns of its content, to be used in any number of assemblies. Never changed.
+    """The columns of a graph's content, to be used in any number of assemblies. Never changed.
 
     Raises `GraphError` for a graph that breaks a rule. The graph's outputs, `grad` and labels play no part.
-    `parts`: one for all fragments that are put together. `again`: gives the graph anew; then the graph is not held,
-    which takes three quarters of the memory.
+    `parts`: one for all fragments that are put together. The graph itself is not held: it would take more memory than
+    all else.
 
     `nodes`: how many. `values`: the spec of every value. `sizes`: how many inputs, slots, holes and reads.
     """
 
-    __slots__ = ("_again", "_graph", "columns", "nodes", "parts", "sizes", "values")
+    __slots__ = ("columns", "nodes", "parts", "sizes", "values")
 
-    def __init__(self, graph: Graph, parts: Parts, again: Callable[[], Graph] | None = None) -> None:
+    def __init__(self, graph: Graph, parts: Parts) -> None:
         validate(graph)
         nodes = node_columns(graph)
         inputs = len(graph.inputs)
@@ -116,7 +116,6 @@ class Fragment:
                 codes.append(wire.REFERENCE_KINDS * (current - value - 1))
             current += len(node.outputs)
         seeds = [seed_of(given.recipe) for given in graph.inputs]
-        self._graph, self._again = (graph, None) if again is None else (None, again)
         self.parts = parts
         self.nodes = len(graph.nodes)
         self.columns = FragmentColumns(
@@ -131,14 +130,6 @@ class Fragment:
         )
         self.values = parts.specs(nodes.values)
         self.sizes = (inputs, len(nodes.slots), len(codes), len(reads) // 3)
-
-    @property
-    def graph(self) -> Graph:
-        """The graph, made again where it is not held."""
-        if self._graph is not None:
-            return self._graph
-        assert self._again is not None
-        return self._again()
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,12 @@ class Row:
         """The row as one number."""
         return len(FLOATS) * self.length.bit_length() + FLOATS.index(self.dtype)
 
+    @staticmethod
+    def of(code: int) -> Row:
+        """The inverse of `code`."""
+        bits, dtype = divmod(code, len(FLOATS))
+        return Row(FLOATS[dtype], 1 << bits - 1)
+
 
 @dataclass(frozen=True, slots=True)
 class Way:

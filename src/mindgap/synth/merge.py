@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate
 from random import Random
 from typing import Any, Final
 
 import numpy as np
 
-from mindgap.graph import Assembly, Fragment, Graph, GraphError, Parts, Piece, Source, decode
+from mindgap.graph import Assembly, Fragment, Graph, GraphError, Parts, Piece, Source
 from mindgap.synth.glue import Filling, Row, Way, between, can_be_fed, can_feed, entering, leaving
 from mindgap.synth.pool import Pool
 from mindgap.synth.variant import Part, Variant, Wire
@@ -40,7 +39,7 @@ _MORE_WIRES: Final = 0.25
 class End:
     """A border that may be fed, or may feed: the stretch of glue on its side, and the row on the far side of that.
 
-    `nodes`: of the glue. `code`: the row as a number, for quick look-ups.
+    `nodes`: of the glue. `code`: of the row.
     `position`: an input's number, or an output's place among the region's outputs. `value`: its number in the region.
     """
 
@@ -48,7 +47,6 @@ class End:
     value: int
     glue: Fragment | None
     nodes: int
-    row: Row
     code: int
 
 
@@ -161,7 +159,7 @@ class Merger:
         region = self.pool[number]
         graph = region.graph
         feeds = {
-            at: self._end(at, at, partial(entering, graph.inputs[at].spec, span))
+            at: self._end(at, at, *entering(graph.inputs[at].spec, span))
             for at, span in zip(region.free, region.takes, strict=True)
             if can_be_fed(graph.inputs[at].spec, span)
         }
@@ -169,18 +167,15 @@ class Merger:
         for place, (value, span) in enumerate(zip(graph.outputs, region.gives, strict=True)):
             spec = graph.values[value]
             if spec is not None and span is not None and can_feed(spec, span):
-                gives[place] = self._end(place, value, partial(leaving, spec, span))
-        data = self.pool.graph_bytes
-        fragment = Fragment(graph, self._parts, lambda: decode(data(number)))
-        return Taps(len(graph.nodes), fragment, feeds, gives, graph.outputs)
+                gives[place] = self._end(place, value, *leaving(spec, span))
+        return Taps(len(graph.nodes), Fragment(graph, self._parts), feeds, gives, graph.outputs)
 
-    def _end(self, position: int, value: int, glue: Callable[[], tuple[Graph, Row]]) -> End:
-        graph, row = glue()
-        return End(position, value, self._fragment(graph, lambda: glue()[0]), len(graph.nodes), row, row.code)
+    def _end(self, position: int, value: int, glue: Graph, row: Row) -> End:
+        return End(position, value, self._glue(glue), len(glue.nodes), row.code)
 
-    def _fragment(self, graph: Graph, again: Callable[[], Graph]) -> Fragment | None:
+    def _glue(self, graph: Graph) -> Fragment | None:
         """Glue as a fragment, which returns its last value; None for glue without nodes."""
-        return Fragment(graph, self._parts, again) if graph.nodes else None
+        return Fragment(graph, self._parts) if graph.nodes else None
 
     def _pick(self, rng: Random, left: int, unseen: Unseen, mutated: float, large: float) -> int | None:
         """A region of at most `left` nodes; the smallest of all where none is and nothing has been taken yet."""
@@ -234,8 +229,7 @@ class Merger:
         key = (out.code << 40) + (into.code << 20) + way.code
         if key not in self._rows:
             started = time.process_time()
-            make = partial(between, out.row, into.row, way)
-            self._rows[key] = self._fragment(make(), make)
+            self._rows[key] = self._glue(between(Row.of(out.code), Row.of(into.code), way))
             self.preparing_s += time.process_time() - started
         return self._rows[key]
 
