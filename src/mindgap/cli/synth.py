@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import math
 import time
@@ -65,9 +64,6 @@ def synth(
     with result_stream() as out:
         pool, made = _pool(directory, pool_file, jobs)
         merger = Merger(pool)
-        # What a pool holds stays: looking through it again and again for garbage takes a third of the time.
-        gc.collect()
-        gc.freeze()
         with _written(described) as lines:
             found = _described(merger, seed, Variants(count=count, sizes=(size,), mutated=mutated, large=large), lines)
         figures: dict[str, Any] = {
@@ -125,19 +121,18 @@ class _Described:
 def _described(merger: Merger, seed: int, wanted: Variants, out: TextIO | None) -> _Described:
     """All variants, described with the specs of their borders and their digests."""
     from mindgap.campaign.supply import BLOCK
-    from mindgap.campaign.synthesis import draw
+    from mindgap.campaign.synthesis import drawn
 
     found = _Described()
     every = max(1, wanted.count // _TIMED)
     for block in range(-(-wanted.count // BLOCK)):
         started, prepared = time.process_time(), merger.preparing_s
-        drawn = draw(merger, seed, block, wanted)
-        digests = [merger.assembly(variant).digest() for variant in drawn]
+        described = drawn(merger, seed, block, wanted, lambda _, v: (v, merger.assembly(v).digest()))
         found.cpu_seconds += time.process_time() - started - (merger.preparing_s - prepared)
-        found.distinct.update(map(bytes.fromhex, digests))
-        found.features.update(*(merger.features(variant) for variant in drawn))
-        found.sample += drawn[::every]
-        for digest, variant in zip(digests, drawn, strict=True):
+        found.sample += [variant for variant, _ in described[::every]]
+        for variant, digest in described:
+            found.distinct.add(bytes.fromhex(digest))
+            found.features |= merger.features(variant)
             text = variant.to_json()
             found.characters += len(text)
             if out is not None:

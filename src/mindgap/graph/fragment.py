@@ -5,13 +5,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from mindgap.graph import wire
 from mindgap.graph.encoder import node_columns
 from mindgap.graph.entries import ROLE_CODE, KindEntry, TemplateEntry, kind_entry, seed_of
 from mindgap.graph.graph import Graph, Input
-from mindgap.graph.spec import TensorSpec
 from mindgap.graph.tables import LIKE_FIRST, NO_TENSOR
 from mindgap.graph.validate import validate
 
@@ -19,6 +18,8 @@ _E = TypeVar("_E")
 
 #: Bytes in which a fragment holds a seed, little-endian: the most that a recipe may have.
 SEED_BYTES: Final = 16
+#: Bytes of columns that are often the same in other fragments.
+_SHORT: Final = 64
 #: (index of a piece, number of a value in that piece's own graph)
 Source = tuple[int, int]
 
@@ -48,7 +49,7 @@ class Parts:
     `kinds`, `templates`, `slots`: entries of the tables of content.
     """
 
-    __slots__ = ("_specs", "kinds", "slots", "templates")
+    __slots__ = ("_same", "kinds", "slots", "templates")
 
     def __init__(self) -> None:
         self.kinds: Numbered[KindEntry] = Numbered()
@@ -56,7 +57,7 @@ class Parts:
         self.slots: Numbered[bytes] = Numbered()
         for entry in (NO_TENSOR, LIKE_FIRST):
             self.slots.number(entry)
-        self._specs: dict[TensorSpec | None, TensorSpec | None] = {}
+        self._same: dict[Any, Any] = {}
 
     def kind_numbers(self, inputs: Iterable[Input]) -> bytes:
         """Of each input, as int32. The table of slots has their specs too, as that of a graph's content does."""
@@ -64,9 +65,9 @@ class Parts:
         self.slots.numbers([kind[1] for kind in kinds])
         return self.kinds.numbers(kinds)
 
-    def specs(self, specs: Iterable[TensorSpec | None]) -> tuple[TensorSpec | None, ...]:
-        """The specs, each the first of its equals."""
-        return tuple([self._specs.setdefault(spec, spec) for spec in specs])
+    def same(self, thing: _E) -> _E:
+        """The first of its equals. Fragments are used out of order: what they share is read from the cache."""
+        return self._same.setdefault(thing, thing)
 
 
 class FragmentColumns(NamedTuple):
@@ -118,7 +119,7 @@ class Fragment:
         seeds = [seed_of(given.recipe) for given in graph.inputs]
         self.parts = parts
         self.nodes = len(graph.nodes)
-        self.columns = FragmentColumns(
+        columns = FragmentColumns(
             kinds=parts.kind_numbers(graph.inputs),
             roles=bytes([ROLE_CODE[given.role] for given in graph.inputs]),
             seeds=b"".join([(seed or 0).to_bytes(SEED_BYTES, "little") for seed in seeds]),
@@ -128,8 +129,9 @@ class Fragment:
             reads=array("i", reads).tobytes(),
             slots=parts.slots.numbers(nodes.slots),
         )
-        self.values = parts.specs(nodes.values)
-        self.sizes = (inputs, len(nodes.slots), len(codes), len(reads) // 3)
+        self.columns = FragmentColumns(*[parts.same(c) if len(c) <= _SHORT else c for c in columns])
+        self.values = parts.same(tuple(map(parts.same, nodes.values)))
+        self.sizes = parts.same((inputs, len(nodes.slots), len(codes), len(reads) // 3))
 
 
 @dataclass(frozen=True, slots=True)
