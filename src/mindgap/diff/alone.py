@@ -18,7 +18,18 @@ from typing import TYPE_CHECKING, Final
 
 from mindgap.diff.facts import facts_of, spelled
 from mindgap.diff.rows import Model, Refused, Report, Row
-from mindgap.diff.session import Bench, Comparison, Settings, Subject, as_identical, identities, model_of, row_of
+from mindgap.diff.session import (
+    Bench,
+    Comparison,
+    Settings,
+    Subject,
+    as_identical,
+    failed_row,
+    failed_subject,
+    identities,
+    model_of,
+    row_of,
+)
 from mindgap.graph import MindgapError
 from mindgap.graph.tensors import TensorStore, default_tensor_store
 from mindgap.run.outcome import Outcome
@@ -69,6 +80,9 @@ def alone(
             except MindgapError as error:
                 refused.append(Refused(subject.name, str(error)))
                 continue
+            except Exception as error:
+                refused.append(failed_subject(subject.name, error))
+                continue
             models += [model for model, _ in found]
             rows += [row for _, row in found]
     return Report(
@@ -117,7 +131,12 @@ class _Alone:
             row = dataclasses.replace(row, detail="the bits of the graph as it was given")
             return model_of(name, mutant.graph, outcome, {}), row
         comparison = Comparison(self._bench, name, mutant.graph)
-        row = comparison.settled(outcome)
+        try:
+            row = comparison.settled(outcome)
+        except MindgapError:
+            raise
+        except Exception:
+            return comparison.model({}), failed_row(name, self._platform)
         return comparison.model({}), dataclasses.replace(row, detail=f"not the graph's own bits; {row.detail}")
 
     def _as_before(self, mutant: Mutant, outcome: Outcome) -> bool:

@@ -7,7 +7,6 @@ import os
 import tempfile
 import threading
 import time
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +17,7 @@ from typing import Any
 from mindgap.diff.facts import facts_of, spelled
 from mindgap.diff.recording import Recording, recording
 from mindgap.diff.rows import Model, Refused, Report, Row
-from mindgap.diff.session import Bench, Comparison, Settings, Subject, Tick
+from mindgap.diff.session import Bench, Comparison, Settings, Subject, Tick, failed_row, failed_subject
 from mindgap.graph import Graph, MindgapError
 from mindgap.graph.tensors import TensorStore, default_tensor_store
 from mindgap.run.pool import WorkerPool
@@ -151,10 +150,8 @@ def _one(
         tell("refused", subject.name, "", finished=len(platforms))
         return None, [], record.refused(position, Refused(subject.name, str(error)))
     except Exception as error:
-        # One model that mindgap itself fails on must not cost the others; it is counted and told apart.
         tell("refused", subject.name, "", finished=len(platforms))
-        refused = Refused(subject.name, f"mindgap failed: {error}", traceback.format_exc())
-        return None, [], record.refused(position, refused)
+        return None, [], record.refused(position, failed_subject(subject.name, error))
     captured = time.perf_counter() - started
     tell("captured", subject.name, "")
     record.graph(subject.name, graph)
@@ -168,8 +165,7 @@ def _one(
         except MindgapError:
             raise
         except Exception:
-            # One row that mindgap itself fails on must not cost the others; it is counted and told apart.
-            row = Row(subject.name, platform, "ok", None, detail="mindgap failed", broken=traceback.format_exc())
+            row = failed_row(subject.name, platform)
         record.row(graph, row, comparison.outcomes.get(platform))
         tell("judged", subject.name, platform, row)
         return row

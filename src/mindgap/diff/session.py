@@ -9,12 +9,13 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from mindgap.compare.metrics import MANTISSA_BITS
-from mindgap.diff.rows import Culprit, Model, Row
+from mindgap.diff.rows import Culprit, Model, Refused, Row
 from mindgap.graph import Graph, materialise_all
 from mindgap.graph.tensors import TensorStore
 from mindgap.run.identity import digest_of
@@ -190,6 +191,16 @@ def row_of(name: str, outcome: Outcome) -> Row:
         timings=dict(outcome.timings),
         digests=identities(outcome),
     )
+
+
+def failed_row(name: str, platform: str) -> Row:
+    """One row that mindgap itself fails on, with the error at hand: it costs no other, is counted and told apart."""
+    return Row(name, platform, "ok", None, detail="mindgap failed", broken=traceback.format_exc())
+
+
+def failed_subject(name: str, error: Exception) -> Refused:
+    """The same for a whole model."""
+    return Refused(name, f"mindgap failed: {error}", traceback.format_exc())
 
 
 def row_of_reference(name: str, reference: Outcome) -> Row:
