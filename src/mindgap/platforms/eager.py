@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Graph
+from mindgap.platforms import dtype_policy
 from mindgap.platforms.protocol import Array, Availability, Options, Platform
 from mindgap.platforms.pytorch import options as known
 from mindgap.platforms.pytorch import presence
@@ -48,7 +49,7 @@ class _Eager:
     description: Mapping[str, Any]
 
     def describe(self) -> Mapping[str, Any]:
-        return self.description
+        return {**self.description, dtype_policy.KEY: dtype_policy.measured_dtypes(self)}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Direct:
         from mindgap.platforms.pytorch.direct import Direct

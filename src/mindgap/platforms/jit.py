@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Graph
+from mindgap.platforms import dtype_policy
 from mindgap.platforms.protocol import Array, Availability, Executable, Fallback, Options, Platform, Unsupported
 from mindgap.platforms.pytorch import options as known
 from mindgap.platforms.pytorch import presence
@@ -60,7 +61,7 @@ class _Jit:
     description: Mapping[str, Any]
 
     def describe(self) -> Mapping[str, Any]:
-        return self.description
+        return {**self.description, dtype_policy.KEY: dtype_policy.measured_dtypes(self)}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
         from mindgap.platforms.pytorch import compiled

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from mindgap.graph import Graph, TensorSpec, dtype_name, numpy_dtype
-from mindgap.platforms import onnx_host
+from mindgap.platforms import dtype_policy, onnx_host
 from mindgap.platforms.onnx_arrays import ONNX_ELEMENT, as_declared, as_real, carrier
 from mindgap.platforms.protocol import (
     Array,
@@ -93,6 +93,7 @@ class OnnxRuntimePlatform:
             "intra_op_threads": self._threads,
             "inter_op_threads": 1,
             "exporter": "torch.onnx, operator set 20, onnxscript optimizer on",
+            dtype_policy.KEY: dtype_policy.measured_dtypes(self),
         }
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:

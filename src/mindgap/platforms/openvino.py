@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from mindgap.graph import Graph, TensorSpec, dtype_name, numpy_dtype
-from mindgap.platforms import onnx_host
+from mindgap.platforms import dtype_policy, onnx_host
 from mindgap.platforms.onnx_arrays import as_declared, as_real, carrier
 from mindgap.platforms.protocol import (
     Array,
@@ -87,6 +87,7 @@ class OpenVinoPlatform:
             "precision_in_force": _type_name(self._core.get_property("CPU", "INFERENCE_PRECISION_HINT")),
             "threads": self._settings["INFERENCE_NUM_THREADS"],
             "exporter": "torch.onnx, operator set 20, onnxscript optimizer on",
+            dtype_policy.KEY: dtype_policy.measured_dtypes(self),
         }
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
