@@ -9,6 +9,7 @@ Verdict = Literal[
     "rounding",
     "ill_conditioned",
     "undefined",
+    "internal",
     "discrepant",
     "exceptional",
     "reduced_precision",
@@ -19,7 +20,7 @@ Verdict = Literal[
 Blame = Literal["platform", "reference", "undecided"]
 
 #: Nothing for a person to look at.
-CALM: Final[frozenset[str]] = frozenset({"identical", "rounding", "ill_conditioned", "undefined"})
+CALM: Final[frozenset[str]] = frozenset({"identical", "rounding", "ill_conditioned", "undefined", "internal"})
 #: Worth a person's time, worst first: the order in which a table sorts them.
 FINDINGS: Final[tuple[Verdict, ...]] = (
     "failed",
