@@ -12,6 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
+from mindgap.compare.verdict import DTYPE_POLICY
 from mindgap.diff import Report, Row
 from mindgap.report.chart import bundle, precision_chart
 from mindgap.report.words import MEANINGS, explain, metric, said, short
@@ -119,7 +120,10 @@ def under(row: Row) -> str:
 
 
 def plain_op(op: str) -> str:
-    """`aten.native_layer_norm.default` -> `native_layer_norm`; of a fused set the first, and how many more."""
+    """`aten.native_layer_norm.default` -> `native_layer_norm`; of a fused set the first, and how many more; of what a
+    platform does to a dtype, `float64 in float32`."""
+    if op.startswith(DTYPE_POLICY):
+        return op.removeprefix(DTYPE_POLICY).replace(" computed in ", " in ")
     first, *rest = op.split("+")
     parts = first.split(".")
     name = parts[1] if len(parts) == 3 else first

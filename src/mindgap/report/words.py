@@ -53,7 +53,8 @@ def explain(row: Row) -> str:
     parts = [row.word.replace("_", " ")]
     if row.culprit:
         where = f" at {row.culprit.label}" if row.culprit.label else ""
-        parts.append(f"culprit {row.culprit.op} (node {row.culprit.node}){where}")
+        node = f" (node {row.culprit.node})" if row.culprit.node >= 0 else ""
+        parts.append(f"culprit {row.culprit.op}{node}{where}")
     if row.blame:
         parts.append(f"blame {row.blame}")
     parts += [f"{name} {metric(row, name)}" for name in ("max_abs", "max_rel") if name in row.metrics]

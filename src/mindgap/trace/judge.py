@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -18,12 +18,21 @@ from mindgap.run.outcome import Outcome
 from mindgap.trace.blame import blamed
 from mindgap.trace.culprit import breaking
 from mindgap.trace.cuts import Array, Execute, leading_to
+from mindgap.trace.example import example
 from mindgap.trace.failure import failing_node, fails_alone
 from mindgap.trace.figures import figures
 from mindgap.trace.fused import confirmed_whole, confirmed_windows
 from mindgap.trace.lockstep import Confirmed, Lockstep
-from mindgap.trace.outputs import public_only, same_bits, undefined_outputs, word_of_all, words_of_outputs
-from mindgap.trace.probe import Probe, probe
+from mindgap.trace.outputs import (
+    public_only,
+    same_bits,
+    undefined_outputs,
+    word_of_all,
+    words_of_outputs,
+    worst_of_runs,
+)
+from mindgap.trace.policy import Dtypes, Explanation, Policy, detail_of_policy, policies_of
+from mindgap.trace.probe import Probe, by_size, probe
 from mindgap.trace.roles import Role, node_roles
 from mindgap.trace.sentences import detail_of_calm, detail_of_finding
 from mindgap.trace.structure import first_difference, side_to_blame, sides_first, structural_detail
@@ -81,17 +90,18 @@ class Judge:
 
     `inputs`: every graph input as numpy, in order. `execute` runs a job on any platform. `trace=False` leaves out the
     roles of nodes (which take one more run of each side). `internal`: judge results that no public function returns
-    like any other.
+    like any other. `dtypes`: what a platform does to each dtype, which may explain a finding.
     """
 
     def __init__(
         self, graph: Graph, inputs: Sequence[Array], execute: Execute, reference: str, *, trace: bool = True,
-        deadline_s: float = 300.0, internal: bool = False,
+        deadline_s: float = 300.0, internal: bool = False, dtypes: Dtypes | None = None,
     ) -> None:  # fmt: skip
         self._graph, self._inputs, self._execute, self._reference = graph, list(inputs), execute, reference
         self._asked = graph
         self._trace, self._deadline_s = trace, deadline_s
         self._internal_asked, self._internal = internal, InternalValues()
+        self._dtypes = dtypes
         self._oracle: Oracle | None = None
         self._origin: tuple[int, ...] = ()
         self._lockstep: Lockstep | None = None
@@ -177,17 +187,23 @@ class Judge:
         if self._reference not in self._examined:
             self._examined[self._reference] = self.oracle.examine(theirs)
         reference = self._examined[self._reference]
-        mine = _worst([self._examine(run, theirs, reference) for run in runs])
+        mine = worst_of_runs([self._examine(run, theirs, reference) for run in runs])
         mine, reference = sides_first(mine, reference, ours, theirs)
         seen = _Seen(ours, theirs, runs, mine, reference, internal)
         public = public_only(mine, internal), public_only(reference, internal)
         finding = None
         if any(e.kind != "calm" or e.ill for side in public for e in side) or self._narrow():
             finding = self._search(outcome.platform, *public, ours, theirs)
-        words = self._words(seen, None if finding is None else finding[0].kind)
+        policy = None
+        if finding is not None and finding[1] == outcome.platform:
+            finding, policy = self._explained(finding, seen)
+        words = self._words(seen, policy.verdict if policy else None if finding is None else finding[0].kind)
         metrics = {**metrics, "verdicts": words}
         if finding is None:
             return self._unconfirmed(seen, words, metrics)
+        if policy is not None:
+            detail = detail_of_policy(policy, outcome.platform, example(self.oracle, finding[0]))
+            return Judgement(policy.verdict, "platform", Culprit(-1, policy.culprit), metrics, detail)
         return self._finding(outcome.platform, finding, ours, theirs, metrics)
 
     def _examine(self, run: tuple[Array, ...], theirs: tuple[Array, ...], known: list[Examined]) -> list[Examined]:
@@ -253,6 +269,24 @@ class Judge:
                 return fused, side
         return None
 
+    def _explained(self, finding: tuple[Confirmed, str], seen: _Seen) -> tuple[tuple[Confirmed, str], Policy | None]:
+        """The finding with the policy of the platform that explains every difference, where there is one; or else with
+        an operator that errs by more than a policy explains rather than one that does not."""
+        platform = finding[1]
+        policies = policies_of(self._dtypes(platform) if self._dtypes else {}, self.oracle.graph)
+        local = self.lockstep.own(platform, self._reference) if policies else []
+        public = [not hidden for hidden in seen.internal]
+        for policy in policies:
+            explanation = Explanation(policy, self.oracle, self._inputs, self.lockstep)
+            beyond = explanation.beyond(local, platform)
+            if not beyond and all(explanation.outputs(run, public) for run in seen.runs):
+                return finding, policy
+            if beyond and len(beyond) < len(local):
+                broken = _broken(public_only(seen.mine, seen.internal))
+                worse = self._culprit_alone(beyond[:MAX_TRIED], broken, platform)
+                return (finding if worse is None else (worse, platform)), None
+        return finding, None
+
     def _culprit_alone(self, local: list[Confirmed], broken: bool, side: str) -> Confirmed | None:
         """The operator that breaks an output, and does so in a job of its own."""
         for _ in range(MAX_ALONE):
@@ -302,7 +336,7 @@ class Judge:
     def _first_off(self, seen: Probe) -> list[int]:
         """The first nodes whose shown value is further from S than σ-free rounding of such a depth could leave it."""
         graph, found = self.oracle.graph, list[int]()
-        for numbers in _by_size(graph, sorted(filter(self._public, seen.values)), MAX_WATCHED_BYTES):
+        for numbers in by_size(graph, sorted(filter(self._public, seen.values)), MAX_WATCHED_BYTES):
             upto = graph.nodes[: graph.producer[numbers[-1]] + 1]
             watched = Oracle(replace(graph, nodes=upto, outputs=tuple(numbers), labels=Labels()), self._inputs)
             for number in numbers:
@@ -361,28 +395,6 @@ class Judge:
 
     def _culprit_of(self, node: int) -> Culprit:
         return Culprit(node, self._asked.nodes[node].op, _label(self._asked, node))
-
-
-def _worst(runs: list[list[Examined]]) -> list[Examined]:
-    """For each output, the repetition that is furthest off."""
-    order = {"calm": 0, "discrepant": 1, "exceptional": 2, "structural": 3}
-    return [max(outputs, key=lambda e: (order[e.kind], e.worst)) for outputs in zip(*runs, strict=True)]
-
-
-def _by_size(graph: Graph, numbers: Sequence[int], most_bytes: int) -> Iterator[list[int]]:
-    """The values in order, in groups of `most_bytes`, or of one."""
-    group: list[int] = []
-    held = 0
-    for number in numbers:
-        spec = graph.values[number]
-        size = 0 if spec is None else spec.nbytes
-        if group and held + size > most_bytes:
-            yield group
-            group, held = [], 0
-        group.append(number)
-        held += size
-    if group:
-        yield group
 
 
 def _broken(examined: list[Examined]) -> bool:

@@ -71,6 +71,12 @@ def note_of_ill(words: Sequence[Verdict]) -> str:
     return f"; {count} of {len(words)} outputs are ill-conditioned, and no operator on the way to them errs by itself"
 
 
+def worst_of_runs(runs: Sequence[Sequence[Examined]]) -> list[Examined]:
+    """For each output, the repetition that is furthest off."""
+    order = {"calm": 0, "discrepant": 1, "exceptional": 2, "structural": 3}
+    return [max(outputs, key=lambda e: (order[e.kind], e.worst)) for outputs in zip(*runs, strict=True)]
+
+
 def public_only(examined: Sequence[Examined], internal: Sequence[bool]) -> list[Examined]:
     """What the search for a culprit looks at: internal outputs count as calm."""
     return [Examined("calm") if hidden else one for one, hidden in zip(examined, internal, strict=True)]

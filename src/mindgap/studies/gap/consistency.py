@@ -79,7 +79,7 @@ def consistency(store: Store, run: str) -> Table:
         note="`everywhere`: models that ran on the reference and on every platform that was given at least nine tenths "
         "of what the busiest was given, as the paper counts. `both`: models that ran on the reference and on this "
         "platform. "
-        "`wrong` is our verdict; `ill_conditioned` counts as consistent, and says that nothing can be said, and so does "
+        "`wrong` is our verdict; `ill_conditioned` counts as consistent, and says that nothing can be said; so does "
         "`internal`: only results differ that no public function returns. "
         "`unjudged` differs, took too long to judge, and counts nowhere else. `beyond` a profile: some element lies "
         "outside its tolerance.",
