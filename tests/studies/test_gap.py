@@ -20,9 +20,9 @@ from mindgap.store import Store, StoreError
 from mindgap.studies import Table, column, records
 from mindgap.studies.gap import PUBLISHED, TABLES, Study, gap, to_json
 from mindgap.studies.gap.vocabulary import WORDS
-from studies.gap_rows import FAILURES, PLATFORMS, PROBED, RAN, REFERENCE, WRONG, Made, digests, made
+from studies.gap_rows import CALM, FAILURES, PLATFORMS, PROBED, RAN, REFERENCE, WRONG, Made, digests, made
 
-COMPARED = ("identical", "rounding", "ill_conditioned", "undefined", *WRONG)
+COMPARED = ("identical", *CALM, *WRONG)
 
 
 @pytest.fixture(scope="module", params=[0, 1, 2])
@@ -118,6 +118,7 @@ def test_consistency_and_tolerances(pair: tuple[Made, Study]) -> None:
         assert (row["compared"], row["only_the_tolerance_alarms"]) == (len(mine), len(false))
         assert row["the_tolerance_misses"] == len(missed)
         assert row["alarm_is_rounding"] == sum(v["word"] in ("rounding", "identical") for v in false)
+        assert row["alarm_is_internal"] == sum(v["word"] == "internal" for v in false)
 
 
 def passes(verdict: dict[str, Any], profile: str) -> bool:
@@ -137,7 +138,7 @@ def test_compiled_against_eager(pair: tuple[Made, Study]) -> None:
         for (model, where), outcome in run.outcomes.items():
             eager = run.outcomes[model, rows[platform]["eager"]]
             said = run.verdicts.get((model, eager["platform"]), {"word": "identical"})["word"]
-            if where != platform or eager["status"] not in RAN or said not in COMPARED[:4]:
+            if where != platform or eager["status"] not in RAN or said not in ("identical", *CALM):
                 continue
             word = against_eager(outcome, eager, run.verdicts[model, platform]["word"], said)
             counted[word] += 1

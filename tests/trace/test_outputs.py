@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from mindgap.aten.tensors import to_numpy
-from mindgap.graph import Graph
+from mindgap.graph import Graph, Ref
 from mindgap.trace.outputs import differs_in, note_of_ill, same_bits, word_of_all
 from oracle.bench import PLATFORM, Bench, build, chain, normal, one_element, wrong_at
 
@@ -27,6 +28,10 @@ from oracle.bench import PLATFORM, Bench, build, chain, normal, one_element, wro
         (["undefined"], "undefined"),
         (["undefined", "ill_conditioned"], "ill_conditioned"),
         (["undefined", "ill_conditioned", "rounding"], "undefined"),
+        (["internal", "identical"], "internal"),
+        (["internal", "rounding"], "internal"),
+        (["internal", "undefined"], "undefined"),
+        (["internal", "ill_conditioned"], "ill_conditioned"),
     ],
 )
 def test_one_word_for_all_outputs(words: list[Any], word: str) -> None:
@@ -94,3 +99,62 @@ def test_bits_and_masks() -> None:
     x, y = np.array([1.0, np.nan, 3.0]), np.array([1.0, np.nan, 4.0])
     assert differs_in(torch.tensor([False, True, True]), x, y)
     assert not differs_in(torch.tensor([True, True, False]), x, y) and not differs_in(None, x, y)
+
+
+def ties() -> Any:
+    return np.random.Generator(np.random.Philox(0)).integers(0, 4, (3, 20)).astype(np.float32)
+
+
+@pytest.mark.parametrize("op", ["sort", "topk", "argsort"])
+def test_ties_are_undefined_and_their_positions_have_no_distance(op: str) -> None:
+    x = ties()
+    call = {"sort": ("s", "aten.sort.default", "i0", -1, False), "topk": ("s", "aten.topk.default", "i0", 20),
+            "argsort": ("s", "aten.argsort.default", "i0", -1, False)}[op]  # fmt: skip
+    graph = build([x], [call], ["s"] if op == "argsort" else ["s", "s.1"])
+
+    def last_first(positions: torch.Tensor) -> torch.Tensor:
+        """The same values in the same order, equal ones the other way round."""
+        values = torch.from_numpy(x).gather(-1, positions)
+        order = torch.argsort(torch.from_numpy(x).flip(-1), dim=-1, descending=op == "topk", stable=True)
+        found = x.shape[-1] - 1 - order
+        assert torch.equal(torch.from_numpy(x).gather(-1, found), values)
+        return found
+
+    found = Bench({PLATFORM: wrong_at(op, last_first, 0 if op == "argsort" else 1)}).judge(graph, [x])
+    assert found.verdict == "undefined" and op in found.detail
+    assert found.metrics["max_abs"] is None and found.metrics["n_differing"] > 0
+
+
+def test_a_stable_sort_keeps_ties_in_order() -> None:
+    x = ties()
+    graph = build([x], [("s", "aten.sort.default", "i0", -1, False)], ["s", "s.1"])
+    node = dataclasses.replace(
+        graph.nodes[0], op="aten.sort.stable", args=(Ref(0),), kwargs=(("stable", True), ("dim", -1))
+    )
+    graph = dataclasses.replace(graph, nodes=(node,))
+    swapped = wrong_at("sort", lambda y: y.flip(-1).sort(-1).indices, 1)
+    assert Bench({PLATFORM: swapped}).judge(graph, [x]).verdict == "discrepant"
+
+
+def test_a_near_tie_that_rounding_decides_is_rounding() -> None:
+    x = np.array([[1.0, 1.0 + 2**-22, 3.0, 2.0]], np.float32)
+    graph = build([x], [("e", "aten.exp.default", "i0"), ("s", "aten.sort.default", "e", -1, False)], ["s.1"])
+
+    def swapped(y: torch.Tensor) -> torch.Tensor:
+        return torch.tensor([[y[0, 1], y[0, 0], y[0, 2], y[0, 3]]])
+
+    assert Bench({PLATFORM: wrong_at("exp", swapped)}).judge(graph, [x]).verdict == "rounding"
+
+
+def test_values_are_measured_before_positions() -> None:
+    x = ties()
+    graph = build([x], [("m", "aten.exp.default", "i0"), ("s", "aten.sort.default", "i0", -1, False)], ["s.1", "m"])
+
+    def both(g: Graph, index: int, result: Any, args: Any) -> Any:
+        if g.nodes[index].op == "aten.exp.default":
+            return last_bits(result)
+        return (result[0], x.shape[-1] - 1 - torch.argsort(torch.from_numpy(x).flip(-1), dim=-1, stable=True))
+
+    found = Bench({PLATFORM: both}).judge(graph, [x])
+    assert found.metrics["worst_output"] == 1 and found.metrics["max_abs"] < 1e-4
+    assert found.metrics["verdicts"] == ["undefined", "rounding"] and found.verdict == "undefined"

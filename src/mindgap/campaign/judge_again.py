@@ -59,7 +59,7 @@ def judge_again(
         )
         writer = stack.enter_context(folder.store.writer())
         record = Recording(folder.store, writer, terms.settings, pool.describe, "campaign", folder.run)
-        judges = stack.enter_context(judging(busy, terms, pool.run))
+        judges = stack.enter_context(judging(busy, terms, pool.run, pool.describe))
         threads = stack.enter_context(ThreadPoolExecutor(busy, "mindgap-again"))
 
         def again(row: Mapping[str, Any]) -> tuple[str, str]:

@@ -3,7 +3,8 @@
 Judging runs operators of strange graphs in this process, in float64 and many times over. Apart from the campaign it
 may take too long, or crash, and cost one row. It runs nothing on a platform itself: it asks for that.
 
-parent → judge    judge     a graph, what the reference and a platform did with it, the settings
+parent → judge    judge     a graph, what the reference and a platform did with it, the settings, what the platform does
+                            to dtypes
 judge → parent    job       to be run; answered by `outcome`, by `refused` where it cannot be meant, or by `stop`
                   row       the answer; or `broken`, with the traceback; or `stopped`, after `stop`
 """
@@ -65,6 +66,7 @@ class _Server:
     def __init__(self, reader: FrameReader, answers: int, tensors: TensorStore, memory: int | None) -> None:
         self._reader, self._answers, self._tensors, self._memory = reader, answers, tensors, memory
         self._comparisons: Cache[str, Comparison] = Cache(_KEPT, _KEPT)
+        self._descriptions: dict[str, Mapping[str, Any]] = {}
 
     def serve(self) -> None:
         """Answers every frame. Raises `ChannelClosed` when the parent hangs up."""
@@ -87,11 +89,13 @@ class _Server:
     def _row(self, frame: Frame) -> Row:
         header = frame.header
         digest: str = header["graph"]
+        self._descriptions[header["outcome"]["platform"]] = {"dtypes": header["dtypes"]}
         comparison = self._comparisons.get(digest)
         if comparison is None:
             graph = decode(frame.arrays[0].tobytes())
             remember(graph, digest)
-            bench = Bench(self._execute, Settings(**header["settings"]), self._tensors)
+            settings = Settings(**header["settings"])
+            bench = Bench(self._execute, settings, self._tensors, self._descriptions.__getitem__)
             reference = _outcome(header["reference"], digest)
             comparison = Comparison(bench, header["name"], graph, reference)
             self._comparisons.put(digest, comparison, 1)

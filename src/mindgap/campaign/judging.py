@@ -20,7 +20,7 @@ from mindgap.campaign.judge_worker import told
 from mindgap.campaign.plan import Plan
 from mindgap.campaign.supply import Case
 from mindgap.diff.rows import Row
-from mindgap.diff.session import Execute, Settings, row_of, without_judging
+from mindgap.diff.session import Describe, Execute, Settings, row_of, says_nothing, without_judging
 from mindgap.graph import MindgapError, TensorStore, decode
 from mindgap.run.channel import Frame
 from mindgap.run.identity import remember
@@ -57,11 +57,11 @@ def terms_of(plan: Plan, tensors: TensorStore) -> Terms:
 
 
 @contextmanager
-def judging(count: int, terms: Terms, execute: Execute) -> Generator[list[Judging]]:
-    """So many judges, whose processes end with the context."""
+def judging(count: int, terms: Terms, execute: Execute, describe: Describe = says_nothing) -> Generator[list[Judging]]:
+    """So many judges, whose processes end with the context. `describe` gives what a platform says of itself."""
     with ExitStack() as stack:
         starter = stack.enter_context(ThreadPoolExecutor(1, "mindgap-judge-start"))
-        judges = [Judging(terms, execute, starter) for _ in range(count)]
+        judges = [Judging(terms, execute, starter, describe) for _ in range(count)]
         for judge in judges:
             stack.callback(judge.close)
         yield judges
@@ -70,9 +70,11 @@ def judging(count: int, terms: Terms, execute: Execute) -> Generator[list[Judgin
 class Judging:
     """One judging process through all its deaths. Thread-safe: one row at a time."""
 
-    def __init__(self, terms: Terms, execute: Execute, starter: ThreadPoolExecutor) -> None:
+    def __init__(
+        self, terms: Terms, execute: Execute, starter: ThreadPoolExecutor, describe: Describe = says_nothing
+    ) -> None:
         """`starter`: a thread that outlives this object; a process dies with the thread that started it."""
-        self._terms, self._execute, self._starter = terms, execute, starter
+        self._terms, self._execute, self._describe, self._starter = terms, execute, describe, starter
         self._worker: WorkerProcess | None = None
         self._lock = threading.Lock()
         self._closing = False
@@ -138,6 +140,7 @@ class Judging:
             "settings": dataclasses.asdict(self._terms.settings),
             "reference": told(reference),
             "outcome": told(outcome),
+            "dtypes": self._describe(outcome.platform).get("dtypes", {}),
         }
         worker.jobs += 1
         worker.stage = "judging"

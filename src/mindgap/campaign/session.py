@@ -122,7 +122,7 @@ def _session(folder: Folder, supply: Supply, manner: Manner) -> Standing:
         record.begin(created, version("mindgap"), facts, wanted, about)
         choice = Choice(plan, wanted, support if support.platforms else None)
         past.restore(choice)
-        judges = stack.enter_context(judging(busy, terms, pool.run))
+        judges = stack.enter_context(judging(busy, terms, pool.run, pool.describe))
         live = Live(planned_cases(plan, folder.shard), _done_cases(past, plan))
         drive = Drive(
             Station(folder, supply, wanted, pool, judges, record, choice, past, live, _budgets(folder, wanted, past))

@@ -56,6 +56,9 @@ def diff(
     update_baseline: Annotated[bool, typer.Option("--update-baseline", help="Write the findings to it.")] = False,
     require_support: Annotated[bool, typer.Option("--require-support", help="`unsupported` counts as found.")] = False,
     no_trace: Annotated[bool, typer.Option("--no-trace", help="Do not follow differences from node to node.")] = False,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Judge results that no public function returns like any other.")
+    ] = False,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each graph on each platform.")] = 2,
     deadline: Deadline = 300.0,
     jobs: Jobs = None,
@@ -66,7 +69,7 @@ def diff(
     """
     if update_baseline and baseline is None:
         raise MindgapError("--update-baseline needs --baseline FILE, the file to write")
-    settings = Settings(reference, not no_trace, repeat, seconds(deadline))
+    settings = Settings(reference, not no_trace, repeat, seconds(deadline), internal)
     known = Baseline.load(baseline) if baseline and not (update_baseline and not baseline.exists()) else Baseline()
     kept = None if store is None else Store(store)
     with result_stream() as out:

@@ -9,19 +9,21 @@ from rich.table import Table
 from rich.text import Text
 
 from mindgap.diff import Report, Row
-from mindgap.report.words import METRICS, metric, short
+from mindgap.report.words import METRICS, metric, said, short
 
 _STYLES: Final = {
     "identical": "dim",
     "rounding": "green",
     "ill_conditioned": "cyan",
     "undefined": "cyan",
+    "internal": "cyan",
     "reduced_precision": "bold yellow",
     "unjudged": "yellow",
     "unsupported": "dim italic",
     "no_reference": "dim italic",
 }
 _FINDING: Final = "bold red"
+_HAPPENED: Final = "what happened"
 #: Columns of text when standard output is no terminal, which would otherwise count as 80.
 _PLAIN_WIDTH: Final = 200
 
@@ -88,19 +90,20 @@ def _matrix(report: Report) -> Table:
 
 def _one_model(report: Report) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", title=report.models[0].name, title_justify="left")
-    for column in ("platform", "verdict", "culprit", "blame", *METRICS.values()):
+    for column in ("platform", "verdict", "culprit", "blame", *METRICS.values(), _HAPPENED):
         table.add_column(column, overflow="fold")
     for row in report.rows:
-        table.add_row(row.platform, _word(row), _culprit(row), row.blame or "", *_figures(row))
+        table.add_row(row.platform, _word(row), _culprit(row), row.blame or "", *_figures(row), _happened(row))
     return table
 
 
 def _findings(report: Report) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", title="findings", title_justify="left")
-    for column in ("model", "platform", "verdict", "culprit", "blame", *METRICS.values()):
+    for column in ("model", "platform", "verdict", "culprit", "blame", *METRICS.values(), _HAPPENED):
         table.add_column(column, overflow="fold")
     for row in report.findings:
-        table.add_row(row.model, row.platform, _word(row), _culprit(row), row.blame or "", *_figures(row))
+        cells = (row.model, row.platform, _word(row), _culprit(row), row.blame or "", *_figures(row), _happened(row))
+        table.add_row(*cells)
     return table
 
 
@@ -108,6 +111,11 @@ def _culprit(row: Row) -> str:
     if row.culprit is None:
         return row.message.splitlines()[0][:100] if row.message else ""
     return f"{row.culprit.op} (node {row.culprit.node})" if row.culprit.node >= 0 else row.culprit.op
+
+
+def _happened(row: Row) -> Text:
+    """What a finding about values shows: one element that is wrong, and how many are. Failures say it elsewhere."""
+    return Text(said(row) if row.finding and row.verdict not in ("failed", "reference_failed") else "")
 
 
 def _figures(row: Row) -> list[str]:

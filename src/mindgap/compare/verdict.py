@@ -9,6 +9,7 @@ Verdict = Literal[
     "rounding",
     "ill_conditioned",
     "undefined",
+    "internal",
     "discrepant",
     "exceptional",
     "reduced_precision",
@@ -16,10 +17,12 @@ Verdict = Literal[
     "failed",
     "reference_failed",
 ]
+#: How the culprit of a finding begins that one dtype of a platform explains throughout, and no operator.
+DTYPE_POLICY: Final = "dtype policy: "
 Blame = Literal["platform", "reference", "undecided"]
 
 #: Nothing for a person to look at.
-CALM: Final[frozenset[str]] = frozenset({"identical", "rounding", "ill_conditioned", "undefined"})
+CALM: Final[frozenset[str]] = frozenset({"identical", "rounding", "ill_conditioned", "undefined", "internal"})
 #: Worth a person's time, worst first: the order in which a table sorts them.
 FINDINGS: Final[tuple[Verdict, ...]] = (
     "failed",

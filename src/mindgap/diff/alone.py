@@ -72,7 +72,7 @@ def alone(
         WorkerPool([settings.reference, platform], tensors=tensors, busy=busy) as pool,
         ThreadPoolExecutor(busy, "mindgap-mutant") as threads,
     ):
-        bench = Bench(pool.run, settings, tensors)
+        bench = Bench(pool.run, settings, tensors, pool.describe)
         for subject in subjects:
             try:
                 one = _Alone(bench, subject, platform, seed)

@@ -111,7 +111,7 @@ def diff_many(
         recording(store, settings, pool.describe) as record,
     ):
         record.begin(created, mindgap, facts, wanted)
-        bench = Bench(pool.run, settings, tensors)
+        bench = Bench(pool.run, settings, tensors, pool.describe)
         with ThreadPoolExecutor(busy, "mindgap-model") as threads:
             waiting = [threads.submit(_one, bench, *each, wanted, tell, record) for each in enumerate(named)]
             try:

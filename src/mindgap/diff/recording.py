@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
 from mindgap.diff.rows import Model, PlatformFacts, Refused, Row
-from mindgap.diff.session import Settings
+from mindgap.diff.session import Describe, Settings
 from mindgap.graph import Graph
 from mindgap.run.identity import digest_of
 from mindgap.run.outcome import Outcome
 from mindgap.store import Store, Writer, graph_row, metric_columns, new_run, outcome_row
 from mindgap.store.records import writable
-
-#: Gives what a platform says of itself.
-Describe = Callable[[str], Mapping[str, Any]]
 
 
 @contextmanager

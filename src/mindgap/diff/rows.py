@@ -16,7 +16,7 @@ from mindgap.compare.verdict import CALM, FINDINGS, Blame, Verdict
 from mindgap.run.outcome import Status
 
 #: Findings, worst first, then what is calm, most serious first.
-SEVERITY: Final[tuple[str, ...]] = (*FINDINGS, "undefined", "ill_conditioned", "rounding", "identical")
+SEVERITY: Final[tuple[str, ...]] = (*FINDINGS, "undefined", "internal", "ill_conditioned", "rounding", "identical")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from mindgap.compare.metrics import MANTISSA_BITS
 from mindgap.diff.rows import Culprit, Model, Refused, Row
@@ -25,16 +25,20 @@ if TYPE_CHECKING:
     from mindgap.trace.judge import Judge, Judgement
 
 Execute = Callable[[Job], Outcome]
+#: Gives what a platform says of itself.
+Describe = Callable[[str], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to run and judge. `deadline_s`: for one job, loading and compiling included. `trace`: look for culprits."""
+    """How to run and judge. `deadline_s`: for one job, loading and compiling included. `trace`: look for culprits.
+    `internal`: judge results that no public function returns like any other."""
 
     reference: str = "cpu/eager"
     trace: bool = True
     repeat: int = 2
     deadline_s: float = 300.0
+    internal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +68,26 @@ class Tick:
 _BOTH_FAILED: Final = "the reference failed as well: there is nothing to compare"
 
 
+def says_nothing(_: str) -> Mapping[str, Any]:
+    """The description of platforms of which none is at hand."""
+    return {}
+
+
 @dataclass(frozen=True)
 class Bench:
-    """Where a graph runs: something that executes jobs, the tensors kept beside graphs, and the settings."""
+    """Where a graph runs: something that executes jobs, the tensors kept beside graphs, and the settings.
+
+    `describe`: what a platform says of itself; its `dtypes` explain findings.
+    """
 
     execute: Execute
     settings: Settings
     tensors: TensorStore | None = None
+    describe: Describe = says_nothing
+
+    def dtypes(self, platform: str) -> Mapping[str, Mapping[str, str]]:
+        """What the platform does to each dtype; empty where it does not say."""
+        return self.describe(platform).get("dtypes", {})
 
     def run(self, platform: str, graph: Graph, want: Want = "digests") -> Outcome:
         """One job under the settings."""
@@ -159,6 +176,8 @@ class Comparison:
                 settings.reference,
                 trace=settings.trace,
                 deadline_s=settings.deadline_s,
+                internal=settings.internal,
+                dtypes=self.bench.dtypes,
             )
         return self._judge
 

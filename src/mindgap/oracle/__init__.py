@@ -8,10 +8,11 @@ computes each operator in float64 and rounds its result once to the dtype it dec
 runs with random errors of each operator's own size injected, after Monte Carlo arithmetic (Parker, 1997).
 """
 
-from mindgap.oracle.decisions import decision_slots
+from mindgap.oracle.decisions import decision_slots, positions
 from mindgap.oracle.examine import Examined, Expectation, examine
 from mindgap.oracle.families import FAMILIES
 from mindgap.oracle.float64 import OracleError
+from mindgap.oracle.internal import InternalValues, internal_values
 from mindgap.oracle.local import LocalExpectation, local_expectation
 from mindgap.oracle.oracle import FEW, MANY, Oracle
 
@@ -21,10 +22,13 @@ __all__ = [
     "MANY",
     "Examined",
     "Expectation",
+    "InternalValues",
     "LocalExpectation",
     "Oracle",
     "OracleError",
     "decision_slots",
     "examine",
+    "internal_values",
     "local_expectation",
+    "positions",
 ]

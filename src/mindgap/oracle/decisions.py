@@ -24,6 +24,9 @@ PICKED: Final = frozenset({"argmax", "argmin", "max", "min", "topk", "sort", "ar
                            "cummin", "mode", "nanmedian"})  # fmt: skip
 POOLED: Final = frozenset({"max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices",
                            "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"})  # fmt: skip
+#: Of these, those whose choice among equal elements no documentation settles. `argmax`, `argmin`, `max` and `min` take
+#: the first; a stable sort keeps their order.
+ANY_OF_EQUALS: Final = (PICKED | POOLED) - {"argmax", "argmin", "max", "min"}
 STEPS: Final[dict[str, Callable[[torch.Tensor], torch.Tensor]]] = {
     "floor": torch.floor, "ceil": torch.ceil, "round": torch.round, "trunc": torch.trunc, "fix": torch.trunc,
     "sign": torch.sign, "sgn": torch.sign, "to": torch.trunc, "_to_copy": torch.trunc,
@@ -50,6 +53,18 @@ def decision_slots(graph: Graph, nodes: Iterable[int] | None = None) -> dict[int
             if decided and (rounds or picks):
                 found[first + slot] = index
     return found
+
+
+def positions(graph: Graph) -> frozenset[int]:
+    """The values that say where an element was, not what it is: distances between them mean nothing."""
+    found: set[int] = set()
+    for index, node in enumerate(graph.nodes):
+        packet, last = packet_of(node.op), len(node.outputs) - 1
+        picks = packet in POOLED | PICKED and (last > 0 or packet.startswith("arg"))
+        spec = node.outputs[last] if node.outputs else None
+        if picks and spec is not None and not is_real(spec.dtype):
+            found.add(graph.first_value[index] + last)
+    return frozenset(found)
 
 
 def implausible(graph: Graph, number: int, chosen: torch.Tensor, lookup: Lookup) -> torch.Tensor | None:

@@ -23,7 +23,8 @@ _SINGLE: Final = 16 * 2.0**-24
 class Expectation:
     """What one output may be: both shadows, σ, the classes seen, values seen (discrete), tainted elements.
 
-    `sigma` is zero where nothing upstream rounds. `slack`: extra absolute tolerance, elementwise or scalar.
+    `sigma` is zero where nothing upstream rounds. `declared`: the shape that the graph declares, where a kernel of
+    float64 gives another one.
     """
 
     dtype: str
@@ -33,6 +34,7 @@ class Expectation:
     classes: torch.Tensor
     seen: tuple[torch.Tensor, ...]
     tainted: torch.Tensor | None = None
+    declared: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,8 @@ class Examined:
     `structural`. `bad`: mask of offending elements. `worst`: largest error in σ. `median`: median error in typical σ
     (None under 16 elements); `single`: of so few float64 elements, whether float32 explains them. `ill`: σ is as large
     as the values. `relative`: root mean square error over value, for suspects. `tainted`: mismatches that lie in
-    undefined elements.
+    undefined elements. `tied`: elements that are another choice among exactly equal ones. `silent`: the shadow has
+    another shape than the graph declares, so that nothing is known of the values; `ill` goes with it.
     """
 
     kind: str
@@ -54,11 +57,17 @@ class Examined:
     ill: bool = False
     tainted: int = 0
     relative: float = 0.0
+    tied: int = 0
+    silent: bool = False
 
     @property
     def count(self) -> int:
         """How many elements offend."""
         return 0 if self.bad is None else int(self.bad.sum())
+
+
+#: What the shadow says of a value whose shape it does not have.
+SILENT: Final = Examined("calm", ill=True, silent=True)
 
 
 def expect_floor(sigma: torch.Tensor) -> torch.Tensor:
@@ -82,13 +91,16 @@ def expect_floor(sigma: torch.Tensor) -> torch.Tensor:
 
 
 def examine(expected: Expectation, got: torch.Tensor, typical: torch.Tensor | None = None) -> Examined:
-    """Compares one output with what it may be. dtype and shape decide first.
+    """Compares one output with what it may be. dtype and shape decide first: the shape may be the shadow's, or the one
+    that the graph declares.
 
     `typical`: measure the median in this σ instead of the one that sets the limit.
     """
     name = str(got.dtype).removeprefix("torch.")
-    if name != expected.dtype or got.shape != expected.step.shape:
+    if name != expected.dtype or tuple(got.shape) not in (tuple(expected.step.shape), expected.declared):
         return Examined("structural")
+    if got.shape != expected.step.shape:
+        return SILENT
     if got.numel() == 0:
         return Examined("calm")
     if not is_real(expected.dtype):

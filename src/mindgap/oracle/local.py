@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import torch
 
@@ -12,7 +12,7 @@ from mindgap.aten.tensors import to_torch
 from mindgap.oracle.classes import ANY, class_bits
 from mindgap.oracle.decisions import COMPARED, decision_slots, implausible
 from mindgap.oracle.examine import SIGMAS, Examined, Expectation, examine
-from mindgap.oracle.float64 import bind_call, evaluate, neutral_float64, packet_of
+from mindgap.oracle.float64 import bind_call, evaluate, neutral_float64
 from mindgap.oracle.oracle import Oracle
 from mindgap.oracle.precision import FORMATS, in_range, is_real, rounded, widen
 
@@ -77,11 +77,9 @@ def _expect(oracle: Oracle, node: int, number: int) -> Expectation | None:
     if spec is None or number not in step.values:
         return None
     value, exact, undefined = step.wide(number), step.exact(number), step.undefined.get(number)
-    if number not in oracle.graph.outputs and (tuple(value.shape) != spec.shape or _kept(oracle, node, number)):
-        return None  # What one kernel keeps for its own gradient has other shapes in another.
     if not is_real(spec.dtype):
         other = _with_narrow_scalars(oracle, node, number) if undefined is None else value
-        return Expectation(spec.dtype, value, other, torch.zeros(()), torch.zeros(()), (), undefined)
+        return Expectation(spec.dtype, value, other, torch.zeros(()), torch.zeros(()), (), undefined, spec.shape)
     classes = class_bits(value) | class_bits(in_range(exact, spec.dtype))
     hard = step.hard[number].to(torch.float64) if number in step.hard else torch.zeros(value.shape, dtype=torch.float64)
     if number in step.hard and float(value.abs().max() if value.numel() else 0.0) > FORMATS[spec.dtype].largest / 4:
@@ -91,20 +89,7 @@ def _expect(oracle: Oracle, node: int, number: int) -> Expectation | None:
             )
     if number in step.hazards:
         classes = torch.where(step.hazards[number].expand(classes.shape), torch.full_like(classes, ANY), classes)
-    return Expectation(spec.dtype, value, exact, hard, classes, (), undefined)
-
-
-#: Slots that kernels fill for their own gradients, each in its way: which bag a row is in (some leave it empty), a
-#: factorisation whose rows were swapped where two pivots tie.
-_KEPT: Final = {
-    "_embedding_bag": (1,), "_embedding_bag_forward_only": (1,), "_linalg_solve_ex": (1, 2), "_linalg_det": (1, 2),
-    "_linalg_slogdet": (2, 3),
-}  # fmt: skip
-
-
-def _kept(oracle: Oracle, node: int, number: int) -> bool:
-    graph = oracle.graph
-    return number - graph.first_value[node] in _KEPT.get(packet_of(graph.nodes[node].op), ())
+    return Expectation(spec.dtype, value, exact, hard, classes, (), undefined, spec.shape)
 
 
 def _with_narrow_scalars(oracle: Oracle, node: int, number: int) -> torch.Tensor:

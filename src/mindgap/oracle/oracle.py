@@ -13,9 +13,9 @@ import torch
 from mindgap.aten.tensors import to_torch
 from mindgap.graph import Graph, operands
 from mindgap.oracle.classes import ANY, class_bits
-from mindgap.oracle.decisions import decision_slots, implausible
+from mindgap.oracle.decisions import ANY_OF_EQUALS, decision_slots, implausible
 from mindgap.oracle.examine import BULK_RATIO, Examined, Expectation, examine
-from mindgap.oracle.float64 import Float64Graph, OracleError
+from mindgap.oracle.float64 import Float64Graph, OracleError, packet_of
 from mindgap.oracle.precision import FORMATS, is_real, rounded, widen
 from mindgap.oracle.replay import Replays
 from mindgap.oracle.settle import CASTS, Decisions, impose, settled
@@ -139,18 +139,19 @@ class Oracle:
         self.replays.ensure(count)
         step = self.step.wide(number)
         spec = self.graph.values[number]
-        dtype = spec.dtype if spec is not None else "float32"
+        dtype, shape = (spec.dtype, spec.shape) if spec is not None else ("float32", None)
         if not is_real(dtype):
             seen = tuple(self.replays.seen.get(number, ()))
             return Expectation(
-                dtype, step, self.wide[number], torch.zeros(()), torch.zeros(()), seen, self.tainted.get(number)
+                dtype, step, self.wide[number], torch.zeros(()), torch.zeros(()), seen, self.tainted.get(number), shape
             )
         shadow = widen(self.wide[number])
         classes = self.replays.classes[number] | class_bits(rounded(shadow, dtype)) | class_bits(step)
         hazard = self.step.hazards.get(number)
         if hazard is not None:
             classes = torch.where(hazard, torch.full_like(classes, ANY), classes)
-        return Expectation(dtype, step, shadow, self.replays.sigma(number), classes, (), self.tainted.get(number))
+        sigma, tainted = self.replays.sigma(number), self.tainted.get(number)
+        return Expectation(dtype, step, shadow, sigma, classes, (), tainted, shape)
 
     def examine(self, outputs: Sequence[Any], count: int = FEW) -> list[Examined]:
         """A platform's outputs (numpy, in graph order) against what they may be, from `count` replays at least."""
@@ -207,7 +208,16 @@ class Oracle:
         if implausible_here is None:
             return verdict
         bad = verdict.bad & implausible_here
-        return replace(verdict, bad=bad) if bool(bad.any()) else Examined("calm", bad, tainted=verdict.tainted)
+        if bool(bad.any()):
+            return replace(verdict, bad=bad)
+        return Examined("calm", bad, tainted=verdict.tainted, tied=self._tied(number, got, verdict.bad))
+
+    def _tied(self, number: int, got: torch.Tensor, differing: torch.Tensor) -> int:
+        """How many of these elements are another choice among elements that are equal in S."""
+        if packet_of(self.graph.nodes[self.graph.producer[number]].op) not in ANY_OF_EQUALS:
+            return 0
+        unequal = implausible(self.graph, number, widen(got), lambda n: (self.step.wide(n), torch.zeros(())))
+        return 0 if unequal is None else int((differing & ~unequal).sum())
 
     def lookup(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
         """A value in S with its σ (zero where it was not watched or is no float)."""

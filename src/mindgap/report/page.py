@@ -12,9 +12,10 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
+from mindgap.compare.verdict import DTYPE_POLICY
 from mindgap.diff import Report, Row
 from mindgap.report.chart import bundle, precision_chart
-from mindgap.report.words import MEANINGS, explain, metric, short
+from mindgap.report.words import MEANINGS, explain, metric, said, short
 
 _HERE = Path(__file__).parent
 
@@ -112,14 +113,17 @@ def under(row: Row) -> str:
     """The second line of a matrix cell."""
     if row.finding:
         return plain_op(row.culprit.op) if row.culprit else row.status.replace("_", " ")
-    if row.word in ("rounding", "ill_conditioned", "undefined"):
+    if row.word in ("rounding", "ill_conditioned", "undefined", "internal"):
         error = row.metrics.get("relative_error")
         return f"{error:.0e}" if isinstance(error, float) else ""
     return ""
 
 
 def plain_op(op: str) -> str:
-    """`aten.native_layer_norm.default` -> `native_layer_norm`; of a fused set the first, and how many more."""
+    """`aten.native_layer_norm.default` -> `native_layer_norm`; of a fused set the first, and how many more; of what a
+    platform does to a dtype, `float64 in float32`."""
+    if op.startswith(DTYPE_POLICY):
+        return op.removeprefix(DTYPE_POLICY).replace(" computed in ", " in ")
     first, *rest = op.split("+")
     parts = first.split(".")
     name = parts[1] if len(parts) == 3 else first
@@ -130,12 +134,6 @@ def profiles(row: Row) -> str:
     """`fail / pass`: what the two fixed tolerances say."""
     words = {True: "pass", False: "fail", None: "–"}
     return " / ".join(words[row.profiles.get(name)] for name in ("paper", "assert_close"))
-
-
-def said(row: Row) -> str:
-    """What happened: the judge's sentence, or the first line of the platform's message."""
-    text = row.detail or row.message
-    return text.strip().splitlines()[0][:400] if text.strip() else ""
 
 
 def roles(row: Row) -> str:

@@ -17,6 +17,10 @@ MEANINGS: Final[Mapping[str, tuple[str, str]]] = {
     "reduced_precision": ("reduced", "wrong in bulk, as by silent computing in bfloat16"),
     "reference_failed": ("ref. failed", "the reference raised, and this platform ran"),
     "undefined": ("undefined", "differs only where no standard defines a result"),
+    "internal": (
+        "internal",
+        "beyond rounding only in results that no public function returns (--internal judges them)",
+    ),
     "ill_conditioned": ("ill-cond.", "the graph turns rounding into large changes; each operator was checked alone"),
     "rounding": ("rounding", "differs, and rounding explains all of it"),
     "identical": ("identical", "bit for bit the same as the reference"),
@@ -26,6 +30,8 @@ MEANINGS: Final[Mapping[str, tuple[str, str]]] = {
     "no_reference": ("no reference", "the reference gave nothing to compare with"),
 }
 
+#: Of the metrics below, distances over the elements that are finite on both sides.
+_DISTANCES: Final = frozenset({"relative_error", "max_abs", "max_rel", "max_ulp"})
 #: The metrics that tables show, and their headings.
 METRICS: Final[Mapping[str, str]] = {
     "relative_error": "rel. error",
@@ -47,19 +53,43 @@ def explain(row: Row) -> str:
     parts = [row.word.replace("_", " ")]
     if row.culprit:
         where = f" at {row.culprit.label}" if row.culprit.label else ""
-        parts.append(f"culprit {row.culprit.op} (node {row.culprit.node}){where}")
+        node = f" (node {row.culprit.node})" if row.culprit.node >= 0 else ""
+        parts.append(f"culprit {row.culprit.op}{node}{where}")
     if row.blame:
         parts.append(f"blame {row.blame}")
-    parts += [f"{name} {number(row.metrics[name])}" for name in ("max_abs", "max_rel") if name in row.metrics]
-    said = row.message or row.detail
-    if said and (row.verdict is None or not row.metrics):
-        parts.append(said.strip().splitlines()[0][:300])
+    parts += [f"{name} {metric(row, name)}" for name in ("max_abs", "max_rel") if name in row.metrics]
+    shown = row.message or row.detail
+    if shown and (row.verdict is None or not row.metrics):
+        parts.append(shown.strip().splitlines()[0][:300])
+    elif row.finding and row.detail:
+        parts.append(said(row))
     return "; ".join(parts)
 
 
+def said(row: Row) -> str:
+    """What happened: the judge's sentence, or the first line of the platform's message."""
+    text = row.detail or row.message
+    return text.strip().splitlines()[0][:400] if text.strip() else ""
+
+
+def classes(row: Row) -> str:
+    """`NaN in 2 of 40 elements`: where one side alone has NaN or another infinity; empty where neither has."""
+    counts = {"NaN": row.metrics.get("nan_mismatch") or 0, "infinity": row.metrics.get("inf_mismatch") or 0}
+    told = [f"{name} in {count} of {row.metrics.get('n', '?')} elements" for name, count in counts.items() if count]
+    return ", ".join(told)
+
+
 def metric(row: Row, name: str) -> str:
-    """A row's metric for a table; a cosine keeps the digits that tell it from 1."""
+    """A row's metric for a table; a cosine keeps the digits that tell it from 1.
+
+    Distances skip NaN and infinities that one side alone has: the largest says how many there are instead, and none of
+    the others is shown as zero.
+    """
     value = row.metrics.get(name)
+    if name in _DISTANCES and (there := classes(row)):
+        if name == "max_abs":
+            return f"{number(value)}; {there}" if value else there
+        return number(value) if value else "–"
     return f"{value:.6f}" if name == "cosine" and isinstance(value, float) else number(value)
 
 

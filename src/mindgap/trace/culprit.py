@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
+
+import torch
 
 from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.oracle import Oracle, OracleError
@@ -11,32 +13,43 @@ from mindgap.trace.cuts import Array
 from mindgap.trace.lockstep import Confirmed
 
 
-def breaking(oracle: Oracle, confirmed: Sequence[Confirmed], broken: bool) -> Confirmed | None:
+def breaking(
+    oracle: Oracle, confirmed: Sequence[Confirmed], broken: bool, internal: Collection[int] = ()
+) -> Confirmed | None:
     """The first confirmed cut whose values, carried on by exact arithmetic, push an output past 16 σ.
 
     `broken`: an output is past it. Where it is but no single cut suffices, the cut with the largest error is taken;
-    where none is, the first.
+    where none is, the first. A cut that gets only internal values wrong is at fault only if it breaks an output.
     """
+    public = [one for one in confirmed if not one.internal]
     if not broken:
-        return next(iter(confirmed), None)
+        return next(iter(public), None)
     for one in confirmed:
-        if breaks(oracle, one.arrays):
+        if breaks(oracle, one.arrays, internal):
             return one
-    return max(confirmed, key=lambda c: c.worst, default=None)
+    return max(public, key=lambda c: c.worst, default=None)
 
 
-def breaks(oracle: Oracle, arrays: Mapping[int, Array]) -> bool:
-    """Whether these values, put in place of S's and carried downstream, make any output a candidate."""
-    imposed = {number: to_torch(array) for number, array in arrays.items()}
-    for number, tensor in imposed.items():
-        if tensor.shape != oracle.step.values[number].shape:
+def breaks(oracle: Oracle, arrays: Mapping[int, Array], internal: Collection[int] = ()) -> bool:
+    """Whether these values, put in place of S's and carried downstream, make any output a candidate, `internal` ones
+    apart."""
+    imposed: dict[int, torch.Tensor] = {}
+    for number, array in arrays.items():
+        spec, shape = oracle.graph.values[number], oracle.step.values[number].shape
+        if array.shape == shape:
+            imposed[number] = to_torch(array)
+        elif number not in internal and (spec is None or array.shape != spec.shape):
             return True
     try:
         outputs = oracle.carried(imposed)
     except (OracleError, RuntimeError, IndexError):
         # What follows cannot even be computed from them.
         return True
-    return any(oracle.examine_value(n, _declared(oracle, n, value)).kind != "calm" for n, value in outputs.items())
+    return any(
+        oracle.examine_value(n, _declared(oracle, n, value)).kind != "calm"
+        for n, value in outputs.items()
+        if n not in internal
+    )
 
 
 def _declared(oracle: Oracle, number: int, value: Any) -> Array:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 from mindgap.aten.tensors import to_torch
 from mindgap.compare.metrics import Metrics, measure, to_json
 from mindgap.compare.profiles import passes
-from mindgap.oracle import Oracle, OracleError
+from mindgap.oracle import Oracle, OracleError, positions
 from mindgap.oracle.classes import all_finite
 from mindgap.oracle.precision import widen
 from mindgap.trace.cuts import Array
 from mindgap.trace.outputs import same_bits
 
+#: What is no distance between positions.
+_DISTANCES: Final = frozenset({"max_abs", "max_rel", "cosine", "mad"})
 
-def figures(ours: Sequence[Array], theirs: Sequence[Array], oracle: Oracle | None) -> dict[str, Any]:
+
+def figures(
+    ours: Sequence[Array], theirs: Sequence[Array], oracle: Oracle | None, internal: Sequence[bool] = ()
+) -> dict[str, Any]:
     """Metrics of the output that differs most, and over all outputs: `paper` and `assert_close` (whether each profile
     passes), `outputs_differing`, `worst_output`, `relative_error`, `error_ratio`.
 
@@ -26,11 +31,20 @@ def figures(ours: Sequence[Array], theirs: Sequence[Array], oracle: Oracle | Non
 
     `error_ratio`: root mean square error of the platform over that of the reference, both against W, over all finite
     float elements; None without a shadow or where the reference has no error. Below 1 the platform is the closer one.
+
+    Positions (the indices of a sort, a top-k, a max-pool) and `internal` outputs are the worst output only where no
+    other differs, and positions have no distances: they count elements that differ.
     """
     pairs = list(zip(theirs, ours, strict=False))
     measured = [measure(reference, other) for reference, other in pairs]
-    worst = max(range(len(pairs)), key=lambda i: _severity(measured[i]), default=None)
+    numbers = () if oracle is None else oracle.graph.outputs
+    spots = frozenset[int]() if oracle is None else positions(oracle.graph)
+    places = {i for i, number in enumerate(numbers) if number in spots}
+    aside = places | {i for i, hidden in enumerate(internal) if hidden}
+    worst = max(range(len(pairs)), key=lambda i: _severity(measured[i], i in aside), default=None)
     found: dict[str, Any] = {} if worst is None else dict(to_json(measured[worst]))
+    if worst in places:
+        found.update(dict.fromkeys(_DISTANCES & found.keys()))
     found["worst_output"] = worst
     found["outputs_differing"] = sum(1 for m in measured if not isinstance(m, Metrics) or m.n_differing > 0)
     found["outputs"] = len(pairs)
@@ -60,11 +74,14 @@ def _square(x: torch.Tensor, *finite: torch.Tensor) -> float:
     return float(x.abs().square().sum())
 
 
-def _severity(measured: object) -> tuple[float, float]:
+def _severity(measured: object, aside: bool) -> tuple[bool, bool, float, float]:
+    """Orders outputs: those that differ first, of these those that are not `aside`."""
     if not isinstance(measured, Metrics):
-        return (2.0, 0.0)
-    mismatched = measured.nan_mismatch + measured.inf_mismatch
-    return (1.0, float(mismatched)) if mismatched else (0.0, measured.max_rel or float(measured.n_differing > 0))
+        return (True, not aside, 2.0, 0.0)
+    mismatched, differs = measured.nan_mismatch + measured.inf_mismatch, measured.n_differing > 0
+    if mismatched:
+        return (True, not aside, 1.0, float(mismatched))
+    return (differs, not aside, 0.0, measured.max_rel or float(differs))
 
 
 def _error_ratio(ours: Sequence[Array], theirs: Sequence[Array], oracle: Oracle) -> float | None:

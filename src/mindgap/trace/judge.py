@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -12,19 +12,30 @@ from mindgap.aten.state import TORCH_STATE
 from mindgap.capture import CaptureError, with_explicit_gradients
 from mindgap.compare.verdict import Blame, Verdict
 from mindgap.graph import Graph, GraphError, Labels, MindgapError, materialise
-from mindgap.oracle import FEW, MANY, Examined, Oracle, OracleError
+from mindgap.oracle import FEW, MANY, Examined, InternalValues, Oracle, OracleError, internal_values
 from mindgap.oracle.precision import FORMATS
 from mindgap.run.outcome import Outcome
 from mindgap.trace.blame import blamed
 from mindgap.trace.culprit import breaking
 from mindgap.trace.cuts import Array, Execute, leading_to
+from mindgap.trace.example import example
 from mindgap.trace.failure import failing_node, fails_alone
 from mindgap.trace.figures import figures
 from mindgap.trace.fused import confirmed_whole, confirmed_windows
 from mindgap.trace.lockstep import Confirmed, Lockstep
-from mindgap.trace.outputs import note_of_ill, same_bits, undefined_outputs, word_of_all, words_of_outputs
-from mindgap.trace.probe import Probe, probe
+from mindgap.trace.outputs import (
+    public_only,
+    same_bits,
+    undefined_outputs,
+    word_of_all,
+    words_of_outputs,
+    worst_of_runs,
+)
+from mindgap.trace.policy import Dtypes, Explanation, Policy, detail_of_policy, policies_of
+from mindgap.trace.probe import Probe, by_size, probe
 from mindgap.trace.roles import Role, node_roles
+from mindgap.trace.sentences import detail_of_calm, detail_of_finding
+from mindgap.trace.structure import first_difference, side_to_blame, sides_first, structural_detail
 
 #: The values of larger graphs are not gathered: neither the roles of nodes nor the first that is off are told.
 MAX_PROBED_BYTES: Final = 512 << 20
@@ -63,29 +74,34 @@ class Judgement:
 
 @dataclass(frozen=True)
 class _Seen:
-    """The outputs of both sides (of the platform in every repetition), and what the oracle says of each."""
+    """The outputs of both sides (of the platform in every repetition), what the oracle says of each, and which of them
+    are internal."""
 
     ours: tuple[Array, ...]
     theirs: tuple[Array, ...]
     runs: Sequence[tuple[Array, ...]]
     mine: list[Examined]
     reference: list[Examined]
+    internal: list[bool]
 
 
 class Judge:
     """Judges platforms on one graph. Shadows, replays and lockstep results of the reference are computed once.
 
     `inputs`: every graph input as numpy, in order. `execute` runs a job on any platform. `trace=False` leaves out the
-    roles of nodes (which take one more run of each side).
+    roles of nodes (which take one more run of each side). `internal`: judge results that no public function returns
+    like any other. `dtypes`: what a platform does to each dtype, which may explain a finding.
     """
 
     def __init__(
         self, graph: Graph, inputs: Sequence[Array], execute: Execute, reference: str, *, trace: bool = True,
-        deadline_s: float = 300.0,
+        deadline_s: float = 300.0, internal: bool = False, dtypes: Dtypes | None = None,
     ) -> None:  # fmt: skip
         self._graph, self._inputs, self._execute, self._reference = graph, list(inputs), execute, reference
         self._asked = graph
         self._trace, self._deadline_s = trace, deadline_s
+        self._internal_asked, self._internal = internal, InternalValues()
+        self._dtypes = dtypes
         self._oracle: Oracle | None = None
         self._origin: tuple[int, ...] = ()
         self._lockstep: Lockstep | None = None
@@ -134,7 +150,8 @@ class Judge:
                 raise OracleError(str(error)) from error
             self._oracle, self._origin = Oracle(functional.graph, self._inputs), functional.origin
             original = [self._graph.nodes[i].op for i in functional.origin]
-            self._lockstep = Lockstep(self._oracle, original, self._execute, self._deadline_s)
+            self._internal = internal_values(functional.graph, self._internal_asked)
+            self._lockstep = Lockstep(self._oracle, original, self._execute, self._deadline_s, self._internal)
 
     def _write_gradients_out(self) -> None:
         """A graph that asks for gradients is judged as one that computes them, node by node."""
@@ -161,7 +178,8 @@ class Judge:
         return self._lockstep
 
     def _judge(self, outcome: Outcome, ours: tuple[Array, ...], theirs: tuple[Array, ...]) -> Judgement:
-        metrics = figures(ours, theirs, self.oracle)
+        internal = [n in self._internal.values for n in self.oracle.graph.outputs]
+        metrics = figures(ours, theirs, self.oracle, internal)
         if len(ours) != len(self._graph.outputs):
             detail = f"{len(ours)} outputs where the graph has {len(self._graph.outputs)}"
             return Judgement("structural", "platform", metrics=metrics, detail=detail)
@@ -169,15 +187,23 @@ class Judge:
         if self._reference not in self._examined:
             self._examined[self._reference] = self.oracle.examine(theirs)
         reference = self._examined[self._reference]
-        mine = _worst([self._examine(run, theirs, reference) for run in runs])
-        seen = _Seen(ours, theirs, runs, mine, reference)
+        mine = worst_of_runs([self._examine(run, theirs, reference) for run in runs])
+        mine, reference = sides_first(mine, reference, ours, theirs)
+        seen = _Seen(ours, theirs, runs, mine, reference, internal)
+        public = public_only(mine, internal), public_only(reference, internal)
         finding = None
-        if any(e.kind != "calm" or e.ill for e in (*mine, *reference)) or self._narrow():
-            finding = self._search(outcome.platform, mine, reference, ours, theirs)
-        words = self._words(seen, None if finding is None else finding[0].kind)
+        if any(e.kind != "calm" or e.ill for side in public for e in side) or self._narrow():
+            finding = self._search(outcome.platform, *public, ours, theirs)
+        policy = None
+        if finding is not None and finding[1] == outcome.platform:
+            finding, policy = self._explained(finding, seen)
+        words = self._words(seen, policy.verdict if policy else None if finding is None else finding[0].kind)
         metrics = {**metrics, "verdicts": words}
         if finding is None:
-            return self._calm(seen, words, metrics)
+            return self._unconfirmed(seen, words, metrics)
+        if policy is not None:
+            detail = detail_of_policy(policy, outcome.platform, example(self.oracle, finding[0]))
+            return Judgement(policy.verdict, "platform", Culprit(-1, policy.culprit), metrics, detail)
         return self._finding(outcome.platform, finding, ours, theirs, metrics)
 
     def _examine(self, run: tuple[Array, ...], theirs: tuple[Array, ...], known: list[Examined]) -> list[Examined]:
@@ -191,26 +217,29 @@ class Judge:
     def _words(self, seen: _Seen, finding: Verdict | None) -> list[Verdict]:
         """Each output's own verdict."""
         numbers = self.oracle.graph.outputs
-        undefined = [False] * len(numbers)
+        undefined = [a.tied + b.tied > 0 for a, b in zip(seen.mine, seen.reference, strict=True)]
         if any(e.tainted for e in seen.mine):
-            undefined = undefined_outputs(numbers, self.oracle.tainted, seen.ours, seen.theirs)
-        return words_of_outputs(seen.mine, seen.reference, seen.runs, seen.theirs, undefined, finding)
+            tainted = undefined_outputs(numbers, self.oracle.tainted, seen.ours, seen.theirs)
+            undefined = [a or b for a, b in zip(undefined, tainted, strict=True)]
+        return words_of_outputs(seen.mine, seen.reference, seen.runs, seen.theirs, undefined, seen.internal, finding)
+
+    def _unconfirmed(self, seen: _Seen, words: list[Verdict], metrics: dict[str, Any]) -> Judgement:
+        """No operator was found at fault. Another shape or dtype needs none to be a finding."""
+        index = first_difference(seen.ours, seen.theirs, seen.internal)
+        if index is None:
+            return self._calm(seen, words, metrics)
+        number, ours, theirs = self.oracle.graph.outputs[index], seen.ours[index], seen.theirs[index]
+        producer = self.oracle.graph.producer[number]
+        culprit = self._culprit_of(self._origin[producer]) if producer >= 0 else None
+        words[index] = "structural"
+        blame = side_to_blame(self.oracle.graph.values[number], ours, theirs)
+        detail = structural_detail(self.oracle.graph, index, ours, theirs)
+        return Judgement("structural", blame, culprit, metrics, detail)
 
     def _calm(self, seen: _Seen, words: list[Verdict], metrics: Mapping[str, Any]) -> Judgement:
         """Nothing was confirmed: every difference is explained, or nothing can be said."""
-        word, note = word_of_all(words), note_of_ill(words)
-        judged = [e for e, w in zip(seen.mine, words, strict=True) if w != "ill_conditioned"]
-        suspects = any(e.kind != "calm" for e in (*seen.mine, *seen.reference))
-        if word == "ill_conditioned":
-            detail = "16 σ cover the outputs' own size, and no operator errs by itself"
-        elif word == "undefined":
-            detail = f"only elements differ that no standard defines: {self._undefined_ops()}{note}"
-        elif suspects:
-            detail = f"an output is past 16 σ, but no operator, no cut and not the whole is beyond its hard bound{note}"
-        else:
-            worst = max((e.worst for e in judged), default=0.0)
-            detail = f"largest error {worst:.3g} σ from the nearer shadow{note}"
-        return Judgement(word, metrics=metrics, detail=detail)
+        detail = detail_of_calm(self.oracle, words, seen.mine, seen.reference)
+        return Judgement(word_of_all(words), metrics=metrics, detail=detail)
 
     def _search(
         self, platform: str, mine: list[Examined], reference: list[Examined], ours: tuple[Array, ...],
@@ -234,20 +263,43 @@ class Judge:
             return None
         for side, examined, arrays in sides:
             if _broken(examined):
-                examined = self.oracle.examine(arrays, MANY)
+                examined = self._examine_again(arrays, examined)
             fused = self._search_fused(side, arrays, examined)
             if fused is not None:
                 return fused, side
         return None
 
+    def _explained(self, finding: tuple[Confirmed, str], seen: _Seen) -> tuple[tuple[Confirmed, str], Policy | None]:
+        """The finding with the policy of the platform that explains every difference, where there is one; or else with
+        an operator that errs by more than a policy explains rather than one that does not."""
+        platform = finding[1]
+        policies = policies_of(self._dtypes(platform) if self._dtypes else {}, self.oracle.graph)
+        local = self.lockstep.own(platform, self._reference) if policies else []
+        public = [not hidden for hidden in seen.internal]
+        for policy in policies:
+            explanation = Explanation(policy, self.oracle, self._inputs, self.lockstep)
+            beyond = explanation.beyond(local, platform)
+            if not beyond and all(explanation.outputs(run, public) for run in seen.runs):
+                return finding, policy
+            if beyond and len(beyond) < len(local):
+                broken = _broken(public_only(seen.mine, seen.internal))
+                worse = self._culprit_alone(beyond[:MAX_TRIED], broken, platform)
+                return (finding if worse is None else (worse, platform)), None
+        return finding, None
+
     def _culprit_alone(self, local: list[Confirmed], broken: bool, side: str) -> Confirmed | None:
         """The operator that breaks an output, and does so in a job of its own."""
         for _ in range(MAX_ALONE):
-            culprit = breaking(self.oracle, local, broken)
+            culprit = breaking(self.oracle, local, broken, self._internal.values)
             if culprit is None or self.lockstep.holds_alone(culprit, side):
                 return culprit
             local = [each for each in local if each.nodes != culprit.nodes]
         return None
+
+    def _examine_again(self, arrays: tuple[Array, ...], examined: list[Examined]) -> list[Examined]:
+        """The outputs that are not calm, held against more replays."""
+        outputs = zip(self.oracle.graph.outputs, arrays, examined, strict=True)
+        return [e if e.kind == "calm" else self.oracle.examine_value(n, array, MANY) for n, array, e in outputs]
 
     def _search_fused(self, side: str, arrays: tuple[Array, ...], examined: list[Examined]) -> Confirmed | None:
         broken = _broken(examined)
@@ -262,7 +314,12 @@ class Judge:
             return found
         seen = self._probe(side, arrays)
         chosen = seen.values if seen is not None and seen.faithful else {}
-        return confirmed_whole(self.oracle.graph, self._inputs, arrays, chosen, anchors[0])
+        public = {n: array for n, array in zip(self.oracle.graph.outputs, arrays, strict=True) if self._public(n)}
+        graph = replace(self.oracle.graph, outputs=tuple(public), labels=Labels())
+        return confirmed_whole(graph, self._inputs, tuple(public.values()), chosen, anchors[0])
+
+    def _public(self, number: int) -> bool:
+        return number not in self._internal.values
 
     def _anchors(self, side: str, arrays: tuple[Array, ...], examined: list[Examined]) -> list[int]:
         """Where to look for fused faults: the first nodes whose shown values are off, or, where nothing is shown or
@@ -279,7 +336,7 @@ class Judge:
     def _first_off(self, seen: Probe) -> list[int]:
         """The first nodes whose shown value is further from S than σ-free rounding of such a depth could leave it."""
         graph, found = self.oracle.graph, list[int]()
-        for numbers in _by_size(graph, sorted(seen.values), MAX_WATCHED_BYTES):
+        for numbers in by_size(graph, sorted(filter(self._public, seen.values)), MAX_WATCHED_BYTES):
             upto = graph.nodes[: graph.producer[numbers[-1]] + 1]
             watched = Oracle(replace(graph, nodes=upto, outputs=tuple(numbers), labels=Labels()), self._inputs)
             for number in numbers:
@@ -314,7 +371,7 @@ class Judge:
         node = self._origin[confirmed.nodes[-1]]
         if len(confirmed.nodes) == 1:
             ops = self._graph.nodes[node].op
-        detail = f"{_phrase(confirmed)} on {side}: {ops}"
+        detail = detail_of_finding(self.oracle, confirmed, side, ops)
         culprit = Culprit(node, ops, _label(self._graph, node))
         return Judgement(
             confirmed.kind, blame, culprit, metrics, detail, self._roles(platform, ours, theirs, confirmed)
@@ -336,34 +393,8 @@ class Judge:
         """Some value is kept in 16 bits or fewer: whole outputs hide single wrong elements there."""
         return any(s is not None and s.dtype in FORMATS and FORMATS[s.dtype].narrow for s in self.oracle.graph.values)
 
-    def _undefined_ops(self) -> str:
-        graph = self.oracle.graph
-        return ", ".join(dict.fromkeys(graph.nodes[graph.producer[n]].op for n in self.oracle.step.undefined))
-
     def _culprit_of(self, node: int) -> Culprit:
         return Culprit(node, self._asked.nodes[node].op, _label(self._asked, node))
-
-
-def _worst(runs: list[list[Examined]]) -> list[Examined]:
-    """For each output, the repetition that is furthest off."""
-    order = {"calm": 0, "discrepant": 1, "exceptional": 2, "structural": 3}
-    return [max(outputs, key=lambda e: (order[e.kind], e.worst)) for outputs in zip(*runs, strict=True)]
-
-
-def _by_size(graph: Graph, numbers: Sequence[int], most_bytes: int) -> Iterator[list[int]]:
-    """The values in order, in groups of `most_bytes`, or of one."""
-    group: list[int] = []
-    held = 0
-    for number in numbers:
-        spec = graph.values[number]
-        size = 0 if spec is None else spec.nbytes
-        if group and held + size > most_bytes:
-            yield group
-            group, held = [], 0
-        group.append(number)
-        held += size
-    if group:
-        yield group
 
 
 def _broken(examined: list[Examined]) -> bool:
@@ -372,13 +403,3 @@ def _broken(examined: list[Examined]) -> bool:
 
 def _label(graph: Graph, node: int) -> str:
     return graph.labels.nodes[node] if graph.labels.nodes else ""
-
-
-def _phrase(confirmed: Confirmed) -> str:
-    size = f"{confirmed.count} elements, the worst {confirmed.worst:.3g} times its hard bound"
-    return {
-        "discrepant": f"wrong on equal operands ({size})",
-        "exceptional": f"another class (finite, NaN, ±Inf) on equal operands in {confirmed.count} elements",
-        "reduced_precision": "computed in fewer bits than declared",
-        "structural": "another shape or dtype than declared",
-    }[confirmed.kind]

@@ -6,12 +6,12 @@ measured by the same stick and neither needs to show its intermediate values.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from mindgap.aten.tensors import to_numpy
-from mindgap.oracle import Examined, LocalExpectation, Oracle, local_expectation
+from mindgap.oracle import Examined, InternalValues, LocalExpectation, Oracle, local_expectation
 from mindgap.oracle.examine import BULK_RATIO
 from mindgap.trace.cuts import Array, Cut, CutResult, Execute, batches, cut, readers_of, run_cuts, written_as_it_ran
 
@@ -28,7 +28,7 @@ class Confirmed:
     """A cut on which a platform is wrong by itself.
 
     `worst`: largest error in hard σ. `arrays`: what it gave, by value number of the whole graph; kept for the first
-    `MAX_KEPT` of a platform.
+    `MAX_KEPT` of a platform. `internal`: only results are wrong that no public function returns.
     """
 
     nodes: tuple[int, ...]
@@ -36,23 +36,29 @@ class Confirmed:
     worst: float
     arrays: dict[int, Array]
     count: int = 0
+    internal: bool = False
 
 
 class Lockstep:
     """Runs every operator of a functional graph alone, on any platform; remembers what it found.
 
-    `original`: for each functional node, the operator that ran in the graph as captured.
+    `original`: for each functional node, the operator that ran in the graph as captured. `internal`: its internal
+    values, of which the hidden ones are not looked at.
     """
 
-    def __init__(self, oracle: Oracle, original: Sequence[str], execute: Execute, deadline_s: float) -> None:
+    def __init__(
+        self, oracle: Oracle, original: Sequence[str], execute: Execute, deadline_s: float,
+        internal: InternalValues | None = None,
+    ) -> None:  # fmt: skip
         self._oracle, self._execute, self._deadline_s = oracle, execute, deadline_s
+        self._internal = internal or InternalValues()
         self._readers = readers_of(oracle.graph)
         self._singles = [written_as_it_ran(self.cut([i]), original[i]) for i in range(len(oracle.graph.nodes))]
         self._found: dict[str, list[Confirmed]] = {}
 
     def cut(self, nodes: Sequence[int]) -> Cut:
         """The cut of these nodes."""
-        return cut(self._oracle.graph, nodes, self._readers)
+        return cut(self._oracle.graph, nodes, self._readers, self._internal.hidden)
 
     def value(self, number: int) -> Array:
         """A value in S, as an array of its declared dtype."""
@@ -80,7 +86,7 @@ class Lockstep:
             for nodes in self._oracle.parts:
                 singles = [c for c in self._singles[nodes.start : nodes.stop] if self._holds_something(c)]
                 for result in self.run(singles, platform):
-                    one = judge_single(result, local_expectation(self._oracle, result.cut.nodes[0]))
+                    one = self._judge(result)
                     if one is not None:
                         found.append(one if len(found) < MAX_KEPT else replace(one, arrays={}))
             self._found[platform] = found
@@ -99,8 +105,10 @@ class Lockstep:
         of which each is right by itself.
         """
         (node,) = confirmed.nodes
-        expected = local_expectation(self._oracle, node)
-        return any(judge_single(result, expected) is not None for result in self.run([self._singles[node]], platform))
+        return any(self._judge(result) is not None for result in self.run([self._singles[node]], platform))
+
+    def _judge(self, result: CutResult) -> Confirmed | None:
+        return judge_single(result, local_expectation(self._oracle, result.cut.nodes[0]), self._internal.values)
 
     def own(self, platform: str, other: str) -> list[Confirmed]:
         """What this platform gets wrong and the other does not get wrong in the same way."""
@@ -119,16 +127,23 @@ class Lockstep:
         if one.kind != other.kind or one.arrays.keys() != other.arrays.keys():
             return one.kind == other.kind and not (one.arrays and other.arrays)
         expected = local_expectation(self._oracle, one.nodes[0])
-        return all(
-            expected.around(n - expected.first, other.arrays[n]).examine(n - expected.first, array).kind == "calm"
-            for n, array in one.arrays.items()
-        )
+        return all(_agree(expected, n - expected.first, array, other.arrays[n]) for n, array in one.arrays.items())
 
 
-def judge_single(result: CutResult, expected: LocalExpectation) -> Confirmed | None:
+def _agree(expected: LocalExpectation, slot: int, one: Array, other: Array) -> bool:
+    """Both have one dtype and shape, and where the shadow has it too, one is within the bounds of the other."""
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    centre = expected.around(slot, other)
+    # `structural` is what both are then: neither has the dtype that the graph declares.
+    return centre is expected or centre.examine(slot, one).kind in ("calm", "structural")
+
+
+def judge_single(result: CutResult, expected: LocalExpectation, internal: Collection[int] = ()) -> Confirmed | None:
     """One operator's own results against its bounds; None where they are calm.
 
-    None also where the platform cannot run the operator by itself: the whole graph ran there, so that says nothing.
+    None also where the platform cannot run the operator by itself: the whole graph ran there, so that says nothing. An
+    error of a public result is told before one of an `internal` value.
     """
     if result.arrays is None:
         return None
@@ -137,8 +152,11 @@ def judge_single(result: CutResult, expected: LocalExpectation) -> Confirmed | N
     for number, array in arrays.items():
         verdict = expected.examine(number - expected.first, array)
         kind = kind_of_error(verdict)
-        if kind is not None and (worst is None or verdict.worst > worst.worst):
-            worst = Confirmed(result.cut.nodes, kind, verdict.worst, arrays, verdict.count)
+        if kind is None:
+            continue
+        one = Confirmed(result.cut.nodes, kind, verdict.worst, arrays, verdict.count, number in internal)
+        if worst is None or (not one.internal, one.worst) > (not worst.internal, worst.worst):
+            worst = one
     return worst
 
 

@@ -23,9 +23,11 @@ def words_of_outputs(
     runs: Runs,
     theirs: Sequence[Array],
     undefined: Sequence[bool],
+    internal: Sequence[bool],
     finding: Verdict | None,
 ) -> list[Verdict]:
-    """A verdict per output. `undefined`: outputs that differ in elements which no standard defines.
+    """A verdict per output. `undefined`: outputs that differ in elements which no standard defines; `internal`: those
+    that no public function returns.
 
     An output beyond 16 σ, on either side, has the word of the finding; without a confirmed one it is calm.
     """
@@ -33,6 +35,8 @@ def words_of_outputs(
     for index, (a, b) in enumerate(zip(mine, reference, strict=True)):
         if all(same_bits(run[index], theirs[index]) for run in runs):
             words.append("identical")
+        elif internal[index] and not (_within_rounding(a) and _within_rounding(b)):
+            words.append("internal")
         elif finding is not None and (a.kind != "calm" or b.kind != "calm"):
             words.append(finding)
         elif a.ill or b.ill:
@@ -42,16 +46,21 @@ def words_of_outputs(
     return words
 
 
+def _within_rounding(one: Examined) -> bool:
+    return one.kind == "calm" and not one.silent
+
+
 def word_of_all(words: Sequence[Verdict]) -> Verdict:
     """The verdict on outputs that hold no finding.
 
     `ill_conditioned` only where that is all there is to say: no output that differs is well-conditioned. Otherwise
-    what explains those that are, `undefined` before `rounding`.
+    what explains those that are, `undefined` before `internal` before `rounding`.
     """
-    differing = set(words) - {"identical"}
-    if differing and "rounding" not in differing:
-        return "ill_conditioned" if "ill_conditioned" in differing else "undefined"
-    return "undefined" if "undefined" in differing else "rounding"
+    if "ill_conditioned" in words and "rounding" not in words:
+        return "ill_conditioned"
+    if "undefined" in words:
+        return "undefined"
+    return "internal" if "internal" in words else "rounding"
 
 
 def note_of_ill(words: Sequence[Verdict]) -> str:
@@ -60,6 +69,17 @@ def note_of_ill(words: Sequence[Verdict]) -> str:
     if not count:
         return ""
     return f"; {count} of {len(words)} outputs are ill-conditioned, and no operator on the way to them errs by itself"
+
+
+def worst_of_runs(runs: Sequence[Sequence[Examined]]) -> list[Examined]:
+    """For each output, the repetition that is furthest off."""
+    order = {"calm": 0, "discrepant": 1, "exceptional": 2, "structural": 3}
+    return [max(outputs, key=lambda e: (order[e.kind], e.worst)) for outputs in zip(*runs, strict=True)]
+
+
+def public_only(examined: Sequence[Examined], internal: Sequence[bool]) -> list[Examined]:
+    """What the search for a culprit looks at: internal outputs count as calm."""
+    return [Examined("calm") if hidden else one for one, hidden in zip(examined, internal, strict=True)]
 
 
 def same_bits(a: Array, b: Array) -> bool:
@@ -71,7 +91,7 @@ def same_bits(a: Array, b: Array) -> bool:
 
 def differs_in(mask: torch.Tensor | None, ours: Array, theirs: Array) -> bool:
     """Some element differs where the mask holds; NaN equals NaN."""
-    if mask is None:
+    if mask is None or ours.shape != tuple(mask.shape) or theirs.shape != tuple(mask.shape):
         return False
     x, y = widen(to_torch(ours)), widen(to_torch(theirs))
     return bool(((x != y) & ~((x != x) & (y != y)) & mask).any())

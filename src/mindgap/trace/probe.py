@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mindgap.graph import Graph, Labels
@@ -44,3 +45,19 @@ def probe(
         a.shape == b.shape and a.tobytes() == b.tobytes() for a, b in zip(own, outputs, strict=True)
     )
     return Probe(dict(zip(numbers, inner, strict=True)), faithful)
+
+
+def by_size(graph: Graph, numbers: Sequence[int], most_bytes: int) -> Iterator[list[int]]:
+    """The values in order, in groups of `most_bytes`, or of one."""
+    group: list[int] = []
+    held = 0
+    for number in numbers:
+        spec = graph.values[number]
+        size = 0 if spec is None else spec.nbytes
+        if group and held + size > most_bytes:
+            yield group
+            group, held = [], 0
+        group.append(number)
+        held += size
+    if group:
+        yield group

@@ -59,6 +59,7 @@ SELECT profile, coalesce(platform, 'all') AS platform, count(*) AS compared,
        count(*) FILTER (WHERE NOT within AND word IN ('identical', 'rounding')) AS alarm_is_rounding,
        count(*) FILTER (WHERE NOT within AND word = 'ill_conditioned') AS alarm_is_ill_conditioned,
        count(*) FILTER (WHERE NOT within AND word = 'undefined') AS alarm_is_undefined,
+       count(*) FILTER (WHERE NOT within AND word = 'internal') AS alarm_is_internal,
        count(*) FILTER (WHERE within AND wrong) AS the_tolerance_misses,
        count(*) FILTER (WHERE within IS NULL) AS not_asked,
        {share("count(*) FILTER (WHERE NOT within AND NOT wrong)", "count(*) FILTER (WHERE NOT within)")}
@@ -78,7 +79,8 @@ def consistency(store: Store, run: str) -> Table:
         note="`everywhere`: models that ran on the reference and on every platform that was given at least nine tenths "
         "of what the busiest was given, as the paper counts. `both`: models that ran on the reference and on this "
         "platform. "
-        "`wrong` is our verdict; `ill_conditioned` counts as consistent, and says that nothing can be said. "
+        "`wrong` is our verdict; `ill_conditioned` counts as consistent, and says that nothing can be said; so does "
+        "`internal`: only results differ that no public function returns. "
         "`unjudged` differs, took too long to judge, and counts nowhere else. `beyond` a profile: some element lies "
         "outside its tolerance.",
         empty="no output was compared: no platform ran a model that the reference ran as well",

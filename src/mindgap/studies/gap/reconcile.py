@@ -78,7 +78,7 @@ def _sums(tables: Tables) -> Generator[Check]:
 def _within_rows(tables: Tables) -> Generator[Check]:
     """The parts of a row are its whole."""
     words = ("unsupported", "failed", *CALM, *WRONG, "unjudged", "not_judged")
-    alarms = ("alarm_is_rounding", "alarm_is_ill_conditioned", "alarm_is_undefined")
+    alarms = ("alarm_is_rounding", "alarm_is_ill_conditioned", "alarm_is_undefined", "alarm_is_internal")
     agreed = ("agree_consistent", "agree_wrong", "only_the_tolerance_alarms", "the_tolerance_misses", "not_asked")
     for name, parts, whole in (
         ("totals", WORDS, "rows"),

@@ -1,0 +1,144 @@
+"""One concrete element that an operator gets wrong: its operands, what came out, what is right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+import torch
+
+from mindgap.aten.operators import overload
+from mindgap.aten.tensors import to_numpy, to_torch
+from mindgap.graph import Node, Ref, kind_of
+from mindgap.oracle import Examined, LocalExpectation, Oracle, local_expectation
+from mindgap.oracle.float64 import packet_of
+from mindgap.oracle.precision import widen
+from mindgap.trace.cuts import Array
+from mindgap.trace.lockstep import Confirmed
+
+#: Binary operators that are written between their operands.
+_INFIX: Final[Mapping[str, str]] = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "floor_divide": "//", "remainder": "%", "pow": "**", "gt": ">",
+    "ge": ">=", "lt": "<", "le": "<=", "eq": "==", "ne": "!=", "bitwise_and": "&", "bitwise_or": "|",
+    "bitwise_xor": "^", "bitwise_left_shift": "<<", "bitwise_right_shift": ">>",
+}  # fmt: skip
+#: Of these, those whose exact result on integers may lie outside their dtype.
+_EXACT: Final[Mapping[str, Callable[[int, int], int]]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+}
+
+
+def example(oracle: Oracle, confirmed: Confirmed) -> str:
+    """`127 + 1 gave 127; int8 wraps to -128`: the element that is furthest off, of one operator on common operands.
+
+    Operands are told of elementwise operators, the place of the element of others. Empty for a fused set, and where
+    the values are not at hand.
+    """
+    if len(confirmed.nodes) != 1:
+        return ""
+    expected = local_expectation(oracle, confirmed.nodes[0])
+    for number, array in confirmed.arrays.items():
+        place = _worst_place(expected, number - expected.first, array)
+        if place is not None:
+            return _sentence(oracle, confirmed.nodes[0], number, array, place)
+    return ""
+
+
+def extent(oracle: Oracle, confirmed: Confirmed) -> str:
+    """`NaN in 2 of 40 elements, infinity in 1`: classes that should not be there; else `3 of 40 elements`."""
+    total = max((array.size for array in confirmed.arrays.values()), default=0)
+    if len(confirmed.nodes) != 1 or not total:
+        return f"{confirmed.count} elements"
+    if confirmed.kind != "exceptional":
+        return f"{confirmed.count} of {total} elements"
+    expected = local_expectation(oracle, confirmed.nodes[0])
+    told: list[str] = []
+    for number, array in confirmed.arrays.items():
+        verdict, hard = expected.examine(number - expected.first, array), expected.hard[number - expected.first]
+        if verdict.kind == "exceptional" and hard is not None:
+            told.append(_classes(widen(to_torch(array)), hard.step))
+    return "; ".join(filter(None, told)) or f"{confirmed.count} of {total} elements"
+
+
+def _classes(got: torch.Tensor, right: torch.Tensor) -> str:
+    """Which elements are of another class than the shadow's."""
+    wrong = {
+        "NaN": torch.isnan(got) & ~torch.isnan(right),
+        "infinity": torch.isinf(got) & ~(got == right),
+        "a finite number": torch.isfinite(got) & ~torch.isfinite(right),
+    }
+    counts = [(name, int(mask.sum())) for name, mask in wrong.items()]
+    return ", ".join(f"{name} in {count} of {got.numel()} elements" for name, count in counts if count)
+
+
+def _worst_place(expected: LocalExpectation, slot: int, array: Array) -> tuple[int, ...] | None:
+    """Where the error is largest among the elements that offend; None where the result has the right values."""
+    hard, verdict = expected.hard[slot], expected.examine(slot, array)
+    if hard is None or tuple(hard.step.shape) != array.shape or not array.size:
+        return None
+    got = widen(to_torch(array))
+    offending = _offending(verdict, got, hard.step)
+    if not bool(offending.any()):
+        return None
+    distance = (got.to(torch.complex128) - hard.step.to(torch.complex128)).abs().nan_to_num(torch.inf)
+    flat = int(torch.where(offending, distance, -1.0).flatten().argmax())
+    return tuple(int(i) for i in np.unravel_index(flat, array.shape))
+
+
+def _offending(verdict: Examined, got: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    if verdict.bad is not None and bool(verdict.bad.any()):
+        return verdict.bad.expand(got.shape)
+    # Wrong in bulk, and no single element is beyond its limit.
+    return (got != right) & ~(torch.isnan(got) & torch.isnan(right))
+
+
+def _sentence(oracle: Oracle, node: int, number: int, array: Array, place: tuple[int, ...]) -> str:
+    called = oracle.graph.nodes[node]
+    right = to_numpy(oracle.step.values[number])[place]
+    operands = _operands(oracle, called, array.shape, place)
+    if operands is None:
+        where = f"element {list(place)} of {packet_of(called.op)}" if place else packet_of(called.op)
+        return f"{where} is {_spelled(array[place])}; right is {_spelled(right)}"
+    return f"{_call(called, operands)} gave {_spelled(array[place])}; {_right(called, operands, right, array.dtype)}"
+
+
+def _operands(oracle: Oracle, node: Node, shape: tuple[int, ...], place: tuple[int, ...]) -> list[Any] | None:
+    """The operands of one element, in order; None unless the operator is elementwise and takes tensors and numbers."""
+    if torch.Tag.pointwise not in overload(node.op).tags or node.kwargs:
+        return None
+    found: list[Any] = []
+    for arg in node.args:
+        if isinstance(arg, Ref):
+            try:
+                found.append(np.broadcast_to(to_numpy(oracle.step.values[arg.index]), shape)[place])
+            except ValueError:
+                return None
+        elif isinstance(arg, (bool, int, float, complex)):
+            found.append(arg)
+        else:
+            return None
+    return found
+
+
+def _call(node: Node, operands: list[Any]) -> str:
+    packet, told = packet_of(node.op), [_spelled(x) for x in operands]
+    if packet in _INFIX and len(told) == 2:
+        return f"{told[0]} {_INFIX[packet]} {told[1]}"
+    return f"{packet}({', '.join(told)})"
+
+
+def _right(node: Node, operands: list[Any], right: Any, dtype: np.dtype[Any]) -> str:
+    exact = _EXACT.get(packet_of(node.op))
+    if exact is not None and len(operands) == 2 and kind_of(str(dtype)) == "int":
+        wanted, limits = exact(*map(int, operands)), np.iinfo(dtype)
+        if not limits.min <= wanted <= limits.max:
+            return f"{dtype} wraps to {_spelled(right)}"
+    return f"right is {_spelled(right)}"
+
+
+def _spelled(value: Any) -> str:
+    """The shortest decimal that is this value in its dtype."""
+    return str(value)

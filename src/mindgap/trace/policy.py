@@ -1,0 +1,164 @@
+"""What a platform does to a dtype throughout, and whether that explains a finding.
+
+A platform that computes float64 in float32 differs in nearly every graph with a float64 value. That is one fact about
+the platform, not one defect per operator: its description says it (`describe()["dtypes"]`, measured when the platform
+is opened), and what it explains has one culprit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, to_torch
+from mindgap.compare.verdict import DTYPE_POLICY, Verdict
+from mindgap.graph import Graph, Labels, TensorSpec, kind_of
+from mindgap.oracle import Oracle, OracleError, local_expectation
+from mindgap.oracle.precision import FORMATS, is_real
+from mindgap.trace.cuts import Array
+from mindgap.trace.lockstep import Confirmed, Lockstep, kind_of_error
+
+#: Platform -> dtype -> what `describe()` says of it: `computes_in`, `returns`, `overflow`.
+Dtypes = Callable[[str], Mapping[str, Mapping[str, str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """One dtype that a platform treats as another. `saturates`: its integers end at their limits and do not wrap."""
+
+    declared: str
+    computed: str
+    saturates: bool = False
+
+    @property
+    def culprit(self) -> str:
+        """What a finding names in place of an operator."""
+        how = f"computed in {self.computed}" if self.computed != self.declared else "saturates"
+        return f"{DTYPE_POLICY}{self.declared} {how}"
+
+    @property
+    def verdict(self) -> Verdict:
+        """Fewer bits than declared, or other results."""
+        return "reduced_precision" if self.computed != self.declared else "discrepant"
+
+
+def policies_of(dtypes: Mapping[str, Mapping[str, str]], graph: Graph) -> list[Policy]:
+    """The policies that make results of this graph differ: dtypes it has, computed in fewer bits or saturating."""
+    present = {spec.dtype for spec in graph.values if spec is not None}
+    found: list[Policy] = []
+    for declared, told in dtypes.items():
+        computed, saturates = told.get("computes_in", ""), told.get("overflow") == "saturates"
+        if declared not in present or computed not in TORCH_DTYPES:
+            continue
+        if _narrower(computed, declared) or (saturates and computed == declared):
+            found.append(Policy(declared, computed, saturates))
+    return found
+
+
+def _narrower(computed: str, declared: str) -> bool:
+    if is_real(declared):
+        return is_real(computed) and FORMATS[computed].u > FORMATS[declared].u
+    if kind_of(declared) != "int" or kind_of(computed) != "int":
+        return False
+    return torch.iinfo(TORCH_DTYPES[computed]).bits < torch.iinfo(TORCH_DTYPES[declared]).bits
+
+
+class Explanation:
+    """Whether one policy explains what a platform gives for a graph."""
+
+    def __init__(self, policy: Policy, oracle: Oracle, inputs: Sequence[Array], lockstep: Lockstep) -> None:
+        self._policy, self._oracle, self._inputs, self._lockstep = policy, oracle, inputs, lockstep
+        self._integers = kind_of(policy.declared) == "int"
+
+    def beyond(self, confirmed: Sequence[Confirmed], platform: str) -> list[Confirmed]:
+        """Of the operators that the platform gets wrong, those that the policy does not explain."""
+        return [one for one in confirmed if not self.operator(one, platform)]
+
+    def operator(self, confirmed: Confirmed, platform: str) -> bool:
+        """Nothing that this operator gives on common operands is beyond what the dtype that is computed in allows."""
+        if len(confirmed.nodes) != 1:
+            return False
+        single = self._lockstep.cut(confirmed.nodes)
+        arrays = confirmed.arrays
+        if not arrays:
+            # Of the first few operators alone they are kept.
+            result = next(self._lockstep.run([single], platform), None)
+            arrays = {} if result is None else dict(zip(single.outputs, result.arrays or (), strict=False))
+        inputs = [self._lockstep.value(border) for border in single.borders]
+        explained = self._integer_result if self._integers else self._float_result
+        first = self._oracle.graph.first_value[confirmed.nodes[0]]
+        try:
+            return bool(arrays) and explained(single.graph, inputs, {n - first: a for n, a in arrays.items()})
+        except (OracleError, RuntimeError):
+            # A view of bits, say, has no meaning in another dtype.
+            return False
+
+    def outputs(self, arrays: Sequence[Array], public: Sequence[bool]) -> bool:
+        """Every public output is what a computation in the narrower dtype may give. Integers are exact: what explains
+        their operators explains the outputs."""
+        if self._integers:
+            return True
+        wanted = [(n, a) for n, a, shown in zip(self._oracle.graph.outputs, arrays, public, strict=True) if shown]
+        graph = replace(self._oracle.graph, outputs=tuple(n for n, _ in wanted), labels=Labels())
+        try:
+            verdicts = self._retyped(graph, self._inputs, self._policy.computed).examine(
+                [self._as(array, self._policy.computed) for _, array in wanted]
+            )
+        except (OracleError, RuntimeError):
+            return False
+        return all(verdict.kind == "calm" for verdict in verdicts)
+
+    def _float_result(self, graph: Graph, inputs: Sequence[Array], arrays: Mapping[int, Array]) -> bool:
+        """Within the bounds of the narrower dtype around the exact results on operands rounded to it."""
+        expected = local_expectation(self._retyped(graph, inputs, self._policy.computed), 0)
+        given = {slot: self._as(array, self._policy.computed) for slot, array in arrays.items()}
+        return all(kind_of_error(expected.examine(slot, array)) is None for slot, array in given.items())
+
+    def _integer_result(self, graph: Graph, inputs: Sequence[Array], arrays: Mapping[int, Array]) -> bool:
+        """The exact result, wrapped or cut off at the limits of the dtype that is computed in."""
+        computed = TORCH_DTYPES[self._policy.computed]
+        limits = torch.iinfo(computed)
+        oracle = self._retyped(graph, inputs, "int64")
+        for slot, array in arrays.items():
+            exact = oracle.step.values[oracle.graph.first_value[0] + slot]
+            if exact.dtype != torch.int64 or tuple(exact.shape) != array.shape:
+                return False
+            got = to_torch(array).to(torch.int64)
+            if not bool(((got == exact.to(computed)) | (got == exact.clamp(limits.min, limits.max))).all()):
+                return False
+        return True
+
+    def _retyped(self, graph: Graph, inputs: Sequence[Array], dtype: str) -> Oracle:
+        """The oracle of a graph whose values of the policy's dtype have another one."""
+        return Oracle(retyped(graph, self._policy.declared, dtype), [self._as(array, dtype) for array in inputs])
+
+    def _as(self, array: Array, dtype: str) -> Array:
+        tensor = to_torch(array)
+        declared = tensor.dtype == TORCH_DTYPES[self._policy.declared]
+        return to_numpy(tensor.to(TORCH_DTYPES[dtype])) if declared else array
+
+
+def retyped(graph: Graph, declared: str, dtype: str) -> Graph:
+    """The graph with another dtype wherever one is declared."""
+
+    def spec(given: TensorSpec) -> TensorSpec:
+        return replace(given, dtype=dtype) if given.dtype == declared else given
+
+    return replace(
+        graph,
+        inputs=tuple(replace(each, spec=spec(each.spec)) for each in graph.inputs),
+        nodes=tuple(
+            replace(node, outputs=tuple(None if out is None else spec(out) for out in node.outputs))
+            for node in graph.nodes
+        ),
+    )
+
+
+def detail_of_policy(policy: Policy, platform: str, shown: str) -> str:
+    """One sentence for a person. `shown`: one element that is off, or nothing."""
+    how = f"computes {policy.declared} in {policy.computed}"
+    if policy.computed == policy.declared:
+        how = f"cuts {policy.declared} off at its limits, where it should wrap"
+    return f"{platform} {how}, which explains every difference here" + (f": {shown}" if shown else "")

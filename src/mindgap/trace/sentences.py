@@ -1,0 +1,56 @@
+"""The one sentence of a judgement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from mindgap.compare.verdict import Verdict
+from mindgap.graph import Graph
+from mindgap.oracle import Examined, Oracle
+from mindgap.trace.example import example, extent
+from mindgap.trace.lockstep import Confirmed
+from mindgap.trace.outputs import note_of_ill, word_of_all
+from mindgap.trace.structure import note_of_silence
+
+
+def detail_of_finding(oracle: Oracle, confirmed: Confirmed, side: str, ops: str) -> str:
+    """What is wrong with which operator on which side; one concrete element first, where there is one."""
+    told = extent(oracle, confirmed)
+    phrase = {
+        "discrepant": f"wrong on equal operands in {told}",
+        "exceptional": f"another class (finite, NaN, ±Inf) on equal operands: {told}",
+        "reduced_precision": f"computed in fewer bits than declared: {told}",
+        "structural": "another shape or dtype than declared",
+    }[confirmed.kind]
+    shown = example(oracle, confirmed) if confirmed.kind != "structural" else ""
+    return f"{shown} ({phrase}, on {side}: {ops})" if shown else f"{phrase} on {side}: {ops}"
+
+
+def detail_of_calm(
+    oracle: Oracle, words: Sequence[Verdict], mine: Sequence[Examined], reference: Sequence[Examined]
+) -> str:
+    """Why no difference between the outputs is a finding."""
+    graph, word = oracle.graph, word_of_all(words)
+    silent = [a if a.silent else b for a, b in zip(mine, reference, strict=True)]
+    note = note_of_ill(words) + note_of_silence(graph, silent, words)
+    outputs = list(zip(graph.outputs, words, strict=True))
+    if word == "ill_conditioned":
+        unknown = all(e.silent for e, w in zip(silent, words, strict=True) if w == "ill_conditioned")
+        why = "nothing is known of what differs" if unknown else "16 σ cover the outputs' own size"
+        return f"{why}, and no operator errs by itself{note_of_silence(graph, silent, words)}"
+    if word == "undefined":
+        numbers = [*oracle.step.undefined] or [n for n, w in outputs if w == "undefined"]
+        return f"only elements differ that no standard defines: {_ops(graph, numbers)}{note}"
+    if word == "internal":
+        internal = _ops(graph, [n for n, w in outputs if w == "internal"])
+        return f"beyond rounding only in results that no public function returns: {internal}{note}"
+    if any(e.kind != "calm" for e, w in zip((*mine, *reference), (*words, *words), strict=True) if w != "internal"):
+        return f"an output is past 16 σ, but no operator, no cut and not the whole is beyond its hard bound{note}"
+    worst = max((e.worst for e, w in zip(mine, words, strict=True) if w != "ill_conditioned"), default=0.0)
+    return f"largest error {worst:.3g} σ from the nearer shadow{note}"
+
+
+def _ops(graph: Graph, numbers: Iterable[int]) -> str:
+    """The operators that make these values, once each."""
+    producers = [graph.producer[n] for n in numbers]
+    return ", ".join(dict.fromkeys(graph.nodes[p].op for p in producers if p >= 0))

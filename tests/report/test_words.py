@@ -1,0 +1,59 @@
+"""One row in words: NaN is counted where distances skip it, a policy has no node."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from typing import get_args
+
+from mindgap.cli.tables import print_report
+from mindgap.compare.verdict import CALM, DTYPE_POLICY, Verdict
+from mindgap.diff import Culprit, Row
+from mindgap.diff.rows import SEVERITY
+from mindgap.report import html_page
+from mindgap.report.page import plain_op
+from mindgap.report.words import MEANINGS, classes, explain, metric
+from report.report_sample import sample
+
+NANS = {"n": 40, "max_abs": 0.0, "max_rel": 0.0, "relative_error": 0.0, "max_ulp": 0, "nan_mismatch": 2, "cosine": 1.0}
+EXAMPLE = "log(-1.0) gave -inf; right is nan (another class on equal operands: infinity in 2 of 40 elements)"
+
+
+def exceptional(**more: object) -> Row:
+    return Row("m", "p", "ok", "exceptional", {**NANS, **more}, Culprit(3, "aten.log.default"), detail=EXAMPLE)
+
+
+def test_every_verdict_has_its_words() -> None:
+    assert set(get_args(Verdict)) == set(SEVERITY) and set(SEVERITY) < set(MEANINGS)
+    assert "internal" in CALM and not Row("m", "p", "ok", "internal").finding
+
+
+def test_nan_is_no_error_of_zero() -> None:
+    row = exceptional()
+    assert metric(row, "max_abs") == "NaN in 2 of 40 elements"
+    assert [metric(row, name) for name in ("relative_error", "max_rel", "max_ulp")] == ["–"] * 3
+    both = exceptional(inf_mismatch=1, max_abs=0.25)
+    assert metric(both, "max_abs") == "0.25; NaN in 2 of 40 elements, infinity in 1 of 40 elements"
+    assert classes(Row("m", "p", "ok", "rounding", {"max_abs": 0.0, "nan_mismatch": 0, "n": 40})) == ""
+    assert "max_abs NaN in 2 of 40 elements" in explain(row) and "log(-1.0) gave -inf" in explain(row)
+
+
+def test_the_example_is_in_the_table_and_on_the_page() -> None:
+    report = sample()
+    place = next(i for i, row in enumerate(report.rows) if row.verdict == "discrepant")
+    rows = list(report.rows)
+    rows[place] = replace(rows[place], detail="127 + 1 gave 127; int8 wraps to -128")
+    several = replace(report, rows=tuple(rows))
+    one = replace(several, models=several.models[2:], rows=tuple(r for r in rows if r.model == "sorter"))
+    for each in (several, one):
+        out = io.StringIO()
+        print_report(each, out)
+        # Long cells are folded.
+        assert "127 + 1" in out.getvalue() and "what happened" in out.getvalue()
+    assert "127 + 1 gave 127; int8 wraps to -128" in html_page(several)
+
+
+def test_a_policy_is_named_without_a_node() -> None:
+    op = f"{DTYPE_POLICY}float64 computed in float32"
+    row = Row("m", "p", "ok", "reduced_precision", {}, Culprit(-1, op), "platform")
+    assert f"culprit {op};" in explain(row) and plain_op(op) == "float64 in float32"

@@ -1,0 +1,123 @@
+"""A platform that computes one dtype in another has one culprit for it, and what goes beyond keeps its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from mindgap.aten.tensors import TORCH_DTYPES
+from mindgap.graph import DType, Graph
+from mindgap.run.outcome import Job
+from mindgap.trace.judge import Judge, Judgement
+from oracle.bench import PLATFORM, REFERENCE, Bench, Fault, build, normal
+
+NARROW = {"float64": {"computes_in": "float32", "returns": "float64"}}
+ONE_CAUSE = "dtype policy: float64 computed in float32"
+
+
+def computed_in(declared: torch.dtype, computed: torch.dtype, more: Fault | None = None) -> Fault:
+    """Every operator rounds its operands and its results of one dtype to another."""
+
+    def narrow(x: Any) -> Any:
+        return x.to(computed).to(declared) if isinstance(x, torch.Tensor) and x.dtype == declared else x
+
+    def fault(graph: Graph, index: int, result: Any, args: Sequence[Any]) -> Any:
+        from mindgap.aten.operators import overload
+
+        node = graph.nodes[index]
+        kwargs = {k: TORCH_DTYPES[v.name] if isinstance(v, DType) else v for k, v in node.kwargs}
+        again = narrow(overload(node.op)(*[narrow(a) for a in args], **kwargs))
+        return again if more is None else more(graph, index, again, args)
+
+    return fault
+
+
+def judged(
+    graph: Graph, arrays: Sequence[Any], fault: Fault, dtypes: Mapping[str, Mapping[str, str]] = NARROW
+) -> Judgement:
+    bench = Bench({PLATFORM: fault})
+    judge = Judge(graph, arrays, bench.execute, REFERENCE, dtypes=lambda name: dtypes if name == PLATFORM else {})
+    given = dict(enumerate(arrays))
+    return judge.judge(*(bench.execute(Job(name, graph, inputs=given)) for name in (PLATFORM, REFERENCE)))
+
+
+def chain_of_doubles() -> tuple[Graph, list[Any]]:
+    arrays = [normal(6, 24, dtype="float64"), normal(24, 24, seed=1, dtype="float64")]
+    calls = [
+        ("s", "aten.slice.Tensor", "i0", 0, 1, 5), ("m", "aten.mm.default", "s", "i1"),
+        ("t", "aten.tanh.default", "m"), ("a", "aten.sum.dim_IntList", "t", [1]),
+    ]  # fmt: skip
+    return build(arrays, calls, ["s", "t", "a"]), arrays
+
+
+def test_doubles_computed_in_single_are_one_cause() -> None:
+    graph, arrays = chain_of_doubles()
+    narrow = computed_in(torch.float64, torch.float32)
+    found = judged(graph, arrays, narrow)
+    assert (found.verdict, found.blame) == ("reduced_precision", "platform")
+    assert found.culprit is not None and (found.culprit.node, found.culprit.op) == (-1, ONE_CAUSE)
+    assert "computes float64 in float32" in found.detail
+    # Nobody has said that the platform does so: then it is an operator's doing.
+    unknown = judged(graph, arrays, narrow, {})
+    assert unknown.culprit is not None and unknown.culprit.op == "aten.slice.Tensor"
+
+
+def test_a_range_that_the_narrower_dtype_lacks_is_the_same_cause() -> None:
+    x = np.array([1e300, 1e-300, 3.0, -2e200], np.float64)
+    graph = build([x], [("m", "aten.mul.Scalar", "i0", 2.0)], ["m"])
+    found = judged(graph, [x], computed_in(torch.float64, torch.float32))
+    assert found.culprit is not None and found.culprit.op == ONE_CAUSE
+    assert found.verdict == "reduced_precision"
+
+
+def test_an_error_beyond_the_policy_has_its_own_culprit() -> None:
+    graph, arrays = chain_of_doubles()
+
+    def bends(graph: Graph, index: int, result: Any, args: Sequence[Any]) -> Any:
+        return result * 1.001 if graph.nodes[index].op == "aten.tanh.default" else result
+
+    found = judged(graph, arrays, computed_in(torch.float64, torch.float32, bends))
+    assert found.verdict in ("discrepant", "reduced_precision")
+    assert found.culprit is not None and found.culprit.op == "aten.tanh.default"
+
+
+def test_floats_that_are_not_narrowed_are_judged_as_usual() -> None:
+    arrays = [normal(6, 24)]
+    graph = build(arrays, [("t", "aten.tanh.default", "i0")], ["t"])
+    fault = computed_in(torch.float32, torch.bfloat16)
+    found = judged(graph, arrays, fault)
+    assert found.culprit is not None and found.culprit.op == "aten.tanh.default"
+    told = judged(graph, arrays, fault, {"float32": {"computes_in": "bfloat16", "returns": "float32"}})
+    assert told.culprit is not None and told.culprit.op == "dtype policy: float32 computed in bfloat16"
+
+
+def test_integers_computed_in_fewer_bits() -> None:
+    x = np.array([2**40, 5, -(2**33) + 7], np.int64)
+    graph = build([x], [("m", "aten.add.Tensor", "i0", "i0")], ["m"])
+    fault = computed_in(torch.int64, torch.int32)
+    found = judged(graph, [x], fault, {"int64": {"computes_in": "int32", "overflow": "wraps"}})
+    assert found.culprit is not None and found.culprit.op == "dtype policy: int64 computed in int32"
+    plain = judged(graph, [x], fault, {"int64": {"computes_in": "int64", "overflow": "wraps"}})
+    assert plain.culprit is not None and plain.culprit.op == "aten.add.Tensor"
+
+
+def test_integers_that_saturate() -> None:
+    x, y = np.array([127, 1, -128, 100], np.int8), np.array([1, 1, -1, 100], np.int8)
+    graph = build([x, y], [("a", "aten.add.Tensor", "i0", "i1")], ["a"])
+
+    def saturates(graph: Graph, index: int, result: Any, args: Sequence[Any]) -> Any:
+        return (args[0].int() + args[1].int()).clamp(-128, 127).to(torch.int8)
+
+    found = judged(graph, [x, y], saturates, {"int8": {"computes_in": "int8", "overflow": "saturates"}})
+    assert found.verdict == "discrepant"
+    assert found.culprit is not None and found.culprit.op == "dtype policy: int8 saturates"
+    assert "127 + 1 gave 127; int8 wraps to -128" in found.detail
+
+    def off_by_one(graph: Graph, index: int, result: Any, args: Sequence[Any]) -> Any:
+        return result + 1
+
+    other = judged(graph, [x, y], off_by_one, {"int8": {"computes_in": "int8", "overflow": "saturates"}})
+    assert other.culprit is not None and other.culprit.op == "aten.add.Tensor"
