@@ -6,7 +6,7 @@ import os
 import resource
 import threading
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -58,7 +58,7 @@ class Expenses:
         """`whole_process`: counts from the start of this process, imports included, not from now."""
         self.session = f"{datetime.now(UTC).isoformat(timespec='milliseconds')} {os.getpid()}"
         self._own, self._all = (0.0, 0.0) if whole_process else (time.process_time(), system_seconds())
-        self._parts: Counter[str] = Counter()
+        self._parts: defaultdict[str, float] = defaultdict(float)
         self._elsewhere = 0.0
         self._lock = threading.Lock()
 
@@ -109,7 +109,7 @@ def system_seconds() -> float:
 
 def spent(store: Store, run: str) -> Spent:
     """What the sessions of a run have recorded."""
-    purposes: Counter[str] = Counter()
+    purposes: defaultdict[str, float] = defaultdict(float)
     platforms: dict[str, dict[str, float]] = {}
     system = 0.0
     for row in store.rows(_ROWS, [run]):
@@ -119,7 +119,7 @@ def spent(store: Store, run: str) -> Spent:
         purposes[row["purpose"]] += row["seconds"]
         if row["platform"]:
             platforms.setdefault(row["purpose"], {})[row["platform"]] = row["seconds"]
-    return Spent(dict(purposes.most_common()), platforms, system)
+    return Spent(dict(sorted(purposes.items(), key=lambda each: -each[1])), platforms, system)
 
 
 def lines_of(found: Spent) -> list[str]:

@@ -6,7 +6,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
@@ -22,7 +22,7 @@ class CpuAccount:
     """Sums processor seconds by purpose and by platform (or judge). Thread-safe."""
 
     def __init__(self) -> None:
-        self._seconds: Counter[tuple[Purpose, str]] = Counter()
+        self._seconds: defaultdict[tuple[Purpose, str], float] = defaultdict(float)
         self._lock = threading.Lock()
 
     def add(self, purpose: Purpose, name: str, seconds: float) -> None:

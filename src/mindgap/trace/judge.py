@@ -12,7 +12,15 @@ from mindgap.aten.state import TORCH_STATE
 from mindgap.capture import CaptureError, with_explicit_gradients
 from mindgap.compare.verdict import Blame, Verdict
 from mindgap.graph import Graph, GraphError, Labels, MindgapError, materialise
-from mindgap.oracle import FEW, MANY, Examined, Oracle, OracleError
+from mindgap.oracle import (
+    FEW,
+    MANY,
+    Examined,
+    Oracle,
+    OracleError,
+    examine_cheaply,
+    examine_value_cheaply,
+)
 from mindgap.oracle.precision import FORMATS
 from mindgap.run.outcome import Outcome
 from mindgap.trace.blame import blamed
@@ -167,7 +175,7 @@ class Judge:
             return Judgement("structural", "platform", metrics=metrics, detail=detail)
         runs = [ours, *outcome.repeats]
         if self._reference not in self._examined:
-            self._examined[self._reference] = self.oracle.examine(theirs)
+            self._examined[self._reference] = examine_cheaply(self.oracle, theirs)
         reference = self._examined[self._reference]
         mine = _worst([self._examine(run, theirs, reference) for run in runs])
         seen = _Seen(ours, theirs, runs, mine, reference)
@@ -184,7 +192,7 @@ class Judge:
         """A platform's outputs, of which those that the reference has bit for bit are `known`."""
         numbers = self.oracle.graph.outputs
         return [
-            seen if same_bits(array, other) else self.oracle.examine_value(number, array)
+            seen if same_bits(array, other) else examine_value_cheaply(self.oracle, number, array)
             for number, array, other, seen in zip(numbers, run, theirs, known, strict=True)
         ]
 
@@ -209,7 +217,7 @@ class Judge:
             detail = f"an output is past 16 σ, but no operator, no cut and not the whole is beyond its hard bound{note}"
         else:
             worst = max((e.worst for e in judged), default=0.0)
-            detail = f"largest error {worst:.3g} σ from the nearer shadow{note}"
+            detail = f"no error above {worst:.3g} σ from the nearer shadow{note}"
         return Judgement(word, metrics=metrics, detail=detail)
 
     def _search(
