@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import gc
 import json
 import os
 import sys
@@ -51,14 +52,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     requests, answers = claim_channel()
     prepare_to_die(arguments.parent, requests, arguments.memory_limit)
     tensors = default_tensor_store() if arguments.tensors is None else TensorStore(arguments.tensors)
-    # Imported before the first row, whose time it would take.
-    import mindgap.trace.judge as _  # noqa: F401
-
+    _import_what_judging_needs()
     server = _Server(FrameReader(requests), answers, tensors, arguments.memory_limit)
     with contextlib.suppress(ChannelClosed):
         server.serve()
     sys.stderr.flush()
     os._exit(0)
+
+
+def _import_what_judging_needs() -> None:
+    """Before the first row, whose time it would take. What libraries bring along stays, and is no garbage."""
+    from torch._subclasses import FakeTensorMode
+
+    import mindgap.trace.judge as _  # noqa: F401
+
+    # The first one imports the compiler that it is made for.
+    FakeTensorMode(allow_non_fake_inputs=True)
+    gc.collect()
+    gc.freeze()
 
 
 class _Server:
