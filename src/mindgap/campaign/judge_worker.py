@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from mindgap.diff.rows import Row
 from mindgap.diff.session import Bench, Comparison, Settings
-from mindgap.graph import MindgapError, TensorStore, decode, default_tensor_store
+from mindgap.graph import Graph, MindgapError, TensorStore, decode, default_tensor_store
 from mindgap.run.cache import Cache
 from mindgap.run.channel import ChannelClosed, Frame, FrameReader, send_frame
 from mindgap.run.identity import bytes_of, digest_of, remember
@@ -32,8 +32,12 @@ from mindgap.run.message import PROTOCOL, job_frame, outcome_frame, read_outcome
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.serving import claim_channel, prepare_to_die, resident_bytes
 
-#: Graphs whose shadows and replays are kept, for the next platform that differs on them.
-_KEPT: Final = 12
+#: Graphs whose shadows and replays are kept, for the next platform that differs on them: a slow platform may be as many
+#: cases behind as the drive has rows under way. They are fewer where their values are large (`_bytes_kept`).
+_KEPT: Final = 256
+_KEPT_BYTES: Final = 512 << 20
+#: What is kept of a graph, as a multiple of all its values: those of both shadows, their bounds, whole outputs.
+_TIMES: Final = 6
 #: Of the memory that the process may take, what may stay taken between rows.
 _HOLD: Final = 0.5
 
@@ -75,7 +79,7 @@ def _import_what_judging_needs() -> None:
 class _Server:
     def __init__(self, reader: FrameReader, answers: int, tensors: TensorStore, memory: int | None) -> None:
         self._reader, self._answers, self._tensors, self._memory = reader, answers, tensors, memory
-        self._comparisons: Cache[str, Comparison] = Cache(_KEPT, _KEPT)
+        self._comparisons: Cache[str, Comparison] = Cache(_KEPT, _KEPT_BYTES)
 
     def serve(self) -> None:
         """Answers every frame. Raises `ChannelClosed` when the parent hangs up."""
@@ -105,7 +109,7 @@ class _Server:
             bench = Bench(self._execute, Settings(**header["settings"]), self._tensors)
             reference = _outcome(header["reference"], digest)
             comparison = Comparison(bench, header["name"], graph, reference)
-            self._comparisons.put(digest, comparison, 1)
+            self._comparisons.put(digest, comparison, _bytes_kept(graph))
         # Another case may have the same graph, and then what is known of it.
         return dataclasses.replace(comparison.settled(_outcome(header["outcome"], digest)), model=header["name"])
 
@@ -129,6 +133,11 @@ class _Server:
 
     def _send(self, header: Mapping[str, Any], arrays: Sequence[Any] = ()) -> None:
         send_frame(self._answers, header, arrays)
+
+
+def _bytes_kept(graph: Graph) -> int:
+    """About what a judge keeps of a graph."""
+    return _TIMES * sum(spec.nbytes for spec in graph.values if spec is not None)
 
 
 def told(outcome: Outcome) -> dict[str, Any]:
