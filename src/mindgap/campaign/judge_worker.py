@@ -33,11 +33,13 @@ from mindgap.run.outcome import Job, Outcome
 from mindgap.run.serving import claim_channel, prepare_to_die, resident_bytes
 
 #: Graphs whose shadows and replays are kept, for the next platform that differs on them: a slow platform may be as many
-#: cases behind as the drive has rows under way. They are fewer where their values are large (`_bytes_kept`).
+#: cases behind as the drive has rows under way. They are fewer where their values are large.
 _KEPT: Final = 256
 _KEPT_BYTES: Final = 512 << 20
 #: What is kept of a graph, as a multiple of all its values: those of both shadows, their bounds, whole outputs.
 _TIMES: Final = 6
+#: However large they are, so many are kept, unless the memory of the process does not suffice.
+_FEWEST: Final = 12
 #: Of the memory that the process may take, what may stay taken between rows.
 _HOLD: Final = 0.5
 
@@ -136,8 +138,9 @@ class _Server:
 
 
 def _bytes_kept(graph: Graph) -> int:
-    """About what a judge keeps of a graph."""
-    return _TIMES * sum(spec.nbytes for spec in graph.values if spec is not None)
+    """About what a judge keeps of a graph; not so much that fewer than `_FEWEST` of them are kept."""
+    held = _TIMES * sum(spec.nbytes for spec in graph.values if spec is not None)
+    return min(held, _KEPT_BYTES // _FEWEST)
 
 
 def told(outcome: Outcome) -> dict[str, Any]:
