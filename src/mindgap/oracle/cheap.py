@@ -55,8 +55,10 @@ def examine_value_cheaply(oracle: Oracle, number: int, array: Any) -> Examined:
 def _proven_calm(oracle: Oracle, number: int, got: torch.Tensor, count: int, growth: float) -> Examined | None:
     """Calm, or None where so many replays do not prove it."""
     expected = oracle.expectation(number, count)
+    if got.shape != expected.step.shape:
+        return None
     if is_real(expected.dtype):
-        if got.shape != expected.step.shape or ill_conditioned(expected, growth):
+        if ill_conditioned(expected, growth):
             return None
         expected = replace(expected, sigma=_least_sigma(oracle, number, expected))
     verdict = examine(expected, got)
