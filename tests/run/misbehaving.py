@@ -55,6 +55,23 @@ class Run:
     def exit(self, x: Array) -> None:
         os._exit(3)
 
+    def burn(self, x: Array) -> None:
+        until = time.process_time() + 0.1
+        while time.process_time() < until:
+            pass
+
+    def burn_on(self, x: Array) -> None:
+        while True:
+            pass
+
+    def burn_and_exit(self, x: Array) -> None:
+        self.burn(x)
+        os._exit(3)
+
+    def burn_in_a_child(self, x: Array) -> None:
+        code = "import time\nwhile time.process_time() < 0.1: pass"
+        subprocess.run([sys.executable, "-S", "-c", code], check=True)
+
     def sys_exit(self, x: Array) -> None:
         sys.exit("the library has had enough")
 

@@ -66,7 +66,7 @@ def test_digests_outputs_and_traces(calm_pool: WorkerPool) -> None:
     traced = calm_pool.run(job("add", want="trace"))
     assert traced.values is not None and traced.values[0] is not None
     assert np.array_equal(traced.values[0], whole.arrays[0])
-    assert set(lean.timings) == {"load", "run", "second_run", "total"}
+    assert set(lean.timings) == {"load", "run", "second_run", "total", "cpu"}
     assert lean.fingerprint and lean.fingerprint == whole.fingerprint
 
 

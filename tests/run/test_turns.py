@@ -65,3 +65,26 @@ def test_turns_are_neither_lost_nor_doubled() -> None:
     for thread in threads:
         thread.join()
     assert most[0] == 3 and done[0] >= 300 and [turns.acquire(0) for _ in range(4)] == [True, True, True, False]
+
+
+def test_who_is_let_go_first_passes_all_that_wait() -> None:
+    turns, order = Turns(), list[str]()
+    assert turns.acquire()
+
+    def wait(name: str, first: bool) -> threading.Thread:
+        def go() -> None:
+            with turns.turn(first=first):
+                order.append(name)
+
+        waiting = len(turns._waiting)
+        thread = threading.Thread(target=go)
+        thread.start()
+        while len(turns._waiting) == waiting:
+            time.sleep(0.001)
+        return thread
+
+    threads = [wait("a", False), wait("b", False), wait("judge", True)]
+    turns.release()
+    for thread in threads:
+        thread.join()
+    assert order == ["judge", "a", "b"]

@@ -18,6 +18,7 @@ from mindgap.campaign.batch import run_batch
 from mindgap.campaign.block import OpenBlock, Saturation
 from mindgap.campaign.budget import Budget
 from mindgap.campaign.choice import Choice
+from mindgap.campaign.expenses import Expenses
 from mindgap.campaign.folder import Folder
 from mindgap.campaign.judging import Judging
 from mindgap.campaign.live import Live
@@ -52,6 +53,7 @@ class Station:
     choice: Choice
     past: Past
     live: Live
+    expenses: Expenses
     budgets: dict[str, Budget] = field(default_factory=dict[str, Budget])
 
 
@@ -91,9 +93,9 @@ class Drive:
             for step, (position, number) in enumerate(todo):
                 if not self._room():
                     break
-                ahead = ahead or supplier.submit(self.s.supply.block, number)
+                ahead = ahead or supplier.submit(self._draw, number)
                 cases = ahead.result()[: max(0, self.plan.count - number * BLOCK)]
-                ahead = supplier.submit(self.s.supply.block, todo[step + 1][1]) if step + 1 < len(todo) else None
+                ahead = supplier.submit(self._draw, todo[step + 1][1]) if step + 1 < len(todo) else None
                 if not cases and step == 0:
                     raise nothing_to_run(self.s.supply)
                 self._open(number, position, cases)
@@ -106,6 +108,9 @@ class Drive:
             supplier.shutdown(cancel_futures=True)
         if self._error is not None:
             raise self._error
+
+    def _draw(self, number: int) -> list[Case]:
+        return self.s.expenses.drawing(lambda: self.s.supply.block(number))
 
     def _room(self) -> bool:
         """Waits until another block may be begun; False where none shall be."""
@@ -272,6 +277,7 @@ class Drive:
 
     def _done(self, block: OpenBlock) -> None:
         self.s.record.block(block.row(self.s.folder.shard, finished=True))
+        self.s.record.expenses(self.s.expenses.rows(self.s.record.run, self.s.pool.cpu))
         self._saturation.add(block.number, block.chosen.features, block.found)
         if block.position and block.position % _COMPACT == 0:
             self.s.folder.store.compact()

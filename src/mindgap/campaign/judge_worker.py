@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import gc
 import json
 import os
 import sys
@@ -24,7 +25,7 @@ from typing import Any, Final
 
 from mindgap.diff.rows import Row
 from mindgap.diff.session import Bench, Comparison, Settings
-from mindgap.graph import MindgapError, TensorStore, decode, default_tensor_store
+from mindgap.graph import Graph, MindgapError, TensorStore, decode, default_tensor_store
 from mindgap.run.cache import Cache
 from mindgap.run.channel import ChannelClosed, Frame, FrameReader, send_frame
 from mindgap.run.identity import bytes_of, digest_of, remember
@@ -32,8 +33,14 @@ from mindgap.run.message import PROTOCOL, job_frame, outcome_frame, read_outcome
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.serving import claim_channel, prepare_to_die, resident_bytes
 
-#: Graphs whose shadows and replays are kept, for the next platform that differs on them.
-_KEPT: Final = 12
+#: Graphs whose shadows and replays are kept, for the next platform that differs on them: a slow platform may be as many
+#: cases behind as the drive has rows under way. They are fewer where their values are large.
+_KEPT: Final = 256
+_KEPT_BYTES: Final = 512 << 20
+#: What is kept of a graph, as a multiple of all its values: those of both shadows, their bounds, whole outputs.
+_TIMES: Final = 6
+#: However large they are, so many are kept, unless the memory of the process does not suffice.
+_FEWEST: Final = 12
 #: Of the memory that the process may take, what may stay taken between rows.
 _HOLD: Final = 0.5
 
@@ -52,9 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     requests, answers = claim_channel()
     prepare_to_die(arguments.parent, requests, arguments.memory_limit)
     tensors = default_tensor_store() if arguments.tensors is None else TensorStore(arguments.tensors)
-    # Imported before the first row, whose time it would take.
-    import mindgap.trace.judge as _  # noqa: F401
-
+    _import_what_judging_needs()
     server = _Server(FrameReader(requests), answers, tensors, arguments.memory_limit)
     with contextlib.suppress(ChannelClosed):
         server.serve()
@@ -62,10 +67,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     os._exit(0)
 
 
+def _import_what_judging_needs() -> None:
+    """Before the first row, whose time it would take. What libraries bring along stays, and is no garbage."""
+    from torch._subclasses import FakeTensorMode
+
+    import mindgap.trace.judge as _  # noqa: F401
+
+    # The first one imports the compiler that it is made for.
+    FakeTensorMode(allow_non_fake_inputs=True)
+    gc.collect()
+    gc.freeze()
+
+
 class _Server:
     def __init__(self, reader: FrameReader, answers: int, tensors: TensorStore, memory: int | None) -> None:
         self._reader, self._answers, self._tensors, self._memory = reader, answers, tensors, memory
-        self._comparisons: Cache[str, Comparison] = Cache(_KEPT, _KEPT)
+        self._comparisons: Cache[str, Comparison] = Cache(_KEPT, _KEPT_BYTES)
         self._descriptions: dict[str, Mapping[str, Any]] = {}
 
     def serve(self) -> None:
@@ -98,7 +115,7 @@ class _Server:
             bench = Bench(self._execute, settings, self._tensors, self._descriptions.__getitem__)
             reference = _outcome(header["reference"], digest)
             comparison = Comparison(bench, header["name"], graph, reference)
-            self._comparisons.put(digest, comparison, 1)
+            self._comparisons.put(digest, comparison, _bytes_kept(graph))
         # Another case may have the same graph, and then what is known of it.
         return dataclasses.replace(comparison.settled(_outcome(header["outcome"], digest)), model=header["name"])
 
@@ -122,6 +139,12 @@ class _Server:
 
     def _send(self, header: Mapping[str, Any], arrays: Sequence[Any] = ()) -> None:
         send_frame(self._answers, header, arrays)
+
+
+def _bytes_kept(graph: Graph) -> int:
+    """About what a judge keeps of a graph; not so much that fewer than `_FEWEST` of them are kept."""
+    held = _TIMES * sum(spec.nbytes for spec in graph.values if spec is not None)
+    return min(held, _KEPT_BYTES // _FEWEST)
 
 
 def told(outcome: Outcome) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from mindgap.diff.rows import Row
 from mindgap.diff.session import Describe, Execute, Settings, row_of, says_nothing, without_judging
 from mindgap.graph import MindgapError, TensorStore, decode
 from mindgap.run.channel import Frame
+from mindgap.run.cpu import CpuAccount, Purpose
 from mindgap.run.identity import remember
 from mindgap.run.message import PROTOCOL, graph_bytes, outcome_frame, read_job
 from mindgap.run.outcome import Job, Outcome
@@ -57,11 +58,14 @@ def terms_of(plan: Plan, tensors: TensorStore) -> Terms:
 
 
 @contextmanager
-def judging(count: int, terms: Terms, execute: Execute, describe: Describe = says_nothing) -> Generator[list[Judging]]:
-    """So many judges, whose processes end with the context. `describe` gives what a platform says of itself."""
+def judging(
+    count: int, terms: Terms, execute: Execute, describe: Describe = says_nothing, account: CpuAccount | None = None
+) -> Generator[list[Judging]]:  # fmt: skip
+    """So many judges, whose processes end with the context. `describe` gives what a platform says of itself;
+    `account` is charged for their processor time."""
     with ExitStack() as stack:
         starter = stack.enter_context(ThreadPoolExecutor(1, "mindgap-judge-start"))
-        judges = [Judging(terms, execute, starter, describe) for _ in range(count)]
+        judges = [Judging(terms, execute, starter, describe, account) for _ in range(count)]
         for judge in judges:
             stack.callback(judge.close)
         yield judges
@@ -71,22 +75,25 @@ class Judging:
     """One judging process through all its deaths. Thread-safe: one row at a time."""
 
     def __init__(
-        self, terms: Terms, execute: Execute, starter: ThreadPoolExecutor, describe: Describe = says_nothing
-    ) -> None:
+        self, terms: Terms, execute: Execute, starter: ThreadPoolExecutor, describe: Describe = says_nothing,
+        account: CpuAccount | None = None,
+    ) -> None:  # fmt: skip
         """`starter`: a thread that outlives this object; a process dies with the thread that started it."""
         self._terms, self._execute, self._describe, self._starter = terms, execute, describe, starter
+        self._account, self._spent = account or CpuAccount(), 0.0
         self._worker: WorkerProcess | None = None
         self._lock = threading.Lock()
         self._closing = False
 
     def row(self, case: Case, outcome: Outcome, reference: Outcome) -> Row:
-        """The row, judged; `unjudged`, or without a culprit, where that took too long.
+        """The row, judged; `unjudged`, or without a culprit, where that took too long. `judge` among its timings are
+        processor seconds: the judge's, and those of the jobs that it asked for.
 
         Raises `JudgeFailed` where no process can be started. What fails in the process is in the row (`broken`).
         """
         plain = row_of(case.name, outcome)
         with self._lock:
-            started = time.perf_counter()
+            self._spent = 0.0
             try:
                 found = self._judged(case, outcome, reference)
             except _OutOfBounds as error:
@@ -94,8 +101,8 @@ class Judging:
             except WorkerFailed as failed:
                 detail = f"mindgap failed, twice: the process that judges was {failed.message}"
                 found = dataclasses.replace(plain, detail=detail, broken=f"{detail}\n{failed.tail}")
-        seconds = time.perf_counter() - started
-        return dataclasses.replace(found, timings={**found.timings, "judge": seconds})
+            self._charge(self._worker)
+            return dataclasses.replace(found, timings={**found.timings, "judge": self._spent})
 
     @property
     def pid(self) -> int | None:
@@ -168,11 +175,12 @@ class Judging:
         job: Job = read_job(frame, header["platform"], graph)
         started = time.perf_counter()
         try:
-            outcome = self._execute(dataclasses.replace(job, deadline_s=header["deadline_s"]))
+            outcome = self._execute(dataclasses.replace(job, deadline_s=header["deadline_s"], purpose="judging"))
         except MindgapError as error:
             return {"kind": "refused", "message": str(error)}, []
         # Not the time spent waiting for a turn, where the worker says how long it took.
         meter.spent += outcome.timings.get("total", time.perf_counter() - started)
+        self._spent += outcome.timings.get("cpu", 0.0)
         answer, arrays = outcome_frame(outcome, 0)
         return {**answer, "fingerprint": outcome.fingerprint}, arrays
 
@@ -187,6 +195,7 @@ class Judging:
         try:
             worker = self._worker = self._starter.submit(WorkerProcess, command, environment).result()
             frame = worker.listen(Limits(_START_S, self._terms.memory_bytes))
+            self._charge(worker, "starting")
         except OSError as error:
             raise JudgeFailed(f"no judge can be started: {error}") from None
         except WorkerFailed as failed:
@@ -201,6 +210,13 @@ class Judging:
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.stop()
+            self._charge(worker)
+
+    def _charge(self, worker: WorkerProcess | None, purpose: Purpose = "judging") -> None:
+        if worker is not None:
+            seconds = worker.spent()
+            self._account.add(purpose, "judge", seconds)
+            self._spent += seconds if purpose != "starting" else 0.0
 
 
 class _OutOfBounds(Exception):

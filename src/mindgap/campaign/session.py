@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from mindgap.campaign.budget import Budget
 from mindgap.campaign.choice import Choice
 from mindgap.campaign.drive import Drive, Station
+from mindgap.campaign.expenses import Expenses
 from mindgap.campaign.folder import Folder, check_identity, make_folder, open_folder, refuse_begun
 from mindgap.campaign.judging import judging, terms_of
 from mindgap.campaign.known import known_support
@@ -55,7 +56,8 @@ class Manner:
 
     `jobs`: workers that work at once (default: one per core). `watch`: shows how it is getting on, for as long as it
     is entered. `say`: told in one line what nobody may overlook. `tensors`: where stored tensors are.
-    `support`: a store that knows what platforms lack, looked at when a campaign begins.
+    `support`: a store that knows what platforms lack, looked at when a campaign begins. `whole_process`: this process
+    does nothing else, so that all its processor time is the campaign's.
     """
 
     jobs: int | None = None
@@ -63,6 +65,7 @@ class Manner:
     say: Callable[[str], None] = lambda line: None
     tensors: TensorStore | None = None
     support: Path | None = None
+    whole_process: bool = False
 
 
 def begin(
@@ -81,20 +84,24 @@ def begin(
     # An absent platform is said before anything is made.
     _facts(plan, manner)
     Store(path)
-    supply = source.begin(plan, path)
+    expenses = Expenses(whole_process=manner.whole_process)
+    with expenses.preparing():
+        supply = source.begin(plan, path)
     folder = make_folder(path, plan, text, shard or Shard(), supply.identity, where)
-    return _session(folder, supply, manner)
+    return _session(folder, supply, manner, expenses)
 
 
 def go_on(path: str | Path, source: Source, *, manner: Manner | None = None) -> Standing:
     """Runs what a campaign has not finished. Raises `MindgapError` as `begin`, and where the plan was changed."""
-    folder = open_folder(path)
-    supply = source.again(folder.plan, folder.path)
+    folder, manner = open_folder(path), manner or Manner()
+    expenses = Expenses(whole_process=manner.whole_process)
+    with expenses.preparing():
+        supply = source.again(folder.plan, folder.path)
     check_identity(folder, supply.identity)
-    return _session(folder, supply, manner or Manner())
+    return _session(folder, supply, manner, expenses)
 
 
-def _session(folder: Folder, supply: Supply, manner: Manner) -> Standing:
+def _session(folder: Folder, supply: Supply, manner: Manner, expenses: Expenses) -> Standing:
     started = perf_counter()
     plan, store = folder.plan, folder.store
     past = read_past(store, folder)
@@ -122,13 +129,13 @@ def _session(folder: Folder, supply: Supply, manner: Manner) -> Standing:
         record.begin(created, version("mindgap"), facts, wanted, about)
         choice = Choice(plan, wanted, support if support.platforms else None)
         past.restore(choice)
-        judges = stack.enter_context(judging(busy, terms, pool.run, pool.describe))
+        judges = stack.enter_context(judging(busy, terms, pool.run, pool.describe, pool.cpu))
         live = Live(planned_cases(plan, folder.shard), _done_cases(past, plan))
-        drive = Drive(
-            Station(folder, supply, wanted, pool, judges, record, choice, past, live, _budgets(folder, wanted, past))
-        )
+        budgets = _budgets(folder, wanted, past)
+        drive = Drive(Station(folder, supply, wanted, pool, judges, record, choice, past, live, expenses, budgets))
         with manner.watch(live):
             drive.run()
+        record.expenses(expenses.rows(folder.run, pool.cpu))
         record.finish(past.seconds + perf_counter() - started)
     store.compact()
     return replace(standing_of(folder), stopped=drive.stopped)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from mindgap.campaign.expenses import Spent, spent
 from mindgap.campaign.folder import Folder
 from mindgap.campaign.pack import agreement
 from mindgap.campaign.plan import Plan
@@ -62,7 +63,7 @@ WHERE o.run = ? AND o.platform = ? GROUP BY o.status ORDER BY o.status
 @dataclass(frozen=True)
 class OnPlatform:
     """Rows of one platform. `refused`: cases not run because the platform is known to lack something, `left`: because
-    its budget was spent. `judge_seconds`: what judging its rows took."""
+    its budget was spent. `judge_seconds`: processor seconds that judging its rows took."""
 
     platform: str
     rows: int
@@ -79,7 +80,7 @@ class Standing:
     reference has run, of `planned`. `features`: covered by them. `found`: distinct signatures of failures and culprits.
     `lacking`: (platform, what it lacks, cases not run for it). `agreement`: of a campaign that came in a pack, for how
     many cases the reference gave the same bits here and where the pack was made, and how many ran on both. `stopped`:
-    why a session ended before everything ran."""
+    why a session ended before everything ran. `cpu`: what it took of the processor."""
 
     run: str
     state: str
@@ -101,6 +102,7 @@ class Standing:
     cases_per_second: float
     eta_s: float | None
     agreement: tuple[int, int] | None
+    cpu: Spent = field(default_factory=Spent)
     stopped: str = ""
 
     def to_json(self) -> str:
@@ -151,6 +153,7 @@ def standing_of(folder: Folder) -> Standing:
         cases_per_second=per_second,
         eta_s=(planned - cases) / per_second if per_second and cases < planned else None,
         agreement=agreement(folder),
+        cpu=spent(store, run),
     )
 
 

@@ -218,7 +218,7 @@ def _source_of(folder: Folder, jobs: int | None) -> Source:
 def _manner(jobs: int | None, support: Path | None) -> Manner:
     from mindgap.campaign.session import Manner
 
-    return Manner(jobs=jobs, watch=watching, say=complain, support=support)
+    return Manner(jobs=jobs, watch=watching, say=complain, support=support, whole_process=True)
 
 
 @contextmanager

@@ -55,6 +55,8 @@ def line_of(snapshot: Snapshot) -> str:
 
 def print_standing(found: Standing, out: TextIO) -> None:
     """The totals, a line for each platform, and what platforms lack."""
+    from mindgap.campaign.expenses import lines_of
+
     page = console(out)
     page.print(_head(found), highlight=False)
     table = _platform_table([word.replace("_", " ") for word in found.totals.words])
@@ -62,6 +64,8 @@ def print_standing(found: Standing, out: TextIO) -> None:
         cells = [f"{each.words.get(word, 0):,}" for word in found.totals.words]
         table.add_row(each.platform, f"{each.rows:,}", *cells, f"{each.refused:,}", f"{each.left:,}")
     page.print(table)
+    for line in lines_of(found.cpu):
+        page.print(line, highlight=False, markup=False)
     if found.agreement is not None:
         page.print(_references(*found.agreement), highlight=False)
     if found.lacking:

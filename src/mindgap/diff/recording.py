@@ -143,6 +143,10 @@ class Recording:
         """How far a block of a campaign's cases has come."""
         self._append("blocks", {"run": self.run, **row})
 
+    def expenses(self, rows: list[dict[str, Any]]) -> None:
+        """Processor seconds that a session has taken so far."""
+        self._append("expenses", rows)
+
     def refused(self, position: int, refused: Refused) -> Refused:
         """A source that gave no graph, which is returned."""
         row = {"run": self.run, "source": writable(refused.source), "position": position}

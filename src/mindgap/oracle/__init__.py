@@ -8,6 +8,7 @@ computes each operator in float64 and rounds its result once to the dtype it dec
 runs with random errors of each operator's own size injected, after Monte Carlo arithmetic (Parker, 1997).
 """
 
+from mindgap.oracle.cheap import examine_cheaply, examine_value_cheaply
 from mindgap.oracle.decisions import decision_slots, positions
 from mindgap.oracle.examine import Examined, Expectation, examine
 from mindgap.oracle.families import FAMILIES
@@ -28,6 +29,8 @@ __all__ = [
     "OracleError",
     "decision_slots",
     "examine",
+    "examine_cheaply",
+    "examine_value_cheaply",
     "internal_values",
     "local_expectation",
     "positions",

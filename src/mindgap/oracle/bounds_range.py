@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
 import torch
 
 from mindgap.oracle.precision import FORMATS, is_real
@@ -119,8 +120,9 @@ def _elementwise(args: Sequence[Any], result: torch.Tensor, largest: float) -> t
 
 def _shape(operand: torch.Tensor, result: torch.Tensor) -> torch.Size:
     try:
-        return torch.Size(torch.broadcast_shapes(operand.shape, result.shape))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] # untyped
-    except RuntimeError:
+        # PyTorch's own function of this name imports a symbolic algebra system first.
+        return torch.Size(np.broadcast_shapes(operand.shape, result.shape))
+    except ValueError:
         return operand.shape
 
 

@@ -183,6 +183,11 @@ def _at(values: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
     return values.flatten() if mask is None else values[mask]
 
 
+def ill_conditioned(expected: Expectation, growth: float = 1.0) -> bool:
+    """σ, grown by a factor, is as large as the values."""
+    return _ill_conditioned(expected, _size(expected), growth * expect_floor(expected.sigma))
+
+
 def _ill_conditioned(expected: Expectation, size: torch.Tensor, sigma: torch.Tensor) -> bool:
     """For most elements 16 σ covers the value itself and the tensor's own scale."""
     finite = None if all_finite(expected.step) else torch.isfinite(expected.step)

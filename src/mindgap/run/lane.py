@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from mindgap.graph import Graph, MindgapError, TensorStore
 from mindgap.run.channel import Array, Frame
+from mindgap.run.cpu import CpuAccount, Purpose
 from mindgap.run.identity import bytes_of, digest_of
 from mindgap.run.message import PROTOCOL, job_frame, prepare_frame, read_outcome
 from mindgap.run.outcome import Job, Outcome, Prepared, Status, check_job
@@ -58,8 +59,9 @@ class Lane:
         bounds: Bounds,
         busy: Turns,
         tensors: TensorStore,
+        account: CpuAccount,
     ) -> None:
-        """`busy` is held while the worker starts or works, over all lanes of a pool.
+        """`busy` is held while the worker starts or works, over all lanes of a pool. `account`: charged for both.
 
         `tensors` is where stored tensors are that a worker on another machine asks for.
         """
@@ -68,6 +70,7 @@ class Lane:
         self._bounds = bounds
         self._busy = busy
         self._tensors = tensors
+        self._account, self._spent = account, 0.0
         self._lock = Turns()
         self._worker: WorkerProcess | None = None
         self._sent: set[str] = set()
@@ -80,12 +83,18 @@ class Lane:
         self.starts = 0
 
     def run(self, job: Job) -> Outcome:
-        """What the platform did with the job. Raises `MindgapError` for bad input only."""
+        """What the platform did with the job; `cpu` among its timings are the worker's processor seconds, without those
+        of starting it. Raises `MindgapError` for bad input only."""
         check_job(job)
         digest = digest_of(job.graph)
-        with self._lock, self._busy:
+        # A judge asks for one job after the other. Its rows show findings, and it keeps what it knows of few graphs.
+        first = job.purpose == "judging"
+        with self._lock.turn(first=first), self._busy.turn(first=first):
+            self._spent = 0.0
             try:
-                return self._run(job, digest)
+                outcome = self._run(job, digest)
+                self._charge(job.purpose)
+                return replace(outcome, timings={**outcome.timings, "cpu": self._spent})
             finally:
                 self._last_used = time.monotonic()
 
@@ -106,6 +115,7 @@ class Lane:
                 status: Status = "runtime_error" if isinstance(failed, _CannotOpen) else failed.fault
                 return Prepared(status, message=f"{failed.message}\n{failed.tail}".strip())
             finally:
+                self._charge("running")
                 self._last_used = time.monotonic()
 
     def describe(self) -> Mapping[str, Any]:
@@ -157,7 +167,7 @@ class Lane:
             try:
                 return self._ask(worker, job, digest)
             except WorkerFailed as failed:
-                self._drop()
+                self._drop(job.purpose)
                 doubtful = failed.fault != "timeout" and (failed.outside or not fresh)
                 if retried or not doubtful or self._closing:
                     return self._failed(digest, failed, retried)
@@ -218,7 +228,7 @@ class Lane:
             try:
                 return self._start_one()
             except WorkerFailed as error:
-                self._drop()
+                self._drop("starting")
                 failed = error
                 self._failures += _OUTSIDE if failed.outside else 1
                 permanent = failed.fault == "timeout" or (isinstance(failed, _CannotOpen) and failed.permanent)
@@ -242,13 +252,26 @@ class Lane:
         self.description = dict(header["description"])
         self.fingerprint = str(header["fingerprint"])
         self._failures = 0.0
+        self._charge("starting")
         return worker
 
-    def _drop(self) -> None:
+    def _charge(self, purpose: Purpose) -> None:
+        """Charges what the worker has taken since the last charge."""
+        if self._worker is not None:
+            self._charge_for(self._worker, purpose)
+
+    def _charge_for(self, worker: WorkerProcess, purpose: Purpose) -> None:
+        seconds = worker.spent()
+        self._account.add(purpose, self.platform, seconds)
+        self._spent += seconds if purpose != "starting" else 0.0
+
+    def _drop(self, purpose: Purpose = "running") -> None:
+        """Ends the worker. `purpose`: what its last processor time was for."""
         worker, self._worker = self._worker, None
         self._sent.clear()
         if worker is not None:
             worker.stop()
+            self._charge_for(worker, purpose)
 
     def _failed(self, digest: str, failed: WorkerFailed, retried: str) -> Outcome:
         status: Status = "runtime_error" if isinstance(failed, _CannotOpen) else failed.fault

@@ -10,6 +10,7 @@ import numpy as np
 
 from mindgap.compare.digest import Digested
 from mindgap.graph import Graph, MindgapError, numpy_dtype
+from mindgap.run.cpu import Purpose
 
 Status = Literal["ok", "unsupported", "compile_error", "runtime_error", "crash", "timeout", "oom", "nondeterministic"]
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -21,7 +22,8 @@ class Job:
     """One graph to run on one platform.
 
     `inputs` replaces materialised inputs by number. `want`: `outputs` also brings whole outputs (of
-    every repetition when they differ), `trace` every node's values.
+    every repetition when they differ), `trace` every node's values. `purpose`: what its processor time is charged to;
+    it changes no result.
     """
 
     platform: str
@@ -30,6 +32,7 @@ class Job:
     repeat: int = 2
     deadline_s: float = 120.0
     inputs: Mapping[int, Array] = field(default_factory=dict[int, Array])
+    purpose: Purpose = "running"
 
 
 def check_job(job: Job) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 import psutil
 
 from mindgap.graph import Graph, MindgapError, TensorStore, default_tensor_store
+from mindgap.run.cpu import CpuAccount
 from mindgap.run.lane import Bounds, Lane, together
 from mindgap.run.opening import find_backend
 from mindgap.run.outcome import Job, Outcome, Prepared
@@ -62,12 +63,14 @@ class WorkerPool:
         turns = Turns(busy)
         wanted = {name: _environment(name, name in launch) for name in platforms}
         self._shared = make_shared()
+        #: Processor time of all workers.
+        self.cpu = CpuAccount()
         self._lanes: dict[str, Lane] = {}
         self._queues: dict[str, ThreadPoolExecutor] = {}
         for platform, own in wanted.items():
             command = _command(platform, launch.get(platform), store.path, bounds)
             environment = {**os.environ, "MINDGAP_SHARED": str(self._shared), **own}
-            self._lanes[platform] = Lane(platform, self._starting(command, environment), bounds, turns, store)
+            self._lanes[platform] = Lane(platform, self._starting(command, environment), bounds, turns, store, self.cpu)
         self._closed = threading.Event()
         self._keeper = threading.Thread(target=self._keep, args=(idle_s,), name="mindgap-idle", daemon=True)
         self._keeper.start()

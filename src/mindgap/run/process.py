@@ -20,6 +20,7 @@ from typing import Any, Final, Literal
 import psutil
 
 from mindgap.run.channel import Array, ChannelClosed, ChannelError, Frame, FrameReader, encode_frame, write_some
+from mindgap.run.cpu import seconds_of
 from mindgap.run.message import OOM_EXIT
 
 #: How often a busy worker's memory is looked at; its children's, a search through all processes, less often.
@@ -86,13 +87,14 @@ class WorkerProcess:
         self._watched: psutil.Process | None = None
         self._tree_seen = 0.0
         self._children: list[psutil.Process] = []
+        self._cpu_seen = self._cpu_told = 0.0
         self.pid = self._process.pid
         self.stage = "starting"
         self.jobs = 0
 
     @property
     def alive(self) -> bool:
-        return self._process.poll() is None
+        return self._process.returncode is None and self._running()
 
     @property
     def tail(self) -> str:
@@ -115,7 +117,7 @@ class WorkerProcess:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
             self._process.kill()
-            self._process.wait()
+            self._reap()
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             if pipe is not None:
                 with contextlib.suppress(OSError):
@@ -219,6 +221,27 @@ class WorkerProcess:
         except psutil.Error:
             return 0.0
 
+    def spent(self) -> float:
+        """Processor seconds since this was last asked, of the worker and of what it started; also after its end."""
+        self._see_cpu()
+        since, self._cpu_told = self._cpu_seen - self._cpu_told, self._cpu_seen
+        return since
+
+    def _see_cpu(self) -> None:
+        """Reads the processor time so far. A child that the worker has not waited for may have gone since."""
+        with contextlib.suppress(psutil.Error):
+            if self._watched is None:
+                self._watched = psutil.Process(self.pid)
+            self._cpu_seen = max(self._cpu_seen, seconds_of(self._watched, self._children))
+
+    def _reap(self) -> int:
+        """Waits for the end of the process, reads what it took in all, and frees its number. Its exit status."""
+        if hasattr(os, "waitid"):
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+            self._see_cpu()
+        return self._process.wait()
+
     def _timed_out(self, words: str) -> WorkerFailed:
         """Asks a hung worker where it is (it prints its Python stack), then ends it."""
         with contextlib.suppress(ProcessLookupError, AttributeError):
@@ -236,7 +259,7 @@ class WorkerProcess:
         hung_up = self._running()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
-        code = self._process.wait()
+        code = self._reap()
         self._drain_stderr()
         self.stop()
         if hung_up:

@@ -1,9 +1,11 @@
-"""Who waits longest goes first."""
+"""Who waits longest goes first, but for those who are let go before."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Generator
+from contextlib import contextmanager
 from types import TracebackType
 
 
@@ -19,14 +21,26 @@ class Turns:
         self._free = count
         self._waiting: deque[threading.Event] = deque()
 
-    def acquire(self, timeout: float | None = None) -> bool:
-        """Waits for a turn, so many seconds at most; whether there was one."""
+    @contextmanager
+    def turn(self, *, first: bool) -> Generator[None]:
+        """Holds a turn. `first`: before all that wait already, for what many others wait for in turn."""
+        self.acquire(first=first)
+        try:
+            yield
+        finally:
+            self.release()
+
+    def acquire(self, timeout: float | None = None, *, first: bool = False) -> bool:
+        """Waits for a turn, so many seconds at most; whether there was one. `first` as in `turn`."""
         with self._guard:
             if self._free:
                 self._free -= 1
                 return True
             turn = threading.Event()
-            self._waiting.append(turn)
+            if first:
+                self._waiting.appendleft(turn)
+            else:
+                self._waiting.append(turn)
         try:
             turn.wait(timeout)
         except BaseException:

@@ -165,5 +165,11 @@ TABLES: Final[dict[str, Table]] = {
              "given": pa.map_(_TEXT, _NAMES), "left_out": _COUNTS, "refused": pa.list_(_LACKS), "found": _NAMES,
              "seconds": pa.float64()},
         ),
+        # Processor seconds that a session of a campaign has taken, by what they were spent on; `platform` is empty for
+        # what no worker spent. The purpose `operating system` is what that counts for all processes together.
+        _table(
+            "expenses", "run session purpose platform",
+            {"run": _TEXT, "session": _TEXT, "purpose": _TEXT, "platform": _TEXT, "seconds": pa.float64()},
+        ),
     )
 }  # fmt: skip

@@ -12,7 +12,17 @@ from mindgap.aten.state import TORCH_STATE
 from mindgap.capture import CaptureError, with_explicit_gradients
 from mindgap.compare.verdict import Blame, Verdict
 from mindgap.graph import Graph, GraphError, Labels, MindgapError, materialise
-from mindgap.oracle import FEW, MANY, Examined, InternalValues, Oracle, OracleError, internal_values
+from mindgap.oracle import (
+    FEW,
+    MANY,
+    Examined,
+    InternalValues,
+    Oracle,
+    OracleError,
+    examine_cheaply,
+    examine_value_cheaply,
+    internal_values,
+)
 from mindgap.oracle.precision import FORMATS
 from mindgap.run.outcome import Outcome
 from mindgap.trace.blame import blamed
@@ -185,7 +195,7 @@ class Judge:
             return Judgement("structural", "platform", metrics=metrics, detail=detail)
         runs = [ours, *outcome.repeats]
         if self._reference not in self._examined:
-            self._examined[self._reference] = self.oracle.examine(theirs)
+            self._examined[self._reference] = examine_cheaply(self.oracle, theirs)
         reference = self._examined[self._reference]
         mine = worst_of_runs([self._examine(run, theirs, reference) for run in runs])
         mine, reference = sides_first(mine, reference, ours, theirs)
@@ -210,7 +220,7 @@ class Judge:
         """A platform's outputs, of which those that the reference has bit for bit are `known`."""
         numbers = self.oracle.graph.outputs
         return [
-            seen if same_bits(array, other) else self.oracle.examine_value(number, array)
+            seen if same_bits(array, other) else examine_value_cheaply(self.oracle, number, array)
             for number, array, other, seen in zip(numbers, run, theirs, known, strict=True)
         ]
 

@@ -47,7 +47,7 @@ def detail_of_calm(
     if any(e.kind != "calm" for e, w in zip((*mine, *reference), (*words, *words), strict=True) if w != "internal"):
         return f"an output is past 16 σ, but no operator, no cut and not the whole is beyond its hard bound{note}"
     worst = max((e.worst for e, w in zip(mine, words, strict=True) if w != "ill_conditioned"), default=0.0)
-    return f"largest error {worst:.3g} σ from the nearer shadow{note}"
+    return f"no error above {worst:.3g} σ from the nearer shadow{note}"
 
 
 def _ops(graph: Graph, numbers: Iterable[int]) -> str:

@@ -1,0 +1,142 @@
+"""The processor seconds of a campaign: by what they were spent on, beside what the operating system counts."""
+
+from __future__ import annotations
+
+import os
+import resource
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+import psutil
+
+from mindgap.run.cpu import CpuAccount, seconds_of
+from mindgap.store import Store
+
+_T = TypeVar("_T")
+
+#: The purposes of this process, besides those of worker processes (`mindgap.run.cpu.PURPOSES`).
+PREPARING: Final = "preparing"
+DRAWING: Final = "drawing variants"
+DRIVER: Final = "driver"
+#: The row that holds the operating system's figure.
+SYSTEM: Final = "operating system"
+_ROWS: Final = """
+SELECT purpose, platform, sum(seconds) AS seconds FROM expenses WHERE run = ? GROUP BY ALL ORDER BY seconds DESC
+"""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Processor seconds of all sessions of a campaign that recorded them.
+
+    `purposes`: by what they were spent on: `preparing` (making the pool of variants, asking platforms what they
+    support), `starting` (workers and judges), `running`, `judging` (judges and their jobs), `drawing variants`,
+    `driver` (scheduling, recording). `platforms`: the same by platform, of what workers and judges took. `system`: what
+    the operating system counts for all processes together.
+    """
+
+    purposes: Mapping[str, float] = field(default_factory=dict[str, float])
+    platforms: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
+    system: float = 0.0
+
+    @property
+    def unaccounted(self) -> float:
+        """What the operating system counts and no purpose explains."""
+        return self.system - sum(self.purposes.values())
+
+
+class Expenses:
+    """Counts what one session takes. Thread-safe."""
+
+    def __init__(self, *, whole_process: bool = False) -> None:
+        """`whole_process`: counts from the start of this process, imports included, not from now."""
+        self.session = f"{datetime.now(UTC).isoformat(timespec='milliseconds')} {os.getpid()}"
+        self._own, self._all = (0.0, 0.0) if whole_process else (time.process_time(), system_seconds())
+        self._parts: defaultdict[str, float] = defaultdict(float)
+        self._elsewhere = 0.0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def preparing(self) -> Generator[None]:
+        """Charges what this process and the processes that it waits for take meanwhile. One thread at a time."""
+        own, ended = time.process_time(), _ended_children()
+        try:
+            yield
+        finally:
+            mine = time.process_time() - own
+            with self._lock:
+                self._parts[PREPARING] += mine + _ended_children() - ended
+                self._elsewhere += mine
+
+    def drawing(self, draw: Callable[[], _T]) -> _T:
+        """Calls `draw` and charges the time that this thread takes for it."""
+        before = time.thread_time()
+        try:
+            return draw()
+        finally:
+            taken = time.thread_time() - before
+            with self._lock:
+                self._parts[DRAWING] += taken
+                self._elsewhere += taken
+
+    def rows(self, run: str, account: CpuAccount) -> list[dict[str, Any]]:
+        """Rows of the table `expenses`: what the session has taken so far. `account`: that of its workers."""
+        with self._lock:
+            parts = {(purpose, ""): seconds for purpose, seconds in self._parts.items()}
+            parts[DRIVER, ""] = time.process_time() - self._own - self._elsewhere
+        parts[SYSTEM, ""] = system_seconds() - self._all
+        parts |= {(str(purpose), name): seconds for (purpose, name), seconds in account.snapshot().items()}
+        return [
+            {"run": run, "session": self.session, "purpose": purpose, "platform": name, "seconds": seconds}
+            for (purpose, name), seconds in parts.items()
+        ]
+
+
+def system_seconds() -> float:
+    """Processor seconds of this process and of all its descendants, ended ones included, as the kernel counts them.
+
+    Not counted: a process that ended after its own parent, of which nobody tells this process anything.
+    """
+    me = psutil.Process()
+    return time.process_time() + _ended_children() + sum(seconds_of(child) for child in me.children(recursive=True))
+
+
+def spent(store: Store, run: str) -> Spent:
+    """What the sessions of a run have recorded."""
+    purposes: defaultdict[str, float] = defaultdict(float)
+    platforms: dict[str, dict[str, float]] = {}
+    system = 0.0
+    for row in store.rows(_ROWS, [run]):
+        if row["purpose"] == SYSTEM:
+            system += row["seconds"]
+            continue
+        purposes[row["purpose"]] += row["seconds"]
+        if row["platform"]:
+            platforms.setdefault(row["purpose"], {})[row["platform"]] = row["seconds"]
+    return Spent(dict(sorted(purposes.items(), key=lambda each: -each[1])), platforms, system)
+
+
+def lines_of(found: Spent) -> list[str]:
+    """What a person reads of it; nothing where no session recorded anything."""
+    if not found.system:
+        return []
+    parts = ", ".join(f"{seconds:,.1f} {purpose}" for purpose, seconds in found.purposes.items())
+    share = found.unaccounted / found.system
+    lines = [
+        f"CPU seconds: {parts}; {found.system:,.1f} in all by the operating system ({share:.0%} of it unaccounted)"
+    ]
+    for purpose, platforms in found.platforms.items():
+        told = ", ".join(f"{seconds:,.1f} {name}" for name, seconds in platforms.items())
+        lines.append(f"  {purpose}: {told}")
+    return lines
+
+
+def _ended_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

@@ -1,0 +1,58 @@
+"""Processor seconds of worker processes, by what they were spent on."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal
+
+import psutil
+
+#: What a worker process spends processor time on: importing and opening a platform (or a judge), running jobs for rows,
+#: judging (a judge's own time, and jobs that judges ask for).
+Purpose = Literal["starting", "running", "judging"]
+PURPOSES: Final[tuple[Purpose, ...]] = ("starting", "running", "judging")
+
+
+class CpuAccount:
+    """Sums processor seconds by purpose and by platform (or judge). Thread-safe."""
+
+    def __init__(self) -> None:
+        self._seconds: defaultdict[tuple[Purpose, str], float] = defaultdict(float)
+        self._lock = threading.Lock()
+
+    def add(self, purpose: Purpose, name: str, seconds: float) -> None:
+        """`seconds` more were spent by the worker of `name`."""
+        with self._lock:
+            self._seconds[purpose, name] += seconds
+
+    def snapshot(self) -> Mapping[tuple[Purpose, str], float]:
+        """The sums so far."""
+        with self._lock:
+            return dict(self._seconds)
+
+
+def seconds_of(process: psutil.Process, children: Iterable[psutil.Process] = ()) -> float:
+    """Processor seconds of a process, of its children that it has waited for, and of the `children` given.
+
+    User and system time. A process that has ended counts until its parent waits for it; then it gives 0.
+    """
+    total = 0.0
+    for each in (process, *children):
+        with contextlib.suppress(psutil.Error):
+            times = each.cpu_times()
+            total += _own_seconds(each.pid, times.user + times.system) + times.children_user + times.children_system
+    return total
+
+
+def _own_seconds(pid: int, otherwise: float) -> float:
+    """What a process took itself, to the nanosecond; `otherwise` where only whole hundredths of a second are told."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            # The clock that clock_getcpuclockid(3) gives for a process.
+            return time.clock_gettime(~pid << 3 | 2)
+    return otherwise
