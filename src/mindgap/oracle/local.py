@@ -91,7 +91,7 @@ def _expect(oracle: Oracle, node: int, number: int) -> Expectation | None:
             )
     if number in step.hazards:
         classes = torch.where(step.hazards[number].expand(classes.shape), torch.full_like(classes, ANY), classes)
-    return Expectation(spec.dtype, value, exact, hard, classes, (), undefined)
+    return Expectation(spec.dtype, value, exact, hard, classes, (), undefined, exact=number not in step.hard)
 
 
 #: Slots that kernels fill for their own gradients, each in its way: which bag a row is in (some leave it empty), a
