@@ -18,6 +18,7 @@ KINDS = [name for name, _ in nasty(torch.float32, (16, 16))]
 REFUSED = ("not implemented", "should be between 0 and 1", "did not converge", "failed to converge")
 #: True deviations of PyTorch's CPU kernels that an alarm is right about: the vectorised float32 gelu of +Inf is NaN,
 #: kernels of narrower formats make other infinities of infinite operands (0·Inf) than float64 ones.
+#: The vectorised remainder is NaN where the quotient overflows; the bfloat16 erf is 0 for tiny operands.
 #: C99 settles pow(x, ±½) at -0 and -Inf, and float16 and float64 kernels part there.
 TRUE = {
     ("sub", "aten.pow.Tensor_Scalar"),
@@ -27,6 +28,9 @@ TRUE = {
     ("special", "aten.gelu.default"),
     ("wide", "aten.conv_transpose2d.input"),
     ("wide", "aten.grid_sampler_2d.default"),
+    ("big", "aten.remainder.Scalar"),
+    ("special", "aten.remainder.Scalar"),
+    ("wide", "aten.erf.default"),
 }
 
 

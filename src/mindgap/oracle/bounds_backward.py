@@ -144,7 +144,8 @@ def averaged_back(site: Site) -> list[Bound | None]:
     elif g.numel():
         overlap = 2.0 ** (2 if "2d" in site.call.packet else 3)
     hard = site.again(g.abs()).abs()
-    found = _sum(site, y, hard, hard, overlap, site.u)
+    # Where windows overlap, each addition may round to a narrow dtype.
+    found = _sum(site, y, hard, hard, overlap, site.u if overlap <= 1 else max(site.u, site.u_out))
     return [Bound(found.typical + 2 * site.u * hard, found.hard + 2 * site.u * hard, found.hazard)]
 
 

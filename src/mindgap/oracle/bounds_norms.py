@@ -110,8 +110,8 @@ def _normalised(
     hard = site.u * (4 * folded + (math.sqrt(terms) * (offset + centred * lost) if terms > 1 else 0.0))
     hazard = _squares_overflow(x, terms, site) if terms > 1 else None
     if terms > 1 and "layer" not in site.call.packet and site.u_out > site.u:
-        # A mean may be handed on in the declared dtype.
-        kept = site.u_out * (mean * gain).abs()
+        # A mean may be handed on in the declared dtype, and so may what it is folded into.
+        kept = site.u_out * ((mean * gain).abs() + folded / 8)
         typical, hard = typical + kept, hard + kept
     first = Bound(typical.expand(y.shape), hard.expand(y.shape), hazard)
     return [first, *relative(site, math.sqrt(max(terms, 1.0)) + 8, _size_of_mean(x, terms))[1:]]

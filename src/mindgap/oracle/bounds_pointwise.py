@@ -24,7 +24,7 @@ rule(
     "to_dense", "combinations", "cartesian_prod", "unsafe_split", "unsafe_chunk", "split_with_sizes_copy",
     # choosing and placing
     "index", "index_select", "gather", "take", "take_along_dim", "masked_select", "masked_fill", "where", "embedding",
-    "masked_scatter", "scatter", "index_copy", "index_fill", "slice_scatter", "select_scatter", "diagonal_scatter",
+    "masked_scatter", "index_copy", "index_fill", "slice_scatter", "select_scatter", "diagonal_scatter",
     "as_strided_scatter", "fill", "zero", "tril", "triu", "constant_pad_nd", "pad", "reflection_pad1d",
     "reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d", "replication_pad3d",
       "_pad_circular",
@@ -32,15 +32,15 @@ rule(
     "max_pool3d_with_indices", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "max_unpool2d",
     "max_unpool3d", "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d",
     "_upsample_nearest_exact2d", "_upsample_nearest_exact3d", "unique_consecutive", "nonzero",
-    "one_hot", "fractional_max_pool2d",
+    "one_hot", "fractional_max_pool2d", "complex", "_conj_physical", "_unique2", "resize", "resize_as",
     # order, sign, steps
     "relu", "relu6", "neg", "negative", "maximum", "minimum", "fmax", "fmin", "max", "min", "amax", "amin",
     "aminmax", "clamp", "clip", "clamp_min", "clamp_max", "hardtanh", "sign", "floor", "ceil", "trunc", "fix",
-    "round", "sort", "topk", "argsort", "kthvalue", "mode", "median", "nanmedian", "cummax", "cummin", "threshold",
-    "nan_to_num", "copysign", "heaviside", "positive", "hardshrink", "signbit", "msort", "frac",
+    "sort", "topk", "argsort", "kthvalue", "mode", "median", "nanmedian", "cummax", "cummin", "threshold",
+    "nan_to_num", "copysign", "heaviside", "positive", "hardshrink", "signbit", "msort", "frac", "nextafter", "frexp",
     # constants
     "zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones",
-    "new_full", "new_empty", "empty_strided", "new_empty_strided", "eye", "scalar_tensor", "ldexp", "empty_permuted",
+    "new_full", "new_empty", "empty_strided", "new_empty_strided", "eye", "scalar_tensor", "empty_permuted",
     "dropout", "feature_dropout", "alpha_dropout", "native_dropout", "isnan", "isinf", "isfinite",
 )(exact)  # fmt: skip
 
@@ -56,29 +56,21 @@ def magnitudes(site: Site) -> list[Bound | None]:
 
 @rule(*_ONE)
 def one_rounding(site: Site) -> list[Bound | None]:
-    """u·|y|, and the rounding of a scaled operand (`alpha`) where one is added."""
+    """u·|y|, and where an operand is scaled by `alpha` the rounding of both, which may be in the declared dtype."""
     alpha = site.kwargs.get("alpha", 1)
     other = site.arg(1, "other", 0.0)
-    scaled = abs(alpha) * _magnitude(other) if alpha not in (1, -1) else 0.0
-    return relative(site, 1.0, scaled + _coarse_scalar(site, other) * _magnitude(other))
+    kept = 1.0 + (site.u_out / site.u if site.u_out > site.u else 0.0)
+    scaled = (kept + coarse_scalar(site, alpha)) * abs(alpha) * magnitude(other) if alpha not in (1, -1) else 0.0
+    return relative(site, 1.0, scaled + coarse_scalar(site, other) * magnitude(other))
 
 
-@rule("div", "divide", "true_divide", "reciprocal", "rsqrt", "arange", "linspace", "range")
+@rule("reciprocal", "rsqrt", "arange", "linspace", "range")
 def two_roundings(site: Site) -> list[Bound | None]:
-    """2u·|y|: a reciprocal rounded, then multiplied. Ranges: start + i·step.
-
-    A quotient cut to a whole number may be rounded to the declared dtype first, and be the next one.
-    """
-    if site.kwargs.get("rounding_mode") is not None:
-        x, divisor = (torch.as_tensor(a, dtype=torch.float64) for a in site.args[:2])
-        quotient = x / divisor
-        near = (quotient - quotient.round()).abs() <= 4 * max(site.u, site.u_out) * quotient.abs()
-        size = torch.where(near & torch.isfinite(quotient), 0.125, 0.0) + 2 * site.u * site.results[0].abs()
-        return [Bound(size, size)]
+    """2u·|y|. Ranges: start + i·step."""
     start = site.arg(0, "start", 0.0) if site.call.packet in ("arange", "linspace", "range") else 0.0
-    extra = _magnitude(start) * 2
+    extra = magnitude(start) * 2
     if site.call.packet in ("linspace", "range"):
-        extra = extra + 2 * _magnitude(site.arg(1, "end", 0.0))
+        extra = extra + 2 * magnitude(site.arg(1, "end", 0.0))
     return relative(site, 2.0, extra)
 
 
@@ -93,25 +85,6 @@ def products_added(site: Site) -> list[Bound | None]:
         vanished = 4 / site.largest / site.args[2].abs().clamp_min(4 * site.u / site.largest)
         return [Bound(found[0].typical + vanished * site.u, found[0].hard + vanished * site.u)]
     return found
-
-
-@rule("fmod", "remainder", "floor_divide", "__mod__")
-def remainders(site: Site) -> list[Bound | None]:
-    """x - y·⌊x/y⌋ written out: the error follows |x|."""
-    x, y, r = site.args[0], _magnitude(site.args[1]), site.results[0]
-    error = site.u * (r.abs() + (2 + _coarse_scalar(site, site.args[1])) * _magnitude(x))
-    if site.call.packet == "floor_divide":
-        quotient = torch.as_tensor(x, dtype=torch.float64) / torch.as_tensor(site.args[1], dtype=torch.float64)
-        near = (quotient - quotient.round()).abs() <= 16 * site.u * 4 * quotient.abs()
-        jump: torch.Tensor | float = 1.0
-    else:
-        # Next to a multiple the remainder may be all of y or nothing.
-        near, jump = (r.abs() <= 16 * error) | ((y - r.abs()).abs() <= 16 * error), y
-    error = error + torch.where(near & torch.isfinite(r), jump, 0.0)
-    if site.call.packet != "floor_divide":
-        # However large x is, a remainder lies within the divisor.
-        error = torch.minimum(error, torch.as_tensor(y, dtype=torch.float64).expand(error.shape))
-    return [Bound(error, error)]
 
 
 _TRANSCENDENTAL = ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "asin", "acos", "atan", "sinh", "cosh",
@@ -148,9 +121,9 @@ def power(site: Site) -> list[Bound | None]:
         torch.log(torch.as_tensor(base, dtype=torch.float64).abs()) if not _complex(base) else torch.log(base).abs()
     )
     swing = torch.nan_to_num((torch.as_tensor(exponent) * logarithm).abs(), nan=0.0, posinf=0.0)
-    coarse = _coarse_scalar(site, exponent)
+    coarse = coarse_scalar(site, exponent)
     if not isinstance(base, torch.Tensor):
-        coarse = _coarse_scalar(site, base) * torch.nan_to_num(exponent.abs(), nan=0.0, posinf=0.0)
+        coarse = coarse_scalar(site, base) * torch.nan_to_num(exponent.abs(), nan=0.0, posinf=0.0)
         return relative(site, 4.0, (swing + coarse) * y.abs())
     return relative(site, 4.0, (1 + coarse) * swing * y.abs())
 
@@ -162,6 +135,9 @@ def smooth(site: Site) -> list[Bound | None]:
     """16u·|y|, and one rounding of an intermediate of size 1 for those that subtract from it."""
     extra = {"erfc": 2.0, "lgamma": 4.0, "digamma": 4.0, "special_ndtr": 2.0, "hardswish": 0.0, "hardsigmoid": 1.0}
     more = extra.get(site.call.packet, 0.0)
+    if site.call.packet == "special_ndtr":
+        # Composed of smaller operators, each of which rounds to the declared dtype.
+        more = 2 * max(site.u, site.u_out) / site.u
     if site.call.packet == "tanhshrink":
         return relative(site, 16.0, 4 * site.args[0].abs())
     return relative(site, 16.0, more)
@@ -186,7 +162,7 @@ def exponential_linear(site: Site) -> list[Bound | None]:
     return relative(site, 16.0, 2 * abs(float(alpha)))
 
 
-def _coarse_scalar(site: Site, operand: object) -> float:
+def coarse_scalar(site: Site, operand: object) -> float:
     """Error of a scalar operand in units of u·|scalar|: it may be rounded to the narrow dtype it is combined with."""
     narrow = isinstance(operand, float) and site.u_out > site.u
     rounds = narrow and float(torch.tensor(operand).to(TORCH_DTYPES[_declared(site)])) != operand
@@ -197,7 +173,8 @@ def _declared(site: Site) -> str:
     return next((s.dtype for s in site.call.node.outputs if s is not None), "float32")
 
 
-def _magnitude(operand: object) -> torch.Tensor | float:
+def magnitude(operand: object) -> torch.Tensor | float:
+    """|operand| of a tensor or a number, 0 for anything else."""
     if isinstance(operand, torch.Tensor):
         return operand.abs() if operand.dtype != torch.bool else operand.to(torch.float64)
     return abs(operand) if isinstance(operand, (int, float, complex)) else 0.0

@@ -44,7 +44,7 @@ _STEP_BY_STEP: Final = frozenset(
 _ELEMENTWISE: Final = frozenset(
     {
         "hardswish", "gelu", "silu", "mish", "sinh", "cosh", "i0", "special_i1", "lerp", "addcmul", "addcdiv", "sinc",
-        "remainder", "fmod", "floor_divide", "softplus", "logaddexp", "logaddexp2", "glu",
+        "softplus", "logaddexp", "logaddexp2", "glu",
     }
 )  # fmt: skip
 _COMPLEX: Final = frozenset(
@@ -111,10 +111,6 @@ def _elementwise(args: Sequence[Any], result: torch.Tensor, largest: float) -> t
             operand = operand if operand.is_floating_point() or operand.is_complex() else operand.to(torch.float64)
             reach = torch.isfinite(operand) & (operand.abs() > largest / 16)
             mask = mask | (reach if _shape(operand, result) == result.shape else reach.any())
-    if len(args) > 1 and isinstance(args[0], torch.Tensor) and isinstance(args[1], (int, float)) and args[1]:
-        quotient = args[0].abs() / abs(args[1])
-        reach = torch.isfinite(args[0]) & (quotient > largest / 16)
-        mask = mask | (reach if reach.shape == result.shape else reach.any())
     return _any(mask)
 
 

@@ -191,9 +191,10 @@ def resampled(site: Site) -> list[Bound | None]:
     x = site.args[0]
     size = max(x.shape[2:]) if x.dim() > 2 else 1
     nearby = _neighbourhood(x.abs(), site.results[0].shape)
-    # Sampling grids are computed in the dtype of the grid itself.
+    # Sampling grids are computed in the dtype of the grid itself, bicubic weights are rounded to that of the image.
     coarse = max(site.u, site.u_out) if "grid" in site.call.packet else site.u
-    step = coarse * (8 + 2 * float(size)) * nearby
+    kept = 2 * site.u_out if "bicubic" in site.call.packet and site.u_out > site.u else 0.0
+    step = (coarse * (8 + 2 * float(size)) + kept) * nearby
     return [Bound(step, step)]
 
 

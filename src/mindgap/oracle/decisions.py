@@ -79,6 +79,8 @@ def implausible(graph: Graph, number: int, chosen: torch.Tensor, lookup: Lookup)
     if packet in POOLED:
         return _pooled(arguments, chosen, lookup, number)
     if packet in STEPS and isinstance(arguments[0], Ref):
+        if chosen.dtype == torch.bool:
+            return _is_nonzero(arguments[0].index, chosen, lookup)
         return _stepped(packet, arguments[0].index, chosen, lookup)
     # The bits of a float, their hash, its place in a grid: on operands that carry noise, a few replays do not show what
     # else there may be. On equal operands the answer must be the same.
@@ -99,10 +101,9 @@ def _compared(arguments: list[Any], chosen: torch.Tensor, lookup: Lookup, graph:
     specs = [graph.values[r.index] for r in arguments[:2] if isinstance(r, Ref)]
     u = max((FORMATS[s.dtype].u for s in specs if s is not None and is_real(s.dtype)), default=0.0)
     noise = SIGMAS * (sigma_a + sigma_b)
-    # Only a value that carries noise may also sit on the other side of its own last rounding.
-    near = torch.nan_to_num((a - b).abs(), nan=torch.inf) <= noise + torch.where(
-        noise > 0, 2 * u * torch.maximum(a.abs(), b.abs()), 0.0
-    )
+    # Only a value that carries noise may also sit on the other side of its own last rounding, or of a tie.
+    reach = noise + 2 * u * torch.maximum(a.abs(), b.abs())
+    near = (noise > 0) & (torch.nan_to_num((a - b).abs(), nan=torch.inf) <= reach)
     exact, _ = lookup(number)
     return (chosen != exact) & ~near.expand(chosen.shape)
 
@@ -169,6 +170,12 @@ def _pooled(arguments: list[Any], chosen: torch.Tensor, lookup: Lookup, number: 
     noise = SIGMAS * (spread.gather(-1, inside) + spread.gather(-1, expected))
     near = ((got - wanted).abs() <= noise) | (got == wanted) | (torch.isnan(got) & torch.isnan(wanted))
     return ~(valid & near).reshape(chosen.shape)
+
+
+def _is_nonzero(operand: int, chosen: torch.Tensor, lookup: Lookup) -> torch.Tensor:
+    """A cast to booleans: zero lies within 16 σ of the operand, if that carries noise at all."""
+    x, sigma = lookup(operand)
+    return (chosen != (x != 0)) & ~((sigma > 0) & (x.abs() <= SIGMAS * sigma))
 
 
 def _stepped(packet: str, operand: int, chosen: torch.Tensor, lookup: Lookup) -> torch.Tensor:

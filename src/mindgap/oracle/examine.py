@@ -8,7 +8,7 @@ from typing import Final
 import torch
 
 from mindgap.oracle.classes import FINITE, all_finite, class_bits
-from mindgap.oracle.precision import FORMATS, is_real, widen
+from mindgap.oracle.precision import FORMATS, Format, is_real, rounded, widen
 
 #: A benign error never passed 11.6 σ in the prototype's lockstep; 8 would have raised false alarms (LAB).
 SIGMAS: Final = 16.0
@@ -24,7 +24,8 @@ class Expectation:
     """What one output may be: both shadows, σ, the classes seen, values seen (discrete), tainted elements.
 
     `sigma` is zero where nothing upstream rounds. `declared`: the shape that the graph declares, where a kernel of
-    float64 gives another one.
+    float64 gives another one. `exact`: no operator on the way rounds at all, casts apart, so that each element has one
+    right answer.
     """
 
     dtype: str
@@ -35,6 +36,7 @@ class Expectation:
     seen: tuple[torch.Tensor, ...]
     tainted: torch.Tensor | None = None
     declared: tuple[int, ...] | None = None
+    exact: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,10 +72,12 @@ class Examined:
 SILENT: Final = Examined("calm", ill=True, silent=True)
 
 
-def expect_floor(sigma: torch.Tensor) -> torch.Tensor:
+def expect_floor(sigma: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
     """σ floored by half its channel's median and a tenth of the tensor's: replays are a small sample.
 
-    Channels are dimension 1 of images (4 and 5 dimensions), the last one otherwise. Infinite σ raise no floor.
+    Channels are dimension 1 of images (4 and 5 dimensions), the last one otherwise. Infinite σ raise no floor. `size`:
+    the values' magnitudes. A floor is no larger, relative to its element, than σ is for the median element: next to
+    numbers of size 1 a result of 1e-9 has errors of its own size.
     """
     if sigma.numel() < 2:
         return sigma
@@ -87,7 +91,9 @@ def expect_floor(sigma: torch.Tensor) -> torch.Tensor:
             shape = [1] * sigma.dim()
             shape[channel] = -1
             floor = torch.maximum(floor, 0.5 * medians.reshape(shape))
-    return torch.maximum(sigma, floor)
+    some = size > 0
+    share = (known[some] / size[some]).median() if bool(some.any()) else torch.zeros(())
+    return torch.maximum(sigma, torch.minimum(floor, share * size))
 
 
 def examine(expected: Expectation, got: torch.Tensor, typical: torch.Tensor | None = None) -> Examined:
@@ -132,17 +138,22 @@ def _examine_float(expected: Expectation, got: torch.Tensor, typical: torch.Tens
     allowed = expected.classes | class_bits(expected.step) | class_bits(expected.wide)
     wrong_class, tainted_class = _spare_tainted((bits & allowed) == 0, expected.tainted)
     error, measurable = nearest_error(expected, got, bits)
-    sigma, size = expect_floor(expected.sigma), _size(expected)
-    # Where subnormals are flushed, operands and intermediates lose some smallest normals of the accumulator.
-    limit = SIGMAS * sigma + 2 * fmt.u * size + fmt.tiny + 64 / fmt.largest_acc
-    beyond, tainted_value = _spare_tainted(error > limit, expected.tainted)
+    size = _size(expected)
+    # Hard bounds of one operator are computed; only σ from replays is a sample.
+    sigma = expect_floor(expected.sigma, size) if typical is None else expected.sigma
+    if expected.exact:
+        wrong = _not_exact(expected, got, fmt)
+    else:
+        # Where subnormals are flushed, operands and intermediates lose some smallest normals of the accumulator.
+        wrong = error > SIGMAS * sigma + 2 * fmt.u * size + fmt.tiny + 64 / fmt.largest_acc
+    beyond, tainted_value = _spare_tainted(wrong, expected.tainted)
     kind = "exceptional" if bool(wrong_class.any()) else "discrepant" if bool(beyond.any()) else "calm"
     if expected.tainted is not None:
         measurable = ~expected.tainted if measurable is None else measurable & ~expected.tainted
     scaled = _at(error / (sigma + fmt.u * size / 4 + fmt.tiny), measurable)
     worst = float(scaled.max()) if scaled.numel() else 0.0
     if typical is not None:
-        scaled = _at(error / (expect_floor(typical) + fmt.u * size / 4 + fmt.tiny), measurable)
+        scaled = _at(error / (typical + fmt.u * size / 4 + fmt.tiny), measurable)
     median = float(scaled.median()) if scaled.numel() >= BULK_SIZE else None
     suspect = kind != "calm" or (median is not None and median > BULK_RATIO)
     relative = _relative(error, size, measurable) if suspect else 0.0
@@ -156,6 +167,19 @@ def _examine_float(expected: Expectation, got: torch.Tensor, typical: torch.Tens
         tainted=tainted_class + tainted_value,
         relative=relative,
     )
+
+
+def _not_exact(expected: Expectation, got: torch.Tensor, fmt: Format) -> torch.Tensor:
+    """Elements that are neither S's, nor W's rounded once, nor a subnormal flushed to zero.
+
+    A cast may round to a wider format first, as PyTorch's own do: that moves what lies next to a tie, not on it.
+    """
+    once = rounded(expected.wide, expected.dtype)
+    twice = (fmt.u_acc if fmt.narrow else 2.0**-52) * expected.wide.abs()
+    further = (got - expected.wide).abs() - (once - expected.wide).abs()
+    right = (got == expected.step) | (got == once) | ((further != 0) & (further <= twice))
+    flushed = (got == 0) & ((expected.step.abs() < fmt.tiny) | (once.abs() < fmt.tiny))
+    return ~(right | flushed) & torch.isfinite(got) & torch.isfinite(expected.step)
 
 
 def _size(expected: Expectation) -> torch.Tensor:
@@ -185,7 +209,8 @@ def _at(values: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
 
 def ill_conditioned(expected: Expectation, growth: float = 1.0) -> bool:
     """σ, grown by a factor, is as large as the values."""
-    return _ill_conditioned(expected, _size(expected), growth * expect_floor(expected.sigma))
+    size = _size(expected)
+    return _ill_conditioned(expected, size, growth * expect_floor(expected.sigma, size))
 
 
 def _ill_conditioned(expected: Expectation, size: torch.Tensor, sigma: torch.Tensor) -> bool:

@@ -2,6 +2,6 @@
 
 from typing import Final
 
-from mindgap.oracle import bounds_backward, bounds_norms, bounds_places, bounds_pointwise, bounds_sums
+from mindgap.oracle import bounds_backward, bounds_norms, bounds_places, bounds_pointwise, bounds_sums, bounds_whole
 
-FAMILIES: Final = (bounds_pointwise, bounds_sums, bounds_norms, bounds_backward, bounds_places)
+FAMILIES: Final = (bounds_pointwise, bounds_sums, bounds_norms, bounds_backward, bounds_places, bounds_whole)

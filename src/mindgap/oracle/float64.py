@@ -22,6 +22,7 @@ from mindgap.oracle.precision import FORMATS, is_real, widen
 #: Their meaning depends on the bits of the declared dtype: float64 has nothing to say of them.
 OPAQUE: Final = frozenset({"aten.view.dtype", "aten.nextafter.default", "aten.frexp.Tensor"})
 VIEWS: Final = frozenset({"aten.view.default", "aten._unsafe_view.default"})
+_CASTS: Final = frozenset({"to", "_to_copy", "type_as"})
 #: Comparisons of narrow floats: the scalar may be rounded to the tensor's dtype first.
 COMPARISONS: Final = frozenset({"gt", "ge", "lt", "le", "eq", "ne", "greater", "greater_equal", "less", "less_equal"})
 
@@ -180,8 +181,9 @@ def _narrow_dtype(arg: Any, call: Call) -> Any:
 def bind_call(graph: Graph, node: Node, narrow_scalars: bool = False) -> Call:
     """One node of a graph, bound to float64. `narrow_scalars` as in `Float64Graph`."""
     dtypes = tuple(spec.dtype for i in operands(node) if (spec := graph.values[i]) is not None)
-    native = node.op in OPAQUE
     packet = packet_of(node.op)
+    # float64 does not hold every int64: a cast by way of it would round twice.
+    native = node.op in OPAQUE or (packet in _CASTS and dtypes[:1] == ("int64",))
     scalar_dtype = _scalar_dtype(node, dtypes, narrow_scalars and packet in COMPARISONS)
 
     def constant(arg: Arg) -> Any:

@@ -89,7 +89,8 @@ def _expect(oracle: Oracle, node: int, number: int) -> Expectation | None:
             )
     if number in step.hazards:
         classes = torch.where(step.hazards[number].expand(classes.shape), torch.full_like(classes, ANY), classes)
-    return Expectation(spec.dtype, value, exact, hard, classes, (), undefined, spec.shape)
+    exactly = number not in step.hard
+    return Expectation(spec.dtype, value, exact, hard, classes, (), undefined, spec.shape, exact=exactly)
 
 
 def _with_narrow_scalars(oracle: Oracle, node: int, number: int) -> torch.Tensor:

@@ -100,6 +100,17 @@ class Oracle:
         )
 
     @cached_property
+    def _exact(self) -> frozenset[int]:
+        """The values that no operator on the way rounds, casts apart."""
+        rounding = self.step.typical
+        found = set(range(len(self.graph.inputs)))
+        for index, node in enumerate(self.graph.nodes):
+            first = self.graph.first_value[index]
+            if found.issuperset(operands(node)):
+                found.update(n for n in range(first, first + len(node.outputs)) if n not in rounding)
+        return frozenset(found)
+
+    @cached_property
     def tainted(self) -> dict[int, torch.Tensor]:
         """Per output: the elements that change when undefined ones are filled with something else."""
         if not self.step.undefined:
@@ -150,8 +161,8 @@ class Oracle:
         hazard = self.step.hazards.get(number)
         if hazard is not None:
             classes = torch.where(hazard, torch.full_like(classes, ANY), classes)
-        sigma, tainted = self.replays.sigma(number), self.tainted.get(number)
-        return Expectation(dtype, step, shadow, sigma, classes, (), tainted, shape)
+        sigma, tainted, exact = self.replays.sigma(number), self.tainted.get(number), number in self._exact
+        return Expectation(dtype, step, shadow, sigma, classes, (), tainted, shape, exact=exact)
 
     def examine(self, outputs: Sequence[Any], count: int = FEW) -> list[Examined]:
         """A platform's outputs (numpy, in graph order) against what they may be, from `count` replays at least."""

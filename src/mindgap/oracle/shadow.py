@@ -176,20 +176,24 @@ def _piece(graph: Float64Graph, nodes: range, values: dict[int, Any], decisions:
             if isinstance(y, torch.Tensor):
                 made.values[first + slot] = y.to(TORCH_DTYPES[spec.dtype]) if spec is not None else y
             if first + slot in made.typical or call.packet in CASTS:
-                _keep_residual(made, first + slot, results[slot], y)
+                _keep_residual(made, first + slot, results[slot], y, first + slot not in made.typical)
         return final
 
     graph.advance(nodes, values, after, before=before)
     return made
 
 
-def _keep_residual(made: Piece, number: int, exact: Any, final: Any) -> None:
-    """float32 is enough: a residual is a small part of an ulp of the result. Infinite ones are left out."""
+def _keep_residual(made: Piece, number: int, exact: Any, final: Any, only_cast: bool) -> None:
+    """float32 is enough: a residual is a small part of an ulp of the result. Infinite ones are left out.
+
+    `only_cast`: which side of a tie the exact value lies on matters, and takes all bits.
+    """
     if not isinstance(exact, torch.Tensor) or not exact.is_floating_point() or exact.dtype != final.dtype:
         return
     residual = exact - final
     if bool((residual != 0).any()):
-        made.residual[number] = torch.nan_to_num(residual, nan=0.0, posinf=0.0, neginf=0.0).to(torch.float32)
+        kept = torch.nan_to_num(residual, nan=0.0, posinf=0.0, neginf=0.0)
+        made.residual[number] = kept if only_cast else kept.to(torch.float32)
 
 
 def _uniform(mask: torch.Tensor) -> torch.Tensor:

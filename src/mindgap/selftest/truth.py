@@ -185,7 +185,7 @@ class Ground:
             for seen in (expected.step, expected.wide, *expected.seen):
                 new &= seen.to(TORCH_DTYPES[expected.dtype]) != wrong
             return math.inf if bool((new & ~spared).any()) else 0.0
-        sigma = expect_floor(expected.sigma).to(torch.float64)
+        sigma = expect_floor(expected.sigma, torch.nan_to_num(widen(right).abs(), posinf=0.0)).to(torch.float64)
         legal = expected.classes | class_bits(widen(right)) | class_bits(expected.wide)
         return _over(widen(right), widen(wrong), sigma, expected.dtype, legal, expected.tainted)
 

@@ -1,0 +1,92 @@
+"""Operators with one right answer: every way to get it wrong is a finding, the right answer never is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from mindgap.aten.tensors import to_numpy, to_torch
+from mindgap.graph import DType
+from mindgap.oracle import Oracle
+from oracle.bench import PLATFORM, Bench, build, normal, wrong_at
+from oracle.exact_cases import Exact, all_cases, graph_of, judged
+
+CASES = {case.name: case for case in all_cases()}
+WRONG = [(name, way) for name, case in CASES.items() for way in case.wrong]
+CALM = ("identical", "rounding")
+
+
+@pytest.mark.parametrize(("name", "way"), WRONG)
+def test_a_wrong_result_is_a_finding_at_its_operator(name: str, way: str) -> None:
+    case = CASES[name]
+    found = judged(case, graph_of(case), case.wrong[way])
+    assert found.verdict in ("discrepant", "exceptional", "reduced_precision"), found.detail
+    assert found.culprit is not None and found.culprit.op == case.op
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_pytorch_and_exact_arithmetic_are_calm(name: str) -> None:
+    case = CASES[name]
+    assert judged(case, graph_of(case), None).verdict in CALM
+    if case.right is not None:
+        assert judged(case, graph_of(case), case.right).verdict in CALM
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+@pytest.mark.parametrize("op", ["remainder.Tensor", "fmod.Tensor", "floor_divide.default", "div.Tensor_mode"])
+def test_scalar_kernels_agree_with_exact_fractions(op: str, dtype: str) -> None:
+    """The oracle's shadow against Python's own arithmetic, which has no kernel in common with it."""
+    x, y = normal(200, dtype=dtype, scale=20.0), normal(200, seed=1, dtype=dtype, scale=3.0)
+    name = f"aten.{op}"
+    if "mode" in op:
+        graph = graph_of(Exact("", "aten.floor_divide.default", (x, y), {}))
+        node = graph.nodes[0]
+        graph = replace(graph, nodes=(replace(node, op=name, kwargs=(("rounding_mode", "floor"),)),))
+    else:
+        graph = graph_of(Exact("", name, (x, y), {}))
+    oracle = Oracle(graph, [x, y])
+    by = {"remainder": lambda a, b: a % b, "fmod": np.fmod}.get(op.split(".")[0], lambda a, b: a // b)
+    wide = [to_torch(a).double().numpy() for a in (x, y)]
+    pairs = zip(*(w.tolist() for w in wide), strict=True)
+    exact = torch.tensor([float(by(a, b)) for a, b in pairs], dtype=torch.float64)
+    right = to_numpy(exact.to(to_torch(x).dtype))
+    assert oracle.examine([right])[0].kind == "calm"
+    shifted = to_numpy((exact + 1).to(to_torch(x).dtype))
+    assert oracle.examine([shifted])[0].kind == "discrepant"
+
+
+def test_casts_round_once_or_by_way_of_a_wider_format() -> None:
+    """PyTorch casts float64 to float16 by way of float32."""
+    x = np.concatenate([normal(500, dtype="float64"), np.array([1 + 2.0**-11 + 2.0**-40, 1 - 2.0**-12 - 2.0**-40])])
+    for name, dtype in (("float16", torch.float16), ("bfloat16", torch.bfloat16), ("float32", torch.float32)):
+        case = Exact(name, "aten._to_copy.default", (x,), {}, (DType(name),))
+        ways = [torch.from_numpy(x).to(dtype), torch.from_numpy(x).float().to(dtype)]
+        if name == "float16":
+            ways.append(torch.from_numpy(x.astype(np.float16)))
+        for way in ways:
+            assert judged(case, graph_of(case), lambda _, way=way: way).verdict in CALM
+
+
+def test_a_tiny_result_beside_ordinary_ones_has_errors_of_its_own_size() -> None:
+    """exp(x) - 1 instead of expm1: wrong in the one element that is tiny."""
+    x = normal(64)
+    x[17] = 1e-9
+    graph = build([x], [("y", "aten.expm1.default", "i0")], ["y"])
+    found = Bench({PLATFORM: wrong_at("expm1", lambda _: torch.from_numpy(np.exp(x) - np.float32(1)))}).judge(
+        graph, [x]
+    )
+    assert found.verdict in ("discrepant", "reduced_precision")
+
+
+def test_a_tie_that_rounding_upstream_made_may_fall_either_way() -> None:
+    """Where operands carry noise, a comparison of equal numbers is undecided; where they do not, it is not."""
+    x = normal(50)
+    calls = [("s", "aten.sin.default", "i0"), ("y", "aten.ge.Tensor", "s", "s")]
+    graph = build([x], calls, ["y"])
+    other = Bench({PLATFORM: wrong_at("ge", lambda y: ~y)}).judge(graph, [x])
+    assert other.verdict == "discrepant" or other.verdict in CALM
+    direct = build([x], [("y", "aten.ge.Tensor", "i0", "i0")], ["y"])
+    assert Bench({PLATFORM: wrong_at("ge", lambda y: ~y)}).judge(direct, [x]).verdict == "discrepant"
