@@ -53,16 +53,22 @@ def readers_of(graph: Graph) -> dict[int, set[int]]:
     return readers
 
 
-def cut(graph: Graph, nodes: Sequence[int], readers: Mapping[int, set[int]] | None = None) -> Cut:
+def cut(
+    graph: Graph, nodes: Sequence[int], readers: Mapping[int, set[int]] | None = None, show_all: bool = False
+) -> Cut:
     """The cut of these nodes. Outputs: what the rest of the graph reads, and every decision taken inside.
 
-    `readers`: those of the graph, where many cuts are made of one.
+    `readers`: those of the graph, where many cuts are made of one. `show_all`: every value made is an output.
     """
     readers = readers_of(graph) if readers is None else readers
     inside = set(nodes)
     made = {graph.first_value[i] + s for i in nodes for s in range(len(graph.nodes[i].outputs))}
     last = set(_final_values(graph, nodes))
-    shown = [v for v in sorted(made) if graph.values[v] is not None and (v in last or readers.get(v, set()) - inside)]
+    shown = [
+        v
+        for v in sorted(made)
+        if graph.values[v] is not None and (show_all or v in last or readers.get(v, set()) - inside)
+    ]
     decided = [v for v in sorted(made & set(decision_slots(graph, nodes))) if v not in shown] if len(nodes) > 1 else []
     outputs = tuple(shown + decided)
     small, borders = extract(graph, nodes, outputs)

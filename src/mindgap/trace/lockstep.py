@@ -13,7 +13,18 @@ from typing import Final, Literal
 from mindgap.aten.tensors import to_numpy
 from mindgap.oracle import Examined, LocalExpectation, Oracle, local_expectation
 from mindgap.oracle.examine import BULK_RATIO
-from mindgap.trace.cuts import Array, Cut, CutResult, Execute, batches, cut, readers_of, run_cuts, written_as_it_ran
+from mindgap.trace.cuts import (
+    Array,
+    Cut,
+    CutResult,
+    Execute,
+    batches,
+    cut,
+    leading_to,
+    readers_of,
+    run_cuts,
+    written_as_it_ran,
+)
 
 Kind = Literal["discrepant", "exceptional", "reduced_precision", "structural"]
 #: Operands and results of one job: larger graphs are run in several, so that memory stays flat.
@@ -50,9 +61,14 @@ class Lockstep:
         self._singles = [written_as_it_ran(self.cut([i]), original[i]) for i in range(len(oracle.graph.nodes))]
         self._found: dict[str, list[Confirmed]] = {}
 
-    def cut(self, nodes: Sequence[int]) -> Cut:
-        """The cut of these nodes."""
-        return cut(self._oracle.graph, nodes, self._readers)
+    def cut(self, nodes: Sequence[int], show_all: bool = False) -> Cut:
+        """The cut of these nodes. `show_all`: every value that they make is an output."""
+        return cut(self._oracle.graph, nodes, self._readers, show_all)
+
+    def leading_to(self, node: int, among: Sequence[int]) -> tuple[int, ...]:
+        """The nodes of `among` that a node depends on, and itself, in execution order."""
+        graph = self._oracle.graph
+        return tuple(n for n in leading_to(graph, [graph.first_value[node]]) if n in among)
 
     def value(self, number: int) -> Array:
         """A value in S, as an array of its declared dtype."""
