@@ -17,6 +17,7 @@ from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import Arg, Device, DType, Graph, Layout, MemoryFormat, MindgapError, Node, Ref, operands
 from mindgap.oracle.convolve import convolved
 from mindgap.oracle.moves import only_looks_up, only_moves
+from mindgap.oracle.power import half_power
 from mindgap.oracle.precision import FORMATS, is_real, widen
 
 #: Their meaning depends on the bits of the declared dtype: float64 has nothing to say of them.
@@ -144,6 +145,8 @@ def evaluate(call: Call, args: list[Any], kwargs: Mapping[str, Any]) -> list[Any
         try:
             if (quick := convolved(call.packet, args, kwargs)) is not None:
                 return [quick]
+            if (root := half_power(call.packet, args, kwargs)) is not None:
+                return [root]
             return [widen(t) if t is not None else None for t in flatten_result(call.function(*args, **kwargs))]
         except Exception:  # whatever an operator says of operands in float64
             pass

@@ -13,12 +13,18 @@ from mindgap.oracle.float64 import bind_call, neutral_float64, packet_of
 from mindgap.oracle.local import WideValues
 from mindgap.oracle.oracle import Oracle
 
+
+def _power(base: Any, exponent: Any) -> Any:
+    """C's pow. Given a scalar ½, numpy takes a square root, which differs at -0 and -∞."""
+    return np.power(base, np.broadcast_to(exponent, np.shape(base)).copy() if np.ndim(base) else exponent)
+
+
 _NUMPY: Final[dict[str, Callable[..., Any]]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "exp": np.exp, "log": np.log,
     "log1p": np.log1p, "expm1": np.expm1, "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos, "tan": np.tan,
     "tanh": np.tanh, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "round": np.round, "abs": np.abs,
     "sign": np.sign, "maximum": np.maximum, "minimum": np.minimum, "mm": np.matmul, "bmm": np.matmul,
-    "matmul": np.matmul, "remainder": np.mod, "fmod": np.fmod, "atan2": np.arctan2, "pow": np.power,
+    "matmul": np.matmul, "remainder": np.mod, "fmod": np.fmod, "atan2": np.arctan2, "pow": _power,
     "neg": np.negative, "fmax": np.fmax, "fmin": np.fmin, "cumsum": np.cumsum, "floor_divide": np.floor_divide,
     "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor, "where": np.where,
     "gt": np.greater, "lt": np.less, "ge": np.greater_equal, "le": np.less_equal, "eq": np.equal, "ne": np.not_equal,
