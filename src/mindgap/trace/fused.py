@@ -58,10 +58,10 @@ def wrong_inside(lockstep: Lockstep, window: Confirmed, platform: str) -> Confir
 
 def _wrong_there(lockstep: Lockstep, node: int, values: Mapping[int, Array]) -> Confirmed | None:
     """One operator, judged on the operands that a platform showed, or S's where it showed none."""
-    single = lockstep.cut([node])
+    single = lockstep.single(node)
     operands = [values[b] if b in values else lockstep.value(b) for b in single.borders]
     try:
-        expected = local_expectation(Oracle(single.graph, operands), 0)
+        expected = local_expectation(Oracle(single.graph, operands), len(single.graph.nodes) - 1)
     except OracleError:
         return None
     result = CutResult(replace(single, outputs=single.graph.outputs), tuple(values[n] for n in single.outputs), None)
