@@ -107,7 +107,9 @@ def cells_of(root: torch.Tensor, layout: TensorSpec) -> torch.Tensor:
     held = torch.zeros(count, dtype=torch.bool)
     held[offsets.flatten()] = True
     if not bool(held.all()):
-        raise UnknownStorage("an operator reads memory between the elements of a tensor, and no value says what is there")
+        raise UnknownStorage(
+            "an operator reads memory between the elements of a tensor, and no value says what is there"
+        )
     cells = torch.empty(count, dtype=root.dtype)
     cells[offsets.flatten()] = root.reshape(-1)
     return cells
@@ -158,7 +160,9 @@ def concrete(arg: Arg, known: Sequence[torch.Tensor | None]) -> Any:
     return torch.device("cpu") if isinstance(arg, Device) else arg
 
 
-def call_on(op: str, args: Sequence[Arg], kwargs: Sequence[tuple[str, Arg]], known: Sequence[torch.Tensor | None]) -> Any:
+def call_on(
+    op: str, args: Sequence[Arg], kwargs: Sequence[tuple[str, Arg]], known: Sequence[torch.Tensor | None]
+) -> Any:
     """A call on fake tensors, under a fake tensor mode. `known`: the tensors that references name."""
     bound = [concrete(arg, known) for arg in args]
     named = {key: concrete(arg, known) for key, arg in kwargs}
@@ -211,13 +215,17 @@ class _Places:
         try:
             result = flatten_result(call_on(node.op, node.args, node.kwargs, known))[number - graph.first_value[index]]
         except (RuntimeError, ValueError, TypeError) as error:
-            raise UnknownStorage(f"node {index} ({node.op}): whose memory its result is cannot be said: {error}") from None
+            raise UnknownStorage(
+                f"node {index} ({node.op}): whose memory its result is cannot be said: {error}"
+            ) from None
         assert result is not None
         for root, fake, views in places.values():
             if identity(fake) == identity(result):
                 return root, result, (*views, index)
-        if result.storage_offset() or extent(result) > 0 and tuple(result.stride()) != spec.stride:
-            raise UnknownStorage(f"node {index} ({node.op}): its result is a part of a memory that the graph does not show")
+        if result.storage_offset() or (extent(result) > 0 and tuple(result.stride()) != spec.stride):
+            raise UnknownStorage(
+                f"node {index} ({node.op}): its result is a part of a memory that the graph does not show"
+            )
         return number, empty(spec), ()
 
 

@@ -161,7 +161,7 @@ def evaluate(call: Call, args: list[Any], kwargs: Mapping[str, Any]) -> list[Any
 
 
 def _reading(call: Call, read: StorageRead) -> Call:
-    """The call of an operator that reads storage, whose first operand is the root: it is laid out as it was declared."""
+    """The call of an operator that reads storage. Its first operand is the root, laid out as the graph declares."""
 
     def function(root: torch.Tensor, *args: Any) -> torch.Tensor:
         try:
