@@ -10,26 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 
 from mindgap.aten.counterpart import counterpart, is_layout_change
-from mindgap.aten.imagine import imagined
-from mindgap.aten.operators import facts, is_inplace, makes_new, overload
+from mindgap.aten.operators import facts, is_inplace, makes_new
+from mindgap.aten.restride import laid_out_as
+from mindgap.aten.storage import READS_STORAGE, call_on, empty, identity
 from mindgap.aten.tape import Tape, flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, spec_of
-from mindgap.aten.unview import Step, write_back
+from mindgap.aten.unread import without_unread
+from mindgap.aten.unview import Step, scattered, write_back, writes_back
 from mindgap.graph import (
     Arg,
-    Device,
     DType,
     Graph,
     GraphError,
-    Labels,
-    Layout,
-    MemoryFormat,
     Node,
     Ref,
     TensorSpec,
@@ -71,7 +69,7 @@ def functionalize(graph: Graph, inputs: Sequence[torch.Tensor] | None = None) ->
         for index, node in enumerate(graph.nodes):
             builder.add(index, node)
         outputs = tuple(builder.read(builder.values[value]) for value in graph.outputs)
-    found, origin = _pruned(graph, builder, outputs)
+    found, origin = without_unread(graph, builder.nodes, builder.origin, outputs)
     if inputs is None:
         return Functional(found, origin)
     return Functional(found, origin, _differing(graph, found, inputs))
@@ -132,14 +130,14 @@ class _Builder:
         self._tape = Tape(self.graph)
         self._by_memory: dict[int, list[Value]] = {}
         for number, given in enumerate(self.graph.inputs):
-            fake, twin = _empty(given.spec), _empty(given.spec)
+            fake, twin = empty(given.spec), empty(given.spec)
             self.fakes.append(twin)
             self._keep(Value(fake, Memory(), number))
 
     def _keep(self, value: Value | None) -> None:
         self.values.append(value)
         if value is not None:
-            self._by_memory.setdefault(_storage(value.fake), []).append(value)
+            self._by_memory.setdefault(identity(value.fake), []).append(value)
 
     def add(self, index: int, node: Node) -> None:
         """Take over one node of the original graph."""
@@ -159,7 +157,7 @@ class _Builder:
 
         Its results then are as the graph says too, and nothing has to be imagined, which takes most of the time.
         """
-        if not makes_new(node.op) or any(spec is None for spec in node.outputs):
+        if not makes_new(node.op) or node.op in READS_STORAGE or any(spec is None for spec in node.outputs):
             return False
         numbers: dict[int, int] = {}
         for index in operands(node):
@@ -174,8 +172,8 @@ class _Builder:
         self.origin.append(self.at)
         for number, spec in enumerate(node.outputs, start=first):
             assert spec is not None
-            self.fakes.append(_empty(spec))
-            self._keep(Value(_empty(spec), Memory(), number))
+            self.fakes.append(empty(spec))
+            self._keep(Value(empty(spec), Memory(), number))
         return True
 
     def _original(self, node: Node) -> Any:
@@ -185,18 +183,14 @@ class _Builder:
     def _call(
         self, op: str, args: tuple[Arg, ...], kwargs: tuple[tuple[str, Arg], ...], known: Sequence[torch.Tensor | None]
     ) -> Any:
-        bound = [concrete(arg, known) for arg in args]
-        named = {key: concrete(arg, known) for key, arg in kwargs}
-        if facts(op).takes_device and "device" not in named and len(args) <= facts(op).arguments.index("device"):
-            named["device"] = torch.device("cpu")
         try:
-            return imagined(overload(op), bound, named)
+            return call_on(op, args, kwargs, known)
         except _BY_VALUES:
             # The size depends on values (of a constant mask, say): the graph has it, and such a result is no view.
             node = self.graph.nodes[self.at]
             if node.op != op:
                 raise
-            return [None if spec is None else _empty(spec) for spec in node.outputs]
+            return [None if spec is None else empty(spec) for spec in node.outputs]
 
     def emit(self, op: str, *args: Arg, **kwargs: Arg) -> list[int]:
         """Append a call to the new graph; the numbers of its results."""
@@ -236,10 +230,13 @@ class _Builder:
         if value.parent is None or value.step is None:
             raise GraphError(f"node {self.at}: a write that the rewriting lost sight of")
         step = value.step
-        renumber = {step.operand: self.read(value.parent)}
-        args = tuple(self._present(arg, renumber) for arg in step.args)
-        kwargs = {key: self._present(arg, renumber) for key, arg in step.kwargs}
-        value.number = self.emit(step.op, *args, **kwargs)[step.slot]
+        if step.op in READS_STORAGE:
+            value.number = self._strided(step.op, value.parent, step.args, step.kwargs)[0]
+        else:
+            renumber = {step.operand: self.read(value.parent)}
+            args = tuple(self._present(arg, renumber) for arg in step.args)
+            kwargs = {key: self._present(arg, renumber) for key, arg in step.kwargs}
+            value.number = self.emit(step.op, *args, **kwargs)[step.slot]
         value.seen = value.memory.version
         return value.number
 
@@ -248,8 +245,13 @@ class _Builder:
         return map_refs(arg, numbers)
 
     def _plain(self, node: Node, results: list[torch.Tensor | None]) -> None:
-        args = tuple(self._present(arg, {}) for arg in node.args)
-        numbers = self.emit(node.op, *args, **{key: self._present(arg, {}) for key, arg in node.kwargs})
+        if node.op in READS_STORAGE:
+            first = self.values[next(refs(node.args[0]))]
+            assert first is not None
+            numbers = self._strided(node.op, first, node.args, node.kwargs)
+        else:
+            args = tuple(self._present(arg, {}) for arg in node.args)
+            numbers = self.emit(node.op, *args, **{key: self._present(arg, {}) for key, arg in node.kwargs})
         sizes = tuple(() if r is None else tuple(r.shape) for r in results)
         for slot, (number, result) in enumerate(zip(numbers, results, strict=True)):
             if result is None:
@@ -263,11 +265,42 @@ class _Builder:
                 step = Step(node.op, node.args, node.kwargs, slot, index, sizes)
                 self._keep(Value(result, owner.memory, number, owner.memory.version, owner, step))
 
+    def _strided(
+        self, op: str, operand: Value, args: tuple[Arg, ...], kwargs: tuple[tuple[str, Arg], ...]
+    ) -> list[int]:
+        """An operator that reads storage: as it is where its operand still lies in memory as it did, else on the root.
+
+        After a write, the operand may be a view of another memory.
+        """
+        root, now = _root(operand), self._fake(self.read(operand))
+        base = self._fake(self.read(root))
+        if identity(now) == identity(base) and _lie_alike(now, operand.fake) and _lie_alike(base, root.fake):
+            numbers = {i: self.read(self.values[i]) for arg in args for i in refs(arg)} | {
+                next(refs(args[0])): self.read(operand)
+            }
+            return self.emit(op, *(map_refs(arg, numbers) for arg in args), **dict(kwargs))
+        named = dict(zip(facts(op).arguments, args, strict=False)) | dict(kwargs)
+        offset = named.get("storage_offset")
+        at = int(operand.fake.storage_offset()) if offset is None else cast("int", offset)
+        window = named["size"], named["stride"], at - int(root.fake.storage_offset())
+        laid = laid_out_as(self, self.read(root), base, root.fake)
+        if "src" not in named:
+            return self.emit(op, Ref(laid), *window)
+        (whole,) = self.emit(op, Ref(laid), self._present(named["src"], {}), *window)
+        own = operand.fake
+        begin = int(own.storage_offset()) - int(root.fake.storage_offset())
+        return self.emit("aten.as_strided.default", Ref(whole), tuple(own.shape), tuple(own.stride()), begin)
+
+    def _fake(self, number: int) -> torch.Tensor:
+        fake = self.fakes[number]
+        assert fake is not None
+        return fake
+
     def _owner(self, node: Node, result: torch.Tensor) -> tuple[int, Value] | None:
         """The operand whose memory a result shares."""
         for index in operands(node):
             value = self.values[index]
-            if value is not None and _storage(value.fake) == _storage(result):
+            if value is not None and identity(value.fake) == identity(result):
                 return index, value
         return None
 
@@ -311,7 +344,7 @@ class _Builder:
 
     def _known(self, result: torch.Tensor, number: int) -> Value:
         """The value that a result of an in-place call is: the one written to, or a new one beside it."""
-        for value in reversed(self._by_memory.get(_storage(result), [])):
+        for value in reversed(self._by_memory.get(identity(result), [])):
             if value.fake is result:
                 return value
         return Value(result, Memory(), number)
@@ -330,6 +363,12 @@ class _Builder:
         chain: list[tuple[Value, int]] = [(value, number)]
         while value.parent is not None and value.step is not None:
             parent = value.parent
+            if not writes_back(value.step, parent.fake, value.fake):
+                # The views between are taken anew from their base.
+                base = _root(value)
+                laid = laid_out_as(self, self.read(base), self._fake(self.read(base)), base.fake)
+                chain.append((base, scattered(self, laid, number, base.fake, value.fake)))
+                break
             number = write_back(self, value.step, self.read(parent), number, parent.fake, value.fake)
             value = parent
             chain.append((value, number))
@@ -338,56 +377,17 @@ class _Builder:
             one.number, one.seen = present, one.memory.version
 
 
-def concrete(arg: Arg, known: Sequence[torch.Tensor | None]) -> Any:
-    """An argument of a node as the operator takes it."""
-    if isinstance(arg, Ref):
-        return known[arg.index]
-    if isinstance(arg, tuple):
-        return [concrete(item, known) for item in arg]
-    if isinstance(arg, DType):
-        return TORCH_DTYPES[arg.name]
-    if isinstance(arg, (MemoryFormat, Layout)):
-        return getattr(torch, arg.name)
-    return torch.device("cpu") if isinstance(arg, Device) else arg
+def _root(value: Value) -> Value:
+    """The tensor whose memory a view shows."""
+    while value.parent is not None:
+        value = value.parent
+    return value
 
 
-def _empty(spec: TensorSpec) -> torch.Tensor:
-    return torch.empty_strided(spec.shape, spec.stride, dtype=TORCH_DTYPES[spec.dtype])
+def _lie_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.stride() == other.stride() and one.storage_offset() == other.storage_offset()
 
 
 def _copy_of(fake: torch.Tensor | None) -> torch.Tensor:
     assert fake is not None
     return torch.empty_strided(fake.shape, fake.stride(), dtype=fake.dtype)
-
-
-def _storage(fake: torch.Tensor) -> int:
-    return fake.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage] # PyTorch's only identity of memory
-
-
-def _pruned(graph: Graph, builder: _Builder, outputs: tuple[int, ...]) -> tuple[Graph, tuple[int, ...]]:
-    """Without the calls that nothing reads any more: views that only served a write."""
-    inputs = len(graph.inputs)
-    firsts: list[int] = []
-    number = inputs
-    for node in builder.nodes:
-        firsts.append(number)
-        number += len(node.outputs)
-    needed = set(outputs)
-    kept: list[int] = []
-    for index in reversed(range(len(builder.nodes))):
-        node = builder.nodes[index]
-        if needed & set(range(firsts[index], firsts[index] + len(node.outputs))):
-            kept.append(index)
-            needed |= set(operands(node))
-    kept.reverse()
-    renumber = {i: i for i in range(inputs)}
-    number = inputs
-    for index in kept:
-        for slot in range(len(builder.nodes[index].outputs)):
-            renumber[firsts[index] + slot] = number
-            number += 1
-    nodes = tuple(renumbered(builder.nodes[i], renumber) for i in kept)
-    origin = tuple(builder.origin[i] for i in kept)
-    old = graph.labels
-    labels = Labels(old.inputs, tuple(old.nodes[i] for i in origin) if old.nodes else (), old.outputs)
-    return Graph(graph.inputs, nodes, tuple(renumber[o] for o in outputs), graph.grad, labels), origin

@@ -57,29 +57,33 @@ def write_back(
 ) -> int:
     """Emit what gives the base its new contents. `base` and `view` are their present numbers in the new graph.
 
-    Raises `GraphError` where no operator does it.
+    For steps of which `writes_back` is true.
     """
     written = _Written(step, Ref(base), Ref(view), base_fake, view_fake)
     packet = step.op.split(".")[1]
     if packet in _BACK:
         return _BACK[packet](builder, written)[0]
-    if base_fake.dtype == view_fake.dtype and base_fake.shape == view_fake.shape and _in_place(base_fake, view_fake):
-        return view
-    return _scattered(builder, written)[0]
+    return view  # the whole base in another guise
+
+
+def writes_back(step: Step, base: torch.Tensor, view: torch.Tensor) -> bool:
+    """`write_back` knows what to emit: an operator that undoes the step, or nothing since it shows its whole base."""
+    alike = base.dtype == view.dtype and base.shape == view.shape
+    return step.op.split(".")[1] in _BACK or (alike and _in_place(base, view))
+
+
+def scattered(builder: Builder, base: int, view: int, base_fake: torch.Tensor, view_fake: torch.Tensor) -> int:
+    """Emit what writes a view into its base cell by cell. The base is laid out as `base_fake`, at the start of its
+    memory. Raises `GraphError` where the two have different dtypes."""
+    if base_fake.dtype != view_fake.dtype:
+        raise GraphError("a write through a view of another dtype has no functional form")
+    offset = int(view_fake.storage_offset()) - int(base_fake.storage_offset())
+    shape, stride = tuple(view_fake.shape), tuple(view_fake.stride())
+    return builder.emit("aten.as_strided_scatter.default", Ref(base), Ref(view), shape, stride, offset)[0]
 
 
 def _in_place(base: torch.Tensor, view: torch.Tensor) -> bool:
     return base.stride() == view.stride() and base.storage_offset() == view.storage_offset()
-
-
-def _scattered(builder: Builder, written: _Written) -> list[int]:
-    base, view = written.base_fake, written.view_fake
-    if base.dtype != view.dtype or builder.spec(written.base.index).stride != tuple(base.stride()):
-        raise GraphError(f"a write through {written.step.op} has no functional form")
-    offset = int(view.storage_offset()) - int(base.storage_offset())
-    return builder.emit(
-        "aten.as_strided_scatter.default", written.base, written.view, tuple(view.shape), tuple(view.stride()), offset
-    )
 
 
 def _reshaped(builder: Builder, written: _Written) -> list[int]:

@@ -106,7 +106,8 @@ def _ranged(site: Site, bound: Bound | None, result: Any, spec: TensorSpec | Non
     if bound is None or spec is None:
         return bound
     packet = site.call.packet
-    mask = out_of_range(packet, site.args, result, spec.dtype, site.largest, packet in _RULES)
+    alpha = site.kwargs.get("alpha", 1)
+    mask = out_of_range(packet, site.args, result, spec.dtype, site.largest, packet in _RULES, alpha)
     if mask is None:
         return bound
     return Bound(bound.typical, bound.hard, mask if bound.hazard is None else mask | bound.hazard)

@@ -56,12 +56,19 @@ _COMPLEX: Final = frozenset(
 )  # fmt: skip
 
 
+#: Their second operand times `alpha` overflows by itself where the two are not one fused multiply-add.
+_SCALED: Final = frozenset({"add", "sub", "subtract", "rsub"})
+#: Sums of products with weights of which some are negative: cubic interpolation.
+_RESAMPLED: Final = frozenset({"grid_sampler", "grid_sampler_2d", "upsample_bicubic2d", "_upsample_bicubic2d_aa"})
+
+
 def out_of_range(
-    packet: str, args: Sequence[Any], result: torch.Tensor, dtype: str, acc: float, ruled: bool
+    packet: str, args: Sequence[Any], result: torch.Tensor, dtype: str, acc: float, ruled: bool, alpha: Any = 1
 ) -> torch.Tensor | None:
     """Mask of the elements of a result whose intermediates may overflow or vanish; None where there are none.
 
-    `acc`: largest finite number of the accumulator; `ruled`: a family has a bound for the operator.
+    `acc`: largest finite number of the accumulator; `ruled`: a family has a bound for the operator; `alpha`: by which
+    a sum multiplies its second operand.
     """
     operands = [a for a in args if isinstance(a, torch.Tensor) and (a.is_floating_point() or a.is_complex())]
     if not operands:
@@ -73,6 +80,10 @@ def out_of_range(
         return _products(operands[0], result, acc)
     if packet in _ELEMENTWISE:
         return _elementwise(args, result, FORMATS[dtype].largest)
+    if packet in _SCALED:
+        return _scaled(args, alpha, result, FORMATS[dtype].largest)
+    if packet in _RESAMPLED:
+        return _resampled(operands[0], result, FORMATS[dtype].largest)
     terms = float(max(a.numel() for a in operands))
     narrow = FORMATS[dtype].largest if is_real(dtype) and (packet in _STEP_BY_STEP or not ruled) else math.inf
     if packet in _SQUARES or not ruled:
@@ -112,6 +123,24 @@ def _elementwise(args: Sequence[Any], result: torch.Tensor, largest: float) -> t
             reach = torch.isfinite(operand) & (operand.abs() > largest / 16)
             mask = mask | (reach if _shape(operand, result) == result.shape else reach.any())
     return _any(mask)
+
+
+def _scaled(args: Sequence[Any], alpha: Any, result: torch.Tensor, largest: float) -> torch.Tensor | None:
+    if not isinstance(alpha, (int, float)) or abs(alpha) <= 1 or len(args) < 2 or not isinstance(args[1], torch.Tensor):
+        return None
+    other = args[1].to(torch.float64)
+    return _any((torch.isfinite(other) & (other.abs() * abs(alpha) > largest / 2)).expand(result.shape))
+
+
+def _resampled(x: torch.Tensor, result: torch.Tensor, largest: float) -> torch.Tensor | None:
+    """Every element of a channel that holds an infinity or a number near the largest one.
+
+    The sign and the zeros of a weight are decided by rounded coordinates, and with them what an infinity becomes.
+    """
+    if x.dim() < 3 or result.dim() != x.dim():
+        return None
+    reach = (x.abs() > largest / 16).flatten(2).any(-1)
+    return _any(reach.reshape(*reach.shape, *[1] * (x.dim() - 2)).expand(result.shape))
 
 
 def _shape(operand: torch.Tensor, result: torch.Tensor) -> torch.Size:

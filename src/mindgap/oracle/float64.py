@@ -12,11 +12,13 @@ import torch
 
 from mindgap.aten.operators import facts, overload
 from mindgap.aten.state import TORCH_STATE
+from mindgap.aten.storage import StorageRead, UnknownStorage, on_roots, read_cells, storage_reads
 from mindgap.aten.tape import flatten_result, last_uses
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import Arg, Device, DType, Graph, Layout, MemoryFormat, MindgapError, Node, Ref, operands
 from mindgap.oracle.convolve import convolved
 from mindgap.oracle.moves import only_looks_up, only_moves
+from mindgap.oracle.power import half_power
 from mindgap.oracle.precision import FORMATS, is_real, widen
 
 #: Their meaning depends on the bits of the declared dtype: float64 has nothing to say of them.
@@ -35,7 +37,7 @@ Values = Sequence[Any] | Mapping[int, Any]
 
 
 class OracleError(MindgapError):
-    """The graph cannot be evaluated in float64, nor by its own kernels."""
+    """The graph cannot be evaluated in float64, nor by its own kernels, nor said to read memory that it shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +71,20 @@ def packet_of(op: str) -> str:
 class Float64Graph:
     """The calls of a functional graph, ready to be evaluated in float64 any number of times.
 
+    `graph`: the same with operators that read storage (`as_strided`) reading the value whose memory it is.
     `narrow_scalars`: round the scalars of comparisons to the narrow dtype they are compared with.
     """
 
     def __init__(self, graph: Graph, narrow_scalars: bool = False) -> None:
-        self.graph = graph
-        self.calls = [bind_call(graph, node, narrow_scalars) for node in graph.nodes]
+        try:
+            reads = storage_reads(graph)
+        except UnknownStorage as error:
+            raise OracleError(str(error)) from error
+        self.graph = on_roots(graph, reads)
+        bound = [bind_call(self.graph, node, narrow_scalars) for node in self.graph.nodes]
+        self.calls = [_reading(call, reads[i]) if i in reads else call for i, call in enumerate(bound)]
         # Outputs die too: who wants them says so.
-        self._dying = last_uses(replace(graph, outputs=()))
+        self._dying = last_uses(replace(self.graph, outputs=()))
 
     def run(
         self,
@@ -145,10 +153,24 @@ def evaluate(call: Call, args: list[Any], kwargs: Mapping[str, Any]) -> list[Any
         try:
             if (quick := convolved(call.packet, args, kwargs)) is not None:
                 return [quick]
+            if (root := half_power(call.packet, args, kwargs)) is not None:
+                return [root]
             return [widen(t) if t is not None else None for t in flatten_result(call.function(*args, **kwargs))]
         except Exception:  # whatever an operator says of operands in float64
             pass
     return _by_its_own_dtypes(call, args, kwargs)
+
+
+def _reading(call: Call, read: StorageRead) -> Call:
+    """The call of an operator that reads storage. Its first operand is the root, laid out as the graph declares."""
+
+    def function(root: torch.Tensor, *args: Any) -> torch.Tensor:
+        try:
+            return read_cells(read, root, args[0] if args and isinstance(args[0], torch.Tensor) else None)
+        except UnknownStorage as error:
+            raise OracleError(f"{call.node.op}: {error}") from error
+
+    return replace(call, function=function)
 
 
 def _by_its_own_dtypes(call: Call, args: list[Any], kwargs: Mapping[str, Any]) -> list[Any]:

@@ -58,10 +58,12 @@ def cut(
     nodes: Sequence[int],
     readers: Mapping[int, set[int]] | None = None,
     hidden: Collection[int] = (),
+    show_all: bool = False,
 ) -> Cut:
     """The cut of these nodes. Outputs: what the rest of the graph reads, and every decision taken inside.
 
     `readers`: those of the graph, where many cuts are made of one. `hidden`: values that are never outputs.
+    `show_all`: every other value made is an output.
     """
     readers = readers_of(graph) if readers is None else readers
     inside = set(nodes)
@@ -70,7 +72,7 @@ def cut(
     shown = [
         v
         for v in sorted(made.difference(hidden))
-        if graph.values[v] is not None and (v in last or readers.get(v, set()) - inside)
+        if graph.values[v] is not None and (show_all or v in last or readers.get(v, set()) - inside)
     ]
     decided = [v for v in sorted(made & set(decision_slots(graph, nodes))) if v not in shown] if len(nodes) > 1 else []
     outputs = tuple(shown + decided)

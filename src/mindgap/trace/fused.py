@@ -13,7 +13,8 @@ from mindgap.graph import Graph, Labels
 from mindgap.oracle import FEW, MANY, Oracle, OracleError, decision_slots, local_expectation
 from mindgap.oracle.examine import SIGMAS
 from mindgap.trace.cuts import Array, CutResult, window
-from mindgap.trace.lockstep import Confirmed, Kind, Lockstep, kind_of_error
+from mindgap.trace.lockstep import Confirmed, Kind, Lockstep, judge_single, kind_of_error
+from mindgap.trace.outputs import same_bits
 
 SIZES: Final = (2, 3, 5, 8)
 #: How often decisions are looked at anew after earlier ones were imposed.
@@ -22,15 +23,50 @@ MAX_ROUNDS: Final = 6
 
 def confirmed_windows(oracle: Oracle, lockstep: Lockstep, platform: str, anchors: Sequence[int]) -> Confirmed | None:
     """The smallest window that ends at one of the anchors and that the platform gets wrong, also in a job of its own;
-    earliest anchor first."""
+    earliest anchor first. Where one operator of it is wrong by itself there, that operator alone."""
     for size in SIZES:
         windows = list(dict.fromkeys(w for a in anchors if len(w := window(oracle.graph, a, size)) > 1))
         cuts = [c for w in windows if (c := lockstep.cut(w)).outputs]
         for result in lockstep.run(cuts, platform):
             found = judge_cut(oracle, result, lockstep)
             if found is not None and judge_cut(oracle, next(lockstep.run([result.cut], platform)), lockstep):
-                return found
+                return wrong_inside(lockstep, found, platform) or found
     return None
+
+
+def wrong_inside(lockstep: Lockstep, window: Confirmed, platform: str) -> Confirmed | None:
+    """The first inner operator of a confirmed window that is wrong on the operands that the platform itself gave it
+    there, with the operators of the window that it depends on.
+
+    A runtime may hand an operator the memory of another one of the same shape. Each of them is then right in a job of
+    its own, and the window's last operator only reads the result. None where the inner operators are right, and where
+    the window gives other bits once its inner values are shown.
+    """
+    shown = lockstep.cut(window.nodes, show_all=True)
+    result = next(lockstep.run([shown], platform), None)
+    if result is None or result.arrays is None:
+        return None
+    values = dict(zip(shown.outputs, result.arrays, strict=True))
+    if not all(same_bits(values[number], array) for number, array in window.arrays.items()):
+        return None
+    for node in window.nodes[:-1]:
+        found = _wrong_there(lockstep, node, values)
+        if found is not None:
+            return replace(found, nodes=lockstep.leading_to(node, window.nodes))
+    return None
+
+
+def _wrong_there(lockstep: Lockstep, node: int, values: Mapping[int, Array]) -> Confirmed | None:
+    """One operator, judged on the operands that a platform showed, or S's where it showed none."""
+    single = lockstep.single(node)
+    operands = [values[b] if b in values else lockstep.value(b) for b in single.borders]
+    try:
+        expected = local_expectation(Oracle(single.graph, operands), len(single.graph.nodes) - 1)
+    except OracleError:
+        return None
+    result = CutResult(replace(single, outputs=single.graph.outputs), tuple(values[n] for n in single.outputs), None)
+    found = judge_single(result, expected)
+    return None if found is None else replace(found, arrays={n: values[n] for n in single.outputs})
 
 
 def judge_cut(oracle: Oracle, result: CutResult, lockstep: Lockstep) -> Confirmed | None:

@@ -8,17 +8,25 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from mindgap.aten.storage import StorageRead, storage_reads
 from mindgap.aten.tape import flatten_result
+from mindgap.graph import operands
 from mindgap.oracle.float64 import bind_call, neutral_float64, packet_of
 from mindgap.oracle.local import WideValues
 from mindgap.oracle.oracle import Oracle
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    """C's pow. Given a scalar ½, numpy takes a square root, which differs at -0 and -∞."""
+    return np.power(base, np.broadcast_to(exponent, np.shape(base)).copy() if np.ndim(base) else exponent)
+
 
 _NUMPY: Final[dict[str, Callable[..., Any]]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "exp": np.exp, "log": np.log,
     "log1p": np.log1p, "expm1": np.expm1, "sqrt": np.sqrt, "sin": np.sin, "cos": np.cos, "tan": np.tan,
     "tanh": np.tanh, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "round": np.round, "abs": np.abs,
     "sign": np.sign, "maximum": np.maximum, "minimum": np.minimum, "mm": np.matmul, "bmm": np.matmul,
-    "matmul": np.matmul, "remainder": np.mod, "fmod": np.fmod, "atan2": np.arctan2, "pow": np.power,
+    "matmul": np.matmul, "remainder": np.mod, "fmod": np.fmod, "atan2": np.arctan2, "pow": _power,
     "neg": np.negative, "fmax": np.fmax, "fmin": np.fmin, "cumsum": np.cumsum, "floor_divide": np.floor_divide,
     "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor, "where": np.where,
     "gt": np.greater, "lt": np.less, "ge": np.greater_equal, "le": np.less_equal, "eq": np.equal, "ne": np.not_equal,
@@ -34,6 +42,9 @@ def second_opinion(oracle: Oracle, node: int, decompositions: bool = True) -> li
     numpy for what it has; a sum over kernel positions for convolutions; otherwise PyTorch's own decomposition into
     smaller operators, or its reference implementation in Python.
     """
+    reads = storage_reads(oracle.graph)
+    if node in reads:
+        return [_by_cells(oracle, node, reads[node])]
     call = bind_call(oracle.graph, oracle.graph.nodes[node])
     args, kwargs = call.bind(WideValues(oracle))
     packet = packet_of(call.node.op)
@@ -50,6 +61,23 @@ def second_opinion(oracle: Oracle, node: int, decompositions: bool = True) -> li
         ):
             return results
     return None
+
+
+def _by_cells(oracle: Oracle, node: int, read: StorageRead) -> torch.Tensor:
+    """`as_strided` and its kin, cell by cell: a dictionary of what each cell of the root's memory holds."""
+    values, at, own = WideValues(oracle), read.window, read.operand
+    root = values[read.root].numpy()
+    held = {_cell(place, read.layout.stride, 0): root[place] for place in np.ndindex(*read.layout.shape)}
+    if "scatter" in oracle.graph.nodes[node].op:
+        source = values[operands(oracle.graph.nodes[node])[1]].numpy()
+        held |= {_cell(place, at.stride, at.offset): source[place] for place in np.ndindex(*at.shape)}
+        at = own
+    found = [held[_cell(place, at.stride, at.offset)] for place in np.ndindex(*at.shape)]
+    return torch.as_tensor(np.array(found, dtype=root.dtype).reshape(at.shape))
+
+
+def _cell(place: tuple[int, ...], stride: tuple[int, ...], offset: int) -> int:
+    return offset + sum(i * step for i, step in zip(place, stride, strict=True))
 
 
 def _by_numpy(packet: str, function: Any, args: list[Any], kwargs: dict[str, Any]) -> list[Any] | None:

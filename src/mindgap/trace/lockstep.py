@@ -10,10 +10,23 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from mindgap.aten.storage import storage_reads
 from mindgap.aten.tensors import to_numpy
+from mindgap.graph import extract
 from mindgap.oracle import Examined, InternalValues, LocalExpectation, Oracle, local_expectation
 from mindgap.oracle.examine import BULK_RATIO
-from mindgap.trace.cuts import Array, Cut, CutResult, Execute, batches, cut, readers_of, run_cuts, written_as_it_ran
+from mindgap.trace.cuts import (
+    Array,
+    Cut,
+    CutResult,
+    Execute,
+    batches,
+    cut,
+    leading_to,
+    readers_of,
+    run_cuts,
+    written_as_it_ran,
+)
 
 Kind = Literal["discrepant", "exceptional", "reduced_precision", "structural"]
 #: Operands and results of one job: larger graphs are run in several, so that memory stays flat.
@@ -53,12 +66,31 @@ class Lockstep:
         self._oracle, self._execute, self._deadline_s = oracle, execute, deadline_s
         self._internal = internal or InternalValues()
         self._readers = readers_of(oracle.graph)
-        self._singles = [written_as_it_ran(self.cut([i]), original[i]) for i in range(len(oracle.graph.nodes))]
+        self._reads = storage_reads(oracle.graph)
+        self._singles = [written_as_it_ran(self.single(i), original[i]) for i in range(len(oracle.graph.nodes))]
         self._found: dict[str, list[Confirmed]] = {}
 
-    def cut(self, nodes: Sequence[int]) -> Cut:
-        """The cut of these nodes."""
-        return cut(self._oracle.graph, nodes, self._readers, self._internal.hidden)
+    def cut(self, nodes: Sequence[int], show_all: bool = False) -> Cut:
+        """The cut of these nodes. `show_all`: every value that they make is an output.
+
+        Where one of them reads storage, the views that lead to its operand are part of the cut.
+        """
+        views = {v for n in nodes if n in self._reads for v in self._reads[n].views}
+        return cut(self._oracle.graph, sorted(views | set(nodes)), self._readers, self._internal.hidden, show_all)
+
+    def single(self, node: int) -> Cut:
+        """The cut of one node, which shows nothing but that node's results."""
+        graph = self._oracle.graph
+        alone = cut(graph, [node], self._readers, self._internal.hidden)
+        if not self._reads.get(node):
+            return alone
+        small, borders = extract(graph, [*self._reads[node].views, node], alone.outputs)
+        return Cut((node,), small, tuple(borders), alone.outputs)
+
+    def leading_to(self, node: int, among: Sequence[int]) -> tuple[int, ...]:
+        """The nodes of `among` that a node depends on, and itself, in execution order."""
+        graph = self._oracle.graph
+        return tuple(n for n in leading_to(graph, [graph.first_value[node]]) if n in among)
 
     def value(self, number: int) -> Array:
         """A value in S, as an array of its declared dtype."""

@@ -1,0 +1,239 @@
+"""Operators that read the memory behind an operand: `as_strided` and its kin.
+
+Their result depends on the storage that the operand is a view of, on its offset and on its strides, and not on the
+operand's elements alone. `x[2:].as_strided((3,), (1,), 1)` reads `x[1]`, which is no element of `x[2:]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from mindgap.aten.imagine import imagined
+from mindgap.aten.operators import facts, makes_new, overload
+from mindgap.aten.tape import flatten_result
+from mindgap.aten.tensors import TORCH_DTYPES, extent
+from mindgap.graph import (
+    Arg,
+    Device,
+    DType,
+    Graph,
+    Layout,
+    MemoryFormat,
+    MindgapError,
+    Node,
+    Ref,
+    TensorSpec,
+    operands,
+)
+
+#: Of each, the position of the first argument after the tensors: sizes, strides and an offset follow from there.
+READS_STORAGE: Final = {
+    "aten.as_strided.default": 1,
+    "aten.as_strided_copy.default": 1,
+    "aten.as_strided_scatter.default": 2,
+}
+
+
+class UnknownStorage(MindgapError):
+    """Which memory an operator reads cannot be said from the graph."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Shape, strides and offset (in elements) of a tensor in the memory of another one."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+
+
+@dataclass(frozen=True)
+class StorageRead:
+    """What one node reads from memory.
+
+    `root`: number of the value whose memory it is, laid out as `layout` says. `views`: the nodes that lead from the
+    root to the operand, in execution order. `operand`: where the operand lies in that memory; `window`: what the node
+    reads of it, or writes to it (`as_strided_scatter`).
+    """
+
+    root: int
+    layout: TensorSpec
+    views: tuple[int, ...]
+    operand: Window
+    window: Window
+
+
+def storage_reads(graph: Graph) -> dict[int, StorageRead]:
+    """For each node of a functional graph that reads storage, what it reads.
+
+    Raises `UnknownStorage` where the graph does not say.
+    """
+    if not any(node.op in READS_STORAGE for node in graph.nodes):
+        return {}
+    with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
+        places = _Places(graph)
+        return {i: places.read(i) for i, node in enumerate(graph.nodes) if node.op in READS_STORAGE}
+
+
+def on_roots(graph: Graph, reads: dict[int, StorageRead]) -> Graph:
+    """The graph with every such node reading its root, at an explicit offset. Numbers of values stay.
+
+    The nodes then mean what they say only where the root is laid out as `StorageRead.layout` says.
+    """
+    if not reads:
+        return graph
+    nodes = list(graph.nodes)
+    for index, read in reads.items():
+        node, at = nodes[index], read.window
+        args = (Ref(read.root), *node.args[1 : READS_STORAGE[node.op]], at.shape, at.stride, at.offset)
+        nodes[index] = Node(node.op, args, (), node.outputs)
+    return Graph(graph.inputs, tuple(nodes), graph.outputs, graph.grad, graph.labels)
+
+
+def cells_of(root: torch.Tensor, layout: TensorSpec) -> torch.Tensor:
+    """The memory of a tensor that is laid out as declared, as a vector of its own; values in any dtype.
+
+    Raises `UnknownStorage` where some cell between its first and last element belongs to no element.
+    """
+    offsets = torch.zeros(layout.shape, dtype=torch.int64)
+    for dim, (size, step) in enumerate(zip(layout.shape, layout.stride, strict=True)):
+        offsets += (torch.arange(size) * step).reshape([-1 if d == dim else 1 for d in range(len(layout.shape))])
+    count = int(offsets.max()) + 1 if offsets.numel() else 0
+    held = torch.zeros(count, dtype=torch.bool)
+    held[offsets.flatten()] = True
+    if not bool(held.all()):
+        raise UnknownStorage(
+            "an operator reads memory between the elements of a tensor, and no value says what is there"
+        )
+    cells = torch.empty(count, dtype=root.dtype)
+    cells[offsets.flatten()] = root.reshape(-1)
+    return cells
+
+
+def read_cells(read: StorageRead, root: torch.Tensor, source: torch.Tensor | None = None) -> torch.Tensor:
+    """The node's result. `source`: what `as_strided_scatter` writes.
+
+    Raises `UnknownStorage` where it reads past the memory of the root.
+    """
+    cells, at = cells_of(root, read.layout), read.window
+    if _end(at) > cells.numel() or at.offset < 0:
+        raise UnknownStorage(f"an operator reads cell {_end(at) - 1} of a memory of {cells.numel()}")
+    window = torch.as_strided(cells, at.shape, at.stride, at.offset)
+    if source is None:
+        return window.clone(memory_format=torch.contiguous_format)
+    window.copy_(source)
+    own = read.operand
+    return torch.as_strided(cells, own.shape, own.stride, own.offset).clone(memory_format=torch.contiguous_format)
+
+
+def _end(at: Window) -> int:
+    if 0 in at.shape:
+        return at.offset
+    return at.offset + 1 + sum(step * (size - 1) for size, step in zip(at.shape, at.stride, strict=True))
+
+
+def identity(fake: torch.Tensor) -> int:
+    """What tensors that share memory have in common."""
+    return fake.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage] # PyTorch's only identity of memory
+
+
+def empty(spec: TensorSpec) -> torch.Tensor:
+    """An uninitialised tensor of this spec."""
+    return torch.empty_strided(spec.shape, spec.stride, dtype=TORCH_DTYPES[spec.dtype])
+
+
+def concrete(arg: Arg, known: Sequence[torch.Tensor | None]) -> Any:
+    """An argument of a node as the operator takes it."""
+    if isinstance(arg, Ref):
+        return known[arg.index]
+    if isinstance(arg, tuple):
+        return [concrete(item, known) for item in arg]
+    if isinstance(arg, DType):
+        return TORCH_DTYPES[arg.name]
+    if isinstance(arg, (MemoryFormat, Layout)):
+        return getattr(torch, arg.name)
+    return torch.device("cpu") if isinstance(arg, Device) else arg
+
+
+def call_on(
+    op: str, args: Sequence[Arg], kwargs: Sequence[tuple[str, Arg]], known: Sequence[torch.Tensor | None]
+) -> Any:
+    """A call on fake tensors, under a fake tensor mode. `known`: the tensors that references name."""
+    bound = [concrete(arg, known) for arg in args]
+    named = {key: concrete(arg, known) for key, arg in kwargs}
+    if facts(op).takes_device and "device" not in named and len(args) <= facts(op).arguments.index("device"):
+        named["device"] = torch.device("cpu")
+    return imagined(overload(op), bound, named)
+
+
+class _Places:
+    """Where the values of a functional graph lie: each a fake tensor in the memory of its root."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._known: dict[int, tuple[int, torch.Tensor, tuple[int, ...]]] = {}
+
+    def read(self, index: int) -> StorageRead:
+        """What one node reads."""
+        node = self._graph.nodes[index]
+        known = dict(zip(facts(node.op).arguments, node.args, strict=False)) | dict(node.kwargs)
+        ref = known["self"]
+        assert isinstance(ref, Ref)
+        root, fake, views = self.place(ref.index)
+        layout = self._graph.values[root]
+        if layout is None or TORCH_DTYPES[layout.dtype] != fake.dtype:
+            raise UnknownStorage(f"node {index} ({node.op}) reads memory that holds another dtype")
+        offset = known.get("storage_offset")
+        size, stride = known["size"], known["stride"]
+        assert isinstance(size, tuple) and isinstance(stride, tuple)
+        at = Window(_ints(size), _ints(stride), int(fake.storage_offset()) if offset is None else _int(offset))
+        own = Window(tuple(fake.shape), tuple(fake.stride()), int(fake.storage_offset()))
+        return StorageRead(root, layout, views, own, at)
+
+    def place(self, number: int) -> tuple[int, torch.Tensor, tuple[int, ...]]:
+        """The root of a value, the value in the root's memory, and the nodes between them."""
+        if number not in self._known:
+            self._known[number] = self._found(number)
+        return self._known[number]
+
+    def _found(self, number: int) -> tuple[int, torch.Tensor, tuple[int, ...]]:
+        graph = self._graph
+        index, spec = graph.producer[number], graph.values[number]
+        assert spec is not None
+        if index < 0:
+            return number, empty(spec), ()
+        node = graph.nodes[index]
+        if makes_new(node.op):
+            return number, empty(spec), ()
+        places = {v: self.place(v) for v in operands(node)}
+        known = [places[v][1] if v in places else None for v in range(number)]
+        try:
+            result = flatten_result(call_on(node.op, node.args, node.kwargs, known))[number - graph.first_value[index]]
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise UnknownStorage(
+                f"node {index} ({node.op}): whose memory its result is cannot be said: {error}"
+            ) from None
+        assert result is not None
+        for root, fake, views in places.values():
+            if identity(fake) == identity(result):
+                return root, result, (*views, index)
+        if result.storage_offset() or (extent(result) > 0 and tuple(result.stride()) != spec.stride):
+            raise UnknownStorage(
+                f"node {index} ({node.op}): its result is a part of a memory that the graph does not show"
+            )
+        return number, empty(spec), ()
+
+
+def _ints(values: tuple[Arg, ...]) -> tuple[int, ...]:
+    return tuple(_int(v) for v in values)
+
+
+def _int(value: Arg) -> int:
+    if not isinstance(value, int):
+        raise UnknownStorage("a size, a stride or an offset that is no number")
+    return value
