@@ -8,8 +8,10 @@ from torch import nn
 
 from mindgap.capture import capture
 from mindgap.corpus.ledger import Ledger
+from mindgap.corpus.opening import capture_built
+from mindgap.corpus.program import Built
 from mindgap.corpus.seeding import seed_statistics, seed_weights, weight_recipe
-from mindgap.graph import Literal, Stored, Uniform, materialise_all
+from mindgap.graph import Literal, PendingTensors, Stored, TensorStore, Uniform, materialise_all, tensor_key
 
 
 class Degenerate(nn.Module):
@@ -38,9 +40,10 @@ def seeded(seed=0):
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = Degenerate().eval()
+        # Its scale decides the statistics: of another picture they may be other powers of two.
+        x = torch.rand(1, 3, 16, 16)
     ledger = Ledger()
     seed_weights(model, seed, ledger)
-    x = torch.rand(1, 3, 16, 16)
     seed_statistics(model, lambda: model(x), seed, ledger)
     return model, ledger, x
 
@@ -111,6 +114,18 @@ def test_a_captured_graph_holds_recipes_that_give_the_very_weights():
         assert not isinstance(recipes[name].recipe, (Stored, Literal)), name
     assert isinstance(recipes["table"].recipe, Literal)
     assert np.array_equal(arrays["table"], np.arange(400, dtype=np.float32))
+
+
+def test_a_large_constant_is_referred_to_by_the_key_that_its_file_gets(tmp_path):
+    """What was not drawn and is too large for a graph's bytes: 1.1 MiB of an architecture's own table."""
+    model, ledger, x = seeded()
+    model.register_buffer("table", torch.arange(1.0, 300_001.0))
+    tensors = PendingTensors(TensorStore(tmp_path))
+    graph = capture_built(Built(model, (x,), {}, ledger), tensors)
+    (key,) = (given.recipe.key for given in graph.inputs if isinstance(given.recipe, Stored))
+    assert key == tensor_key(np.arange(1, 300_001, dtype=np.float32)) and not list(tmp_path.iterdir())
+    tensors.keep([key])
+    assert np.array_equal(TensorStore(tmp_path).get(key), model.table.numpy())
 
 
 def test_shared_weights_stay_shared():

@@ -18,6 +18,7 @@ from mindgap.graph import (
     DTYPES,
     GraphError,
     Input,
+    PendingTensors,
     TensorStore,
     default_tensor_store,
     materialise,
@@ -141,3 +142,20 @@ def test_the_default_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("sys.platform", "linux")
     assert default_tensor_store().path == tmp_path / "cache" / "mindgap" / "tensors"
+
+
+def test_pending_tensors_are_on_disk_when_they_are_kept_and_not_before(tmp_path: Path) -> None:
+    kept = TensorStore(tmp_path)
+    pending = PendingTensors(kept)
+    one, other = np.arange(5.0), np.arange(6.0)
+    keys = [pending.put(one), pending.put(other)]
+    assert all(key in pending and key not in kept for key in keys) and pending.get(keys[0]) is one
+    pending.keep(keys[:1])
+    assert keys[0] in kept and keys[1] not in kept and np.array_equal(kept.get(keys[0]), one)
+    other[0] = 7.0
+    with pytest.raises(GraphError, match="is another than its key says"):
+        pending.keep(keys[1:])
+    assert keys[1] not in kept
+    with pytest.raises(GraphError, match="no tensor"):
+        pending.keep(["0" * 64])
+    assert keys[0] in PendingTensors(kept), "what is in the directory is there too"

@@ -8,7 +8,20 @@ Knows no platform.
 
 from mindgap.catalogue.build import Limits, Tick, build
 from mindgap.catalogue.catalogue import Catalogue, Entry
+from mindgap.catalogue.integrity import Damaged, damaged_graphs
 from mindgap.catalogue.passes import PASSES, Pass
 from mindgap.catalogue.stats import Stats, stats_of
 
-__all__ = ["PASSES", "Catalogue", "Entry", "Limits", "Pass", "Stats", "Tick", "build", "stats_of"]
+__all__ = [
+    "PASSES",
+    "Catalogue",
+    "Damaged",
+    "Entry",
+    "Limits",
+    "Pass",
+    "Stats",
+    "Tick",
+    "build",
+    "damaged_graphs",
+    "stats_of",
+]

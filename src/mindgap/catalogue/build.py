@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 from mindgap.catalogue.catalogue import Catalogue
+from mindgap.catalogue.integrity import Checker, damaged_graphs, discard
 from mindgap.catalogue.passes import PASSES, Pass
 from mindgap.catalogue.prospect import Died, Limits, Prospector
 from mindgap.graph import MindgapError
@@ -49,8 +50,9 @@ def build(
     """Captures what the patterns name and the catalogue is not done with; says how many sources that were.
 
     Passes after `forward` are tried on programs whose forward graph has a structure of its own. `retry`: sources that
-    had a failure are tried again. A source that fails costs its rows and nothing else; a pattern that names nothing
-    is a failed row of its own. Raises `MindgapError` where nothing at all was named.
+    had a failure are tried again. Sources whose graph has become damaged always are. A source that fails costs its
+    rows and nothing else; a pattern that names nothing is a failed row of its own. Raises `MindgapError` where nothing
+    at all was named.
     """
     wanted: tuple[Pass, ...] = tuple(each for each in PASSES if each == "forward" or each in passes)
     session = _Session(catalogue, wanted, limits or Limits(), on_tick)
@@ -58,8 +60,7 @@ def build(
         sources = session.expanded(patterns)
         if not sources:
             raise MindgapError("nothing to build: " + "; ".join(session.wrong or ["no pattern was given"]))
-        done = catalogue.done(wanted, retry=retry)
-        session.run([source for source in sources if source not in done], jobs)
+        session.run(session.undone(sources, retry), jobs)
     finally:
         session.writer.close()
     catalogue.store.compact()
@@ -83,6 +84,17 @@ class _Session:
         self.lock = threading.Lock()
         self.known: dict[tuple[str, str], tuple[str, str]] = self.catalogue.holders()
         self.versions = _versions()
+        self.checker = Checker(self.catalogue)
+
+    def undone(self, sources: Sequence[str], retry: bool) -> list[str]:
+        """The sources that are to be captured. What is damaged stands for no structure any more."""
+        damaged = {each.graph for each in damaged_graphs(self.catalogue)}
+        self.known = {kind: held for kind, held in self.known.items() if held[0] not in damaged}
+        done = self.catalogue.done(self.passes, retry=retry, damaged=sorted(damaged))
+        wanted = [source for source in sources if source not in done]
+        for graph in self.catalogue.holders_of(wanted) & damaged:
+            discard(self.catalogue, graph)
+        return wanted
 
     def expanded(self, patterns: Sequence[str]) -> list[str]:
         """The sources that patterns stand for, each once; what names nothing becomes a failed row."""
@@ -177,6 +189,11 @@ class _Session:
             if own:
                 # Before any row can name it.
                 self.catalogue.keep(str(answer["graph"]), data)
+                fault = self.checker.fault(str(answer["graph"]))
+                if fault:
+                    discard(self.catalogue, str(answer["graph"]))
+                    reason = f"captured, but it cannot be made again from the catalogue: {fault}"
+                    return self.failed(text, source, name, reason, "failed", answer, label=label), 0
                 self.known[name, answer["structure"]] = (str(answer["graph"]), text)
             holder = self.known[name, answer["structure"]][0]
         status = "captured" if own else "duplicate"

@@ -86,12 +86,22 @@ class Catalogue:
         rows = self.store.rows("SELECT pass, structure, graph, source FROM captures WHERE status = 'captured'")
         return {(row["pass"], row["structure"]): (row["graph"], row["source"]) for row in rows}
 
-    def done(self, passes: Sequence[str], *, retry: bool = False) -> set[str]:
-        """The sources that need no further work in these passes; with `retry`, not those with a failure."""
-        sql = "SELECT source FROM asked WHERE list_has_all(passes, $passes)"
+    def holders_of(self, asked: Sequence[str]) -> set[str]:
+        """Digests of the graphs that stand for the programs of these sources."""
+        sql = "SELECT DISTINCT holder FROM captures WHERE list_contains($asked, asked) AND holder IS NOT NULL"
+        return {row["holder"] for row in self.store.rows(sql, {"asked": list(asked)})}
+
+    def done(self, passes: Sequence[str], *, retry: bool = False, damaged: Sequence[str] = ()) -> set[str]:
+        """The sources that need no further work in these passes; with `retry`, not those with a failure.
+
+        Never those that a `damaged` graph (its digest) stands for.
+        """
+        sql = """SELECT source FROM asked WHERE list_has_all(passes, $passes) AND source NOT IN
+                   (SELECT asked FROM captures WHERE list_contains($damaged, holder))"""
         if retry:
             sql += " AND source NOT IN (SELECT asked FROM captures WHERE status = 'failed')"
-        return {row["source"] for row in self.store.rows(sql, {"passes": list(passes)})}
+        params: dict[str, Any] = {"passes": list(passes), "damaged": list(damaged)}
+        return {row["source"] for row in self.store.rows(sql, params)}
 
 
 def _entry(row: dict[str, Any]) -> Entry:

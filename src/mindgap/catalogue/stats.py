@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from mindgap.catalogue.catalogue import Catalogue
+from mindgap.catalogue.integrity import Damaged, OnChecked, damaged_graphs
 from mindgap.graph import MindgapError
 
 #: The three ways to call two graphs the same, from coarse to fine, and the column of each.
@@ -58,7 +59,10 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """`union`: overload packets over all passes. `nbytes`: all files; `bytes_by_folder`: graphs, tables, tensors."""
+    """`union`: overload packets over all passes. `nbytes`: all files; `bytes_by_folder`: graphs, tables, tensors.
+
+    `verified`: graphs that were read back from disk, `damaged` ones among them.
+    """
 
     zoos: tuple[Zoo, ...]
     distinct: tuple[Distinct, ...]
@@ -67,14 +71,16 @@ class Stats:
     cpu_seconds: float
     nbytes: int
     bytes_by_folder: dict[str, int]
+    verified: int
+    damaged: tuple[Damaged, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
         return asdict(self)
 
 
-def stats_of(catalogue: Catalogue) -> Stats:
-    """Counts a catalogue. Raises `MindgapError` for one in which nothing was tried."""
+def stats_of(catalogue: Catalogue, on_checked: OnChecked = lambda done, total: None) -> Stats:
+    """Counts a catalogue and reads every graph back. Raises `MindgapError` for one in which nothing was tried."""
     rows = catalogue.store.rows
     zoos = tuple(
         Zoo(**row)
@@ -97,6 +103,8 @@ def stats_of(catalogue: Catalogue) -> Stats:
         sum(zoo.cpu_seconds for zoo in zoos),
         sum(folders.values()),
         folders,
+        rows(f"SELECT count(DISTINCT holder) AS n FROM captures WHERE {_HELD}")[0]["n"],
+        damaged_graphs(catalogue, on_checked),
     )  # fmt: skip
 
 

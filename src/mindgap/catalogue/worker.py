@@ -29,7 +29,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mindgap.graph import Graph, MindgapError, TensorStore, digest, encode, structure_digest
+from mindgap.graph import (
+    Graph,
+    MindgapError,
+    PendingTensors,
+    TensorStore,
+    default_tensor_store,
+    digest,
+    encode,
+    structure_digest,
+)
 from mindgap.run.channel import ChannelClosed, Frame, FrameReader, send_frame
 from mindgap.run.serving import claim_channel, prepare_to_die
 from mindgap.store.records import stored_keys
@@ -125,16 +134,18 @@ class _Server:
 
     def _capture(self, index: int, name: str) -> tuple[Header, bytes]:
         from mindgap.corpus import Captured, captured_graph
-        from mindgap.corpus.ledger import MemoryStore
 
         one = self.opened.programs[index]
-        memory = MemoryStore()
+        # Under the keys that they have on disk: the graph that is sent is the one whose digest is told.
+        pending = PendingTensors(self.tensors)
         traced = _Traced(self)
         if isinstance(one, Captured):
             graph = captured_graph(one, name != "forward")
-            traced.proves(graph)
+            if traced.proves(graph):
+                # A graph file's tensors are in the user's own store.
+                self.tensors.copy(stored_keys(graph), default_tensor_store())
         else:
-            graph = self._program_graph(index, one, name, memory, traced)
+            graph = self._program_graph(index, one, name, pending, traced)
         found: Header = {
             "kind": "captured",
             "graph": digest(graph),
@@ -148,12 +159,10 @@ class _Server:
         }
         if not traced.wanted:
             return found, b""
-        for key in stored_keys(graph):
-            if key not in self.tensors:
-                self.tensors.put(memory.get(key))
+        pending.keep(stored_keys(graph))
         return found, encode(graph)
 
-    def _program_graph(self, index: int, program: Program, name: str, memory: TensorStore, traced: _Traced) -> Graph:
+    def _program_graph(self, index: int, program: Program, name: str, tensors: TensorStore, traced: _Traced) -> Graph:
         from mindgap.capture.errors import UnprovenCapture
         from mindgap.corpus import capture_built
 
@@ -164,7 +173,7 @@ class _Server:
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", UnprovenCapture)
             graph = capture_built(
-                built, memory, "auto" if built.ledger or built.ledger.describes else "seeded", traced.proves,
+                built, tensors, "auto" if built.ledger or built.ledger.describes else "seeded", traced.proves,
                 backward=name != "forward", optimizer=name if name in ("sgd", "adamw") else None,
             )  # fmt: skip
         traced.unproven = any(issubclass(each.category, UnprovenCapture) for each in said)

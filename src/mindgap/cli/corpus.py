@@ -17,10 +17,10 @@ from mindgap.cli.progress import counting
 from mindgap.cli.report import write_file
 from mindgap.cli.streams import result_stream
 from mindgap.cli.tables import console
-from mindgap.graph import MindgapError
+from mindgap.graph import MindgapError, TensorStore, default_tensor_store
 
 if TYPE_CHECKING:
-    from mindgap.catalogue import Entry, Pass, Stats, Tick
+    from mindgap.catalogue import Catalogue, Entry, Pass, Stats, Tick
 
 corpus = typer.Typer(
     no_args_is_help=True, help="A catalogue of real models as graphs: built once, deduplicated by structure."
@@ -57,7 +57,7 @@ def build(
 
     Example: mindgap corpus build out/catalogue 'timm:resnet*' 'transformers:*' --pass backward
     """
-    from mindgap.catalogue import Catalogue, Limits, stats_of
+    from mindgap.catalogue import Catalogue, Limits
     from mindgap.catalogue import build as build_catalogue
     from mindgap.corpus.listing import EVERYTHING
 
@@ -69,8 +69,9 @@ def build(
                 catalogue, patterns or EVERYTHING, [_pass(name) for name in passes or ()],
                 limits=limits, jobs=jobs, retry=retry, on_tick=tick,
             )  # fmt: skip
-        stats = stats_of(catalogue)
+        stats = _verified(catalogue)
         _print_stats(stats, out, as_json)
+        _refuse_damage(stats, directory)
         if not any(distinct.models for distinct in stats.distinct):
             raise MindgapError(f"NOTHING WAS CAPTURED: all {sum(z.tried for z in stats.zoos)} attempts failed")
 
@@ -112,18 +113,22 @@ def show(
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write its graph here.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """One entry, and the graph that stands for it.
+    """One entry, and the graph that stands for it. Tensors that its file refers to go into the user's own store.
 
     Example: mindgap corpus show out/catalogue timm:resnet18 -o resnet18.graph
     """
     from mindgap.catalogue import Catalogue
     from mindgap.graph import encode
+    from mindgap.store.records import stored_keys
 
     with result_stream() as out:
         catalogue = Catalogue(directory)
         entry = catalogue.entry(source, _pass(of))
         if output is not None:
-            write_file(output, encode(catalogue.graph(entry)))
+            graph = catalogue.graph(entry)
+            # Where every command looks for the tensors of a graph file. First: a file without them is of no use.
+            default_tensor_store().copy(stored_keys(graph), TensorStore(catalogue.tensors))
+            write_file(output, encode(graph))
         told = asdict(entry)
         if as_json:
             json.dump(told, out, indent=1)
@@ -138,12 +143,37 @@ def show(
 def stats(directory: Directory, as_json: AsJson = False) -> None:
     """What was tried, captured, a duplicate, failed and why; how many graphs are distinct, and by what measure.
 
+    Every graph is read back with its stored tensors; where one cannot be, the exit status is 2.
+
     Example: mindgap corpus stats out/catalogue
     """
-    from mindgap.catalogue import Catalogue, stats_of
+    from mindgap.catalogue import Catalogue
 
     with result_stream() as out:
-        _print_stats(stats_of(Catalogue(directory)), out, as_json)
+        found = _verified(Catalogue(directory))
+        _print_stats(found, out, as_json)
+        _refuse_damage(found, directory)
+
+
+def _verified(catalogue: Catalogue) -> Stats:
+    """The catalogue's figures, with a bar while its graphs are read back."""
+    from mindgap.catalogue import stats_of
+
+    with counting() as tick:
+        return stats_of(catalogue, lambda done, total: tick(done, total, "reading graphs back"))
+
+
+def _refuse_damage(stats: Stats, directory: Path) -> None:
+    """Raises `MindgapError` for a catalogue with graphs that cannot be run: the first of them, and what to do."""
+    if stats.damaged:
+        programs = sum(len(each.programs) for each in stats.damaged)
+        first = stats.damaged[0]
+        source, of = first.programs[0]
+        raise MindgapError(
+            f"DAMAGED: {len(stats.damaged)} of {stats.verified} graphs, which stand for {programs} programs, cannot be "
+            f"run (--json lists them), such as {source} ({of}): {first.reason}; "
+            f"`mindgap corpus build {directory} SOURCE…` captures again what is damaged of these sources"
+        )
 
 
 def _figures(entry: Entry) -> str:
@@ -172,7 +202,8 @@ def _print_stats(stats: Stats, out: TextIO, as_json: bool) -> None:
     sizes = ", ".join(f"{name} {size / 1e6:.1f}" for name, size in stats.bytes_by_folder.items())
     page.print(
         f"{stats.union} operator overload packets in the union of all passes; "
-        f"{stats.cpu_seconds / 3600:.2f} CPU hours; {stats.nbytes / 1e6:.1f} MB ({sizes})",
+        f"{stats.cpu_seconds / 3600:.2f} CPU hours; {stats.nbytes / 1e6:.1f} MB ({sizes}); "
+        f"{stats.verified - len(stats.damaged)} of {stats.verified} graphs read back from disk with their tensors",
         highlight=False,
     )
 

@@ -33,7 +33,7 @@ def seed_of(name: str, seed: int) -> int:
 
 
 def _key(array: Array) -> str:
-    """The name of a tensor in memory, of the form of a `tensor_key`. A faster hash: it meets no stranger's bytes."""
+    """The name of a tensor in memory: of the form of a `tensor_key`, and none, since its hash is a faster one."""
     hashed = xxhash.xxh3_128(f"{array.dtype}{array.shape}".encode())
     hashed.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return hashed.hexdigest().rjust(64, "0")
@@ -110,7 +110,10 @@ class Ledger:
 
 
 class MemoryStore(TensorStore):
-    """Tensors by content, in memory only."""
+    """Tensors by content, in memory only, under keys that no file has: `Ledger.restore` must replace all of them.
+
+    For graphs that may be kept there is `PendingTensors`.
+    """
 
     def __init__(self) -> None:
         super().__init__(tempfile.gettempdir())

@@ -123,6 +123,6 @@ def _captured(
         built.program, built.args, built.kwargs, tensors=tensors if kept is None else kept,
         weights="seeded" if seeded else "stored", verify=verify, backward=backward, optimizer=optimizer,
     )  # fmt: skip
-    if built.ledger.describes:
-        return built.ledger.described(graph)
-    return graph if kept is None else built.ledger.restore(graph, kept, tensors)
+    # First, since a memory store's keys must not leave this function.
+    graph = graph if kept is None else built.ledger.restore(graph, kept, tensors)
+    return built.ledger.described(graph) if built.ledger.describes else graph

@@ -41,7 +41,7 @@ from mindgap.graph.recipe import (
 from mindgap.graph.spec import DTYPES, TensorSpec, contiguous_stride, dtype_name, kind_of, numpy_dtype
 from mindgap.graph.structure import structure_digest
 from mindgap.graph.subgraph import concatenate, extract, prune, renumbered
-from mindgap.graph.tensors import TensorStore, default_tensor_store, tensor_key
+from mindgap.graph.tensors import PendingTensors, TensorStore, default_tensor_store, tensor_key
 from mindgap.graph.validate import validate
 
 __all__ = [
@@ -65,6 +65,7 @@ __all__ = [
     "Node",
     "Normal",
     "Parts",
+    "PendingTensors",
     "Permutation",
     "Piece",
     "Recipe",

@@ -9,6 +9,7 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -98,6 +99,16 @@ class TensorStore:
             raise GraphError(f"tensor file {file} does not hold what its name promises: copy it again")
         return array
 
+    def copy(self, keys: Iterable[str], source: TensorStore) -> None:
+        """Keep these tensors of another store here too. Raises `GraphError` for one that is missing or damaged."""
+        for key in keys:
+            if key not in self and self.put(source.get(key)) != key:
+                raise GraphError(f"tensor {key} of {source.path} is another than its key says")
+
+    def remove(self, key: str) -> None:
+        """Remove a tensor's file, if there is one."""
+        self._file(key).unlink(missing_ok=True)
+
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and is_tensor_key(key) and self._file(key).is_file()
 
@@ -105,6 +116,33 @@ class TensorStore:
         if not is_tensor_key(key):
             raise GraphError(f"{key!r} is no tensor key: it should be 64 lower-case hex digits")
         return self.path / f"{key}.safetensors"
+
+
+class PendingTensors(TensorStore):
+    """Tensors in memory under their keys, until `keep` writes some of them to the directory of another store.
+
+    For graphs of which it turns out later whether they are kept. What is not in memory is looked up in the directory.
+    """
+
+    def __init__(self, kept: TensorStore) -> None:
+        super().__init__(kept.path)
+        self._arrays: dict[str, Array] = {}
+
+    def put(self, array: Array) -> str:
+        """Hold the tensor and return its key. The caller must not write to it before `keep`."""
+        key = tensor_key(array)
+        self._arrays.setdefault(key, array)
+        return key
+
+    def get(self, key: str) -> Array:
+        return self._arrays[key] if key in self._arrays else super().get(key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._arrays or super().__contains__(key)
+
+    def keep(self, keys: Iterable[str]) -> None:
+        """Write these tensors to the directory. Raises `GraphError` for one that is missing, or was written to."""
+        TensorStore(self.path).copy(keys, self)
 
 
 def default_tensor_store() -> TensorStore:

@@ -107,16 +107,17 @@ class Store:
         if not self._place.exists(_graph_file(key)):
             self._place.publish(_graph_file(key), encode(graph))
         if tensors is not None:
-            kept = self.tensors
-            for tensor in stored_keys(graph):
-                if tensor not in kept:
-                    kept.put(tensors.get(tensor))
+            self.tensors.copy(stored_keys(graph), tensors)
         return key
 
     def put_graph_bytes(self, key: str, data: bytes) -> None:
         """Keeps what `encode` made of the graph with this digest elsewhere; reading checks that it is that one."""
         if not self._place.exists(_graph_file(key)):
             self._place.publish(_graph_file(key), data)
+
+    def remove_graph(self, key: str) -> None:
+        """Removes the bytes of a graph, if they are kept. Rows that name it stay."""
+        self._place.remove(_graph_file(key))
 
     def get_graph(self, key: str) -> Graph:
         """The graph with this digest. Raises `StoreError` where it is not kept, or damaged."""
