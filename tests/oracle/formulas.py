@@ -53,6 +53,8 @@ def formulations(op: str, args: Sequence[Any], kwargs: dict[str, Any]) -> list[A
             return [plain[0] + scaled if packet == "add" else plain[0] - scaled]
         if packet == "gelu":
             return _gelu(plain[0], kwargs.get("approximate", "none"))
+        if packet in ("remainder", "fmod") and len(args) == 2:
+            return [(np.mod if packet == "remainder" else np.fmod)(plain[0], plain[1])]
         if op == "aten.pow.Tensor_Scalar":
             return [np.power(plain[0], np.full_like(plain[0], plain[1]))]  # a scalar ½ would take a square root
     return None
