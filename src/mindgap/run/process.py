@@ -188,7 +188,7 @@ class WorkerProcess:
     def _running(self) -> bool:
         """Whether the process runs, without reaping it where the system can tell so."""
         if not hasattr(os, "waitid"):
-            return self.alive
+            return self._process.poll() is None
         try:
             return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
         except ChildProcessError:
