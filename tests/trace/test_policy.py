@@ -73,6 +73,25 @@ def test_a_range_that_the_narrower_dtype_lacks_is_the_same_cause() -> None:
     assert found.verdict == "reduced_precision"
 
 
+def test_a_range_that_ends_at_the_largest_number_is_the_same_cause() -> None:
+    """OpenVINO gives the largest float32 where the result is out of its range."""
+    x = np.array([1e300, 1e-300, 3.3, -2e200], np.float64)
+    graph = build([x], [("m", "aten.mul.Scalar", "i0", 2.0)], ["m"])
+    largest = torch.finfo(torch.float32).max
+
+    def ends(graph: Graph, index: int, result: Any, args: Sequence[Any]) -> Any:
+        return (args[0].clamp(-largest, largest).float() * 2.0).clamp(-largest, largest).double()
+
+    found = judged(graph, [x], ends)
+    assert found.culprit is not None and found.culprit.op == ONE_CAUSE
+
+    def ends_early(graph: Graph, index: int, result: Any, args: Sequence[Any]) -> Any:
+        return result.clamp(-1e30, 1e30).float().double()
+
+    other = judged(graph, [x], ends_early)
+    assert other.culprit is not None and other.culprit.op == "aten.mul.Scalar"
+
+
 def test_an_error_beyond_the_policy_has_its_own_culprit() -> None:
     graph, arrays = chain_of_doubles()
 

@@ -103,18 +103,30 @@ class Explanation:
         wanted = [(n, a) for n, a, shown in zip(self._oracle.graph.outputs, arrays, public, strict=True) if shown]
         graph = replace(self._oracle.graph, outputs=tuple(n for n, _ in wanted), labels=Labels())
         try:
-            verdicts = self._retyped(graph, self._inputs, self._policy.computed).examine(
-                [self._as(array, self._policy.computed) for _, array in wanted]
-            )
+            return any(self._calm(graph, [a for _, a in wanted], cut_off) for cut_off in (False, True))
         except (OracleError, RuntimeError):
             return False
-        return all(verdict.kind == "calm" for verdict in verdicts)
+
+    def _calm(self, graph: Graph, arrays: Sequence[Array], cut_off: bool) -> bool:
+        oracle = self._retyped(graph, self._inputs, self._policy.computed, cut_off)
+        numbers = zip(graph.outputs, arrays, strict=True)
+        return all(
+            oracle.examine_value(n, self._given(array, oracle.step.values[n])).kind == "calm" for n, array in numbers
+        )
 
     def _float_result(self, graph: Graph, inputs: Sequence[Array], arrays: Mapping[int, Array]) -> bool:
-        """Within the bounds of the narrower dtype around the exact results on operands rounded to it."""
-        expected = local_expectation(self._retyped(graph, inputs, self._policy.computed), 0)
-        given = {slot: self._as(array, self._policy.computed) for slot, array in arrays.items()}
-        return all(kind_of_error(expected.examine(slot, array)) is None for slot, array in given.items())
+        """Within the bounds of the narrower dtype around the exact results on operands rounded to it. What is out of
+        its range may be infinite or its largest number, in operands and results."""
+        return any(self._within(graph, inputs, arrays, cut_off) for cut_off in (False, True))
+
+    def _within(self, graph: Graph, inputs: Sequence[Array], arrays: Mapping[int, Array], cut_off: bool) -> bool:
+        oracle = self._retyped(graph, inputs, self._policy.computed, cut_off)
+        expected, first = local_expectation(oracle, 0), oracle.graph.first_value[0]
+        for slot, array in arrays.items():
+            given = self._given(array, oracle.step.values[first + slot])
+            if kind_of_error(expected.examine(slot, given)) is not None:
+                return False
+        return True
 
     def _integer_result(self, graph: Graph, inputs: Sequence[Array], arrays: Mapping[int, Array]) -> bool:
         """The exact result, wrapped or cut off at the limits of the dtype that is computed in."""
@@ -130,14 +142,38 @@ class Explanation:
                 return False
         return True
 
-    def _retyped(self, graph: Graph, inputs: Sequence[Array], dtype: str) -> Oracle:
-        """The oracle of a graph whose values of the policy's dtype have another one."""
-        return Oracle(retyped(graph, self._policy.declared, dtype), [self._as(array, dtype) for array in inputs])
+    def _retyped(self, graph: Graph, inputs: Sequence[Array], dtype: str, cut_off: bool = False) -> Oracle:
+        """The oracle of a graph whose values of the policy's dtype have another one. `cut_off`: inputs out of its range
+        become its largest number instead of infinity."""
+        arrays = [self._as(array, dtype) for array in inputs]
+        if cut_off:
+            arrays = [_cut_off(narrow, wide) for narrow, wide in zip(arrays, inputs, strict=True)]
+        return Oracle(retyped(graph, self._policy.declared, dtype), arrays)
 
     def _as(self, array: Array, dtype: str) -> Array:
+        """An array of the policy's dtype in another one."""
         tensor = to_torch(array)
         declared = tensor.dtype == TORCH_DTYPES[self._policy.declared]
         return to_numpy(tensor.to(TORCH_DTYPES[dtype])) if declared else array
+
+    def _given(self, array: Array, right: torch.Tensor) -> Array:
+        """A result as it was computed. The largest number stands for infinity, where that is right."""
+        computed = to_torch(self._as(array, self._policy.computed))
+        if not computed.is_floating_point() or computed.shape != right.shape:
+            return to_numpy(computed)
+        largest = torch.finfo(computed.dtype).max
+        ended = torch.isinf(right) & (computed == largest * torch.sign(right))
+        return to_numpy(torch.where(ended, right.to(computed.dtype), computed))
+
+
+def _cut_off(narrow: Array, wide: Array) -> Array:
+    """Numbers that the narrower dtype has made infinite, at its limits."""
+    tensor = to_torch(narrow)
+    if not tensor.is_floating_point():
+        return narrow
+    limits = torch.finfo(tensor.dtype)
+    overflowed = torch.isinf(tensor) & torch.isfinite(to_torch(wide))
+    return to_numpy(torch.where(overflowed, tensor.clamp(limits.min, limits.max), tensor))
 
 
 def retyped(graph: Graph, declared: str, dtype: str) -> Graph:
