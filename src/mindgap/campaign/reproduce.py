@@ -29,17 +29,23 @@ _LONGEST: Final = 600
 
 
 def script_of_row(
-    folder: Folder, row: Mapping[str, Any], *, beside: str = "", tensors: TensorStore | None = None
-) -> Script:
-    """The script of a row as `rows_of_case` gives it. `beside`: the name of the file for large tensors.
+    folder: Folder, row: Mapping[str, Any], *, node: int | None = None, beside: str = "",
+    tensors: TensorStore | None = None,
+) -> Script:  # fmt: skip
+    """The script of a row as `rows_of_case` gives it. `node`: which one runs alone as well (default: the culprit).
+    `beside`: the name of the file for large tensors.
 
-    Raises `MindgapError` where the graph or a stored tensor is no longer to be had.
+    Raises `MindgapError` where the graph or a stored tensor is no longer to be had, and for a node that it has not.
     """
     graph = graph_of(folder, row)
+    if node is not None and not 0 <= node < len(graph.nodes):
+        raise MindgapError(f"--node {node}: case {row['model']} has nodes 0 to {len(graph.nodes) - 1}")
     inputs = materialise_all(graph, tensors or default_tensor_store())
+    platform, reference = (_target(folder, row["run"], row[side]) for side in ("platform", "reference"))
+    alone = _culprit(row, graph) if node is None else node
+    told = _recorded(folder, row)
     return render(
-        graph, inputs, _target(folder, row["run"], row["platform"]), _target(folder, row["run"], row["reference"]),
-        name=row["model"], culprit=_culprit(row, graph), recorded=_recorded(folder, row), beside=beside,
+        graph, inputs, platform, reference, name=row["model"], culprit=alone, recorded=told, beside=beside
     )  # fmt: skip
 
 

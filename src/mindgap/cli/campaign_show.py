@@ -57,6 +57,9 @@ def show(
     platform: Annotated[
         str, typer.Option("-p", "--platform", metavar="PLATFORM", help="Which row (default: the worst of the case).")
     ] = "",
+    node: Annotated[
+        int | None, typer.Option("--node", metavar="N", help="Run this node alone as well (default: the culprit).")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE.py", help="Write the script here.")
     ] = None,
@@ -77,7 +80,7 @@ def show(
         chosen = min(rows, key=_rank)
         _print_rows(rows, out if output is not None else sys.stderr)
         beside = "" if output is None else f"{output.stem}.npz"
-        script = script_of_row(folder, chosen, beside=beside)
+        script = script_of_row(folder, chosen, node=node, beside=beside)
         if output is None:
             out.write(script.text)
             return Exit.NOTHING_FOUND

@@ -49,7 +49,7 @@ def expression(name: str, given: Input, array: Array, files: Files) -> str:
     """A Python expression for the tensor of an input, with the very bits and strides. `name`: what it is kept as."""
     spec = given.spec
     if spec.numel == 0:
-        return _laid_out(f"torch.empty({spec.shape}, dtype=torch.{spec.dtype})", spec)
+        return f"torch.empty({spec.shape}, dtype=torch.{spec.dtype})"
     plain = to_torch(array)
     equal = _all_equal(plain)
     if equal is not None and (spec.numel > 1 or not spec.shape):
@@ -101,7 +101,10 @@ def _listed(plain: torch.Tensor) -> str:
     made = torch.tensor([_value(text) for text in texts], dtype=plain.dtype)
     if _bits(made) != _bits(plain):
         return f'from_bits("{_bits(plain).hex()}", {plain.dtype}, {tuple(plain.shape)})'
-    return f"torch.tensor({_nested(texts, list(plain.shape))}, dtype={plain.dtype})"
+    listed = _nested(texts, list(plain.shape), 4)
+    if "\n" in listed:
+        return f"torch.tensor(\n    {listed},\n    dtype={plain.dtype},\n)"
+    return f"torch.tensor({listed}, dtype={plain.dtype})"
 
 
 def _value(text: str) -> Any:
@@ -115,7 +118,7 @@ def _short(value: float, exact: str) -> str:
     return short if np.float32(float(short)) == np.float32(value) and short not in ("nan", "inf", "-inf") else exact
 
 
-def _nested(texts: Sequence[str], shape: Sequence[int], indent: int = 0) -> str:
+def _nested(texts: Sequence[str], shape: Sequence[int], indent: int) -> str:
     """Lists in lists, wrapped."""
     if not shape:
         return texts[0]

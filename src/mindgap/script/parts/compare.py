@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mindgap.script.parts.tensors import wide_dtype
+from mindgap.script.parts.tensors import epsilon, wide_dtype
 
 #: How many elements are printed, and counted as worst.
 SHOWN = 5
@@ -132,7 +132,8 @@ def last_place(truth: np.ndarray, dtype: torch.dtype) -> np.ndarray:
     about = torch.finfo(dtype)
     wide = np.abs(f64(truth))
     _, exponent = np.frexp(np.where(np.isfinite(wide), wide, 0.0))
-    return np.maximum(np.ldexp(about.eps, exponent - 1), about.smallest_normal * about.eps)
+    eps = epsilon(dtype)
+    return np.maximum(np.ldexp(eps, exponent - 1), about.smallest_normal * eps)
 
 
 def beyond_tolerance(a: np.ndarray, b: np.ndarray, tolerance: tuple[float, float] | None) -> np.ndarray:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from mindgap.script.parts.tensors import CARRIERS
+from mindgap.script.parts.tensors import CARRIERS, epsilon
 
 
 def uniform(
@@ -128,7 +128,7 @@ def on_grid(values: np.ndarray, part: torch.dtype) -> np.ndarray:
     about = torch.finfo(part)
     # Adding and subtracting 1.5 * 2**52 times a value's last place rounds it there.
     power = (values.view(np.uint64) & np.uint64(0x7FF0_0000_0000_0000)).view(np.float64)
-    shift = np.maximum(power, about.smallest_normal) * (1.5 * 2.0**52 * about.eps)
+    shift = np.maximum(power, about.smallest_normal) * (1.5 * 2.0**52 * epsilon(part))
     return np.copysign(values + shift - shift, values)
 
 

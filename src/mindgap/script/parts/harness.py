@@ -94,12 +94,15 @@ def main(case: Case, argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print the line of JSON only")
     parser.add_argument("--save", metavar="FILE.pt", help="write all outputs there, for torch.load")
     parser.add_argument("--no-culprit", action="store_true", help="leave the operator alone out")
+    parser.add_argument(
+        "--in-process", action="store_true", help="run the platform here: quicker, but no crash is survived"
+    )
     parser.add_argument("--side", help=argparse.SUPPRESS)
     parser.add_argument("--exchange", help=argparse.SUPPRESS)
     asked = parser.parse_args(argv)
     if asked.side:
         return in_child(case, asked.side, asked.exchange)
-    found, saved = both_sides(case, with_culprit=not asked.no_culprit)
+    found, saved = both_sides(case, with_culprit=not asked.no_culprit, in_process=asked.in_process)
     if asked.save:
         torch.save(saved, asked.save)
     if not asked.json:
@@ -108,8 +111,10 @@ def main(case: Case, argv: Sequence[str] | None = None) -> int:
     return found["exit"]
 
 
-def both_sides(case: Case, with_culprit: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The record of the case, and all outputs."""
+def both_sides(
+    case: Case, *, with_culprit: bool = True, in_process: bool = False
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The record of the case, and all outputs. `in_process`: also of a platform that needs no environment."""
     given = list(case.arguments())
     found: dict[str, Any] = {
         "format": "mindgap-script", "version": 1, "case": case.name, "graph": case.graph,
@@ -123,7 +128,9 @@ def both_sides(case: Case, with_culprit: bool) -> tuple[dict[str, Any], dict[str
     if case.culprit is not None and kept and with_culprit:
         operands = [kept[place] for place in case.culprit_operands]
         work.append((case.culprit, operands))
-    eager, other = run_side(case, case.reference, work), run_side(case, case.platform, work)
+    plain_reference = case.reference.path is not None and not case.reference.options
+    eager = run_side(case, case.reference, work, here=plain_reference)
+    other = run_side(case, case.platform, work, here=in_process)
     whole, saved = recorded(case, case.program, eager[0], other[0], exact, notes)
     found |= whole
     found["matches_recorded"] = {
@@ -152,13 +159,15 @@ def recorded(
     return found, {"eager": eager.outputs, "platform": other.outputs, "float64": exact.outputs}
 
 
-def run_side(case: Case, side: Side, work: Sequence[tuple[Program, Sequence[torch.Tensor]]]) -> list[Ran]:
-    """Programs on one side. A platform runs in a process of its own, so that its environment holds and a crash or a
-    hang is seen; the reference in this one, where it needs no environment.
+def run_side(
+    case: Case, side: Side, work: Sequence[tuple[Program, Sequence[torch.Tensor]]], *, here: bool
+) -> list[Ran]:
+    """Programs on one side, in this process where it needs no environment and `here` allows it; else in another one, so
+    that the environment holds and a crash or a hang is seen.
     """
     if side.path is None:
         return [Ran("not_run", message=f"this script knows no way to run {side.name}") for _ in work]
-    if side is case.reference and not side.environment and not side.options:
+    if here and not side.environment:
         return [one_run(side, program, given, lambda _: None) for program, given in work]
     found: list[Ran] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -318,8 +327,8 @@ def declared_complex(program: Program, outputs: Sequence[torch.Tensor]) -> list[
     """ONNX carries a complex tensor as a real one with a last dimension of 2."""
     found: list[torch.Tensor] = []
     declared = [*program.outputs, *([("", [])] * len(outputs))]
-    for tensor, (dtype, shape) in zip(outputs, declared, strict=False):
-        pairs = dtype.startswith("complex") and not tensor.is_complex() and list(tensor.shape) == [*shape, 2]
+    for tensor, (dtype, _) in zip(outputs, declared, strict=False):
+        pairs = dtype.startswith("complex") and tensor.is_floating_point() and tensor.shape[-1:] == (2,)
         found.append(torch.view_as_complex(tensor.contiguous()) if pairs else tensor)
     return found
 

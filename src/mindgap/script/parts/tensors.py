@@ -75,6 +75,11 @@ def wide_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype.is_floating_point else dtype
 
 
+def epsilon(dtype: torch.dtype) -> float:
+    """The gap after 1. torch.finfo says 0.125 of float8_e5m2fnuz, which has two bits of fraction."""
+    return 0.25 if dtype == torch.float8_e5m2fnuz else torch.finfo(dtype).eps
+
+
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     """The tensors in nested lists, tuples and dicts, in order."""
     if isinstance(value, torch.Tensor):

@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from mindgap.script.parts.tensors import copied
 
@@ -79,7 +82,7 @@ def run_jit(
 ) -> list[torch.Tensor]:
     """torch.jit.trace, run until the executor has optimised the program."""
     stage("compile")
-    with switched(options), torch.no_grad():
+    with switched(options), torch.no_grad(), Scripted():
         program = torch.jit.trace(model.eval(), tuple(copied(argument) for argument in arguments), check_trace=False)
         if options.get("freezing") == "1":
             program = torch.jit.freeze(program)
@@ -88,6 +91,36 @@ def run_jit(
         for _ in range(4):
             found = invoke(program, [copied(argument) for argument in arguments])
         return found
+
+
+class Scripted(TorchFunctionMode):
+    """Calls with a list of booleans (which gradients a backward kernel gives), which the tracer cannot record: each is
+    compiled as a function of TorchScript's own, which a trace takes in as it is.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        masks = [given for given in args if isinstance(given, (list, tuple)) and {type(b) for b in given} == {bool}]
+        known = isinstance(func, torch._ops.OpOverload) and not kwargs and len(masks) == 1
+        if not known or len(masks[0]) != len(func._schema.returns):
+            return func(*args, **kwargs)
+        operands: list[torch.Tensor] = []
+        spelled = ", ".join(self.spelled(given, operands) for given in args)
+        name, parameters = func._opname, ", ".join(f"x{number}: Tensor" for number in range(len(operands)))
+        kept = "".join(f"made[{place}], " for place, wanted in enumerate(masks[0]) if wanted)
+        call = f"torch.ops.{func.namespace}.{name}({spelled})"
+        unit = torch.jit.CompilationUnit(f"def {name}({parameters}):\n    made = {call}\n    return ({kept})\n")
+        made = iter(getattr(unit, name)(*operands))
+        return tuple(next(made) if wanted else None for wanted in masks[0])
+
+    def spelled(self, given: Any, operands: list[torch.Tensor]) -> str:
+        """An argument in TorchScript's language; tensors are added to `operands`."""
+        if isinstance(given, torch.Tensor):
+            operands.append(given)
+            return f"x{len(operands) - 1}"
+        if isinstance(given, (list, tuple)):
+            return f"[{', '.join(self.spelled(item, operands) for item in given)}]"
+        return f"float('{given}')" if isinstance(given, float) and not math.isfinite(given) else repr(given)
 
 
 @contextlib.contextmanager
