@@ -33,24 +33,27 @@ class Numpy:
         return {}
 
     def load(self, graph, inputs):
-        dtype = graph.inputs[0].spec.dtype
         ops = {node.op for node in graph.nodes}
-        if ops & set(self.refuses):
-            raise Unsupported(next(iter(ops)), "not here")
+        if refused := sorted(ops & set(self.refuses)):
+            raise Unsupported(refused[0], "not here")
         if ops & set(self.fails):
             raise CompileFailure("broken at 0x7f00 in /tmp/abc\nmore")
-        return lambda inputs: self.run(graph, inputs, numpy_dtype(self.within.get(dtype, dtype)))
+        return lambda inputs: self.run(graph, inputs)
 
-    def run(self, graph, inputs, within):
+    def run(self, graph, inputs):
+        kinds = [numpy_dtype(self.within.get(given.spec.dtype, given.spec.dtype)) for given in graph.inputs]
         with np.errstate(all="ignore"):
-            values = [array.astype(within) for array in inputs]
+            values = [array.astype(kind) for array, kind in zip(inputs, kinds, strict=True)]
             for node in graph.nodes:
                 operands = [values[arg.index] for arg in node.args]
                 name = node.op.split(".")[1]
-                values.append(operands[0] @ operands[1] if name == "mm" else OPERATIONS[name](*operands))
+                values.append(self.product(*operands) if name == "mm" else OPERATIONS[name](*operands))
             specs = [graph.values[number] for number in graph.outputs]
             dtypes = [numpy_dtype(self.returns.get(spec.dtype, spec.dtype)) for spec in specs]
             return [values[number].astype(dtype) for number, dtype in zip(graph.outputs, dtypes, strict=True)]
+
+    def product(self, left, right):
+        return left @ right
 
 
 def test_a_platform_that_computes_as_declared():
@@ -85,11 +88,9 @@ def test_the_dtype_that_comes_out_is_told():
 @pytest.mark.parametrize("within", ["bfloat16", "float16"])
 def test_products_that_round_their_operands(within):
     class Products(Numpy):
-        def run(self, graph, inputs, kind):
-            if graph.nodes[0].op == "aten.mm.default" and kind == np.float32:
-                with np.errstate(over="ignore"):
-                    inputs = [array.astype(numpy_dtype(within)) for array in inputs]
-            return super().run(graph, inputs, kind)
+        def product(self, left, right):
+            kind = numpy_dtype(within) if left.dtype == np.float32 else left.dtype
+            return left.astype(kind) @ right.astype(kind)
 
     policy = measured_dtypes(Products())["float32"]
     assert (policy["computes_in"], policy["matmul_in"]) == ("float32", within)
@@ -97,12 +98,42 @@ def test_products_that_round_their_operands(within):
 
 def test_products_in_tensor_float():
     class Products(Numpy):
-        def run(self, graph, inputs, kind):
-            if graph.nodes[0].op == "aten.mm.default" and kind == np.float32:
-                inputs = [(array.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32) for array in inputs]
-            return super().run(graph, inputs, kind)
+        def product(self, left, right):
+            if left.dtype == np.float32:
+                left, right = ((a.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32) for a in (left, right))
+            return left @ right
 
     assert measured_dtypes(Products())["float32"]["matmul_in"] == "tensorfloat32"
+
+
+def test_a_dtype_that_is_refused_does_not_hide_the_others():
+    class NoHalf(Numpy):
+        def load(self, graph, inputs):
+            if any(given.spec.dtype == "float16" for given in graph.inputs):
+                raise Unsupported("aten.add.Tensor", "no float16")
+            return super().load(graph, inputs)
+
+    measured = measured_dtypes(NoHalf({"float64": "float32"}))
+    assert (measured["float16"]["computes_in"], measured["float64"]["computes_in"]) == ("unsupported", "float32")
+    assert measured["float32"] == {"computes_in": "float32", "returns": "float32", "matmul_in": "float32"}
+
+
+def test_overflow_of_a_platform_that_saturates():
+    class Saturating(Numpy):
+        def run(self, graph, inputs):
+            values = [array.astype(object) if array.dtype == np.int8 else array for array in inputs]
+            for node in graph.nodes:
+                left, right = (values[arg.index] for arg in node.args)
+                name = node.op.split(".")[1]
+                found = left @ right if name == "mm" else OPERATIONS[name](left, right)
+                narrow = found.dtype == object and name not in ("gt", "eq")
+                values.append(np.clip(found, -128, 127) if narrow else found)
+            kinds = [numpy_dtype(graph.values[number].dtype) for number in graph.outputs]
+            return [values[number].astype(kind) for number, kind in zip(graph.outputs, kinds, strict=True)]
+
+    assert measured_dtypes(Saturating())["int8"] == {
+        "computes_in": "int8", "returns": "int8", "overflow": "saturates",
+    }  # fmt: skip
 
 
 def test_a_refusal_and_a_failure_are_recorded_without_what_changes_from_process_to_process():

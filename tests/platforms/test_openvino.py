@@ -26,6 +26,16 @@ def exact():
 
 
 @pytest.fixture(scope="module")
+def onnx():
+    return BACKEND.open({"frontend": "onnx"})
+
+
+@pytest.fixture(scope="module", params=["pytorch", "onnx"])
+def either(request):
+    return BACKEND.open({"frontend": request.param})
+
+
+@pytest.fixture(scope="module")
 def reduced():
     platform = BACKEND.open({"precision": "default"})
     if platform.describe()["precision_in_force"] == "f32":
@@ -34,64 +44,64 @@ def reduced():
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_real_models_stay_near_eager(exact, name):
+def test_real_models_stay_near_eager(either, name):
     model, example = MODELS[name]()
     graph, inputs = captured(model, example)
-    executable = exact.load(graph, inputs)
+    executable = either.load(graph, inputs)
     assert isinstance(executable, Executable)
     for ours, theirs in zip(executable(inputs), eager(graph, inputs), strict=True):
         assert ours.dtype == theirs.dtype
         np.testing.assert_allclose(ours, theirs, atol=1e-3 * max(1.0, np.abs(theirs).max()))
 
 
-def test_the_same_inputs_give_the_same_bytes_and_stay_as_they_were(exact):
+def test_the_same_inputs_give_the_same_bytes_and_stay_as_they_were(either):
     graph, inputs = captured(lambda x: x.softmax(-1).add_(1), normal(4, 5))
     before = inputs[0].copy()
-    executable = exact.load(graph, inputs)
+    executable = either.load(graph, inputs)
     assert executable(inputs)[0].tobytes() == executable(inputs)[0].tobytes()
     np.testing.assert_array_equal(inputs[0], before)
 
 
-def test_earlier_outputs_survive_a_later_call(exact):
+def test_earlier_outputs_survive_a_later_call(either):
     graph, inputs = captured(lambda x: x + 1, torch.zeros(3))
-    executable = exact.load(graph, inputs)
+    executable = either.load(graph, inputs)
     first = executable(inputs)[0]
     executable([np.full(3, 7.0, np.float32)])
     assert first.tolist() == [1.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.int8, torch.uint8, torch.int32, torch.bool])
-def test_plain_dtypes_go_in_and_out(exact, dtype):
+def test_plain_dtypes_go_in_and_out(either, dtype):
     graph, inputs = captured(lambda x: torch.cat([x, x]).reshape(2, 2, 2), normal(2, 2).to(dtype))
-    found, expected = exact.load(graph, inputs)(inputs)[0], eager(graph, inputs)[0]
+    found, expected = either.load(graph, inputs)(inputs)[0], eager(graph, inputs)[0]
     assert (found.dtype, found.tobytes()) == (expected.dtype, expected.tobytes())
 
 
-def test_bfloat16_goes_in_and_out(exact):
+def test_bfloat16_goes_in_and_out(either):
     graph, inputs = captured(lambda x: torch.cat([x.reshape(4), x.reshape(4)]), normal(2, 2, dtype=torch.bfloat16))
-    found = exact.load(graph, inputs)(inputs)[0]
+    found = either.load(graph, inputs)(inputs)[0]
     assert found.dtype == ml_dtypes.bfloat16
     assert found.tobytes() == eager(graph, inputs)[0].tobytes()
 
 
-def test_unused_and_repeated_values(exact):
+def test_unused_and_repeated_values(either):
     graph, inputs = captured(lambda x, unused: (x + 1, x), normal(3), normal(2))
-    plus, same = exact.load(graph, inputs)(inputs)
+    plus, same = either.load(graph, inputs)(inputs)
     np.testing.assert_array_equal(same, inputs[0])
     np.testing.assert_array_equal(plus, inputs[0] + 1)
 
 
-def test_a_graph_without_inputs(exact):
+def test_a_graph_without_inputs(either):
     graph, inputs = captured(lambda: torch.arange(4, dtype=torch.float32) * 2)
-    assert exact.load(graph, inputs)(inputs)[0].tolist() == [0.0, 2.0, 4.0, 6.0]
+    assert either.load(graph, inputs)(inputs)[0].tolist() == [0.0, 2.0, 4.0, 6.0]
 
 
-def test_f32_computes_in_f32_and_says_so(exact):
+def test_f32_computes_in_f32_and_says_so(either):
     graph, inputs = captured(torch.nn.Linear(64, 64), normal(4, 64))
-    executable = exact.load(graph, inputs)
+    executable = either.load(graph, inputs)
     assert executable.facts["precision_in_force"] == "f32"
     assert not any(kind.endswith("bf16") for kind in executable.facts["node_precisions"])
-    assert exact.describe()["precision_in_force"] == "f32"
+    assert either.describe()["precision_in_force"] == "f32"
 
 
 def test_default_computes_in_less_and_says_so(exact, reduced):
@@ -113,25 +123,25 @@ def test_less_precision_than_asked_for_is_a_fallback(reduced):
         lying.load(graph, inputs)
 
 
-def test_an_attribute_that_is_not_there_is_a_refusal_by_the_aten_operator(exact):
+def test_an_attribute_that_is_not_there_is_a_refusal_by_the_aten_operator(onnx):
     graph, inputs = captured(lambda x: torch.nn.functional.pad(x, (1, 1, 1, 1), mode="circular"), normal(1, 1, 3, 3))
     with pytest.raises(Unsupported, match="wrap") as refused:
-        exact.load(graph, inputs)
+        onnx.load(graph, inputs)
     assert refused.value.op == "aten.pad.default"
 
 
-def test_a_missing_translation_is_a_refusal(exact):
+def test_a_missing_translation_is_a_refusal(onnx):
     graph, inputs = captured(torch.erfinv, torch.tensor([0.5]))
     with pytest.raises(Unsupported) as refused:
-        exact.load(graph, inputs)
+        onnx.load(graph, inputs)
     assert refused.value.op == "aten.erfinv.default"
 
 
-def test_a_rewrite_that_throws_is_a_failure(exact):
+def test_a_rewrite_that_throws_is_a_failure(onnx):
     """The plugin's own pass makes -1 of type u8 and trips over it."""
     graph, inputs = captured(torch.neg, torch.ones(3, dtype=torch.uint8))
     with pytest.raises(CompileFailure, match="ConvertNegative"):
-        exact.load(graph, inputs)
+        onnx.load(graph, inputs)
 
 
 def test_options_are_checked_in_the_parent():

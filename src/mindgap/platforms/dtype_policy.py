@@ -8,25 +8,14 @@ wrong in a narrower one. Which of the results are exact is compared with what nu
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
 
-from mindgap.graph import (
-    Graph,
-    Input,
-    Literal,
-    Node,
-    Ref,
-    TensorSpec,
-    contiguous_stride,
-    dtype_name,
-    kind_of,
-    numpy_dtype,
-)
+from mindgap.graph import Graph, Input, Literal, Node, Ref, TensorSpec, concatenate, dtype_name, kind_of, numpy_dtype
 from mindgap.platforms.protocol import Array, Platform, Unsupported
 
 #: The key of `Platform.describe()` under which the measured policy stands.
@@ -45,8 +34,16 @@ _CANDIDATES: Final[Mapping[str, tuple[str, ...]]] = {
     "int8": ("int8", "int16", "int32", "int64", "float32", "float64"),
     "uint8": ("uint8", "int16", "int32", "int64", "float32", "float64"),
 }
+#: Dtypes that are measured in one graph where the platform takes them together, which costs one compilation.
+_GROUPS: Final = (
+    ("float64", "float32", "float16", "bfloat16"),
+    ("complex128",),
+    ("complex64",),
+    ("int64", "int32", "int16", "int8", "uint8"),
+)
 #: Matrix products may use a dtype that no tensor has: float32 with 10 bits of mantissa.
 _TENSOR_FLOAT: Final = "tensorfloat32"
+_REFUSAL: Final = re.compile(r"unsupported|not[_ ](?:yet )?(?:supported|implemented)", re.IGNORECASE)
 _MOST_TEXT: Final = 160
 
 
@@ -58,7 +55,7 @@ class DtypePolicy:
     where the platform refuses the operations; `unknown` where the results fit no candidate, or the platform failed.
     `returns`: the dtype of the array that comes out, or the same two words.
     `matmul_in`: the dtype to which matrix products of floats round their operands; empty for other dtypes.
-    `overflow`: of integers, `wraps`, or `saturates` where the largest number plus 1 is the largest number.
+    `overflow`: of integers, what the largest number plus 1 gives: `wraps` to the smallest, `saturates`, or `unknown`.
     `why`: what the platform said where it refused or failed, cut to one line.
     """
 
@@ -85,7 +82,7 @@ class _Arithmetic:
 
 @dataclass(frozen=True)
 class _Probe:
-    """A graph of elementwise operations on `inputs`, and the same in numpy.
+    """A graph of operations on `inputs`, and the same in numpy.
 
     `steps`: (operator, left, right), by value number. `outputs`: value numbers. `exact`: what each output is
     in exact arithmetic; an output may differ from it, and where it does is what tells dtypes apart.
@@ -97,6 +94,9 @@ class _Probe:
     exact: tuple[Array, ...]
 
 
+#: What came out of a probe, or what the platform raised: a fact about it, and kept as one.
+_Found = list[Array] | Exception
+
 _NUMPY: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
     "add": np.add,
     "sub": np.subtract,
@@ -107,11 +107,25 @@ _NUMPY: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 
 
 def measured_dtypes(platform: Platform) -> dict[str, dict[str, str]]:
-    """Dtype name -> `DtypePolicy` as JSON, measured by running some twenty tiny graphs on the platform.
+    """Dtype name -> `DtypePolicy` as JSON, measured by running tiny graphs on the platform.
 
-    It takes what loading that many graphs takes: too long for a compiler that builds C++ for each.
+    There are three where the platform takes every dtype, else some twenty: too many for a compiler that builds C++
+    for each.
     """
-    return {dtype: _measured(platform, dtype).as_json() for dtype in _CANDIDATES}
+    found: dict[str, list[_Found]] = {}
+    for group in _GROUPS:
+        probes = {dtype: _probes(dtype) for dtype in group}
+        every = [probe for dtype in group for probe in probes[dtype]]
+        together = _run(platform, every)
+        results: list[_Found] = []
+        if isinstance(together, list):
+            results += together
+        else:
+            results += [_alone(platform, probe) for probe in every] if len(every) > 1 else [together]
+        remaining = iter(results)
+        for dtype in group:
+            found[dtype] = [next(remaining) for _ in probes[dtype]]
+    return {dtype: _policy(dtype, results).as_json() for dtype, results in found.items()}
 
 
 def policies(description: Mapping[str, Any]) -> dict[str, DtypePolicy]:
@@ -119,27 +133,35 @@ def policies(description: Mapping[str, Any]) -> dict[str, DtypePolicy]:
     return {dtype: DtypePolicy(**policy) for dtype, policy in description.get(KEY, {}).items()}
 
 
-def _measured(platform: Platform, dtype: str) -> DtypePolicy:
-    probes = _integer_probes(dtype) if kind_of(dtype) == "int" else (_float_probe(dtype),)
-    candidates = _arithmetics(dtype)
-    returns, refused = "", ""
-    for probe in probes:
-        found = _run(platform, probe)
-        if isinstance(found, Exception):
-            refused = refused or _line(found)
-            if not returns:
-                word = "unsupported" if isinstance(found, Unsupported) else "unknown"
-                return DtypePolicy(word, word, why=refused)
-            continue
-        returns = returns or dtype_name(found[0].dtype)
-        seen = _exactness(found, probe)
-        candidates = [candidate for candidate in candidates if _simulated(probe, candidate) == seen]
-    matmul_in = _matmul_in(platform, dtype)
-    if not candidates or (refused and len(candidates) > 1):
-        return DtypePolicy("unknown", returns, matmul_in, why=refused)
-    [best, *_] = candidates
-    overflow = "" if kind_of(dtype) != "int" else "saturates" if best.saturates else "wraps"
-    return DtypePolicy(best.dtype, returns, matmul_in, overflow, refused)
+def _alone(platform: Platform, probe: _Probe) -> _Found:
+    found = _run(platform, [probe])
+    return found if isinstance(found, Exception) else found[0]
+
+
+def _run(platform: Platform, probes: Sequence[_Probe]) -> list[list[Array]] | Exception:
+    """The outputs of each probe, all run as one graph."""
+    inputs = [array for probe in probes for array in probe.inputs]
+    try:
+        outputs = iter(platform.load(concatenate([_graph(probe) for probe in probes]), inputs)(inputs))
+    except Exception as error:
+        return error
+    return [[next(outputs) for _ in probe.outputs] for probe in probes]
+
+
+def _policy(dtype: str, found: Sequence[_Found]) -> DtypePolicy:
+    """What the results of the probes of a dtype say of it. The first probe is the simplest."""
+    products = _matmul_in(dtype, found[-1]) if kind_of(dtype) == "float" else ""
+    results = found[:-1] if products else found
+    errors = [result for result in results if isinstance(result, Exception)]
+    why = _line(errors[0]) if errors else ""
+    if isinstance(results[0], Exception):
+        word = "unsupported" if isinstance(results[0], Unsupported) else "unknown"
+        return DtypePolicy(word, word, why=why)
+    candidates = [c for c in _arithmetics(dtype) if _fits(c, zip(_probes(dtype), results, strict=False))]
+    certain = candidates and not (errors and len(candidates) > 1)
+    overflow = _overflow(results[0][0]) if kind_of(dtype) == "int" else ""
+    computes_in = candidates[0].dtype if certain else "unknown"
+    return DtypePolicy(computes_in, dtype_name(results[0][0].dtype), products, overflow, why)
 
 
 def _arithmetics(dtype: str) -> list[_Arithmetic]:
@@ -147,26 +169,36 @@ def _arithmetics(dtype: str) -> list[_Arithmetic]:
     return [*found, _Arithmetic(dtype, saturates=True)] if kind_of(dtype) == "int" else found
 
 
-def _run(platform: Platform, probe: _Probe) -> list[Array] | Exception:
-    graph = _graph(probe)
-    return _outcome(platform, graph, probe.inputs)
+def _fits(candidate: _Arithmetic, results: Iterable[tuple[_Probe, _Found]]) -> bool:
+    """The candidate is exact where the platform is, for every probe that ran."""
+    return all(
+        isinstance(found, Exception) or _exactness(found, probe) == _simulated(probe, candidate)
+        for probe, found in results
+    )
 
 
-def _outcome(platform: Platform, graph: Graph, inputs: Sequence[Array]) -> list[Array] | Exception:
-    """What comes out, or what the platform raised: a fact about it, and kept as one."""
-    try:
-        return platform.load(graph, inputs)(inputs)
-    except Exception as error:
-        return error
+def _overflow(sums: Array) -> str:
+    """The last element is the largest number plus 1."""
+    limits: Any = np.iinfo(sums.dtype) if sums.dtype.kind in "iu" else None
+    words = {} if limits is None else {int(limits.min): "wraps", int(limits.max): "saturates"}
+    return words.get(int(sums[-1]), "unknown")
 
 
 def _line(error: Exception) -> str:
-    """One line without what differs from process to process, since it becomes part of the fingerprint."""
-    text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    """The line that says why, without what differs from process to process: it becomes part of the fingerprint."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
+    text = next((line for line in lines if _REFUSAL.search(line)), lines[0])
     return f"{type(error).__name__}: {re.sub(r'0x[0-9a-f]+|/[^ :]*', '…', text)}"[:_MOST_TEXT]
 
 
 # The probes
+
+
+def _probes(dtype: str) -> tuple[_Probe, ...]:
+    """The simplest first; of a float dtype, a matrix product last."""
+    if kind_of(dtype) == "int":
+        return _integer_probes(dtype)
+    return (_float_probe(dtype), _product_probe(dtype)) if kind_of(dtype) == "float" else (_float_probe(dtype),)
 
 
 def _float_probe(dtype: str) -> _Probe:
@@ -189,9 +221,11 @@ def _integer_probes(dtype: str) -> tuple[_Probe, ...]:
     mantissa of float32, and b⁸ + 1 not that of float64.
     """
     kind = numpy_dtype(dtype)
-    bits = [1 << bit for bit in range(int(np.iinfo(kind).bits) - 1)]
-    powers = np.asarray(bits).astype(kind)
-    sums = _Probe((powers, np.ones_like(powers)), (("add", 0, 1),), (2,), (powers + powers.dtype.type(1),))
+    limits: Any = np.iinfo(kind)
+    powers = [1 << bit for bit in range(int(limits.bits) - 1)]
+    terms = np.asarray([*powers, int(limits.max)]).astype(kind)
+    wrapped = np.asarray([*(power + 1 for power in powers), int(limits.min)]).astype(kind)
+    sums = _Probe((terms, np.ones_like(terms)), (("add", 0, 1),), (2,), (wrapped,))
     steps = (
         ("mul", 0, 0), ("mul", 2, 2), ("mul", 3, 3), ("mul", 4, 4),
         ("gt", 2, 0), ("gt", 3, 2), ("gt", 4, 3), ("gt", 5, 4),
@@ -201,6 +235,22 @@ def _integer_probes(dtype: str) -> tuple[_Probe, ...]:
     outputs = (6, 7, 8, 9, 12, 15)
     overflow = _Probe((base, np.ones_like(base)), steps, outputs, (np.ones(base.shape, np.bool_),) * len(outputs))
     return sums, overflow
+
+
+def _product_probe(dtype: str) -> _Probe:
+    """1·(1 + 2⁻ᵏ) − 1·1 is 2⁻ᵏ as long as the operands keep k bits.
+
+    A last column with a power that is too large for float16 tells it from a float32 with as few bits of mantissa.
+    """
+    kind = numpy_dtype(dtype)
+    bits = round(-float(np.log2(float(_finfo(kind).eps))))
+    large = 2.0 ** min(int(_finfo(kind).maxexp - 1), 100)
+    upper = np.append(1 + np.exp2(-np.arange(1.0, bits + 1)), large)
+    lower = np.append(np.ones(bits), 0.0)
+    left = np.tile(np.asarray([[1.0, -1.0]]), (4, 1)).astype(kind)
+    right = np.stack([upper, lower]).astype(kind)
+    exact = np.tile(upper - lower, (4, 1)).astype(kind)
+    return _Probe((left, right), (("mm", 0, 1),), (2,), (exact,))
 
 
 def _finfo(kind: np.dtype[Any]) -> Any:
@@ -217,8 +267,10 @@ def _graph(probe: _Probe) -> Graph:
     nodes: list[Node] = []
     for op, left, right in probe.steps:
         kind = "bool" if op in ("gt", "eq") else specs[left].dtype
-        specs.append(TensorSpec(kind, specs[left].shape, contiguous_stride(specs[left].shape)))
-        nodes.append(Node(f"aten.{op}.Tensor", (Ref(left), Ref(right)), (), (specs[-1],)))
+        shape = (*specs[left].shape[:-1], specs[right].shape[-1])
+        specs.append(TensorSpec.contiguous(kind, shape))
+        name = "aten.mm.default" if op == "mm" else f"aten.{op}.Tensor"
+        nodes.append(Node(name, (Ref(left), Ref(right)), (), (specs[-1],)))
     return Graph(inputs, tuple(nodes), probe.outputs)
 
 
@@ -251,33 +303,18 @@ def _saturated(op: str, left: Array, right: Array) -> Array:
     return np.clip(exact, int(limits.min), int(limits.max)).astype(left.dtype)
 
 
-# Matrix products
-
-
-def _matmul_in(platform: Platform, dtype: str) -> str:
-    """The dtype to which a matrix product rounds its operands, by 1·(1 + 2⁻ᵏ) − 1·1; empty for other than floats."""
-    if kind_of(dtype) != "float":
-        return ""
-    kind = numpy_dtype(dtype)
-    bits = round(-float(np.log2(float(_finfo(kind).eps))))
-    # A power that is too large for float16 tells it from a float32 with as few bits of mantissa.
-    large = 2.0 ** min(int(_finfo(kind).maxexp - 1), 100)
-    upper = np.append(1 + np.exp2(-np.arange(1.0, bits + 1)), large)
-    lower = np.append(np.ones(bits), 0.0)
-    left = np.tile(np.asarray([[1.0, -1.0]]), (4, 1)).astype(kind)
-    right = np.stack([upper, lower]).astype(kind)
-    specs = [TensorSpec.contiguous(dtype, array.shape) for array in (left, right)]
-    out = TensorSpec.contiguous(dtype, (4, bits + 1))
-    node = Node("aten.mm.default", (Ref(0), Ref(1)), (), (out,))
-    arrays = (left, right)
-    graph = Graph(tuple(Input(s, Literal(a.tobytes())) for s, a in zip(specs, arrays, strict=True)), (node,), (2,))
-    found = _outcome(platform, graph, arrays)
+def _matmul_in(dtype: str, found: _Found) -> str:
+    """The dtype to which a matrix product rounds its operands, from what came out of `_product_probe`."""
     if isinstance(found, Exception):
         return "unsupported" if isinstance(found, Unsupported) else "unknown"
-    exact = upper - lower
-    seen = (np.asarray(found[0], np.float64) == exact).all(axis=0).tolist()
+    probe = _product_probe(dtype)
+    [seen] = _exactness(found, probe)
+    left, right = (array.astype(np.float64) for array in probe.inputs)
     for candidate in (*_CANDIDATES[dtype], _TENSOR_FLOAT):
-        if (_rounded(upper, candidate) - lower == exact).tolist() == seen:
+        # Sums of two products are exact in float64: what is lost is lost in the operands.
+        with np.errstate(invalid="ignore"):
+            product = left @ _rounded(right, candidate)
+        if np.equal(product, probe.exact[0].astype(np.float64)).tolist() == seen:
             return candidate
     return "unknown"
 

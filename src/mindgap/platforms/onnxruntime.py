@@ -32,8 +32,13 @@ _MODULES: Final = {
     "onnxruntime": "onnxruntime",
 }
 _OPTIONS: Final = {
+    "export": "direct|official: mindgap's fast way to the exporter's translations (default), or torch.onnx.export",
     "opt": "all|off: ONNX Runtime's graph optimisations (default all)",
     "threads": "threads within an operator (default 1)",
+}
+_EXPORTERS: Final = {
+    "direct": "torch.onnx, operator set 20, onnxscript optimizer on",
+    "official": "torch.onnx.export(dynamo=True) on torch.export's program",
 }
 #: `tensor(bfloat16)` -> the graph's dtype name, for the outputs that numpy cannot hold.
 _UNNAMED: Final = {
@@ -60,13 +65,14 @@ class OnnxRuntimeBackend:
         return {}
 
     def open(self, options: Options) -> Platform:
-        opt, threads = _settings(options)
-        return OnnxRuntimePlatform(opt, threads)
+        way, opt, threads = _settings(options)
+        return OnnxRuntimePlatform(opt, threads, way)
 
 
-def _settings(options: Options) -> tuple[str, int]:
+def _settings(options: Options) -> tuple[str, str, int]:
     onnx_host.reject_unknown(options, _OPTIONS)
-    return onnx_host.choice("opt", options, ("all", "off")), onnx_host.thread_count(options)
+    way = onnx_host.choice("export", options, ("direct", "official"))
+    return way, onnx_host.choice("opt", options, ("all", "off")), onnx_host.thread_count(options)
 
 
 def _runtime() -> Any:
@@ -77,7 +83,8 @@ def _runtime() -> Any:
 class OnnxRuntimePlatform:
     """Sessions of one setting."""
 
-    def __init__(self, opt: str, threads: int) -> None:
+    def __init__(self, opt: str, threads: int, way: str) -> None:
+        self._export = way
         self._opt = opt
         self._threads = threads
         _runtime().set_default_logger_severity(4)
@@ -92,18 +99,21 @@ class OnnxRuntimePlatform:
             "graph_optimization": self._opt,
             "intra_op_threads": self._threads,
             "inter_op_threads": 1,
-            "exporter": "torch.onnx, operator set 20, onnxscript optimizer on",
+            "exporter": _EXPORTERS[self._export],
             dtype_policy.KEY: dtype_policy.measured_dtypes(self),
         }
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
+        from mindgap.platforms.onnx_official import export_official
         from mindgap.platforms.onnx_shared import shared_export
 
         if graph.grad:
             raise Unsupported("backward", "ONNX Runtime's inference sessions run no backward pass")
-        exported = shared_export(graph, inputs)
+        exported = shared_export(graph, inputs) if self._export == "direct" else export_official(graph, inputs)
         session = _session(exported.model, self._opt, self._threads, exported.origin)
         outputs = [graph.values[number] for number in graph.outputs]
+        if len(session.get_outputs()) != len(outputs):
+            raise CompileFailure(f"the model has {len(session.get_outputs())} outputs, not {len(outputs)}")
         return OnnxRuntimeExecutable(session, exported.inputs, exported.fed, outputs, exported.facts)
 
 

@@ -1,4 +1,4 @@
-"""`openvino/cpu`: OpenVINO's CPU plugin, fed the same ONNX model as ONNX Runtime."""
+"""`openvino/cpu`: OpenVINO's CPU plugin, fed by its PyTorch front end, or the ONNX model that ONNX Runtime gets."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from mindgap.platforms.protocol import (
 
 _MODULES: Final = {"torch": "torch", "onnx": "onnx", "onnxscript": "onnxscript", "openvino": "openvino"}
 _OPTIONS: Final = {
+    "frontend": "pytorch|onnx: openvino.convert_model on a torch.export program (default), or on an ONNX model",
     "precision": "f32|default: default leaves the choice to OpenVINO, which takes bfloat16 where the CPU has it",
     "threads": "threads (default 1)",
 }
@@ -35,6 +36,10 @@ _UNNAMED: Final = {
     "f8e5m2": "float8_e5m2",
 }
 _ELEMENT: Final = {name: short for short, name in _UNNAMED.items()}
+_EXPORTERS: Final = {
+    "pytorch": "torch.export, openvino.convert_model",
+    "onnx": "torch.onnx, operator set 20, onnxscript optimizer on",
+}
 _REDUCED: Final = frozenset({"bf16", "f16"})
 
 
@@ -53,22 +58,24 @@ class OpenVinoBackend:
         return {}
 
     def open(self, options: Options) -> Platform:
-        precision, threads = _settings(options)
-        return OpenVinoPlatform(precision, threads)
+        frontend, precision, threads = _settings(options)
+        return OpenVinoPlatform(precision, threads, frontend)
 
 
-def _settings(options: Options) -> tuple[str, int]:
+def _settings(options: Options) -> tuple[str, str, int]:
     onnx_host.reject_unknown(options, _OPTIONS)
-    return onnx_host.choice("precision", options, ("f32", "default")), onnx_host.thread_count(options)
+    frontend = onnx_host.choice("frontend", options, ("pytorch", "onnx"))
+    return frontend, onnx_host.choice("precision", options, ("f32", "default")), onnx_host.thread_count(options)
 
 
 class OpenVinoPlatform:
     """Compiled models of one setting."""
 
-    def __init__(self, precision: str, threads: int) -> None:
-        import openvino
+    def __init__(self, precision: str, threads: int, frontend: str) -> None:
+        from mindgap.platforms.openvino_pytorch import import_openvino
 
-        self._core: Any = openvino.Core()
+        self._core: Any = import_openvino().Core()
+        self._frontend = frontend
         self._precision = precision
         self._settings: dict[str, Any] = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1}
         if precision == "f32":
@@ -86,26 +93,39 @@ class OpenVinoPlatform:
             "precision_asked": self._precision,
             "precision_in_force": _type_name(self._core.get_property("CPU", "INFERENCE_PRECISION_HINT")),
             "threads": self._settings["INFERENCE_NUM_THREADS"],
-            "exporter": "torch.onnx, operator set 20, onnxscript optimizer on",
+            "frontend": self._frontend,
+            "exporter": _EXPORTERS[self._frontend],
             dtype_policy.KEY: dtype_policy.measured_dtypes(self),
         }
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
-        from mindgap.platforms.onnx_shared import shared_export
-
         if graph.grad:
             raise Unsupported("backward", "OpenVINO runs no backward pass")
-        exported = shared_export(graph, inputs)
-        compiled = self._compile(exported.model, exported.origin)
-        facts = {**exported.facts, **self._require_precision(compiled, graph)}
-        outputs = [graph.values[number] for number in graph.outputs]
-        return OpenVinoExecutable(compiled, exported.inputs, exported.fed, outputs, facts)
+        return self._load_pytorch(graph, inputs) if self._frontend == "pytorch" else self._load_onnx(graph, inputs)
 
-    def _compile(self, model: bytes, origin: Mapping[str, str]) -> Any:
+    def _load_pytorch(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
+        from mindgap.platforms.openvino_pytorch import convert, typed
+
+        converted = convert(graph, inputs)
         try:
-            return self._core.compile_model(self._core.read_model(model), "CPU", self._settings)
+            compiled = self._core.compile_model(converted.model, "CPU", self._settings)
         except Exception as error:
-            raise _typed(str(error), origin) from error
+            raise typed(error, converted.program) from error
+        facts = {**converted.facts, **self._require_precision(compiled, graph)}
+        feeds = list(zip(converted.inputs, converted.fed, strict=True))
+        return OpenVinoExecutable(compiled, feeds, _specs(graph), facts, converted.outputs)
+
+    def _load_onnx(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
+        from mindgap.platforms.onnx_shared import shared_export
+
+        exported = shared_export(graph, inputs)
+        try:
+            compiled = self._core.compile_model(self._core.read_model(exported.model), "CPU", self._settings)
+        except Exception as error:
+            raise _typed(str(error), exported.origin) from error
+        facts = {"frontend": "onnx", **exported.facts, **self._require_precision(compiled, graph)}
+        feeds = list(zip(exported.inputs, exported.fed, strict=True))
+        return OpenVinoExecutable(compiled, feeds, _specs(graph), facts, range(len(graph.outputs)))
 
     def _require_precision(self, compiled: Any, graph: Graph) -> dict[str, Any]:
         """What precision each kind of node runs in. Raises `Fallback` for a reduced one that f32 forbids."""
@@ -121,6 +141,10 @@ class OpenVinoPlatform:
             if reduced and not _asks_for_half(graph):
                 raise Fallback(f"OpenVINO runs {', '.join(reduced)} where f32 was asked for")
         return {"precision_in_force": hint, "node_precisions": nodes}
+
+
+def _specs(graph: Graph) -> list[TensorSpec | None]:
+    return [graph.values[number] for number in graph.outputs]
 
 
 def _type_name(kind: Any) -> str:
@@ -162,27 +186,42 @@ class OpenVinoExecutable:
     def __init__(
         self,
         compiled: Any,
-        names: Sequence[str],
-        fed: Sequence[int],
-        outputs: Sequence[TensorSpec | None],
+        feeds: Sequence[tuple[str, int]],
+        specs: Sequence[TensorSpec | None],
         facts: Mapping[str, Any],
+        places: Sequence[int],
     ) -> None:
+        """`feeds`: the name of an input of the model and the graph input that it gets; one that OpenVINO removed
+        as unused is left out. `places`: the model's output behind each output of the graph.
+
+        Raises `CompileFailure` for a model with other inputs or outputs.
+        """
         self.facts = facts
         self._compiled = compiled
         self._request: Any = compiled.create_infer_request()
-        ports = {name: port for port in compiled.inputs for name in port.get_names()}
-        self._feeds = [(ports[name], number) for name, number in zip(names, fed, strict=True) if name in ports]
-        self._outputs = outputs
+        numbers = dict(feeds)
+        self._feeds = [(port, number) for port in compiled.inputs if (number := _fed(port, numbers)) is not None]
+        self._outputs = list(zip(places, specs, strict=True))
+        wanted = max(places, default=-1) + 1
+        if len(self._feeds) != len(compiled.inputs) or len(compiled.outputs) != wanted:
+            raise CompileFailure(
+                f"the converted model has inputs {[sorted(port.get_names()) for port in compiled.inputs]} and "
+                f"{len(compiled.outputs)} outputs, not {sorted(numbers)} and {wanted}"
+            )
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
         for port, number in self._feeds:
             self._request.set_tensor(port, _to_tensor(as_real(inputs[number])))
         self._request.infer()
-        found = [_to_array(self._request.get_output_tensor(i)) for i in range(len(self._outputs))]
-        return [
-            array if spec is None else as_declared(array, spec)
-            for array, spec in zip(found, self._outputs, strict=True)
-        ]
+        found: list[Array] = []
+        for place, spec in self._outputs:
+            array = _to_array(self._request.get_output_tensor(place))
+            found.append(array if spec is None else as_declared(array, spec))
+        return found
+
+
+def _fed(port: Any, numbers: Mapping[str, int]) -> int | None:
+    return next((numbers[name] for name in port.get_names() if name in numbers), None)
 
 
 def _to_tensor(array: Array) -> Any:

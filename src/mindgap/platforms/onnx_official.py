@@ -1,0 +1,93 @@
+"""A graph as an ONNX model through `torch.onnx.export(dynamo=True)`, called as its users call it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections.abc import Generator, Sequence
+from typing import Any, Final
+
+import torch
+
+from mindgap.graph import Graph
+from mindgap.platforms.onnx_export import FED, MODEL_BYTES_LIMIT, Exported
+from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
+from mindgap.platforms.pytorch.exported import Program, export_program, quiet
+
+#: What the exporter raises, anywhere in its chain of causes, for an operator that it has no translation for.
+_MISSING: Final = "DispatchError"
+_OVERLOAD: Final = re.compile(r"OpOverload\(op='(\w+)\.(\w+)', overload='(\w+)'\)|target=(\w+\.\w+\.\w+)")
+
+
+def export_official(graph: Graph, inputs: Sequence[Array]) -> Exported:
+    """Exports the graph with `torch.export`, and the program with `torch.onnx.export`, everything by default.
+
+    Raises `Unsupported` where the exporter says that it has no translation or the weights are too big for one
+    ONNX file, `CompileFailure` for every other failure.
+    """
+    held = sum(i.spec.nbytes for i in graph.inputs if i.role not in FED)
+    if held > MODEL_BYTES_LIMIT:
+        raise Unsupported("model", f"{held / 1e9:.1f} GB of weights do not fit an ONNX file (2 GB)")
+    program = export_program(graph, inputs)
+    try:
+        with quiet(), _silent():
+            onnx: Any = torch.onnx  # typed in parts
+            made = onnx.export(program.exported, (), dynamo=True, verbose=False)
+            model = made.model
+            written: bytes = made.model_proto.SerializeToString()
+    except Exception as error:
+        raise _typed(error, program) from error
+    # By place: the exporter renames an input that is also an output.
+    given = tuple(str(value.name) for value in model.graph.inputs)
+    if len(given) != len(program.fed):
+        raise CompileFailure(f"the exported model has {len(given)} inputs, not {len(program.fed)}")
+    return Exported(
+        written,
+        given,
+        program.fed,
+        tuple(str(value.name) for value in model.graph.outputs),
+        {str(node.name): op for node in model.graph if (op := _origin(node))},
+        {"exporter": f"torch {torch.__version__}, torch.onnx.export(dynamo=True) on torch.export's program"},
+    )
+
+
+def _origin(node: Any) -> str:
+    """The ATen operator that the exporter says a node is for; empty where the optimiser made it."""
+    said = re.findall(r"\baten\.\w+\.\w+", str(node.metadata_props.get("namespace", "")))
+    return said[-1] if said else ""
+
+
+def _typed(error: BaseException, program: Program) -> Exception:
+    chain: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in chain:
+        chain.append(cause)
+        cause = cause.__cause__
+    inner = chain[-1]
+    why = f"{type(inner).__name__}: {str(inner).strip()}"
+    op = _operator(chain, program)
+    if any(type(link).__name__ == _MISSING for link in chain):
+        return Unsupported(op, "the exporter has no ONNX translation for these operands")
+    if isinstance(inner, NotImplementedError):
+        return Unsupported(op, f"its ONNX translation is incomplete: {why}")
+    return CompileFailure(f"torch.onnx.export failed: {f'{op}: ' if op else ''}{why}")
+
+
+def _operator(chain: Sequence[BaseException], program: Program) -> str:
+    """The program's only operator; else the one that the errors name, innermost first, as it was decomposed."""
+    called = {str(node.target) for node in program.exported.graph.nodes if node.op == "call_function"}
+    if len(called) == 1:
+        return next(iter(called))
+    for error in reversed(chain):
+        found = _OVERLOAD.search(str(error))
+        if found:
+            return found[4] or f"{found[1]}.{found[2]}.{found[3]}"
+    return ""
+
+
+@contextlib.contextmanager
+def _silent() -> Generator[None]:
+    """Keeps the exporter's progress and its report of a failure off the terminal."""
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        yield

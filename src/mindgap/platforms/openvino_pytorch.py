@@ -1,0 +1,136 @@
+"""A graph through OpenVINO's own PyTorch front end: `openvino.convert_model` on a `torch.export` program.
+
+The way that OpenVINO documents for PyTorch's users. Nothing is rewritten on the way: OpenVINO runs the
+decompositions that its own `convert_model` runs, and makes every dimension dynamic, as it does for its users.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mindgap.aten.functional import functionalize
+from mindgap.aten.tape import written_inputs
+from mindgap.graph import Graph, GraphError
+from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
+from mindgap.platforms.pytorch.exported import Program, export_program, quiet
+
+#: Messages of the front end and of the plugin that say "this operator or dtype is not implemented".
+_REFUSALS: Final = (
+    re.compile(r"No conversion rule found for operations: ([\w.:]+)"),
+    re.compile(r"Unsupported operation of type: (\w+)"),
+)
+
+
+@dataclass(frozen=True)
+class Converted:
+    """`model`: an `openvino.Model`. `inputs`: the names of its inputs, `fed` the graph input behind each.
+
+    `outputs`: for each output of the graph, the number of the model's output that holds it.
+    `facts`: what the conversion did that can change the graph's meaning. JSON only.
+    """
+
+    model: Any
+    program: Program
+    inputs: tuple[str, ...]
+    fed: tuple[int, ...]
+    outputs: tuple[int, ...]
+    facts: Mapping[str, Any]
+
+
+def import_openvino() -> Any:
+    """The package without its telemetry, which reports each conversion over the network.
+
+    A process that has imported OpenVINO already keeps what it has.
+    """
+    if "openvino" not in sys.modules:
+        sys.modules.setdefault("openvino_telemetry", None)  # pyright: ignore[reportArgumentType] # None forbids the import
+    import openvino
+
+    return openvino
+
+
+def convert(graph: Graph, inputs: Sequence[Array]) -> Converted:
+    """Exports the graph and converts it. Raises `Unsupported` or `CompileFailure`."""
+    import torch
+
+    kept, outputs = _returned(graph)
+    program = export_program(kept, inputs)
+    try:
+        with torch.no_grad(), quiet():
+            model = import_openvino().convert_model(program.exported)
+    except Exception as error:
+        raise typed(error, program) from error
+    names = tuple(f"input_{number}" for number in program.fed)
+    facts = {"frontend": "pytorch", "shapes": "dynamic"}
+    return Converted(model, program, names, program.fed, outputs, facts)
+
+
+def _returned(graph: Graph) -> tuple[Graph, tuple[int, ...]]:
+    """The graph without outputs that only mindgap asks for, and for each of its outputs where it is found.
+
+    A user's program does not return an input that it writes to. mindgap compares that input's contents; where another
+    output holds the same value, that one is read twice, since the front end fails for a value returned twice.
+    """
+    written = set(written_inputs(graph))
+    if not any(number in written for number in graph.outputs):
+        return graph, tuple(range(len(graph.outputs)))
+    try:
+        pure = functionalize(graph).graph.outputs
+    except GraphError as error:
+        raise CompileFailure(f"the graph has no functional form: {error}") from None
+    kept: list[int] = []
+    place: dict[int, int] = {}
+    for position in sorted(range(len(pure)), key=lambda p: graph.outputs[p] in written):
+        if graph.outputs[position] not in written or pure[position] not in place:
+            place.setdefault(pure[position], len(kept))
+            place[-1 - position] = len(kept)
+            kept.append(graph.outputs[position])
+    found = tuple(place.get(-1 - position, place[value]) for position, value in enumerate(pure))
+    return Graph(graph.inputs, graph.nodes, tuple(kept), graph.grad, graph.labels), found
+
+
+def typed(error: Exception, program: Program) -> Exception:
+    """`Unsupported` where OpenVINO says that it lacks an operator or a dtype, else `CompileFailure`."""
+    message = str(error)
+    if isinstance(error, KeyError) and "torch." in message:
+        return Unsupported("model", f"the PyTorch front end has no dtype {message}")
+    for pattern in _REFUSALS:
+        found = pattern.search(message)
+        if found:
+            return Unsupported(_operator(message, found[1], program), message)
+    return CompileFailure(f"{type(error).__name__}: {message}")
+
+
+def _operator(message: str, said: str, program: Program) -> str:
+    """The ATen operator that was called, for the one (or the node) that the message names after decomposition."""
+    called = {node.name: str(node.target) for node in program.exported.graph.nodes if node.op == "call_function"}
+    named = re.search(r"\bname: (\w+)/([\w.]+)", message)
+    for op in (said, named[2] if named else ""):
+        if op in called.values():
+            return op
+    try:
+        with quiet():
+            exported: Any = program.exported  # its decompositions are typed in parts
+            decomposed = exported.run_decompositions(_table()).graph.nodes
+    except Exception as error:
+        raise CompileFailure(f"decomposing the program failed: {type(error).__name__}: {error}") from error
+    for node in decomposed:
+        if (named and node.name == named[1]) or str(node.target) == said:
+            for source in node.meta.get("from_node", ()):
+                if source.name in called:
+                    return called[source.name]
+    return said if said.startswith("aten.") else f"openvino.{said}"
+
+
+def _table() -> Any:
+    """The decompositions that `convert_model` has run; a converted program has made the table."""
+    from openvino.frontend.pytorch.fx_decoder import (  # pyright: ignore[reportMissingImports] # untyped
+        TorchFXPythonDecoder,
+    )
+
+    decoder: Any = TorchFXPythonDecoder
+    return decoder._decomp_table

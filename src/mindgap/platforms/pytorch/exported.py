@@ -1,0 +1,81 @@
+"""A graph as a `torch.export.ExportedProgram`: what a user hands to a converter that takes PyTorch programs."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+import torch.export
+
+from mindgap.aten.tape import written_inputs
+from mindgap.aten.tensors import to_torch
+from mindgap.graph import Graph, GraphError
+from mindgap.platforms.protocol import Array, CompileFailure
+from mindgap.platforms.pytorch.fx import foldable, to_fx
+
+_LOGGERS: Final = ("torch.export", "torch._export", "torch.fx", "torch._subclasses", "torch._dynamo")
+
+
+@dataclass(frozen=True)
+class Program:
+    """`exported`: the program as `torch.export.export` gives it, parameters inside. `example`: its inputs.
+
+    `fed`: number of the graph input behind each input of the program, in order.
+    """
+
+    exported: torch.export.ExportedProgram
+    example: tuple[torch.Tensor, ...]
+    fed: tuple[int, ...]
+
+
+def export_program(graph: Graph, inputs: Sequence[Array]) -> Program:
+    """Exports the graph's calls as they are: composite operators stay whole, in-place ones stay in-place.
+
+    Parameters, buffers and constants that the graph only reads are parameters of the program. An input that the
+    graph writes to is copied first, so that the program writes to none. Raises `CompileFailure` where
+    `torch.export` raises: converters that start from its programs cannot take the graph.
+    """
+    held = foldable(graph)
+    tensors = [to_torch(array, given.spec) for array, given in zip(inputs, graph.inputs, strict=True)]
+    fed = tuple(number for number in range(len(tensors)) if number not in held)
+    example = tuple(tensors[number] for number in fed)
+    module = to_fx(graph, "cpu", {number: tensors[number] for number in held})
+    _copy_written(module, graph, fed)
+    try:
+        with torch.no_grad(), quiet():
+            return Program(torch.export.export(module, example), example, fed)
+    except Exception as error:
+        raise CompileFailure(f"torch.export failed: {type(error).__name__}: {error}") from error
+
+
+def _copy_written(module: torch.fx.GraphModule, graph: Graph, fed: Sequence[int]) -> None:
+    """Inserts a copy behind each input that the graph writes to; strides are kept."""
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    last = placeholders[-1] if placeholders else None
+    for number in written_inputs(graph):
+        if last is None or number not in fed:
+            raise GraphError(f"input {number} is written to and not fed")
+        place = placeholders[fed.index(number)]
+        with module.graph.inserting_after(last):
+            copy = module.graph.call_function(torch.ops.aten.clone.default, (place,))
+        place.replace_all_uses_with(copy)
+        copy.args = (place,)
+    module.recompile()
+
+
+@contextlib.contextmanager
+def quiet() -> Generator[None]:
+    """What the exporter logs beside what it raises is said by the error already."""
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
