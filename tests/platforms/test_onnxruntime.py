@@ -11,7 +11,16 @@ import torch.nn.functional as F
 
 from mindgap.graph import Constant, DType, Graph, Input, Node, Ref, TensorSpec
 from mindgap.platforms.onnxruntime import BACKEND, _require_cpu
-from mindgap.platforms.protocol import CompileFailure, Executable, Fallback, PlatformError, Unsupported
+from mindgap.platforms.protocol import (
+    CompileFailure,
+    Executable,
+    Fallback,
+    PlatformError,
+    RunFailure,
+    Unsupported,
+)
+from mindgap.run.local import run_job
+from mindgap.run.outcome import Job
 from platforms.onnx_graphs import MODELS, captured, eager, normal
 
 
@@ -114,12 +123,35 @@ def test_a_kernel_missing_inside_an_expanded_operator_is_a_refusal(runtime):
     assert refused.value.op == "aten.softmax.int"
 
 
-def test_a_dtype_that_the_onnx_operator_does_not_take_is_a_refusal(runtime):
+def test_a_dtype_that_the_onnx_operator_does_not_take_is_a_failure_by_the_aten_operator(runtime):
+    """The exporter succeeds and writes an invalid model: a failure of the pair that users have."""
     weights = normal(3, 2, 3, 3, dtype=torch.bfloat16)
     graph, inputs = captured(lambda x, w: F.conv2d(x, w).relu(), normal(1, 2, 5, 5, dtype=torch.bfloat16), weights)
-    with pytest.raises(Unsupported, match="bfloat16") as refused:
+    with pytest.raises(CompileFailure, match="bfloat16") as failed:
         runtime.load(graph, inputs)
-    assert refused.value.op == "aten.conv2d.default"
+    assert failed.value.op == "aten.conv2d.default"
+
+
+def test_a_kernel_that_refuses_when_it_runs_is_a_refusal(runtime):
+    """The session is made; the kernel reads its reduction and its dtype only then."""
+    x, index = normal(2, 3, dtype=torch.float16), torch.zeros(2, 3, dtype=torch.int64)
+    graph, inputs = captured(lambda x, i, y: (x + y).scatter_reduce(1, i, y, "prod"), x, index, x)
+    executable = runtime.load(graph, inputs)
+    with pytest.raises(Unsupported, match="MLFloat16 data type is not supported") as refused:
+        executable(inputs)
+    assert refused.value.op == "aten.scatter_reduce.two"
+    outcome = run_job(runtime, Job("onnxruntime/cpu", graph))
+    assert (outcome.status, outcome.op) == ("unsupported", "aten.scatter_reduce.two")
+
+
+def test_a_kernel_that_fails_when_it_runs_names_the_aten_operator(runtime):
+    index = torch.tensor(0)
+    graph, inputs = captured(lambda x: x.scatter(0, index, 1.0), normal())
+    with pytest.raises(RunFailure, match="is not in valid range") as failed:
+        runtime.load(graph, inputs)(inputs)
+    assert failed.value.op == "aten.scatter.value"
+    outcome = run_job(runtime, Job("onnxruntime/cpu", graph))
+    assert (outcome.status, outcome.op) == ("runtime_error", "aten.scatter.value")
 
 
 def test_a_missing_translation_is_a_refusal(runtime):

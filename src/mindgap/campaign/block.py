@@ -12,7 +12,7 @@ from mindgap.campaign.choice import Chosen, together
 from mindgap.campaign.past import Pair
 from mindgap.campaign.supply import Case, Shard
 
-#: How many failures of a platform with one signature are followed to an operator, in each block.
+#: How many failures of a platform with one signature and one named operator are followed, in each block.
 _FOLLOWED: Final = 3
 
 
@@ -32,7 +32,7 @@ class OpenBlock:
         for platform, order in chosen.orders.items():
             for case in order:
                 self._takers.setdefault(case.index, []).append(platform)
-        self._followed: Counter[tuple[str, str]] = Counter()
+        self._followed: Counter[tuple[str, str, str]] = Counter()
         self._found: set[str] = set()
         self._left: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -49,11 +49,15 @@ class OpenBlock:
         """What an earlier session made of the pair, if it did."""
         return self._past.get(case.name, {}).get(platform)
 
-    def follows(self, platform: str, signature: str) -> bool:
-        """Whether this failure, the next of its platform in order, is one of the few that are followed."""
+    def follows(self, platform: str, signature: str, op: str | None) -> bool:
+        """Whether this failure, the next of its platform in order, is one of the few that are followed.
+
+        `op`: the operator that the platform names itself. Failures with one signature are told apart by it.
+        """
+        kind = platform, signature, op or ""
         with self._lock:
-            self._followed[platform, signature] += 1
-            return self._followed[platform, signature] <= _FOLLOWED
+            self._followed[kind] += 1
+            return self._followed[kind] <= _FOLLOWED
 
     def finish(self, finding: str = "") -> bool:
         """One pair has its row; whether it was the block's last."""

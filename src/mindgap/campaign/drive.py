@@ -226,14 +226,16 @@ class Drive:
     def _known(self, block: OpenBlock, platform: str, pair: Pair) -> None:
         """A pair that an earlier session finished: it counts as if it had been run now."""
         if pair.word == "failed":
-            block.follows(platform, pair.signature)
+            block.follows(platform, pair.signature, pair.op)
         self._finished(block, platform, block.finish(pair.finding))
 
     def _decide(self, block: OpenBlock, case: Case, outcome: Outcome, reference: Outcome) -> None:
         """The row where it needs no judge; else the judge's turn."""
         row = without_judging(row_of(case.name, outcome), outcome, reference)
         followed = row is None or (
-            row.verdict == "failed" and block.follows(outcome.platform, outcome.signature) and self.plan.limits.trace
+            row.verdict == "failed"
+            and block.follows(outcome.platform, outcome.signature, outcome.op)
+            and self.plan.limits.trace
         )
         if row is not None and not followed:
             self._row(block, case, row, outcome)

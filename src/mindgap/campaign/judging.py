@@ -42,19 +42,27 @@ class JudgeFailed(MindgapError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Terms:
-    """How judges work: the settings of the rows, what one row may take, where stored tensors are."""
+    """How judges work: the settings of the rows, what one row may take, where stored tensors are.
+
+    `seconds`: of a row whose outputs are judged. `follow_s`: of a failure that is followed to its operator.
+    """
 
     settings: Settings
     seconds: float
     memory_bytes: int
     tensors: TensorStore
+    follow_s: float = 60.0
+
+    def limit(self, outcome: Outcome) -> float:
+        """The seconds that a row with this outcome may take."""
+        return self.seconds if outcome.ran else self.follow_s
 
 
 def terms_of(plan: Plan, tensors: TensorStore) -> Terms:
     """The terms that a plan sets."""
     limits = plan.limits
     settings = Settings(plan.reference, limits.trace, limits.repeat, limits.deadline_s)
-    return Terms(settings, limits.judge_s, int(limits.memory_gib * (1 << 30)), tensors)
+    return Terms(settings, limits.judge_s, int(limits.memory_gib * (1 << 30)), tensors, limits.follow_s)
 
 
 @contextmanager
@@ -128,7 +136,7 @@ class Judging:
             except WorkerFailed as failed:
                 self._drop()
                 if failed.fault == "timeout":
-                    raise _OutOfBounds(f"judging took more than {self._terms.seconds:g} s") from None
+                    raise _OutOfBounds(_too_long(self._terms, outcome)) from None
                 if failed.fault == "oom":
                     allowed = self._terms.memory_bytes / (1 << 30)
                     raise _OutOfBounds(f"judging took more than {allowed:g} GiB of memory") from None
@@ -139,7 +147,7 @@ class Judging:
 
     def _ask(self, worker: WorkerProcess, case: Case, outcome: Outcome, reference: Outcome) -> Row:
         """One attempt. Raises `WorkerFailed` and `_OutOfBounds`."""
-        meter = _Meter(worker, self._terms)
+        meter = _Meter(worker, self._terms, self._terms.limit(outcome))
         header: dict[str, Any] = {
             "kind": "judge",
             "name": case.name,
@@ -157,7 +165,7 @@ class Judging:
             frame = worker.ask(answer, arrays, meter.limits())
         kind = frame.header["kind"]
         if kind == "stopped":
-            raise _OutOfBounds(f"judging took more than {self._terms.seconds:g} s")
+            raise _OutOfBounds(_too_long(self._terms, outcome))
         if kind == "broken":
             row = row_of(case.name, outcome)
             return dataclasses.replace(row, detail="mindgap failed", broken=str(frame.header["traceback"]))
@@ -226,18 +234,23 @@ class _OutOfBounds(Exception):
 class _Meter:
     """What one row has taken: processor seconds of the judge, seconds of its jobs (`spent`)."""
 
-    def __init__(self, worker: WorkerProcess, terms: Terms) -> None:
-        self._terms, self._cpu = terms, worker.cpu_seconds
+    def __init__(self, worker: WorkerProcess, terms: Terms, seconds: float) -> None:
+        self._terms, self._seconds, self._cpu = terms, seconds, worker.cpu_seconds
         self._before = worker.cpu_seconds()
         self._started = time.monotonic()
         self.spent = 0.0
 
     def left(self) -> float:
-        return self._terms.seconds - self.spent - (self._cpu() - self._before)
+        return self._seconds - self.spent - (self._cpu() - self._before)
 
     def limits(self) -> Limits:
         left = max(self.left(), 0.05)
         return Limits(_SLOW * left, self._terms.memory_bytes, left)
+
+
+def _too_long(terms: Terms, outcome: Outcome) -> str:
+    what = "judging" if outcome.ran else "following the failure"
+    return f"{what} took more than {terms.limit(outcome):g} s"
 
 
 def _unjudged(plain: Row, outcome: Outcome, reference: Outcome, why: str) -> Row:

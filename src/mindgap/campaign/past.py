@@ -16,7 +16,7 @@ from mindgap.store import Store
 
 #: A pair is finished when its verdict is there: outcomes are published before verdicts, verdicts before blocks.
 _PAIRS: Final = """
-SELECT v.model, v.platform, v.word, v.verdict, v.culprit_op, o.signature
+SELECT v.model, v.platform, v.word, v.verdict, v.culprit_op, o.signature, o.op
 FROM verdicts v JOIN models m USING (run, model)
 LEFT JOIN outcomes o ON o.run = v.run AND o.model = v.model AND o.graph = v.graph AND o.platform = v.platform
 WHERE v.run = $run AND m.position // $block NOT IN
@@ -29,11 +29,12 @@ SELECT platform, sum(element_at(timings, 'cpu')[1]) AS seconds FROM outcomes WHE
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A case on a platform that has its row. `signature`: of the platform's message."""
+    """A case on a platform that has its row. `signature`: of the platform's message. `op`: the operator it names."""
 
     word: str
     finding: str
     signature: str
+    op: str | None = None
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def read_past(store: Store, folder: Folder) -> Past:
     pairs: dict[str, dict[str, Pair]] = {}
     for row in store.rows(_PAIRS, {"run": folder.run, "block": BLOCK}):
         finding = _finding(row)
-        pair = Pair(row["word"], finding, row["signature"] or "")
+        pair = Pair(row["word"], finding, row["signature"] or "", row["op"] or None)
         pairs.setdefault(row["model"], {})[row["platform"]] = pair
     return Past(
         created=known[0]["created"],

@@ -92,12 +92,14 @@ class OnPlatform(_Part):
 
 class Limits(_Part):
     """For one variant: `deadline_s` on one platform, `repeat` runs there, `judge_s` for judging it against one
-    platform (processor seconds of the judge, and what its jobs take). `memory_gib`: of one worker."""
+    platform (processor seconds of the judge, and what its jobs take), `follow_s` for following a failure to its
+    operator, counted in the same way. `memory_gib`: of one worker."""
 
     deadline_s: Annotated[float, Field(gt=0)] = 60.0
     repeat: Annotated[int, Field(ge=1)] = 2
     memory_gib: Annotated[float, Field(gt=0)] = 4.0
     judge_s: Annotated[float, Field(gt=0)] = 20.0
+    follow_s: Annotated[float, Field(gt=0)] = 60.0
     trace: bool = True
 
 

@@ -20,6 +20,7 @@ from torch.onnx._internal.exporter import _core, _errors, _flags, _ir_passes
 from mindgap.aten.functional import functionalize
 from mindgap.aten.tensors import to_torch
 from mindgap.graph import Graph, GraphError
+from mindgap.platforms import onnx_export_messages
 from mindgap.platforms.onnx_fx import OPSET, FxProgram, registry, to_fx
 from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
 
@@ -120,13 +121,10 @@ class _quiet:
 def _typed(error: BaseException, program: FxProgram) -> Exception:
     """A missing translation, or one that says it does not do this, is a refusal; the rest are failures."""
     op = next((op for name, op in program.origin.items() if f"%{name} " in str(error)), "")
-    cause = error.__cause__
-    if isinstance(cause, _errors.DispatchError):
-        return Unsupported(op, "the exporter has no ONNX translation for these operands")
-    inner = cause.__cause__ if isinstance(cause, _errors.GraphConstructionError) else cause
-    if isinstance(inner, NotImplementedError):
-        return Unsupported(op, f"its ONNX translation is incomplete: {inner}")
-    return CompileFailure(f"{op}: translating it to ONNX failed: {type(inner).__name__}: {inner}")
+    found, cause = onnx_export_messages.read(error)
+    if found.kind == "failure":
+        return CompileFailure(f"{op}: translating it to ONNX failed: {type(cause).__name__}: {cause}", op)
+    return Unsupported(op, onnx_export_messages.why(found, cause))
 
 
 def _bind_inputs(

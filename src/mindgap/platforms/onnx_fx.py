@@ -125,7 +125,7 @@ class _Writer:
         if node.op in _ASSERTIONS:
             return
         if facts(node.op).mutates:
-            raise CompileFailure(f"{node.op}: the ONNX translation takes functional graphs only, and this writes")
+            raise CompileFailure(f"{node.op}: the ONNX translation takes functional graphs only, and this writes", name)
         known = registry().is_registered(overload(node.op))
         self._program.values.extend(self._call(node, name) if known else self._decompose(node, name))
 
@@ -158,7 +158,7 @@ class _Writer:
         specs = tuple(self._source.values[number] for number in places)
         traced = _decomposition(_Call(node.op, args, kwargs, specs, repr((args, kwargs))))
         if isinstance(traced, CompileFailure):
-            raise traced
+            raise CompileFailure(str(traced), name)
         if missing := _untranslatable(traced):
             raise Unsupported(name, f"the exporter has no ONNX translation for {missing}")
         self._program.decomposed[name] = tuple(dict.fromkeys(str(n.target) for n in traced.nodes if _is_operator(n)))
@@ -180,7 +180,7 @@ class _Writer:
                     new.meta["val"] = getattr(traced.owning_module, inner.target)
                 self._program.origin[new.name] = op
                 copied[inner] = new
-        raise CompileFailure(f"{op}: its decomposition has no output")
+        raise CompileFailure(f"{op}: its decomposition has no output", op)
 
 
 @cache

@@ -8,6 +8,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from mindgap.platforms.messages import Reading
 from mindgap.platforms.protocol import Availability, Options, PlatformError
 
 
@@ -59,3 +60,17 @@ def reject_unknown(options: Options, known: Mapping[str, str]) -> None:
     for name in options:
         if name not in known:
             raise PlatformError(f"unknown option {name}: this platform takes {', '.join(sorted(known))}")
+
+
+def aten_operator(reading: Reading, origin: Mapping[str, str]) -> str:
+    """The ATen operator that a message is about; else the ONNX operator, as `onnx.Conv`; empty where it names none.
+
+    `origin`: ONNX node name -> ATen operator. A runtime names no node, or one of its own, where it has expanded an ONNX
+    operator (a Softmax) into others (a ReduceMax): then the graph's only operator is meant.
+    """
+    known = origin.get(reading.node) if reading.node else None
+    if known:
+        return known
+    if len(set(origin.values())) == 1:
+        return next(iter(origin.values()))
+    return f"onnx.{reading.operator}" if reading.operator else ""

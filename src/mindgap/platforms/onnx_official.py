@@ -11,12 +11,11 @@ from typing import Any, Final
 import torch
 
 from mindgap.graph import Graph
+from mindgap.platforms import onnx_export_messages
 from mindgap.platforms.onnx_export import FED, MODEL_BYTES_LIMIT, Exported
 from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
 from mindgap.platforms.pytorch.exported import Program, export_program, quiet
 
-#: What the exporter raises, anywhere in its chain of causes, for an operator that it has no translation for.
-_MISSING: Final = "DispatchError"
 _OVERLOAD: Final = re.compile(r"OpOverload\(op='(\w+)\.(\w+)', overload='(\w+)'\)|target=(\w+\.\w+\.\w+)")
 
 
@@ -59,28 +58,22 @@ def _origin(node: Any) -> str:
 
 
 def _typed(error: BaseException, program: Program) -> Exception:
-    chain: list[BaseException] = []
-    cause: BaseException | None = error
-    while cause is not None and cause not in chain:
-        chain.append(cause)
-        cause = cause.__cause__
-    inner = chain[-1]
-    why = f"{type(inner).__name__}: {str(inner).strip()}"
-    op = _operator(chain, program)
-    if any(type(link).__name__ == _MISSING for link in chain):
-        return Unsupported(op, "the exporter has no ONNX translation for these operands")
-    if isinstance(inner, NotImplementedError):
-        return Unsupported(op, f"its ONNX translation is incomplete: {why}")
-    return CompileFailure(f"torch.onnx.export failed: {f'{op}: ' if op else ''}{why}")
+    """What stopped the exporter, as the table of its messages reads it."""
+    found, inner = onnx_export_messages.read(error)
+    op = _operator(error, program)
+    if found.kind == "refusal":
+        return Unsupported(op, onnx_export_messages.why(found, inner))
+    reason = f"{type(inner).__name__}: {str(inner).strip()}"
+    return CompileFailure(f"torch.onnx.export failed: {f'{op}: ' if op else ''}{reason}", op)
 
 
-def _operator(chain: Sequence[BaseException], program: Program) -> str:
+def _operator(error: BaseException, program: Program) -> str:
     """The program's only operator; else the one that the errors name, innermost first, as it was decomposed."""
     called = {str(node.target) for node in program.exported.graph.nodes if node.op == "call_function"}
     if len(called) == 1:
         return next(iter(called))
-    for error in reversed(chain):
-        found = _OVERLOAD.search(str(error))
+    for cause in reversed(onnx_export_messages.chain(error)):
+        found = _OVERLOAD.search(str(cause))
         if found:
             return found[4] or f"{found[1]}.{found[2]}.{found[3]}"
     return ""

@@ -37,17 +37,18 @@ def shared_export(graph: Graph, inputs: Sequence[Array]) -> Exported:
             _write(file, found)
     if isinstance(found, Exported):
         return found
-    raise Unsupported(*found) if len(found) == 2 else CompileFailure(*found)
+    refused, *arguments = found
+    raise Unsupported(*arguments) if refused else CompileFailure(*arguments)
 
 
-def _tried(graph: Graph, inputs: Sequence[Array]) -> Exported | tuple[str, ...]:
-    """The model, or the arguments of the refusal (two) or of the failure (one)."""
+def _tried(graph: Graph, inputs: Sequence[Array]) -> Exported | tuple[bool, str, str]:
+    """The model; else whether it was a refusal, and the two arguments of the exception."""
     try:
         return export(graph, inputs)
     except Unsupported as error:
-        return error.op, error.why
+        return True, error.op, error.why
     except CompileFailure as error:
-        return (str(error),)
+        return False, str(error), error.op
 
 
 def _key(graph: Graph, inputs: Sequence[Array]) -> str:

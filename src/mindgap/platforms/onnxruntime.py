@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from mindgap.graph import Graph, TensorSpec, dtype_name, numpy_dtype
-from mindgap.platforms import dtype_policy, onnx_host
+from mindgap.platforms import dtype_policy, onnx_host, onnxruntime_messages
+from mindgap.platforms.messages import loading_error, running_error
 from mindgap.platforms.onnx_arrays import ONNX_ELEMENT, as_declared, as_real, carrier
 from mindgap.platforms.protocol import (
     Array,
@@ -114,7 +114,7 @@ class OnnxRuntimePlatform:
         outputs = [graph.values[number] for number in graph.outputs]
         if len(session.get_outputs()) != len(outputs):
             raise CompileFailure(f"the model has {len(session.get_outputs())} outputs, not {len(outputs)}")
-        return OnnxRuntimeExecutable(session, exported.inputs, exported.fed, outputs, exported.facts)
+        return OnnxRuntimeExecutable(session, exported.inputs, exported.fed, outputs, exported.facts, exported.origin)
 
 
 def _session(model: bytes, opt: str, threads: int, origin: Mapping[str, str]) -> Any:
@@ -136,28 +136,15 @@ def _session(model: bytes, opt: str, threads: int, origin: Mapping[str, str]) ->
     return session
 
 
-def _typed(error: Exception, origin: Mapping[str, str]) -> Exception:
-    """ONNX's own type check is a refusal of a dtype; all else that stops a session is a failure."""
-    message = str(error)
-    if type(error).__name__ == "NotImplemented":
-        return Unsupported(_culprit(message, origin), message)
-    if re.search(r"Type Error: Type 'tensor\(\w+\)' of input parameter .* is invalid", message):
-        return Unsupported(_culprit(message, origin), message)
-    return CompileFailure(message)
-
-
-def _culprit(message: str, origin: Mapping[str, str]) -> str:
-    """The ATen operator that the node named in the message came from, else the ONNX operator.
-
-    ONNX Runtime names no node where it has expanded one (a Softmax) into others (a ReduceMax).
-    """
-    named = re.search(r"node with name '([^']*)'|[Nn]ode:? ?\(([^)]*)\)", message)
-    if named and (op := origin.get(named[1] or named[2] or "")):
-        return op
-    if len(set(origin.values())) == 1:
-        return next(iter(origin.values()))
-    onnx_op = re.search(r"implementation for (\w+)\(|operator \((\w+)\)", message)
-    return f"onnx.{onnx_op[1] or onnx_op[2]}" if onnx_op else ""
+def _typed(error: Exception, origin: Mapping[str, str], *, running: bool = False) -> Exception:
+    """What stopped a session, or a run, as the table of messages reads it."""
+    if isinstance(error, MemoryError):
+        return error
+    found = onnxruntime_messages.read(str(error))
+    op = onnx_host.aten_operator(found, origin)
+    if running:
+        return running_error(found.kind, f"{type(error).__name__}: {error}", op)
+    return loading_error(found.kind, str(error), op)
 
 
 def _require_cpu(session: Any) -> None:
@@ -179,8 +166,10 @@ class OnnxRuntimeExecutable:
         fed: Sequence[int],
         outputs: Sequence[TensorSpec | None],
         facts: Mapping[str, Any],
+        origin: Mapping[str, str],
     ) -> None:
         self.facts = facts
+        self._origin = origin
         self._session = session
         self._feeds = list(zip(names, fed, strict=True))
         self._outputs = outputs
@@ -188,15 +177,21 @@ class OnnxRuntimeExecutable:
         self._plain = not any(self._unnamed)
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
+        """Raises `Unsupported` where a kernel refuses when it runs, `RunFailure` for other errors of the session."""
         feeds = {name: as_real(inputs[number]) for name, number in self._feeds}
-        if self._plain and all(carrier(a.dtype) == a.dtype for a in feeds.values()):
-            found: list[Array] = self._session.run(None, feeds)
-        else:
-            found = self._run_values(feeds)
+        try:
+            found = self._run(feeds)
+        except Exception as error:
+            raise _typed(error, self._origin, running=True) from error
         return [
             array if spec is None else as_declared(array, spec)
             for array, spec in zip(found, self._outputs, strict=True)
         ]
+
+    def _run(self, feeds: Mapping[str, Array]) -> list[Array]:
+        if self._plain and all(carrier(a.dtype) == a.dtype for a in feeds.values()):
+            return self._session.run(None, feeds)
+        return self._run_values(feeds)
 
     def _run_values(self, feeds: Mapping[str, Array]) -> list[Array]:
         """Through OrtValues, the only way for the dtypes that numpy does not have."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from mindgap.graph import Graph, TensorSpec, dtype_name, numpy_dtype
-from mindgap.platforms import dtype_policy, onnx_host
+from mindgap.platforms import dtype_policy, onnx_host, openvino_messages
 from mindgap.platforms.onnx_arrays import as_declared, as_real, carrier
 from mindgap.platforms.protocol import (
     Array,
@@ -113,7 +112,11 @@ class OpenVinoPlatform:
             raise typed(error, converted.program) from error
         facts = {**converted.facts, **self._require_precision(compiled, graph)}
         feeds = list(zip(converted.inputs, converted.fed, strict=True))
-        return OpenVinoExecutable(compiled, feeds, _specs(graph), facts, converted.outputs)
+
+        def stopped(error: Exception) -> Exception:
+            return typed(error, converted.program, running=True)
+
+        return OpenVinoExecutable(compiled, feeds, _specs(graph), facts, converted.outputs, stopped)
 
     def _load_onnx(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
         from mindgap.platforms.onnx_shared import shared_export
@@ -122,10 +125,14 @@ class OpenVinoPlatform:
         try:
             compiled = self._core.compile_model(self._core.read_model(exported.model), "CPU", self._settings)
         except Exception as error:
-            raise _typed(str(error), exported.origin) from error
+            raise _typed(error, exported.origin) from error
         facts = {"frontend": "onnx", **exported.facts, **self._require_precision(compiled, graph)}
         feeds = list(zip(exported.inputs, exported.fed, strict=True))
-        return OpenVinoExecutable(compiled, feeds, _specs(graph), facts, range(len(graph.outputs)))
+
+        def stopped(error: Exception) -> Exception:
+            return _typed(error, exported.origin, running=True)
+
+        return OpenVinoExecutable(compiled, feeds, _specs(graph), facts, range(len(graph.outputs)), stopped)
 
     def _require_precision(self, compiled: Any, graph: Graph) -> dict[str, Any]:
         """What precision each kind of node runs in. Raises `Fallback` for a reduced one that f32 forbids."""
@@ -164,20 +171,10 @@ def _asks_for_half(graph: Graph) -> bool:
     return any(spec is not None and spec.dtype in ("bfloat16", "float16") for spec in graph.values)
 
 
-def _typed(message: str, origin: Mapping[str, str]) -> Exception:
-    """OpenVINO says of an operator or dtype that it does not do it; all else that stops it is a failure."""
-    node = re.search(r"<Node\((\w+)\): ([^>]*)>", message)
-    listed = re.search(
-        r"(?:No conversion rule found for operations|not support the following ONNX operations): (\w+)", message
-    )
-    refusal = listed or re.search(
-        r"unsupported|not supported|not implemented|element type must be", message, re.IGNORECASE
-    )
-    if not refusal:
-        return CompileFailure(message)
-    if node:
-        return Unsupported(origin.get(node[2], f"onnx.{node[1]}"), message)
-    return Unsupported(f"onnx.{listed[1]}" if listed else "", message)
+def _typed(error: Exception, origin: Mapping[str, str], *, running: bool = False) -> Exception:
+    """What stopped the ONNX front end, the plugin, or a run, as the table of messages reads it."""
+    found = openvino_messages.read(str(error))
+    return openvino_messages.stopped(error, found, onnx_host.aten_operator(found, origin), running=running)
 
 
 class OpenVinoExecutable:
@@ -190,13 +187,16 @@ class OpenVinoExecutable:
         specs: Sequence[TensorSpec | None],
         facts: Mapping[str, Any],
         places: Sequence[int],
+        stopped: Callable[[Exception], Exception],
     ) -> None:
         """`feeds`: the name of an input of the model and the graph input that it gets; one that OpenVINO removed
         as unused is left out. `places`: the model's output behind each output of the graph.
+        `stopped`: what to raise for what a run raised.
 
         Raises `CompileFailure` for a model with other inputs or outputs.
         """
         self.facts = facts
+        self._stopped = stopped
         self._compiled = compiled
         self._request: Any = compiled.create_infer_request()
         numbers = dict(feeds)
@@ -210,9 +210,13 @@ class OpenVinoExecutable:
             )
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
+        """Raises `Unsupported` where a kernel refuses when it runs, `RunFailure` for other errors of the request."""
         for port, number in self._feeds:
             self._request.set_tensor(port, _to_tensor(as_real(inputs[number])))
-        self._request.infer()
+        try:
+            self._request.infer()
+        except Exception as error:
+            raise self._stopped(error) from error
         found: list[Array] = []
         for place, spec in self._outputs:
             array = _to_array(self._request.get_output_tensor(place))

@@ -6,23 +6,18 @@ decompositions that its own `convert_model` runs, and makes every dimension dyna
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from mindgap.aten.functional import functionalize
 from mindgap.aten.tape import written_inputs
 from mindgap.graph import Graph, GraphError
-from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
+from mindgap.platforms import openvino_messages
+from mindgap.platforms.messages import Reading
+from mindgap.platforms.protocol import Array, CompileFailure
 from mindgap.platforms.pytorch.exported import Program, export_program, quiet
-
-#: Messages of the front end and of the plugin that say "this operator or dtype is not implemented".
-_REFUSALS: Final = (
-    re.compile(r"No conversion rule found for operations: ([\w.:]+)"),
-    re.compile(r"Unsupported operation of type: (\w+)"),
-)
 
 
 @dataclass(frozen=True)
@@ -93,25 +88,25 @@ def _returned(graph: Graph) -> tuple[Graph, tuple[int, ...]]:
     return Graph(graph.inputs, graph.nodes, tuple(kept), graph.grad, graph.labels), found
 
 
-def typed(error: Exception, program: Program) -> Exception:
-    """`Unsupported` where OpenVINO says that it lacks an operator or a dtype, else `CompileFailure`."""
-    message = str(error)
-    if isinstance(error, KeyError) and "torch." in message:
-        return Unsupported("model", f"the PyTorch front end has no dtype {message}")
-    for pattern in _REFUSALS:
-        found = pattern.search(message)
-        if found:
-            return Unsupported(_operator(message, found[1], program), message)
-    return CompileFailure(f"{type(error).__name__}: {message}")
+def typed(error: Exception, program: Program, *, running: bool = False) -> Exception:
+    """What stopped the front end, the plugin, or a run, as the table of messages reads it."""
+    found = openvino_messages.read(str(error), type(error).__name__)
+    return openvino_messages.stopped(error, found, _operator(found, program), running=running)
 
 
-def _operator(message: str, said: str, program: Program) -> str:
-    """The ATen operator that was called, for the one (or the node) that the message names after decomposition."""
+def _operator(found: Reading, program: Program) -> str:
+    """The ATen operator that was called, for the one (or the node) that a message names after decomposition.
+
+    A node of the model is called `convolution/aten.convolution.default/Convolution`: the node of the program, its
+    operator, OpenVINO's own.
+    """
+    said, (name, *below) = found.operator, found.node.split("/")
     called = {node.name: str(node.target) for node in program.exported.graph.nodes if node.op == "call_function"}
-    named = re.search(r"\bname: (\w+)/([\w.]+)", message)
-    for op in (said, named[2] if named else ""):
+    for op in (said, *below[:1]):
         if op in called.values():
             return op
+    if not said and not name:
+        return ""
     try:
         with quiet():
             exported: Any = program.exported  # its decompositions are typed in parts
@@ -119,11 +114,11 @@ def _operator(message: str, said: str, program: Program) -> str:
     except Exception as error:
         raise CompileFailure(f"decomposing the program failed: {type(error).__name__}: {error}") from error
     for node in decomposed:
-        if (named and node.name == named[1]) or str(node.target) == said:
+        if (name and node.name == name) or str(node.target) == said:
             for source in node.meta.get("from_node", ()):
                 if source.name in called:
                     return called[source.name]
-    return said if said.startswith("aten.") else f"openvino.{said}"
+    return said if not said or said.startswith("aten.") else f"openvino.{said}"
 
 
 def _table() -> Any:

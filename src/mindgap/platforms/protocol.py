@@ -34,7 +34,22 @@ class Unsupported(Exception):
 
 
 class CompileFailure(Exception):
-    """The platform should be able to run the graph, and failed to translate or compile it."""
+    """The platform should be able to run the graph, and failed to translate or compile it.
+
+    `op`: the operator that the platform names, empty where it names none.
+    """
+
+    def __init__(self, message: str, op: str = "") -> None:
+        super().__init__(message)
+        self.op = op
+
+
+class RunFailure(Exception):
+    """The platform loaded the graph and failed to run it. `op`: the operator that it names, empty for none."""
+
+    def __init__(self, message: str, op: str = "") -> None:
+        super().__init__(message)
+        self.op = op
 
 
 class Fallback(Exception):

@@ -91,10 +91,13 @@ class Lane:
         first = job.purpose == "judging"
         with self._lock.turn(first=first), self._busy.turn(first=first):
             self._spent = 0.0
+            started = time.perf_counter()
             try:
                 outcome = self._run(job, digest)
                 self._charge(job.purpose)
-                return replace(outcome, timings={**outcome.timings, "cpu": self._spent})
+                # A worker that died told no time: what it took is the time until here, its replacement included.
+                timings = outcome.timings or {"total": time.perf_counter() - started}
+                return replace(outcome, timings={**timings, "cpu": self._spent})
             finally:
                 self._last_used = time.monotonic()
 

@@ -23,6 +23,7 @@ from mindgap.platforms.protocol import (
     Executable,
     Fallback,
     Platform,
+    RunFailure,
     Traceable,
     Unsupported,
 )
@@ -167,7 +168,9 @@ def failure(error: BaseException) -> dict[str, Any]:
     if isinstance(error, Unsupported):
         status, op, message = "unsupported", error.op, str(error)
     elif isinstance(error, CompileFailure):
-        status, message = "compile_error", str(error)
+        status, op, message = "compile_error", error.op or None, str(error)
+    elif isinstance(error, RunFailure):
+        op, message = error.op or None, str(error)
     elif isinstance(error, Fallback):
         message = f"fell back: {error}"
     elif isinstance(error, _Wrong):

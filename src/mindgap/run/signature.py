@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from mindgap.run.boilerplate import reasons
+
 #: Lines of the message that count, after the noise is gone; and the length of a signature.
 _LINES: Final = 3
 _LENGTH: Final = 300
@@ -64,8 +66,9 @@ _STEPS: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
 
 def signature(message: str) -> str:
     """The message without what changes between runs: at most three lines, joined by ` | `, and 300 characters."""
-    lines = [line for line in (_normalise(line) for line in _telling_lines(message)) if line not in _SILENT]
-    return " | ".join(lines[:_LINES])[:_LENGTH].rstrip()
+    told = [line[:_LINE] for line in _telling_lines(message)]
+    lines = [line for line in (_normalise(line) for line in reasons(told)) if line not in _SILENT]
+    return " | ".join(list(dict.fromkeys(lines))[:_LINES])[:_LENGTH].rstrip()
 
 
 def _telling_lines(message: str) -> list[str]:

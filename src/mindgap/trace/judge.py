@@ -29,7 +29,7 @@ from mindgap.trace.blame import blamed
 from mindgap.trace.culprit import breaking
 from mindgap.trace.cuts import Array, Execute, leading_to
 from mindgap.trace.example import example
-from mindgap.trace.failure import failing_node, fails_alone
+from mindgap.trace.failure import failing_node
 from mindgap.trace.figures import figures
 from mindgap.trace.fused import confirmed_whole, confirmed_windows
 from mindgap.trace.lockstep import Confirmed, Lockstep
@@ -143,12 +143,12 @@ class Judge:
     def judge_failure(self, failure: Outcome) -> Judgement:
         """Which operator makes the platform fail. `unsupported` is no finding and is not judged."""
         given = dict(enumerate(self._inputs[: len(self._asked.inputs)]))
-        node = failing_node(self._asked, failure, self._execute, given)
-        if node is None:
+        found = failing_node(self._asked, failure, self._execute, given)
+        if found is None:
             culprit = Culprit(-1, failure.op) if failure.op else None
             return Judgement("failed", "platform", culprit, detail=f"{failure.status}: {failure.message}")
-        alone = fails_alone(self._asked, node, failure, self._execute, given)
-        detail = f"{failure.status} as soon as node {node} is there{', also alone' if alone else ''}: {failure.message}"
+        node, also = found.node, ", also alone" if found.alone else ""
+        detail = f"{failure.status} as soon as node {node} is there{also}: {failure.message}"
         return Judgement("failed", "platform", self._culprit_of(node), detail=detail)
 
     def _prepare(self) -> None:

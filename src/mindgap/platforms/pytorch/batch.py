@@ -117,7 +117,7 @@ class Batch:
             if why is not None:
                 self._failures[number] = Unsupported(refused_operator(error) or "the graph", why)
             else:
-                self._failures[number] = CompileFailure(_told(error))
+                self._failures[number] = CompileFailure(_told(error), refused_operator(error) or "")
 
 
 def _told(error: Exception) -> str:

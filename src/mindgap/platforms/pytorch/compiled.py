@@ -17,7 +17,7 @@ from mindgap.platforms.pytorch.direct import Direct
 from mindgap.platforms.pytorch.feeds import Feeds, check_devices, declared_dtypes, given_out, same_bytes
 from mindgap.platforms.pytorch.fx import foldable, to_fx
 from mindgap.platforms.pytorch.gradients import as_leaves, gradients
-from mindgap.platforms.pytorch.refusals import causes, refusal, refused_operator
+from mindgap.platforms.pytorch.refusals import causes, message_of, refusal, refused_operator
 from mindgap.platforms.pytorch.settings import in_force
 
 #: What runs a whole graph: the inputs that were not folded -> the outputs.
@@ -115,7 +115,7 @@ def load(
         why = refusal(error)
         if why is not None:
             raise Unsupported(refused_operator(error) or "the graph", why) from error
-        raise CompileFailure(told(error)) from error
+        raise CompileFailure(told(error), refused_operator(error) or "") from error
     return executable
 
 
@@ -123,7 +123,7 @@ def told(error: BaseException) -> str:
     """The outermost kind of error and the innermost message, cut to a length that a table bears."""
     innermost = causes(error)[-1]
     kinds = dict.fromkeys((type(error).__name__, type(innermost).__name__))
-    return f"{' < '.join(kinds)}: {str(innermost).strip()[:_LONGEST_MESSAGE]}"
+    return f"{' < '.join(kinds)}: {message_of(innermost)[:_LONGEST_MESSAGE]}"
 
 
 def _own_error(graph: Graph, device: Device, options: Mapping[str, str], inputs: Sequence[Array]) -> Exception | None:

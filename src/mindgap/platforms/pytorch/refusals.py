@@ -1,66 +1,41 @@
-"""Which of PyTorch's errors say "this operator or dtype is not implemented here", and which are plain failures."""
+"""Whether an error of PyTorch, or of one of its compilers, is a refusal, and which operator it names."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-_DTYPE: Final = (
-    r"(?:torch\.)?(?:c10::)?(?:complex(?:32|64|128)?|ComplexHalf|ComplexFloat|ComplexDouble|half|float16|bfloat16|"
-    r"float8\w*|float32|float64|float|double|bool|boolean|byte|char|short|int|long|u?int(?:8|16|32|64))"
-)
-#: RuntimeErrors that are refusals by what they say. Each names a dtype or an operator that is not supported,
-#: so that a wrong shape, a bad index or a mixture of dtypes is none of them.
-_REFUSALS: Final = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        r'"[^"]+" not implemented for \'\w+\'',
-        r"promotion for float8 types is not supported",
-        r"low precision dtypes not supported",
-        r"^unsupported dtype \w+",
-        rf"(?:do(?:es)?(?: not|n't)|do(?:es)?n't) (?:currently |yet )?support (?:\w+ )?{_DTYPE}\b(?! ?\d)",
-        rf"(?:is|are) not (?:yet |currently )?(?:implemented|supported) (?:for|with|on) (?:the )?{_DTYPE}\b",
-        rf"on a {_DTYPE} tensor is not supported",
-        rf"with (?:two|a) {_DTYPE} tensors? is not supported",
-        r"could not run '[\w:.]+' with arguments from the '\w+' backend",
-        r"only supports? floating[- ]point(?: and complex)? dtypes",
-        r"input dtype must be either a floating point or complex dtype",
-        r"unsupported argument type in the JIT tracer",
-        r"does not have a deterministic implementation, but you set",  # deterministic=on
-        r"^no (?:viable backend|available kernel)(?: for scaled_dot_product_attention was found|\. Aborting execution)",
-        r"the MPS framework doesn't support \w+",
-        r"TORCH_NPU_FALLBACK_CPU_DISABLE",  # it has no kernel, and may not go to the CPU
-        r"^UNIMPLEMENTED:",  # XLA's status
-    )
-)
-#: Exceptions of the compilers, by name: they are private, and move between versions.
-_TYPED: Final = frozenset(
-    {
-        "UnsupportedOperatorException",
-        "MissingOperatorWithDecomp",
-        "MissingOperatorWithoutDecomp",
-        "DynamicOutputShapeException",
-        "DataDependentOutputException",
-    }
-)
+from mindgap.platforms.messages import MessageRow
+from mindgap.platforms.pytorch.messages import TABLE
+
 _QUALIFIED: Final = re.compile(r"\baten(?:::|\.)(\w+)(?:\.(\w+))?")
+#: TorchScript's tracer prints the whole tensor that it lost.
+_PRINTED_OUTPUT: Final = re.compile(r"^output \d+ \(.*?\) of traced region", re.DOTALL)
 
 
 def refusal(error: BaseException) -> str | None:
-    """Why the platform refuses, in PyTorch's words, on one line; None where `error` is no refusal.
+    """Why the platform refuses, in PyTorch's words, on one line; None where `error` is no refusal."""
+    found = refusing(error)
+    return None if found is None else _line(message_of(found[1])) or type(found[1]).__name__
 
-    Looks at the innermost cause first, for what wraps it quotes it. A `NotImplementedError` that PyTorch's
-    dispatcher raised carries a message; a bare one is a bug.
+
+def refusing(error: BaseException) -> tuple[MessageRow, BaseException] | None:
+    """The row that makes the error a refusal, and which of its causes the row is for; None for a failure.
+
+    Looks at the innermost cause first, for what wraps it quotes it.
     """
     for cause in reversed(causes(error)):
-        text = str(cause).strip()
-        if type(cause).__name__ in _TYPED:
-            return _line(text) or type(cause).__name__
-        if isinstance(cause, NotImplementedError) and text:
-            return _line(text)
-        if isinstance(cause, (RuntimeError, TypeError)) and any(p.search(_head(text)) for p in _REFUSALS):
-            return _line(text)
+        # A subclass counts as the classes that it derives from.
+        for known in type(cause).__mro__:
+            row = TABLE.find(_head(message_of(cause)), known.__name__)
+            if row is not None:
+                return (row, cause) if row.kind == "refusal" else None
     return None
+
+
+def message_of(error: BaseException) -> str:
+    """The error's message without the values of tensors."""
+    return _PRINTED_OUTPUT.sub("output of traced region", str(error).strip())
 
 
 def refused_operator(error: BaseException) -> str | None:

@@ -1,0 +1,95 @@
+"""The mechanism of message tables: which of a backend's messages are refusals, and which are failures.
+
+Each backend has one table, in a module `..._messages.py` of its own. A row is one kind of message.
+
+- A *refusal* is a missing translation, a typed "not implemented", or the backend's explicit statement that it does
+  not support an operator, dtype, rank, layout or attribute. Its outcome is `unsupported`, which is no finding.
+- A *failure* is everything else: a translation that raises, an exported model that is invalid, an assertion that does
+  not hold. Its outcome is `compile_error` or `runtime_error`, which is a finding.
+
+A message that no row matches is a failure. A row for a failure is needed only where a row below it would take the
+message for a refusal, and where people are likely to ask why the message is no refusal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from mindgap.platforms.protocol import CompileFailure, RunFailure, Unsupported
+
+Kind = Literal["refusal", "failure"]
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRow:
+    """One kind of message.
+
+    `name`: short and unique in its table. `pattern`: searched in the message. `raised`: names of the exception classes
+    that the row is for, any class where there is none. `reason`: why the message is of this kind, in one sentence.
+    """
+
+    name: str
+    kind: Kind
+    pattern: re.Pattern[str]
+    reason: str
+    raised: frozenset[str] = frozenset()
+
+    def matches(self, message: str, raised: str = "") -> bool:
+        """Whether the row is for a message of an exception of the class named `raised`."""
+        return (not self.raised or raised in self.raised) and self.pattern.search(message) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageTable:
+    """The rows of one backend, in the order in which they are tried. Names are unique."""
+
+    backend: str
+    rows: tuple[MessageRow, ...]
+
+    def __post_init__(self) -> None:
+        if len({row.name for row in self.rows}) != len(self.rows):
+            raise ValueError(f"two rows of the table {self.backend} have one name")
+
+    def __iter__(self) -> Iterator[MessageRow]:
+        return iter(self.rows)
+
+    def find(self, message: str, raised: str = "") -> MessageRow | None:
+        """The first row that matches, None where none does."""
+        return next((row for row in self.rows if row.matches(message, raised)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a message says. `row`: the row that decided, None where none matched.
+
+    `node`: the name of the backend's node that the message is about, `operator`: that node's operator; empty where
+    the message names none.
+    """
+
+    kind: Kind
+    row: MessageRow | None = None
+    node: str = ""
+    operator: str = ""
+
+
+def refusal(name: str, pattern: str, reason: str, *raised: str) -> MessageRow:
+    """A row for a refusal. Case does not matter to the pattern."""
+    return MessageRow(name, "refusal", re.compile(pattern, re.IGNORECASE), reason, frozenset(raised))
+
+
+def failure(name: str, pattern: str, reason: str, *raised: str) -> MessageRow:
+    """A row for a failure. Case does not matter to the pattern."""
+    return MessageRow(name, "failure", re.compile(pattern, re.IGNORECASE), reason, frozenset(raised))
+
+
+def loading_error(kind: Kind, message: str, op: str) -> Unsupported | CompileFailure:
+    """The exception for a message that stopped loading. `op`: the operator that it is about, empty for none."""
+    return Unsupported(op, message) if kind == "refusal" else CompileFailure(message, op)
+
+
+def running_error(kind: Kind, message: str, op: str) -> Unsupported | RunFailure:
+    """The exception for a message that stopped a run."""
+    return Unsupported(op, message) if kind == "refusal" else RunFailure(message, op)

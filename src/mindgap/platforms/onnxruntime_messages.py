@@ -1,0 +1,58 @@
+"""What ONNX Runtime's messages mean, when a session is made and when it runs."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from mindgap.platforms.messages import MessageTable, Reading, failure, refusal
+
+TABLE: Final = MessageTable(
+    "ONNX Runtime",
+    (
+        refusal(
+            "kernel missing",
+            r"\bNOT_IMPLEMENTED\b",
+            "ONNX Runtime's typed status: it has no kernel for this operator, operator set or dtype",
+        ),
+        failure(
+            "dtype outside the definition",
+            r"Type Error: Type '[^']+' of (?:input|output) parameter .* is invalid",
+            "the operator's ONNX definition does not allow the dtype: the exporter wrote an invalid model",
+        ),
+        failure(
+            "operands of unlike dtypes",
+            r"Type Error: Type parameter \(\w+\) of Optype \(\w+\) bound to different types",
+            "the operator's ONNX definition asks for one dtype: the exporter wrote an invalid model",
+        ),
+        failure(
+            "shapes that do not fit",
+            r"\[(?:Type|Shape)InferenceError\]",
+            "shape inference contradicts the model: the exporter wrote an invalid model",
+        ),
+        refusal(
+            "dtype not supported by a kernel",
+            r"data type is not supported with|\boperator does not support \w+ yet\b",
+            "the kernel was chosen, and says when it runs that it does not support the dtype",
+        ),
+    ),
+)
+
+_RUNNING: Final = re.compile(r"while running (?P<operator>\w+) node\. Name:'(?P<node>[^']*)'")
+_CREATING: Final = re.compile(
+    r"[Nn]ode:? ?\((?P<node>[^)]*)\)(?: Op \((?P<operator>\w+)\))?|node with name '(?P<named>[^']*)'"
+)
+_OPERATOR: Final = re.compile(r"implementation for (\w+)\(|operator \((\w+)\)|Optype \((\w+)\)")
+
+
+def read(message: str) -> Reading:
+    """What the message says. `node` is a node of the ONNX model, `operator` an ONNX operator."""
+    row = TABLE.find(message)
+    kind = "failure" if row is None else row.kind
+    running = _RUNNING.search(message)
+    if running:
+        return Reading(kind, row, running["node"], running["operator"])
+    at, op = _CREATING.search(message), _OPERATOR.search(message)
+    node = (at["node"] or at["named"] or "") if at else ""
+    operator = next((name for name in op.groups() if name), "") if op else (at["operator"] or "") if at else ""
+    return Reading(kind, row, node, operator)

@@ -1,0 +1,92 @@
+"""What runtimes wrap around the reason in their messages: places, names of nodes, advice, reports of reports.
+
+`reasons` gives the lines that are left: what the authors say, after the operator that it is about. Each rule is for a
+form that some runtime writes; what fits no rule stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+#: Lines without a reason, whole. OpenVINO's places and headings; PyTorch's advice on debugging.
+_EMPTY: Final = re.compile(
+    r"""^(?:Exception\ from\ \S+:\d+: | FrontEnd\ API\ failed\ with\ \w+:
+        | Model\ wasn't\ fully\ converted\..* | Summary: | --\ Conversion\ is\ failed\ for:.*
+        | Details: | Not\ Implemented:
+        | To\ facilitate\ the\ conversion\ of\ unsupported\ operations.* | Shape\ inference\ input\ shapes\ .*
+        | Exception\ happened\ during\ conversion\ of\ operation\ .*
+        | For\ (?:more\ information|extended\ logs|more\ debugging\ help|C\+\+\ stack\ trace)\b.*
+        | If\ you\ suspect\ the\ guard\ .* | Caused\ by:\ \(.*\) | Use\ tlparse\ .* | None
+        )\s*$""",
+    re.VERBOSE,
+)
+#: What mindgap puts before a message: the operator, or the class of the exception.
+_HEAD: Final = re.compile(r"^(?:(?P<operator>\w+(?:\.\w+)+): |\w+: )(?=Exception from |Check ')")
+#: A condition that does not hold, with its place. Kept only where no reason follows.
+_CHECK: Final = re.compile(r"^(?P<reason>Check '.*' failed) at \S+:\s*$")
+#: OpenVINO on one operator of a report, and on the node that is being checked: what follows is about it.
+_PART: Final = re.compile(r"^-- (?P<operator>.+?)(?:-\d+)? with a message:\s*$")
+_NODE: Final = re.compile(
+    r"^While validating (?:ONNX )?node '(?:<Node\((?P<onnx>\w+)\): [^>]*>|\w+::(?P<own>\w+) .*)'"
+    r"(?: with friendly_name '[^']*')?:\s*(?P<rest>.*)$"
+)
+_PLUGIN: Final = re.compile(r"^Unsupported operation of type: (?P<operator>\w+) name: .*$")
+
+#: Parts of a line that vary from graph to graph, or name the place and not the reason.
+_WITHIN: Final = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        # ONNX Runtime: its status, the node, the C++ function.
+        (r"(?:(?<![\w.])\w+: )?\[ONNXRuntimeError\] : \d+ : (\w+) : ", r"\1: "),
+        (r"Non-zero status code returned while running (\w+) node\. Name:'[^']*' Status Message: ", r"\1: "),
+        (r"\S*onnxruntime_src\S+:\d+ [^()]*\([^()]*\)(?: const)?(?: \[[^\]]*\])? ", ""),
+        (r"\bNode \([^)]*\) Op \((\w+)\) ", r"\1: "),
+        (r"\b(parameter) \([^)]*\) (of operator)", r"\1 \2"),
+        (r" in node \([^)]*\)", ""),
+        (r" node with name '[^']*'", ""),
+        # FX graphs: the names of nodes.
+        (r"%\w+", "%<node>"),
+        (r"\[num_users=\d+\]", ""),
+        # onnxscript: symbolic tensors, and where the function is defined.
+        (r"SymbolicTensor\((?:[^()]|\([^()]*(?:\([^()]*\))?[^()]*\))*\)", "<tensor>"),
+        # OpenVINO: nodes with their operands.
+        (r"\bop: \w+::(\w+) .*$", r"op: \1"),
+        (r"^\[(\w+)\] END: node: \w+::(\w+) .* CALLBACK HAS THROWN: ", r"\1: \2: "),
+    )
+)
+
+
+def reasons(lines: list[str]) -> Iterator[str]:
+    """The reasons in the lines of a message, each after its operator where the message names one before it."""
+    asked, operator, condition = "", "", ""
+    for line in lines:
+        text = line.strip()
+        head = _HEAD.match(text)
+        if head:
+            asked, text = f"{head['operator']}: " if head["operator"] else "", text[head.end() :]
+        part = _PART.match(text) or _PLUGIN.match(text)
+        if part:
+            if operator and condition:
+                yield asked + operator + condition
+            operator, condition = f"{part['operator']}: ", ""
+            continue
+        node = _NODE.match(text)
+        if node:
+            operator = operator or f"{node['onnx'] or node['own']}: "
+            text = node["rest"]
+        check = _CHECK.match(text)
+        if check:
+            condition = check["reason"]
+        elif text and not _EMPTY.match(text):
+            yield asked + operator + _plain(text)
+            condition = ""
+    if condition:
+        yield asked + operator + condition
+
+
+def _plain(line: str) -> str:
+    for pattern, replacement in _WITHIN:
+        line = pattern.sub(replacement, line)
+    return line

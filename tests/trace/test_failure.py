@@ -1,0 +1,168 @@
+"""The operator that makes a platform fail: found with few jobs, and few of them fatal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from mindgap.graph import Graph
+from mindgap.run.outcome import Job, Outcome, Status
+from mindgap.trace.failure import FailingNode, failing_node
+from oracle.bench import PLATFORM, Bench, build, normal
+
+#: What a platform says of a graph that it fails on, nothing for another.
+Fails = Callable[[Graph], "Outcome | None"]
+UNARY = ("sin", "relu", "tanh", "exp", "neg", "sigmoid", "abs", "cos", "atan", "erf", "floor", "ceil")
+
+
+@dataclass
+class Failing(Bench):
+    """A platform that fails as it is told. `fatal`: how many of its jobs ended its worker."""
+
+    fails: Fails = lambda graph: None
+    fatal: int = 0
+    seen: list[Graph] = field(default_factory=list[Graph])
+
+    def execute(self, job: Job) -> Outcome:
+        self.seen.append(job.graph)
+        found = self.fails(job.graph)
+        if found is not None:
+            self.fatal += found.status in ("crash", "timeout", "oom")
+            return found
+        return super().execute(job)
+
+
+def outcome(status: Status, signature: str, op: str | None = None) -> Outcome:
+    return Outcome(PLATFORM, "", status, message=signature, signature=signature, op=op)
+
+
+CRASH = outcome("crash", "killed by SIGSEGV while loading")
+
+
+def ops(graph: Graph) -> list[str]:
+    return [node.op.split(".")[1] for node in graph.nodes]
+
+
+def long_chain(length: int = 48) -> tuple[Graph, list[Any]]:
+    """Elementwise operators one after the other, with one `log1p` and one `sqrt` among them."""
+    names = [UNARY[i % len(UNARY)] for i in range(length)]
+    names[30], names[37] = "log1p", "sqrt"
+    arrays = [normal(4)]
+    calls = [(f"v{i}", f"aten.{name}.default", "i0" if i == 0 else f"v{i - 1}") for i, name in enumerate(names)]
+    return build(arrays, calls, [f"v{length - 1}"]), arrays
+
+
+def search(fails: Fails, failure: Outcome, made: tuple[Graph, list[Any]]) -> tuple[FailingNode | None, Failing]:
+    graph, arrays = made
+    bench = Failing(fails=fails)
+    return failing_node(graph, failure, bench.execute, dict(enumerate(arrays))), bench
+
+
+def holding(*names: str, given: Outcome = CRASH) -> Fails:
+    return lambda graph: given if set(names) <= set(ops(graph)) else None
+
+
+def test_a_crash_costs_one_worker() -> None:
+    found, bench = search(holding("log1p"), CRASH, long_chain())
+    assert found == FailingNode(30, alone=True)
+    assert bench.fatal == 1 and all(len(graph.nodes) == 1 for graph in bench.seen)
+
+
+def test_one_of_each_kind_of_call_is_run_alone_before_the_others() -> None:
+    _, bench = search(holding("log1p"), CRASH, long_chain())
+    assert len(bench.seen) <= len(UNARY) + 1
+
+
+@pytest.mark.parametrize("failure", [CRASH, outcome("compile_error", "Tile: repeats must be of rank <n>")])
+def test_the_operator_that_the_platform_names_is_tried_first(failure: Outcome) -> None:
+    named = replace(failure, op="aten.log1p.default")
+    found, bench = search(holding("log1p", given=named), named, long_chain())
+    assert found == FailingNode(30, alone=True) and len(bench.seen) == 1
+
+
+def test_the_platform_may_name_the_wrong_operator() -> None:
+    named = outcome("compile_error", "Tile: repeats must be of rank <n>", "aten.log1p.default")
+    found, bench = search(holding("sqrt", given=named), named, long_chain())
+    assert found == FailingNode(37, alone=True)
+    assert len(bench.seen) < 12
+
+
+def test_a_crash_of_two_operators_together_costs_few_workers() -> None:
+    found, bench = search(holding("log1p", "sqrt"), CRASH, long_chain())
+    assert found == FailingNode(37, alone=False)
+    # The whole graph, and prefixes that are too long; halving would meet no fewer, and every other one would be fatal.
+    assert bench.fatal <= 6
+
+
+def test_a_failure_of_another_kind_is_not_followed() -> None:
+    """Prefixes show more values than the graph: where that alone makes the platform stop, it is another failure."""
+    failure, other = outcome("compile_error", "no room for sqrt"), outcome("compile_error", "too many outputs")
+
+    def fails(graph: Graph) -> Outcome | None:
+        if "relu" in ops(graph) and len(graph.nodes) in (24, 36):
+            return other
+        return failure if "sqrt" in ops(graph) else None
+
+    found, _ = search(fails, failure, long_chain())
+    assert found == FailingNode(37, alone=True)
+
+
+def test_a_crash_by_another_signal_is_another_crash() -> None:
+    other = outcome("crash", "killed by SIGFPE while loading")
+
+    def fails(graph: Graph) -> Outcome | None:
+        return CRASH if "sqrt" in ops(graph) else other if "log1p" in ops(graph) else None
+
+    found, _ = search(fails, CRASH, long_chain())
+    assert found == FailingNode(37, alone=True)
+
+
+def test_what_a_library_prints_before_it_aborts_does_not_matter() -> None:
+    said = iter(range(1000))
+    failure = outcome("crash", "killed by SIGABRT while running | free(): invalid pointer")
+
+    def fails(graph: Graph) -> Outcome | None:
+        varied = f"killed by SIGABRT while running | corrupted size {next(said)}"
+        return outcome("crash", varied) if "sqrt" in ops(graph) else None
+
+    assert search(fails, failure, long_chain())[0] == FailingNode(37, alone=True)
+
+
+def test_a_worker_that_does_not_start_accuses_no_operator() -> None:
+    failure = outcome("crash", "exited with status <n> while starting")
+    found, bench = search(lambda graph: failure, failure, long_chain())
+    assert found is None and not bench.seen
+
+
+def test_a_failure_that_does_not_come_again_has_no_node() -> None:
+    assert search(lambda graph: None, outcome("runtime_error", "x"), long_chain())[0] is None
+
+
+def test_a_failure_of_the_gradients_has_no_node() -> None:
+    graph, arrays = long_chain()
+    failure = outcome("runtime_error", "no derivative")
+    found, _ = search(lambda g: failure if g.grad else None, failure, (replace(graph, grad=(0,)), arrays))
+    assert found is None
+
+
+def test_an_operator_is_run_on_the_operands_that_it_had() -> None:
+    """An in-place operator before it changes what it reads."""
+    arrays = [normal(4)]
+    calls: Sequence[tuple[Any, ...]] = [
+        ("a", "aten.mul.Tensor", "i0", 0.0), ("b", "aten.add_.Tensor", "a", 7.0), ("c", "aten.log1p.default", "a"),
+    ]  # fmt: skip
+    graph = build(arrays, calls, ["c"])
+    given: list[Any] = []
+
+    class Watching(Failing):
+        def execute(self, job: Job) -> Outcome:
+            if ops(job.graph) == ["log1p"]:
+                given.append(job.inputs[0].tolist())
+            return super().execute(job)
+
+    bench = Watching(fails=holding("log1p"))
+    assert failing_node(graph, CRASH, bench.execute, dict(enumerate(arrays))) == FailingNode(2, alone=True)
+    assert given == [[7.0] * 4]
