@@ -26,7 +26,7 @@ SETTINGS = Settings("toys:EXACT", deadline_s=60.0)
 
 @pytest.fixture
 def pool(toys_on_path: None) -> Iterator[WorkerPool]:
-    with WorkerPool(["toys:EXACT", "toys:WRONG", "toys:FAILS"]) as pool:
+    with WorkerPool(["toys:EXACT", "toys:WRONG", "toys:FAILS", "toys:CRASHES"]) as pool:
         yield pool
 
 
@@ -76,13 +76,27 @@ def test_rows_are_those_of_this_process_and_outlive_the_other(
 def test_too_little_time_leaves_a_difference_undecided_and_a_failure_a_failure(
     pool: WorkerPool, starter: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
-    judging = Judging(Terms(SETTINGS, 0.001, 4 << 30, TensorStore(tmp_path)), pool.run, starter)
+    judging = Judging(Terms(SETTINGS, 0.001, 4 << 30, TensorStore(tmp_path), 0.001), pool.run, starter)
     (case,) = cases(1)
     reference = run(pool, "toys:EXACT", case)
     row = judging.row(case, run(pool, "toys:WRONG", case), reference)
     assert row.word == "unjudged" and row.verdict is None and not row.finding and not row.broken
     row = judging.row(case, run(pool, "toys:FAILS", case), reference)
     assert row.verdict == "failed" and row.finding and not row.unjudged
+    assert row.detail.startswith("following the failure took more than 0.001 s")
+    judging.close()
+
+
+def test_a_crash_is_followed_to_its_operator_whatever_judging_may_take(
+    pool: WorkerPool, starter: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    judging = Judging(Terms(SETTINGS, 0.001, 4 << 30, TensorStore(tmp_path), 60.0), pool.run, starter)
+    (_, case) = cases(2)
+    outcome = run(pool, "toys:CRASHES", case)
+    assert outcome.status == "crash" and outcome.timings["total"] > 0
+    row = judging.row(case, outcome, run(pool, "toys:EXACT", case))
+    assert row.verdict == "failed" and "also alone" in row.detail
+    assert row.culprit is not None and (row.culprit.op, row.culprit.node) == ("aten.neg.default", 1)
     judging.close()
 
 

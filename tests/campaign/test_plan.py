@@ -41,7 +41,7 @@ minutes = 0
 def test_a_good_plan() -> None:
     plan = parse_plan(GOOD, "campaign.toml")
     assert plan.variants.sizes[1].nodes == 60
-    assert plan.limits.deadline_s == 60 and plan.limits.judge_s == 20
+    assert (plan.limits.deadline_s, plan.limits.judge_s, plan.limits.follow_s) == (60, 20, 60)
     # Each platform in its one spelling, in the order given.
     assert list(plan.platforms) == ["cpu/eager@isa=avx2,threads=1", "onnxruntime/cpu", "cpu/inductor"]
     assert [p.everything for p in plan.platforms.values()] == [True, False, False]

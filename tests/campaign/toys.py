@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -38,6 +39,8 @@ class Run:
                 pass
         if self.mode == "fails":
             raise RuntimeError("this platform has a bug in its 17th kernel")
+        if self.mode == "crashes" and any(node.op == "aten.neg.default" for node in self.graph.nodes):
+            ctypes.string_at(0)
         values: list[Any] = list(inputs)
         for node in self.graph.nodes:
             found = OPERATORS[node.op](*(values[arg.index] for arg in node.args if isinstance(arg, Ref)))
@@ -49,7 +52,10 @@ class Run:
 
 @dataclass(frozen=True)
 class Toy:
-    """Backend and platform in one. `mode`: exact, wrong (in exp), fails, refuses, picky (refuses neg), slow."""
+    """Backend and platform in one.
+
+    `mode`: exact, wrong (in exp), fails, refuses, picky (refuses neg), slow, crashes (in neg).
+    """
 
     mode: str
 
@@ -82,5 +88,7 @@ class Broken(Toy):
         raise ImportError("its library is another version")
 
 
-EXACT, WRONG, FAILS, REFUSES, PICKY, SLOW = map(Toy, ("exact", "wrong", "fails", "refuses", "picky", "slow"))
+EXACT, WRONG, FAILS, REFUSES, PICKY, SLOW, CRASHES = map(
+    Toy, ("exact", "wrong", "fails", "refuses", "picky", "slow", "crashes")
+)
 BROKEN = Broken("broken")

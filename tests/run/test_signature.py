@@ -30,8 +30,7 @@ ALIKE = {
         "RuntimeError: [enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: "
         "you tried to allocate 4000000000000000 bytes. Error code 12 (Cannot allocate memory)",
     ],
-    "NoSuchFile: [ONNXRuntimeError] : <n> : NO_SUCHFILE : Load model from <path> failed:Load model <path> failed. "
-    "File doesn't exist": [
+    "NO_SUCHFILE: Load model from <path> failed:Load model <path> failed. File doesn't exist": [
         "NoSuchFile: [ONNXRuntimeError] : 3 : NO_SUCHFILE : Load model from /tmp/tmpx123/nothing.onnx failed:"
         "Load model /tmp/tmpx123/nothing.onnx failed. File doesn't exist",
         "NoSuchFile: [ONNXRuntimeError] : 3 : NO_SUCHFILE : Load model from /var/t/b/x.onnx failed:"
