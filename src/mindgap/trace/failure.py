@@ -66,13 +66,13 @@ class _Search:
     def candidates(self) -> Iterator[int]:
         """Nodes to run alone: calls of the operator that the platform names, then, where it pays, all others.
 
-        Calls that differ in their operands' values alone come after one of each kind.
+        Of calls that differ in their operands' values alone, the first.
         """
-        named = [i for i, node in enumerate(self._graph.nodes) if node.op == self._failure.op]
-        yield from _distinct_first(self._graph, named)[:_MOST_NAMED]
+        nodes = range(len(self._graph.nodes))
+        named = [i for i in nodes if self._graph.nodes[i].op == self._failure.op]
+        yield from _distinct(self._graph, named)[:_MOST_NAMED]
         if self._costly:
-            others = [i for i in range(len(self._graph.nodes)) if i not in named]
-            yield from _distinct_first(self._graph, others)[:_MOST_ALONE]
+            yield from _distinct(self._graph, [i for i in nodes if i not in named])[:_MOST_ALONE]
 
     def fails_alone(self, node: int) -> bool:
         """The operator fails by itself, on the operands it had."""
@@ -109,8 +109,8 @@ class _Search:
         return _alike(self._execute(job), self._failure)
 
 
-def _distinct_first(graph: Graph, nodes: list[int]) -> list[int]:
-    """The nodes, one of each kind of call (operator, attributes, operands' dtypes and shapes) before the others."""
+def _distinct(graph: Graph, nodes: list[int]) -> list[int]:
+    """The first node of each kind of call: operator, attributes, operands' dtypes and layouts."""
     first: dict[object, int] = {}
     for index in nodes:
         node = graph.nodes[index]
@@ -120,8 +120,7 @@ def _distinct_first(graph: Graph, nodes: list[int]) -> list[int]:
         # By its text: 1, 1.0 and True are equal.
         kind = node.op, repr(arguments), tuple(graph.values[number] for number in numbers)
         first.setdefault(kind, index)
-    leaders = sorted(first.values())
-    return leaders + sorted(set(nodes) - set(leaders))
+    return list(first.values())
 
 
 def _operands_of(graph: Graph, node: int, inputs: dict[int, Array]) -> dict[int, Array]:
