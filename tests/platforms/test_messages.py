@@ -132,7 +132,7 @@ PROVOKED: dict[str, dict[str, list[Provoke]]] = {
     "OpenVINO": {
         "no conversion rule": [
             on(OPENVINO, torch.linalg.det, normal(2, 2, dtype=double)),
-            by_pytorch(torch.erfinv, normal(2)),
+            by_pytorch(torch.digamma, normal(2)),
         ],
         "scalar operand of a matrix product": [on(OPENVINO, EmptyWeights(), normal(0, 2, 2))],
         "dtype not supported": [
@@ -142,7 +142,7 @@ PROVOKED: dict[str, dict[str, list[Provoke]]] = {
         "rank not supported": [on(OPENVINO, F.grid_sample, normal(1, 1, 3, 3, 3), normal(1, 2, 2, 2, 3))],
         "no kernel in the plugin": [by_pytorch(F.conv1d, normal(1, 2, 8), normal(3, 2, 3))],
         "complex output": [by_pytorch(torch.view_as_complex, normal(3, 2))],
-        "dtype unknown to the front end": [by_pytorch(torch.neg, torch.ones(2, dtype=torch.complex64))],
+        "dtype unknown to the front end": [by_pytorch(lambda x: x.reshape(1, 2), torch.ones(2, dtype=torch.uint16))],
         "attribute not supported": [
             on(OPENVINO, lambda x: F.pad(x, (1, 1, 1, 1), mode="circular"), normal(1, 1, 3, 3))
         ],
@@ -213,8 +213,9 @@ def test_a_row_is_for_a_message_that_the_backend_gives(row: MessageRow, provoke:
     assert found is not None and found.name == row.name, str(error)[:1000]
     if isinstance(error, (Unsupported, CompileFailure, RunFailure)):
         assert isinstance(error, Unsupported) == (row.kind == "refusal")
-        # TorchScript's tracer says what it cannot record, and not where.
-        assert error.op.startswith("aten.") or "tracer" in row.name, "the platform did not name the operator"
+        # Neither TorchScript's tracer nor OpenVINO's look-up of dtypes says where it stopped.
+        named = error.op.startswith("aten.")
+        assert named or row.name.startswith(("tracer", "dtype unknown")), "the platform did not name the operator"
 
 
 #: Programs that the official exporter writes as models that ONNX's own checker rejects.

@@ -26,7 +26,9 @@ BOILERPLATE = (
 
 @functools.cache
 def opened(runtime: str) -> Any:
-    return {"onnxruntime": onnxruntime, "openvino": openvino}[runtime].BACKEND.open({})
+    if runtime == "openvino":
+        return openvino.BACKEND.open({"frontend": "onnx"})
+    return onnxruntime.BACKEND.open({})
 
 
 def said(runtime: str, program: Callable[..., Any], *args: torch.Tensor) -> str:

@@ -68,7 +68,9 @@ _OWN_NODE: Final = re.compile(
     r"node '\w+::(?P<operator>\w+) (?P<node>\S+) \(|operation of type: (?P<type>\w+) name: (?P<name>\S+)"
 )
 #: The node of the program that the PyTorch front end was at: `getitem_1/<built-in function getitem>`.
-_CONVERTED: Final = re.compile(r"during conversion of operation (?P<node>\S+/.+?) with schema")
+_CONVERTED: Final = re.compile(
+    r"during conversion of operation (?P<node>\S+/.+?) with schema|\(util::\w+ (?P<mark>\S+/\S+?)\[\d+\]"
+)
 #: What follows when an earlier operator of the report could not be translated: its result has no dtype then.
 _CONSEQUENCE: Final = re.compile(r"Unsupported input type dynamic")
 
@@ -106,7 +108,7 @@ def _read_part(operator: str, text: str, raised: str) -> Reading:
         return Reading(kind, row, model["node"], operator or model["operator"])
     converted = _CONVERTED.search(text)
     if converted:
-        return Reading(kind, row, converted["node"], operator)
+        return Reading(kind, row, converted["node"] or converted["mark"], operator)
     own = _OWN_NODE.search(text)
     if own:
         return Reading(kind, row, own["node"] or own["name"], operator or own["operator"] or own["type"])

@@ -43,8 +43,8 @@ class FailingNode:
 def failing_node(graph: Graph, failure: Outcome, execute: Execute, inputs: dict[int, Array]) -> FailingNode | None:
     """The node that makes the platform fail with the same status and signature; None if that is no single node's.
 
-    What the platform says itself (`failure.op`) is tried first, and believed only if that operator fails alone. A worker
-    that died before it got the graph has no node to blame.
+    What the platform says itself (`failure.op`) is tried first, and believed only if that operator fails alone. Where
+    a worker died before it got the graph, no node is to blame.
     """
     if failure.status == "crash" and _STARTING in failure.signature:
         return None
