@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from small_supply import GRAPHS, SmallSupply, plan_text
@@ -71,6 +72,26 @@ def test_rows_are_those_of_this_process_and_outlive_the_other(
     assert found[0].culprit is not None and found[0].culprit.op == "aten.exp.default"
     judging.close()
     assert judging.pid is None
+
+
+def test_what_a_platform_does_to_dtypes_reaches_the_judge(
+    pool: WorkerPool, starter: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+
+    def describe(platform: str) -> dict[str, Any]:
+        asked.append(platform)
+        return {"dtypes": {"float32": {"computes_in": "float16", "returns": "float32"}}}
+
+    (case,) = cases(1)
+    outcome, reference = run(pool, "toys:WRONG", case), run(pool, "toys:EXACT", case)
+    tensors = TensorStore(tmp_path)
+    judging = Judging(Terms(SETTINGS, 60.0, 4 << 30, tensors), pool.run, starter, describe)
+    row = judging.row(case, outcome, reference)
+    bench = Bench(pool.run, SETTINGS, tensors, describe)
+    assert bare(row) == bare(Comparison(bench, case.name, case.graph, reference).settled(outcome))
+    assert set(asked) == {"toys:WRONG"}
+    judging.close()
 
 
 def test_too_little_time_leaves_a_difference_undecided_and_a_failure_a_failure(

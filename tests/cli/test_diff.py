@@ -129,3 +129,28 @@ def test_a_store_gives_the_same_page_as_the_run(models: Path) -> None:
     assert none.status == 2 and "is no store" in none.err and not (models / "none.html").exists()
     none = mindgap("diff", "models.py:calm", "-p", "cpu/jit", "--store", ".", cwd=models)
     assert none.status == 2 and "no store and not empty" in none.err and len(none.err.splitlines()) == 1
+
+
+def test_an_internal_result_is_calm_unless_asked_for(models: Path) -> None:
+    (models / "saved.py").write_text(
+        "import torch\n\n\ndef normalised():\n"
+        "    class Saves(torch.nn.Module):\n"
+        "        def forward(self, x):\n"
+        "            return torch.native_layer_norm(x, (8,), None, None, 1e-5)\n\n"
+        "    return Saves(), (torch.randn(4, 8, generator=torch.Generator().manual_seed(0)),)\n"
+    )
+    fault = '[[fault]]\nkind = "scaled"\nfactor = 1.5\noutput = 2\nwhen = { op = "aten.native_layer_norm*" }\n'
+    (models / "faults.toml").write_text(fault)
+    junit = models / "junit.xml"
+    given = ("diff", "saved.py:normalised", "-p", FAULTY, "--json")
+    ran = mindgap(*given, "--junit", str(junit), cwd=models)
+    assert ran.status == 0, ran.err
+    (row,) = json.loads(ran.out)["rows"]
+    assert row["verdict"] == "internal"
+    assert [each["verdict"] for each in row["outputs"]] == ["identical", "identical", "internal"]
+    assert json.loads(ran.out)["totals"]["words"] == {"internal": 1}
+    assert ET.parse(junit).getroot().get("failures") == "0"
+    asked = mindgap(*given, "--internal", cwd=models)
+    assert asked.status == 1, asked.err
+    (row,) = json.loads(asked.out)["rows"]
+    assert row["verdict"] == "discrepant" and row["culprit"]["op"] == "aten.native_layer_norm.default"

@@ -134,6 +134,8 @@ def test_integers_that_saturate() -> None:
     assert found.verdict == "discrepant"
     assert found.culprit is not None and found.culprit.op == "dtype policy: int8 saturates"
     assert "127 + 1 gave 127; int8 wraps to -128" in found.detail
+    unknown = judged(graph, [x, y], saturates, {"int8": {"computes_in": "unknown", "overflow": "saturates"}})
+    assert unknown.culprit == found.culprit
 
     def off_by_one(graph: Graph, index: int, result: Any, args: Sequence[Any]) -> Any:
         return result + 1

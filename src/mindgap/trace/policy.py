@@ -50,10 +50,13 @@ def policies_of(dtypes: Mapping[str, Mapping[str, str]], graph: Graph) -> list[P
     found: list[Policy] = []
     for declared, told in dtypes.items():
         computed, saturates = told.get("computes_in", ""), told.get("overflow") == "saturates"
-        if declared not in present or computed not in TORCH_DTYPES:
+        if declared not in present:
             continue
-        if _narrower(computed, declared) or (saturates and computed == declared):
+        if computed in TORCH_DTYPES and _narrower(computed, declared):
             found.append(Policy(declared, computed, saturates))
+        elif saturates:
+            # Whatever it computes in, no result is beyond the limits of the dtype that comes back.
+            found.append(Policy(declared, declared, saturates))
     return found
 
 
