@@ -45,7 +45,7 @@ def ran(folder: Folder, row: Any, tmp_path: Path) -> tuple[dict[str, Any], list[
 
 
 def test_findings_are_grouped_as_they_are_counted(campaign: Campaign, tmp_path: Path) -> None:
-    stands = campaign(12, "toys:WRONG", "toys:FAILS", "toys:EXACT@number=2")
+    stands = campaign(12, "toys:WRONG", "toys:FAILS", "toys:EXACT@number=2", limits="judge_s = 200")
     folder = open_folder(tmp_path / "out")
     groups = found.findings_of(folder)
     assert len(groups) == stands.found and sum(group.count for group in groups) == stands.totals.findings
@@ -64,7 +64,7 @@ def test_findings_are_grouped_as_they_are_counted(campaign: Campaign, tmp_path: 
 
 
 def test_a_finding_is_a_script(campaign: Campaign, tmp_path: Path) -> None:
-    campaign(3, "toys:WRONG")
+    campaign(3, "toys:WRONG", limits="judge_s = 200")
     folder = open_folder(tmp_path / "out")
     [row] = found.rows_of_case(folder, "v000000")
     record, _ = ran(folder, row, tmp_path)
@@ -73,6 +73,7 @@ def test_a_finding_is_a_script(campaign: Campaign, tmp_path: Path) -> None:
     # Toys are no platform that a script could run.
     assert record["status"]["platform"]["status"] == "not_run"
     text = script_of_row(folder, row).text
+    assert "knows no way to run toys:EXACT: cpu/eager stands in its place" in text
     assert "class Culprit" in text and "aten.exp.default (node 0), blamed on the platform" in text
     assert "def forward(self, v1):" in script_of_row(folder, row, node=2).text.partition("class Culprit")[2]
     with pytest.raises(MindgapError, match="--node 3: case v000000 has nodes 0 to 2"):

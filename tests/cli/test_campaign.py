@@ -86,7 +86,8 @@ def test_findings_and_a_script(tmp_path: Path) -> None:
     from mindgap.campaign.plan import parse_plan
     from mindgap.campaign.session import Manner, begin
 
-    text = plan_text(6, {"toys:WRONG": "", "toys:EXACT@number=2": ""}, top='reference = "toys:EXACT"')
+    toys = {"toys:WRONG": "", "toys:EXACT@number=2": ""}
+    text = plan_text(6, toys, top='reference = "toys:EXACT"', limits="judge_s = 200")
     begin(parse_plan(text, "p"), text, tmp_path / "out", Small(), manner=Manner(jobs=1))
 
     ran = mindgap("campaign", "findings", "out", cwd=tmp_path)
