@@ -68,8 +68,8 @@ def render(
     """A script that runs the graph on the reference (default: `cpu/eager`), in float64 and on the platform.
 
     A reference that a script cannot run is replaced by `cpu/eager`, a platform that it cannot run is left out, and the
-    script says so. `inputs`: the graph's inputs in order, as `materialise_all` gives them. `culprit`: the node that also
-    runs alone. `beside`: the name of the .npz file for tensors too large for text; without one all are text.
+    script says so. `inputs`: the graph's inputs in order, as `materialise_all` gives them. `culprit`: the node that
+    also runs alone. `beside`: the name of the .npz file for tensors too large for text; without one all are text.
     """
     named, recorded = reference or Target("cpu/eager"), recorded or Recorded()
     reference = named if named.device_mode in _PATHS else Target("cpu/eager")
