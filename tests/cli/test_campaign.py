@@ -78,3 +78,32 @@ def test_a_pack_is_run_looked_at_resumed_and_taken_back(tmp_path: Path) -> None:
     assert ran.status == 0 and "segments" in ran.out
     ran = mindgap("campaign", "merge", "home-run", "far", cwd=tmp_path)
     assert ran.status == 2 and "far is another campaign" in ran.err
+
+
+def test_findings_and_a_script(tmp_path: Path) -> None:
+    from small_supply import Small, plan_text
+
+    from mindgap.campaign.plan import parse_plan
+    from mindgap.campaign.session import Manner, begin
+
+    toys = {"toys:WRONG": "", "toys:EXACT@number=2": ""}
+    text = plan_text(6, toys, top='reference = "toys:EXACT"', limits="judge_s = 200")
+    begin(parse_plan(text, "p"), text, tmp_path / "out", Small(), manner=Manner(jobs=1))
+
+    ran = mindgap("campaign", "findings", "out", cwd=tmp_path)
+    assert ran.status == 1 and "aten.exp.default" in ran.out and "2 findings in 1 groups" in ran.out
+    ran = mindgap("campaign", "findings", "out", "--json", "--word", "discrepant", cwd=tmp_path)
+    assert ran.status == 1 and json.loads(ran.out)[0]["cases"] == ["v000000", "v000003"]
+    ran = mindgap("campaign", "findings", "out", "-p", "toys:EXACT@number=2", cwd=tmp_path)
+    assert ran.status == 0 and ran.out == "NO FINDING in out on toys:EXACT@number=2\n"
+
+    # The worst row of the case, though another platform comes first by name.
+    ran = mindgap("campaign", "show", "out", "v000003", cwd=tmp_path)
+    assert ran.status == 0 and ran.out.startswith('"""v000003: toys:WRONG against toys:EXACT')
+    assert "discrepant" in ran.err and "identical" in ran.err
+    compile(ran.out, "script", "exec")
+    ran = mindgap("campaign", "show", "out", "v000003", "-o", "made/case.py", cwd=tmp_path)
+    assert ran.status == 0 and "discrepant" in ran.out and "made/case.py" in ran.err
+    assert "class Culprit" in (tmp_path / "made" / "case.py").read_text()
+    ran = mindgap("campaign", "show", "out", "v000042", cwd=tmp_path)
+    assert ran.status == 2 and "no row of a case v000042" in ran.err

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from mindgap.campaign.findings import reference_of
 from mindgap.campaign.folder import PACK, Folder
-from mindgap.campaign.found import reference_of
 from mindgap.campaign.pack import PackSupply
 from mindgap.campaign.supply import BLOCK
 from mindgap.campaign.synthesis import POOL, pool_in

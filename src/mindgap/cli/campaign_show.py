@@ -16,7 +16,7 @@ from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import console
 
 if TYPE_CHECKING:
-    from mindgap.campaign.found import Group
+    from mindgap.campaign.findings import Group
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of the campaign.")]
 _LONGEST = 110
@@ -36,13 +36,14 @@ def findings(
 
     Example: mindgap campaign findings out/campaign --word discrepant
     """
-    from mindgap.campaign import found
+    from mindgap.campaign.findings import as_json as groups_as_json
+    from mindgap.campaign.findings import findings_of
     from mindgap.campaign.folder import open_folder
 
     with result_stream() as out:
-        groups = found.findings_of(open_folder(directory), words or (), platform)
+        groups = findings_of(open_folder(directory), words or (), platform)
         if as_json:
-            out.write(found.as_json(groups) + "\n")
+            out.write(groups_as_json(groups) + "\n")
         elif groups:
             _print_groups(groups, directory, out)
         else:
@@ -70,13 +71,13 @@ def show(
 
     Example: mindgap campaign show out/campaign v000042 -p onnxruntime/cpu -o case.py && python case.py
     """
-    from mindgap.campaign import found
+    from mindgap.campaign.findings import rows_of_case
     from mindgap.campaign.folder import open_folder
     from mindgap.campaign.reproduce import script_of_row
 
     with result_stream() as out:
         folder = open_folder(directory)
-        rows = found.rows_of_case(folder, case, platform)
+        rows = rows_of_case(folder, case, platform)
         chosen = min(rows, key=_rank)
         _print_rows(rows, out if output is not None else sys.stderr)
         beside = "" if output is None else f"{output.stem}.npz"

@@ -67,10 +67,12 @@ def render(
 ) -> Script:  # fmt: skip
     """A script that runs the graph on the reference (default: `cpu/eager`), in float64 and on the platform.
 
-    `inputs`: the graph's inputs in order, as `materialise_all` gives them. `culprit`: the node that is also run alone.
-    `beside`: the name of the .npz file for tensors that are too large for text; without one all are written as text.
+    A reference that a script cannot run is replaced by `cpu/eager`, a platform that it cannot run is left out, and the
+    script says so. `inputs`: the graph's inputs in order, as `materialise_all` gives them. `culprit`: the node that
+    also runs alone. `beside`: the name of the .npz file for tensors too large for text; without one all are text.
     """
-    reference, recorded = reference or Target("cpu/eager"), recorded or Recorded()
+    named, recorded = reference or Target("cpu/eager"), recorded or Recorded()
+    reference = named if named.device_mode in _PATHS else Target("cpu/eager")
     names, files = names_of(graph), Files(beside)
     held = {**names.arguments, **names.weights}
     expressions = {i: expression(held[i], given, inputs[i], files) for i, given in enumerate(graph.inputs)}
@@ -87,7 +89,7 @@ def render(
     imports, pasted = _pasted(parts)
     text = "\n\n\n".join(
         [
-            f"{_header(name, graph, platform, reference, recorded)}\n{imports}",
+            f"{_header(name, graph, platform, named, recorded)}\n{imports}",
             *body,
             f"{_RULE}\n# From here on scripts differ only in the parts that their platforms and inputs need.\n{_RULE}",
             *pasted,
@@ -104,6 +106,8 @@ def _header(name: str, graph: Graph, platform: Target, reference: Target, record
     known = "" if platform.device_mode in _PATHS else (
         f"\nThis script knows no way to run {platform.name}: it runs the reference and float64 alone.\n"
     )  # fmt: skip
+    if reference.device_mode not in _PATHS:
+        known += f"\nThis script knows no way to run {reference.name}: cpu/eager stands in its place.\n"
     text = (
         f"{name}: {platform.name} against {reference.name}, {len(graph.nodes)} nodes.\n\n{told}\n{known}\n"
         f"python FILE.py [--json] [--save OUTPUTS.pt] [--no-culprit] [--in-process]; it needs {needs}.\n"

@@ -42,7 +42,7 @@ def one_output(
 ) -> dict[str, Any]:
     """Figures of both sides against float64, and of one against the other. `tolerance`: (rtol, atol) of the dtype."""
     truth = None if exact is None else numbers(exact)
-    found: dict[str, Any] = {"dtype": dtype, "shape": shape}
+    found: dict[str, Any] = {"dtype": dtype, "shape": shape, "float64_is_wider": is_narrow(getattr(torch, dtype))}
     for name, side in (("eager", reference), ("platform", platform)):
         found[name] = None if side is None else one_side(side, dtype, shape, truth)
     if reference is None or platform is None:
@@ -166,7 +166,9 @@ def show(found: Sequence[dict[str, Any]], width: int = 12) -> None:
     """Prints the records: all where the sides differ, and one line for each of the others."""
     for number, output in enumerate(found):
         title = f"output {number}: {output['dtype']}{output['shape']}"
-        print(f"{title}  {'DIFFERS: ' + output['differs'] if output.get('differs') else ''}")
+        no_better = output["dtype"] in ("float64", "complex128")
+        print(f"{title}{'  (float64 is no more exact than eager here)' if no_better else ''}"
+              f"{'  DIFFERS: ' + output['differs'] if output.get('differs') else ''}")  # fmt: skip
         for name in ("eager", "platform"):
             print(f"  {name:<9} {side_line(output[name])}")
         if output.get("differing"):
@@ -197,6 +199,11 @@ def side_line(side: dict[str, Any] | None) -> str:
 def largest(values: np.ndarray) -> float:
     """The largest, 0 of none."""
     return float(values.max()) if values.size else 0.0
+
+
+def is_narrow(dtype: torch.dtype) -> bool:
+    """Whether float64 holds more than the dtype does."""
+    return (dtype.is_floating_point or dtype.is_complex) and wide_dtype(dtype) != dtype
 
 
 def item(values: Sequence[torch.Tensor] | None, index: int) -> torch.Tensor | None:

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from mindgap.script.parts.tensors import require_known
+
 #: ONNX element types that numpy has no dtype for.
 ONNX_ELEMENTS = {
     torch.bfloat16: 16, torch.float8_e4m3fn: 17, torch.float8_e4m3fnuz: 18, torch.float8_e5m2: 19,
@@ -34,6 +36,7 @@ def run_onnxruntime(
     """The outputs of the model by ONNX Runtime's CPU provider, complex ones as pairs of reals."""
     import onnxruntime
 
+    require_known(options, "opt threads export", "onnxruntime/cpu")
     stage("export")
     with torch.no_grad():
         program = torch.onnx.export(torch.export.export(model, tuple(arguments)), dynamo=True, verbose=False)

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from mindgap.script.parts.tensors import require_known
+
 #: OpenVINO's element types that numpy has no dtype for.
 OPENVINO_TYPES = {"bf16": torch.bfloat16, "f8e4m3": torch.float8_e4m3fn, "f8e5m2": torch.float8_e5m2}
 
@@ -27,6 +29,7 @@ def run_openvino(
     """The outputs of the model by OpenVINO's CPU plugin. `frontend=onnx`: through an ONNX file."""
     import openvino
 
+    require_known(options, "frontend precision threads", "openvino/cpu")
     stage("export")
     with torch.no_grad():
         program = torch.export.export(model, tuple(arguments))

@@ -80,6 +80,13 @@ def epsilon(dtype: torch.dtype) -> float:
     return 0.25 if dtype == torch.float8_e5m2fnuz else torch.finfo(dtype).eps
 
 
+def require_known(options: dict[str, str], known: str, platform: str) -> None:
+    """Raises `ValueError` for an option that would be left out in silence. `known`: names, separated by spaces."""
+    unknown = sorted(set(options) - set(known.split()))
+    if unknown:
+        raise ValueError(f"this script knows no option {', '.join(unknown)} of {platform}")
+
+
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     """The tensors in nested lists, tuples and dicts, in order."""
     if isinstance(value, torch.Tensor):

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from mindgap.script.parts.tensors import copied
+from mindgap.script.parts.tensors import copied, require_known
 
 
 def run_eager(
@@ -82,7 +82,8 @@ def run_jit(
 ) -> list[torch.Tensor]:
     """torch.jit.trace, run until the executor has optimised the program."""
     stage("compile")
-    with switched(options), torch.no_grad(), Scripted():
+    scripted = Scripted()
+    with switched(options), torch.no_grad(), scripted:
         program = torch.jit.trace(model.eval(), tuple(copied(argument) for argument in arguments), check_trace=False)
         if options.get("freezing") == "1":
             program = torch.jit.freeze(program)
@@ -90,13 +91,20 @@ def run_jit(
     with switched(options):
         for _ in range(4):
             found = invoke(program, [copied(argument) for argument in arguments])
+        del program, scripted
         return found
 
 
 class Scripted(TorchFunctionMode):
     """Calls with a list of booleans (which gradients a backward kernel gives), which the tracer cannot record: each is
     compiled as a function of TorchScript's own, which a trace takes in as it is.
+
+    `units` owns those functions: a traced program that calls one must not outlive them.
     """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.units: list[Any] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -110,6 +118,7 @@ class Scripted(TorchFunctionMode):
         kept = "".join(f"made[{place}], " for place, wanted in enumerate(masks[0]) if wanted)
         call = f"torch.ops.{func.namespace}.{name}({spelled})"
         unit = torch.jit.CompilationUnit(f"def {name}({parameters}):\n    made = {call}\n    return ({kept})\n")
+        self.units.append(unit)
         made = iter(getattr(unit, name)(*operands))
         return tuple(next(made) if wanted else None for wanted in masks[0])
 
@@ -126,6 +135,8 @@ class Scripted(TorchFunctionMode):
 @contextlib.contextmanager
 def switched(options: dict[str, str]) -> Iterator[None]:
     """PyTorch's switches for the options that have one; the environment serves `isa` and `threads`."""
+    known = "isa threads matmul deterministic onednn tf32 sdpa autocast freezing simdlen"
+    require_known(options, known, "PyTorch's platforms")
     with contextlib.ExitStack() as stack:
         if "threads" in options:
             torch.set_num_threads(int(options["threads"]))
