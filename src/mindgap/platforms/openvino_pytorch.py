@@ -22,6 +22,7 @@ from mindgap.platforms.pytorch.exported import Program, export_program, quiet
 _REFUSALS: Final = (
     re.compile(r"No conversion rule found for operations: ([\w.:]+)"),
     re.compile(r"Unsupported operation of type: (\w+)"),
+    re.compile(r"conversion of operation \w+/(\S+) [^[]*\[PyTorch Frontend\][^\n]*\bsupported\b"),
 )
 
 
