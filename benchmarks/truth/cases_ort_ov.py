@@ -15,6 +15,7 @@ from truth.case import Case
 
 ORT = "onnxruntime/cpu"
 OV = "openvino/cpu"
+OV_ONNX = "openvino/cpu@frontend=onnx"
 OV_DEFAULT = "openvino/cpu@precision=default"
 INF, NAN = float("inf"), float("nan")
 
@@ -272,7 +273,7 @@ FINDINGS_OV = (
         "Compared as int32 both are equal or negative: 2147483649 > 2147483648 is false.",
     ),
     Case(
-        "ov_shift_negative", lambda x: x >> 1, (values(-7, -1, 9, dtype=torch.int32),), OV,
+        "ov_shift_negative", lambda x: x >> 1, (values(-7, -1, 9, dtype=torch.int32),), OV_ONNX,
         "finding", ("discrepant",),
         "-7 >> 1 is -4 and -1 >> 1 is -1 (arithmetic shift, as PyTorch documents for signed numbers), and ONNX "
         "Runtime agrees on the same model; the answers are -1 and -2147483648.",
@@ -285,12 +286,12 @@ FINDINGS_OV = (
     ),
     Case(
         "ov_antialias_ignored", lambda x: F.interpolate(x, size=(3, 3), mode="bilinear", antialias=True),
-        (normal(1, 2, 9, 9),), OV,
+        (normal(1, 2, 9, 9),), OV_ONNX,
         "finding", ("discrepant",),
         "Resize's antialias attribute is ignored: the plain bilinear result, wrong by as much as the data.",
     ),
     Case(
-        "ov_rfft_shape", lambda x: torch.fft.rfft(x), (normal(3, 4),), OV,
+        "ov_rfft_shape", lambda x: torch.fft.rfft(x), (normal(3, 4),), OV_ONNX,
         "finding", ("structural",),
         "The output keeps a dimension of size 1 that the model squeezes away: (3, 3, 1) for (3, 3).",
     ),
@@ -298,6 +299,67 @@ FINDINGS_OV = (
         "ov_any_nan", lambda x: x.any(), (values(NAN, 0.0),), OV,
         "finding", ("discrepant",),
         "NaN is true, so any() is true; the answer is false.",
+    ),
+)  # fmt: skip
+
+#: `python benchmarks/truth/openvino_alone.py` prints what each of these gives without mindgap.
+FINDINGS_OV_PYTORCH = (
+    Case(
+        "ov_pt_floor_divide", lambda a, b: a // b,
+        (values(7, -7, 5, -5, dtype=torch.int64), values(2, 2, -3, -3, dtype=torch.int64)), OV,
+        "finding", ("discrepant",),
+        "-7 // 2 is -4 and 5 // -3 is -2, in Python and in PyTorch, which rounds down; the answers are -3 and -1.",
+        "platform",
+    ),
+    Case(
+        "ov_pt_vstack_of_vectors", lambda a, b: torch.vstack([a, b]), (normal(5), normal(5, seed=1)), OV,
+        "finding", ("structural",),
+        "PyTorch documents that vstack makes rows of vectors first: (2, 5); the answer has shape (10,).",
+        "platform",
+    ),
+    Case(
+        "ov_pt_product_of_int32", lambda x: x.prod(1), (values(3, 5, 7, 11, dtype=torch.int32).reshape(2, 2),), OV,
+        "finding", ("structural",),
+        "PyTorch computes products and sums of integers in int64; the answer is int32.",
+        "platform",
+    ),
+    Case(
+        "ov_pt_clamp_to_float", lambda x: x.clamp(min=0.5), (values(7, -7, 5, dtype=torch.int64),), OV,
+        "finding", ("structural",),
+        "A float bound makes the result float32 (PyTorch's type promotion), 0.5 for -7; the answer is int64.",
+        "platform",
+    ),
+    Case(
+        "ov_pt_kth_value", lambda x: torch.kthvalue(x, 2, 1).values, (normal(3, 4),), OV,
+        "finding", ("structural",),
+        "One value for each of 3 rows is documented; the answer has shape ().",
+        "platform",
+    ),
+    Case(
+        "ov_pt_vector_norm", lambda x: torch.linalg.vector_norm(x), (normal(3, 4),), OV,
+        "finding", ("failed",),
+        "The conversion expects arguments that have defaults to be written out: one input where it wants three.",
+        "platform",
+    ),
+    Case(
+        "ov_pt_index_add", lambda x, i, s: x.index_add(0, i, s),
+        (normal(3, 4), values(0, 2, dtype=torch.int64), normal(2, 4, seed=1)), OV,
+        "finding", ("failed",),
+        "The conversion wants five inputs; the fifth, alpha, is keyword-only in the schema, and so never one of them.",
+        "platform",
+    ),
+    Case(
+        "ov_pt_squeeze_of_other_dimensions", lambda x: torch.squeeze(x, 1), (normal(1, 3, 1),), OV,
+        "finding", ("failed", "structural"),
+        "PyTorch leaves a dimension that is not of size 1; the conversion removes it. The model cannot run, or with "
+        "one thread and one stream gives shape (0, 0).",
+        "platform",
+    ),
+    Case(
+        "ov_pt_one_tensor_returned_twice", lambda x: (lambda y: (y, y))(x + 1), (normal(3),), OV,
+        "finding", ("failed",),
+        "A program may return a tensor twice; the front end fails with 'Tensor name is not a number'.",
+        "platform",
     ),
 )  # fmt: skip
 
@@ -410,4 +472,4 @@ CALM = (
     ),
 )  # fmt: skip
 
-CASES: tuple[Case, ...] = FINDINGS_ORT + FINDINGS_OV + CALM
+CASES: tuple[Case, ...] = FINDINGS_ORT + FINDINGS_OV + FINDINGS_OV_PYTORCH + CALM

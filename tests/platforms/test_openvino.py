@@ -1,6 +1,9 @@
 """OpenVINO: real models near eager, the precision in force told and enforced."""
 
 import json
+import subprocess
+import sys
+from collections import Counter
 
 import ml_dtypes
 import numpy as np
@@ -8,6 +11,7 @@ import pytest
 import torch
 
 from mindgap.platforms.openvino import BACKEND
+from mindgap.platforms.openvino_pytorch import convert, import_openvino
 from mindgap.platforms.protocol import CompileFailure, Executable, Fallback, PlatformError, Unsupported
 from platforms.onnx_graphs import MODELS, captured, eager, normal
 
@@ -144,9 +148,113 @@ def test_a_rewrite_that_throws_is_a_failure(onnx):
         onnx.load(graph, inputs)
 
 
+def kinds(model) -> Counter:
+    return Counter(op.get_type_name() for op in model.get_ordered_ops())
+
+
+def test_the_model_is_the_one_that_a_user_converts():
+    model, example = MODELS["vit"]()
+    graph, inputs = captured(model, example)
+    users = import_openvino().convert_model(torch.export.export(model, (example,)))
+    assert kinds(convert(graph, inputs).model) == kinds(users)
+
+
+def test_composite_calls_reach_the_front_end_whole(exact):
+    graph, inputs = captured(lambda x: torch.nn.functional.gelu(x @ x.T).relu_(), normal(4, 4))
+    converted = convert(graph, inputs)
+    called = [str(node.target) for node in converted.program.exported.graph.nodes if node.op == "call_function"]
+    assert called == [node.op for node in graph.nodes]
+    np.testing.assert_allclose(exact.load(graph, inputs)(inputs)[0], eager(graph, inputs)[0], atol=1e-5)
+
+
+def test_weights_are_constants_and_only_inputs_are_fed():
+    graph, inputs = captured(torch.nn.Linear(3, 2), normal(4, 3))
+    converted = convert(graph, inputs)
+    assert len(converted.model.inputs) == len(converted.fed) == 1
+    assert graph.inputs[converted.fed[0]].role == "input"
+
+
+def test_writes_show_in_the_outputs_and_in_no_input(either):
+    def program(x, y):
+        x[1].add_(y)
+        return x * 2
+
+    graph, inputs = captured(program, normal(3, 4), normal(4, seed=1))
+    before = [array.copy() for array in inputs]
+    assert any(number < len(graph.inputs) for number in graph.outputs)
+    for ours, theirs in zip(either.load(graph, inputs)(inputs), eager(graph, inputs), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    for array, was in zip(inputs, before, strict=True):
+        np.testing.assert_array_equal(array, was)
+
+
+def test_an_input_that_is_written_to_and_returned_is_returned_once(exact):
+    """The front end cannot return a value twice, and no user's program returns what it wrote to as well."""
+    graph, inputs = captured(lambda x: x.add_(1), normal(3))
+    assert len(graph.outputs) == 2
+    assert [found.tolist() for found in exact.load(graph, inputs)(inputs)] == [(inputs[0] + 1).tolist()] * 2
+
+
+def test_a_value_that_the_program_returns_twice_is_a_failure(exact):
+    graph, inputs = captured(lambda x: (lambda y: (y, y))(x + 1), normal(3))
+    with pytest.raises(CompileFailure, match="Tensor name is not a number"):
+        exact.load(graph, inputs)
+
+
+def test_no_conversion_rule_is_a_refusal_by_the_operator_that_was_called(exact):
+    graph, inputs = captured(lambda x: torch.fft.fft(x + 1).real, normal(3, 4))
+    with pytest.raises(Unsupported, match=r"No conversion rule found for operations: aten\._fft_r2c") as refused:
+        exact.load(graph, inputs)
+    assert refused.value.op == "aten.fft_fft.default"
+
+
+def test_a_dtype_without_arithmetic_is_a_refusal(exact):
+    graph, inputs = captured(lambda x: x * x, torch.ones(3, dtype=torch.complex64))
+    with pytest.raises(Unsupported, match="ConvertPromoteTypes") as refused:
+        exact.load(graph, inputs)
+    assert refused.value.op == "aten.mul.Tensor"
+
+
+def test_a_mode_that_is_said_to_be_unsupported_is_a_refusal(exact):
+    args = (torch.tensor([0, 1, 1]), normal(3, 4), torch.tensor([0, 2]))
+    graph, inputs = captured(lambda i, w, o: torch.nn.functional.embedding_bag(i, w, o, mode="max"), *args)
+    with pytest.raises(Unsupported, match="Only sum and mean mode supported") as refused:
+        exact.load(graph, inputs)
+    assert refused.value.op in {node.op for node in graph.nodes}
+
+
+def test_a_conversion_that_breaks_is_a_failure(exact):
+    graph, inputs = captured(torch.linalg.vector_norm, normal(3, 4))
+    with pytest.raises(CompileFailure, match="Got less inputs"):
+        exact.load(graph, inputs)
+
+
+def test_wrong_results_of_the_front_end_come_through(exact, onnx):
+    """-7 // 2: -4 by Python, PyTorch and ONNX; the PyTorch front end's answer is -3."""
+    graph, inputs = captured(lambda a, b: a // b, torch.tensor([-7, 7]), torch.tensor([2, 2]))
+    assert exact.load(graph, inputs)(inputs)[0].tolist() == [-3, 3]
+    assert onnx.load(graph, inputs)(inputs)[0].tolist() == [-4, 3]
+
+
+def test_the_front_end_is_said(exact, onnx):
+    graph, inputs = captured(lambda x: x + 1, normal(3))
+    for platform, name in ((exact, "pytorch"), (onnx, "onnx")):
+        assert platform.load(graph, inputs).facts["frontend"] == name
+    assert BACKEND.open({"frontend": "onnx"}).describe()["frontend"] == "onnx"
+
+
+def test_conversions_are_not_reported_over_the_network():
+    code = (
+        "import sys; from mindgap.platforms.openvino import BACKEND; BACKEND.open({})\n"
+        "import openvino.tools.ovc.telemetry_utils as used; print(used.tm.__name__)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "openvino.tools.ovc.telemetry_stub"
+
+
 def test_options_are_checked_in_the_parent():
     assert BACKEND.environment({"precision": "f32", "threads": "2"}) == {}
-    for bad in ({"precision": "bf16"}, {"threads": "-1"}, {"device": "GPU"}):
+    for bad in ({"precision": "bf16"}, {"threads": "-1"}, {"device": "GPU"}, {"frontend": "tflite"}):
         with pytest.raises(PlatformError):
             BACKEND.environment(bad)
 

@@ -100,8 +100,12 @@ class OnnxRuntimePlatform:
             "intra_op_threads": self._threads,
             "inter_op_threads": 1,
             "exporter": _EXPORTERS[self._export],
-            dtype_policy.KEY: dtype_policy.measured_dtypes(self),
+            dtype_policy.KEY: dtype_policy.measured_dtypes(self._measured()),
         }
+
+    def _measured(self) -> OnnxRuntimePlatform:
+        """The platform on which dtypes are measured: both exports write the same operators, and this one is fast."""
+        return self if self._export == "direct" else OnnxRuntimePlatform(self._opt, self._threads, "direct")
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
         from mindgap.platforms.onnx_official import export_official

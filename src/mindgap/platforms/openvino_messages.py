@@ -52,7 +52,7 @@ TABLE: Final = MessageTable(
         ),
         refusal(
             "attribute not supported",
-            r"^Unsupported \w+ mode: ",
+            r"^Unsupported \w+ mode: |\[PyTorch Frontend\].*\bsupported\b",
             "OpenVINO says that it does not have this value of an attribute",
         ),
     ),

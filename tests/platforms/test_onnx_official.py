@@ -1,0 +1,100 @@
+"""ONNX Runtime through `torch.onnx.export`, as its users go: the same operators and results as the fast way."""
+
+from collections import Counter
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+from mindgap.platforms.onnx_export import export
+from mindgap.platforms.onnx_official import export_official
+from mindgap.platforms.onnxruntime import BACKEND
+from mindgap.platforms.protocol import PlatformError, Unsupported
+from platforms.onnx_graphs import captured, eager, normal, vit
+
+
+@pytest.fixture(scope="module")
+def official():
+    return BACKEND.open({"export": "official"})
+
+
+@pytest.fixture(scope="module")
+def direct():
+    return BACKEND.open({})
+
+
+def operators(model: bytes) -> Counter:
+    return Counter(node.op_type for node in onnx.load_from_string(model).graph.node)
+
+
+def convolutions():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Conv2d(2, 3, 3), torch.nn.BatchNorm2d(3), torch.nn.GELU()).eval()
+
+
+def indexing(x, chosen):
+    return x[:, chosen].cumsum(1), x.topk(2, dim=0).values, torch.where(x > 0, x, 0.5)
+
+
+def updates(x):
+    y = x * 2
+    y[1].add_(5)
+    return y
+
+
+PROGRAMS = {
+    "convolutions": (convolutions(), (normal(1, 2, 6, 6),)),
+    "indexing": (indexing, (normal(3, 4), torch.tensor([2, 0]))),
+    "updates": (updates, (normal(3, 4),)),
+    "attention": (
+        torch.nn.functional.scaled_dot_product_attention,
+        tuple(normal(1, 2, 4, 8, seed=s) for s in range(3)),
+    ),
+    "complex": (lambda x: x * x, (torch.ones(3, dtype=torch.complex64),)),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_both_ways_write_the_same_operators_and_give_the_same_bits(official, direct, name):
+    program, args = PROGRAMS[name]
+    graph, inputs = captured(program, *args)
+    assert operators(export_official(graph, inputs).model) == operators(export(graph, inputs).model)
+    found, fast = (platform.load(graph, inputs)(inputs) for platform in (official, direct))
+    for ours, theirs, expected in zip(found, fast, eager(graph, inputs), strict=True):
+        assert (ours.dtype, ours.tobytes()) == (theirs.dtype, theirs.tobytes())
+        np.testing.assert_allclose(ours, expected, atol=1e-5)
+
+
+def test_a_model_comes_out_as_its_module_is_exported():
+    model, example = vit()
+    graph, inputs = captured(model, example)
+    users = torch.onnx.export(model, (example,), dynamo=True, verbose=False).model_proto.SerializeToString()
+    assert operators(export_official(graph, inputs).model) == operators(users)
+
+
+def test_outputs_may_be_inputs_and_repeat(official):
+    graph, inputs = captured(lambda x: (lambda y: (y, y, x))(x + 1), normal(3))
+    for ours, theirs in zip(official.load(graph, inputs)(inputs), eager(graph, inputs), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_missing_translation_is_a_refusal_by_the_operator_that_was_called(official):
+    graph, inputs = captured(torch.erfinv, torch.tensor([0.5]))
+    with pytest.raises(Unsupported) as refused:
+        official.load(graph, inputs)
+    assert refused.value.op == "aten.erfinv.default"
+
+
+def test_a_refusal_of_the_runtime_names_the_operator_that_was_called(official):
+    graph, inputs = captured(lambda x: (x + 1).sin(), normal(3, dtype=torch.bfloat16))
+    with pytest.raises(Unsupported) as refused:
+        official.load(graph, inputs)
+    assert refused.value.op in ("aten.add.Tensor", "aten.sin.default")
+
+
+def test_the_way_is_said_and_checked(official, direct):
+    assert "torch.onnx.export(dynamo=True)" in official.describe()["exporter"]
+    assert official.describe()["exporter"] != direct.describe()["exporter"]
+    with pytest.raises(PlatformError):
+        BACKEND.environment({"export": "dynamo"})
