@@ -41,6 +41,11 @@ PROGRAMS: dict[str, tuple[Calls, list[str]]] = {
     "scattered": (
         [("v", "aten.slice.Tensor", "i0", 0, 2, END), ("s", "aten.slice.Tensor", "i0", 0, 8, END),
          ("y", "aten.as_strided_scatter.default", "v", "s", (2,), (1,), 3)], ["y"]),
+    "scattered into an expanded operand, which is copied first": (
+        [("s", "aten.slice.Tensor", "i0", 0, 0, 1), ("v", "aten.expand.default", "s", (5,)),
+         ("c", "aten.slice.Tensor", "i0", 0, 7, END),
+         ("y", "aten.as_strided_scatter.default", "v", "c", (3,), (1,), 1)],
+        ["y"]),
     "a write through overlapping memory": (
         [("a", "aten.mul.Tensor", "i0", 2.0), ("v", "aten.slice.Tensor", "a", 0, 2, END),
          ("w", "aten.unfold.default", "v", 0, 2, 3), ("x", "aten.mul_.Tensor", "w", 5.0)], ["a", "v", "w"]),

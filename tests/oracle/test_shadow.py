@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -149,3 +150,27 @@ def test_what_is_looked_up_needs_no_float64_table() -> None:
     for value in (oracle.step.wide(oracle.graph.outputs[1]), oracle.wide[oracle.graph.outputs[1]]):
         assert value.dtype == torch.float64 and torch.equal(value, expected.double())
     assert torch.equal(oracle.wide[oracle.graph.outputs[2]], expected.double() * 1.5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_kernels_that_err_on_strided_operands_do_not_mislead_the_shadow(dtype: str) -> None:
+    """`median` of an expanded tensor and the backward pass of layer norm on a transposed one are wrong in eager, in
+    every dtype. A graph of them is judged by what they give on contiguous copies."""
+    x = normal(3, 5, dtype=dtype)
+    weight = normal(5, seed=2, dtype=dtype)
+    arrays = [x[:1].copy(), np.ascontiguousarray(x.T), normal(3, 5, seed=1, dtype=dtype), weight]
+    calls = [
+        ("e", "aten.expand.default", "i0", (3, 5)), ("m", "aten.median.dim", "e", 0, True),
+        ("t", "aten.t.default", "i1"), ("s", "aten.mean.dim", "t", (1,), True), ("r", "aten.exp.default", "s"),
+        ("b", "aten.native_layer_norm_backward.default", "i2", "t", (5,), "s", "r", "i3", "i3", (True,) * 3),
+    ]  # fmt: skip
+    graph = build(arrays, calls, ["m.0", "b.0"])
+    oracle = Oracle(graph, arrays)
+    assert np.array_equal(oracle.step.values[graph.outputs[0]].numpy(), arrays[0])
+    plain = [torch.from_numpy(a) for a in (arrays[2], np.ascontiguousarray(arrays[1].T))]
+    mean = plain[1].mean(1, keepdim=True)
+    right = torch.ops.aten.native_layer_norm_backward(
+        plain[0], plain[1], [5], mean, mean.exp(), torch.from_numpy(weight), torch.from_numpy(weight), [True] * 3
+    )[0]
+    assert oracle.examine_value(graph.outputs[1], right.numpy()).kind == "calm"
+    assert oracle.examine_value(graph.outputs[1], right.numpy() * 1.01).kind != "calm"

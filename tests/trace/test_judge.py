@@ -292,3 +292,44 @@ def test_no_roles_without_tracing() -> None:
     graph, arrays = chain()
     found = Bench({PLATFORM: wrong_at("gelu", bent(0.1))}).judge(graph, arrays, trace=False)
     assert found.nodes == () and found.culprit is not None
+
+
+def stale_slices() -> Any:
+    """A slice gets the result of the slice before it in the same run, where the two have one shape."""
+    earlier: dict[str, Any] = {"index": -1, "result": None}
+
+    def fault(graph: Graph, index: int, result: Any, args: Any) -> Any:
+        if index <= earlier["index"]:
+            earlier["result"] = None
+        earlier["index"] = index
+        if graph.nodes[index].op != "aten.slice.Tensor":
+            return result
+        before, earlier["result"] = earlier["result"], result.clone()
+        return before if before is not None and before.shape == result.shape else result
+
+    return fault
+
+
+def test_memory_that_is_handed_out_twice_is_blamed_on_the_operator_that_got_it() -> None:
+    """Each slice is right in a job of its own, and the product of the two only reads what is wrong."""
+    arrays = [normal(6, 8), normal(6, 8, seed=1)]
+    calls = [("a", "aten.slice.Tensor", "i0", 1, 1, 3), ("b", "aten.slice.Tensor", "i1", 1, 0, 2),
+             ("c", "aten.mul.Tensor", "a", "b"), ("d", "aten.tanh.default", "c")]  # fmt: skip
+    graph = build(arrays, calls, ["d"])
+    found = Bench({PLATFORM: stale_slices()}).judge(graph, arrays)
+    assert (found.verdict, found.blame) == ("discrepant", "platform") and found.culprit is not None
+    assert (found.culprit.node, found.culprit.op) == (1, "aten.slice.Tensor")
+
+
+def test_a_reference_that_errs_on_an_expanded_operand_is_blamed() -> None:
+    """`median` of an expanded tensor is wrong in eager, as long as this PyTorch has that defect."""
+    arrays = [normal(1, 5)]
+    calls = [("e", "aten.expand.default", "i0", (3, 5)), ("m", "aten.median.dim", "e", 0)]
+    graph = build(arrays, calls, ["m.0"])
+
+    def on_a_copy(g: Graph, index: int, result: Any, args: Any) -> Any:
+        return torch.median(args[0].contiguous(), *args[1:]) if g.nodes[index].op == "aten.median.dim" else result
+
+    errs = not torch.equal(torch.from_numpy(arrays[0]).expand(3, 5).median(0).values, torch.from_numpy(arrays[0][0]))
+    found = Bench({PLATFORM: on_a_copy}).judge(graph, arrays)
+    assert (found.verdict, found.blame) == (("discrepant", "reference") if errs else ("identical", None)), found.detail

@@ -16,7 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from mindgap.aten.imagine import imagined
 from mindgap.aten.operators import facts, makes_new, overload
 from mindgap.aten.tape import flatten_result
-from mindgap.aten.tensors import TORCH_DTYPES, extent
+from mindgap.aten.tensors import TORCH_DTYPES, extent, torch_dtype_name
 from mindgap.graph import (
     Arg,
     Device,
@@ -186,6 +186,12 @@ class _Places:
         assert isinstance(ref, Ref)
         root, fake, views = self.place(ref.index)
         layout = self._graph.values[root]
+        if "scatter" in node.op and any(
+            not step and size > 1 for step, size in zip(fake.stride(), fake.shape, strict=True)
+        ):
+            # PyTorch copies an expanded operand before it writes to it.
+            root, views, fake = ref.index, (), fake.clone()
+            layout = TensorSpec(torch_dtype_name(fake.dtype), tuple(fake.shape), tuple(fake.stride()))
         if layout is None or TORCH_DTYPES[layout.dtype] != fake.dtype:
             raise UnknownStorage(f"node {index} ({node.op}) reads memory that holds another dtype")
         offset = known.get("storage_offset")

@@ -131,6 +131,10 @@ def _wide(value: Any) -> Any:
     return widen(value) if isinstance(value, torch.Tensor) else value
 
 
+def _wide_contiguous(value: Any) -> Any:
+    return widen(value).contiguous() if isinstance(value, torch.Tensor) else value
+
+
 @contextlib.contextmanager
 def neutral_float64() -> Generator[None]:
     """No autograd; tensors created without a dtype are float64."""
@@ -280,8 +284,11 @@ def _round_scalar(value: float, dtype: str) -> float:
 
 
 def fill(arg: Any, values: Values) -> Any:
-    """References replaced by values in float64, inside lists as well."""
-    return _put(arg, values, _wide)
+    """References replaced by values in float64, contiguous, inside lists as well.
+
+    Some kernels err on strided operands (`native_layer_norm_backward`, `median` of an expanded tensor), in float64 too.
+    """
+    return _put(arg, values, _wide_contiguous)
 
 
 def fill_as_they_are(arg: Any, values: Values) -> Any:
