@@ -13,6 +13,7 @@ from typing import Any, Final
 import torch
 
 from mindgap.oracle.bounds import Bound, Site, exact, relative, rule
+from mindgap.oracle.bounds_sums import STRUCTURED, one_sided
 from mindgap.oracle.float64 import evaluate
 
 _SQRT_2PI: Final = math.sqrt(2 * math.pi)
@@ -23,7 +24,9 @@ def _sum(site: Site, y: torch.Tensor, hard: torch.Tensor, norm: torch.Tensor, te
     reach = u * math.sqrt(max(terms, 1.0))
     over = hard > site.largest / 4
     hazard = over if bool(over.any()) else None
-    return Bound(reach * (y.abs() + norm) + u * y.abs(), reach * hard + u * y.abs(), hazard)
+    typical = reach * (y.abs() + norm) + u * y.abs()
+    grown = 2 * u * one_sided(terms) * (y.abs() - 4 * norm).clamp_min(0.0)
+    return Bound(typical, typical + reach * hard / STRUCTURED + grown, hazard)
 
 
 # Elementwise: gradient times derivative.
@@ -193,7 +196,8 @@ def convolution_backward(site: Site) -> list[Bound | None]:
     for slot, (bound, parts) in enumerate(zip(found, steps, strict=True)):
         if bound is not None:
             reach = site.u_out * math.sqrt(parts)
-            typical, worst = reach * norm[slot].abs().sqrt(), reach * hard[slot].abs()
+            typical = reach * norm[slot].abs().sqrt()
+            worst = typical + reach * hard[slot].abs() / STRUCTURED
             found[slot] = Bound(bound.typical + typical, bound.hard + worst, bound.hazard)
     return found
 

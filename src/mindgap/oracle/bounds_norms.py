@@ -9,6 +9,7 @@ import torch
 
 from mindgap.oracle.bounds import Bound, Site, relative, rule
 from mindgap.oracle.bounds_range import largest_finite
+from mindgap.oracle.bounds_sums import STRUCTURED, one_sided
 from mindgap.oracle.precision import FORMATS
 
 
@@ -29,7 +30,7 @@ def rms_norm(site: Site) -> list[Bound | None]:
     y = site.results[0].abs()
     terms = float(math.prod(shape))
     hazard = _squares_overflow(x, terms, site)
-    found = relative(site, math.sqrt(terms) + 8)
+    found = relative(site, math.sqrt(terms) / 2 + 3 + float(one_sided(terms)))
     first = found[0]
     return (
         [
@@ -106,8 +107,8 @@ def _normalised(
     offset = (mean * gain).abs() + centred
     # A variance taken as E[x²] - m² loses what m² is larger than it.
     lost = 1.0 if terms <= 1 else 1 + (mean * scale) ** 2
-    typical = site.u * (4 * folded + (offset + centred * lost if terms > 1 else 0.0))
-    hard = site.u * (4 * folded + (math.sqrt(terms) * (offset + centred * lost) if terms > 1 else 0.0))
+    typical = site.u * (3 * folded + (offset + centred * lost if terms > 1 else 0.0))
+    hard = site.u * (3 * folded + (math.sqrt(terms) * (offset + centred * lost) if terms > 1 else 0.0))
     hazard = _squares_overflow(x, terms, site) if terms > 1 else None
     if terms > 1 and "layer" not in site.call.packet and site.u_out > site.u:
         # A mean may be handed on in the declared dtype, and so may what it is folded into.
@@ -152,7 +153,7 @@ def log_softmax(site: Site) -> list[Bound | None]:
 def logsumexp(site: Site) -> list[Bound | None]:
     """max + ln Σ exp(x - max)."""
     x = site.args[0]
-    return relative(site, 4.0, 4 + math.sqrt(x.numel() / max(site.results[0].numel(), 1)))
+    return relative(site, 3.0, 3 + math.sqrt(x.numel() / max(site.results[0].numel(), 1)) / 2)
 
 
 def _depth(x: torch.Tensor, dim: int) -> torch.Tensor:
@@ -181,12 +182,15 @@ def attention(site: Site) -> list[Bound | None]:
     magnitude = q.abs() @ k.abs().transpose(-2, -1) * abs(scale)
     norm = ((q**2) @ (k**2).transpose(-2, -1)).sqrt() * abs(scale)
     keys = math.sqrt(max(k.shape[-2], 1))
-    rounding = site.u * (8 + keys + _depth(scores, -1)) + coarse
-    typical = _weighted(probabilities, reach * (finite + norm) + coarse * finite + rounding, v, site, keys, norm=True)
-    hard = _weighted(probabilities, reach * magnitude + coarse * finite + rounding, v, site, keys, norm=False)
+    rounding = site.u * (2 + _depth(scores, -1)) + coarse
     y = site.results[0].abs()
+    # What the sum of the exponentials is off by is common to a row of probabilities.
+    typical = _weighted(probabilities, reach * (finite + norm) + coarse * finite + rounding, v, site, keys, norm=True)
+    typical = typical + site.u * (keys + 2) * y + coarse * y
+    worst = _weighted(probabilities, reach * magnitude + coarse * finite + rounding, v, site, keys, norm=False)
+    hard = typical + worst / STRUCTURED
     hazard = _scores_overflow(site, magnitude / max(abs(scale), 1e-300))
-    first = Bound(typical + site.u * y, hard + site.u * y, hazard if hazard is None else hazard.expand(y.shape))
+    first = Bound(typical, hard, hazard if hazard is None else hazard.expand(y.shape))
     return [first, *([None] * (len(site.results) - 1))]
 
 
@@ -233,7 +237,7 @@ def losses_of_differences(site: Site) -> list[Bound | None]:
     terms = max(x.numel() / max(site.results[0].numel(), 1), 1.0)
     gap = torch.nan_to_num((x - target).abs(), nan=0.0, posinf=0.0)
     unreduced = gap.shape == site.results[0].shape
-    return relative(site, math.sqrt(terms) + 8, gap if unreduced else largest_finite(gap))
+    return relative(site, math.sqrt(terms) + 5 + 2 * float(one_sided(terms)), gap if unreduced else 0.0)
 
 
 @rule("cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss2d", "kl_div", "binary_cross_entropy",
@@ -243,4 +247,8 @@ def losses_of_logarithms(site: Site) -> list[Bound | None]:
     x = site.args[0]
     terms = max(x.numel() / max(site.results[0].numel(), 1), 1.0)
     size = largest_finite(x)
+    if site.call.packet == "cross_entropy_loss" and x.dim():
+        classes = float(x.shape[1 if x.dim() > 1 else 0])
+        terms = max(terms / max(classes, 1.0), 1.0)
+        return relative(site, math.sqrt(terms) + 2, 3 + math.sqrt(classes) / 2 + size)
     return relative(site, math.sqrt(terms) + 8, 8 + 4 * size)

@@ -95,26 +95,26 @@ _TRANSCENDENTAL = ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "asi
 
 @rule(*_TRANSCENDENTAL)
 def transcendental(site: Site) -> list[Bound | None]:
-    """4u·|y|; sums of two logarithms also carry the larger operand."""
+    """2.5u·|y|; sums of two logarithms also carry the larger operand."""
     if site.call.packet in ("logaddexp", "logaddexp2"):
         return relative(site, 4.0, torch.maximum(site.args[0].abs(), site.args[1].abs()))
     if site.call.packet == "logit":
         # x/(1 - x) near 1, rounded to the declared dtype before the logarithm.
         return relative(site, 4.0, 1.0 + 2 * max(site.u, site.u_out) / site.u)
-    return relative(site, 4.0, 1.0 if site.call.packet == "sinc" else 0.0)
+    return relative(site, 2.5, 1.0 if site.call.packet == "sinc" else 0.0)
 
 
 @rule("sin", "cos", "tan")
 def periodic(site: Site) -> list[Bound | None]:
-    """4u·|y| + u·|x·y'|: the last bit of a large argument moves the result."""
+    """2.5u·|y| + u·|x·y'|/4: the last bits of a large argument, where they are lost, move the result."""
     x, y = site.args[0], site.results[0]
     slope = {"sin": torch.cos, "cos": torch.sin, "tan": lambda t: 1 + torch.tan(t) ** 2}[site.call.packet](x)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType] # torch functions are untyped
-    return relative(site, 4.0, (x * slope).abs() if y.shape == x.shape else 0.0)
+    return relative(site, 2.5, (x * slope).abs() / 4 if y.shape == x.shape else 0.0)
 
 
 @rule("pow", "float_power")
 def power(site: Site) -> list[Bound | None]:
-    """exp(e·ln x): 4u·|y| + u·|e·ln x·y|."""
+    """exp(e·ln x): 2.5u·|y| + u·|e·ln x·y|."""
     base, exponent = site.args[0], site.args[1]
     y = site.results[0]
     logarithm = (
@@ -124,42 +124,46 @@ def power(site: Site) -> list[Bound | None]:
     coarse = coarse_scalar(site, exponent)
     if not isinstance(base, torch.Tensor):
         coarse = coarse_scalar(site, base) * torch.nan_to_num(exponent.abs(), nan=0.0, posinf=0.0)
-        return relative(site, 4.0, (swing + coarse) * y.abs())
-    return relative(site, 4.0, (1 + coarse) * swing * y.abs())
+        return relative(site, 2.5, (swing + coarse) * y.abs())
+    return relative(site, 2.5, (1 + coarse) * swing * y.abs())
 
 
 @rule("erf", "erfc", "erfinv", "tanh", "sigmoid", "silu", "swish", "hardswish", "hardsigmoid", "special_expit",
       "softsign", "tanhshrink", "lgamma", "digamma", "special_erf", "special_ndtr", "i0", "special_erfcx",
       "glu")  # fmt: skip
 def smooth(site: Site) -> list[Bound | None]:
-    """16u·|y|, and one rounding of an intermediate of size 1 for those that subtract from it."""
-    extra = {"erfc": 2.0, "lgamma": 4.0, "digamma": 4.0, "special_ndtr": 2.0, "hardswish": 0.0, "hardsigmoid": 1.0}
+    """2.5u·|y|, and one rounding of an intermediate of size 1 for those that subtract from it.
+
+    4u·|y| for functions that are pieced together or recur.
+    """
+    extra = {"erfc": 1.0, "lgamma": 3.0, "digamma": 4.0, "special_ndtr": 1.0, "hardswish": 0.0, "hardsigmoid": 0.5}
     more = extra.get(site.call.packet, 0.0)
     if site.call.packet == "special_ndtr":
         # Composed of smaller operators, each of which rounds to the declared dtype.
-        more = 2 * max(site.u, site.u_out) / site.u
+        more = max(site.u, site.u_out) / site.u
     if site.call.packet == "tanhshrink":
-        return relative(site, 16.0, 4 * site.args[0].abs())
-    return relative(site, 16.0, more)
+        return relative(site, 3.0, 2 * site.args[0].abs())
+    pieced = site.call.packet in ("lgamma", "digamma", "erfinv", "special_erfcx", "special_ndtr", "erfc")
+    return relative(site, 4.0 if pieced else 2.5, more)
 
 
 @rule("gelu", "mish")
 def gated(site: Site) -> list[Bound | None]:
     """x·Φ(x): the gate is a sum that cancels for negative x, so its error is u, and u·|x| after the product."""
-    return relative(site, 16.0, 2 * site.args[0].abs())
+    return relative(site, 8.0, site.args[0].abs())
 
 
 @rule("softplus", "log_sigmoid", "logsigmoid", "log_sigmoid_forward")
 def soft(site: Site) -> list[Bound | None]:
     """log(1 + eˣ) written out rounds the 1 + eˣ: u absolute, once more."""
-    return relative(site, 16.0, 2.0)
+    return relative(site, 3.0, 1.0)
 
 
 @rule("elu", "selu", "celu")
 def exponential_linear(site: Site) -> list[Bound | None]:
-    """α·(eˣ - 1) written out cancels near 0: 2u·α absolute."""
+    """α·(eˣ - 1) written out cancels near 0: u·α/2 absolute."""
     alpha = site.arg(1, "alpha", 1.0) if site.call.packet != "selu" else 1.76
-    return relative(site, 16.0, 2 * abs(float(alpha)))
+    return relative(site, 2.0, abs(float(alpha)) / 2)
 
 
 def coarse_scalar(site: Site, operand: object) -> float:

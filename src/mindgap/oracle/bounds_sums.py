@@ -1,10 +1,10 @@
-"""Sums: reductions, matrix products, convolutions, pooling, scatter-adds, Fourier transforms."""
+"""Sums: reductions, matrix products, convolutions, pooling, scatter-adds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any, Final
 
 import torch
 
@@ -12,13 +12,33 @@ from mindgap.oracle.bounds import Bound, Site, exact, perturbed, relative, rule
 from mindgap.oracle.bounds_range import largest_finite
 from mindgap.oracle.precision import FORMATS
 
+#: The part of Σ|x| that a hard bound counts: partial sums are that large only where the terms are sorted by sign.
+STRUCTURED: Final = 16.0
 
-def summed(site: Site, hard_sum: torch.Tensor, two_norm: torch.Tensor, terms: float) -> list[Bound | None]:
-    """The module's formula for a first result y = Σx with Σ|x|, ‖x‖₂ and K given; other results are exact."""
+
+#: Up to how many equal terms may be added one after the other in the accumulator's format.
+_SEQUENTIAL: Final = 32768.0
+
+
+def one_sided(terms: float | torch.Tensor) -> torch.Tensor:
+    """K/64: of K equal terms summed one after the other all roundings may point one way, u·K/2·|y| in 16 bounds of 2u.
+
+    Under a root, half of that.
+    """
+    return torch.as_tensor(terms, dtype=torch.float64).clamp_max(_SEQUENTIAL) / 64
+
+
+def summed(
+    site: Site, hard_sum: torch.Tensor, two_norm: torch.Tensor, terms: float | torch.Tensor
+) -> list[Bound | None]:
+    """The formula of `bounds` for a first result y = Σx with Σ|x|, ‖x‖₂ and K given; other results are exact."""
     y = site.results[0].abs()
-    reach = site.u * math.sqrt(max(terms, 1.0))
+    reach = site.u * torch.as_tensor(terms, dtype=torch.float64).clamp_min(1.0).sqrt()
     hazard = (hard_sum > site.largest / 4) if bool((hard_sum > site.largest / 4).any()) else None
-    first = Bound(reach * (y + two_norm) + site.u * y, reach * hard_sum + site.u * y, hazard)
+    typical = reach * (y + two_norm) + site.u * y
+    # Partial sums that grow one way, of equal terms at worst: more than signs at random would leave of them.
+    grown = 2 * site.u * one_sided(terms) * (y - 4 * two_norm).clamp_min(0.0)
+    first = Bound(typical, typical + reach * hard_sum / STRUCTURED + grown, hazard)
     return [first, *([None] * (len(site.results) - 1))]
 
 
@@ -78,11 +98,12 @@ def convolutions(site: Site) -> list[Bound | None]:
     if not transposed or site.u_out <= site.u or first is None:
         return found
     # Columns are scattered back in the declared dtype: every overlapping one rounds there, and may overflow.
-    magnitudes = (first.hard - site.u * site.results[0].abs()) / (site.u * math.sqrt(max(terms, 1.0)))
-    volume = math.sqrt(max(float(weight[0, 0].numel()), 1.0))
-    coarse = site.u_out * volume * magnitudes
+    magnitudes = (first.hard - first.typical) * STRUCTURED / (site.u * math.sqrt(max(terms, 1.0)))
+    size = (first.typical - site.u * site.results[0].abs()) / (site.u * math.sqrt(max(terms, 1.0)))
+    volume = site.u_out * math.sqrt(max(float(weight[0, 0].numel()), 1.0))
     overflows = magnitudes > FORMATS[dtype].largest / 4 if (dtype := _declared(site)) else None
-    return [Bound(first.typical + coarse, first.hard + coarse, overflows), *found[1:]]
+    hard = first.hard + volume * (size + magnitudes / STRUCTURED)
+    return [Bound(first.typical + volume * size, hard, overflows), *found[1:]]
 
 
 def _declared(site: Site) -> str:
@@ -99,7 +120,7 @@ def sums(site: Site) -> list[Bound | None]:
         site,
         hard.abs(),
         two_norm.abs(),
-        x.numel() / max(_numel(site), 1) if site.call.packet != "cumsum" else _length(site, x),
+        x.numel() / max(_numel(site), 1) if site.call.packet != "cumsum" else _counted(site, x),
     )
 
 
@@ -120,21 +141,27 @@ def means(site: Site) -> list[Bound | None]:
 
 @rule("prod", "cumprod")
 def multiplied(site: Site) -> list[Bound | None]:
-    """Every factor rounds once: √K·u·|y| typical, K·u·|y| hard."""
+    """Every factor rounds once: √K·u·|y|. Some of them in the declared dtype, where that is narrow."""
     x = site.args[0]
-    terms = x.numel() / max(_numel(site), 1) if site.call.packet == "prod" else _length(site, x)
+    terms = x.numel() / max(_numel(site), 1) if site.call.packet == "prod" else _counted(site, x)
     y = site.results[0].abs()
-    return [Bound(site.u * math.sqrt(max(terms, 1)) * y, site.u * max(terms, 1) * y)]
+    kept = site.u_out if site.u_out > site.u else 0.0
+    size = (site.u * torch.as_tensor(terms, dtype=torch.float64).clamp_min(1.0).sqrt() + site.u + kept) * y
+    return [Bound(size, size)]
 
 
 @rule("var", "std", "var_mean", "std_mean", "norm", "linalg_vector_norm", "frobenius_norm",
       "linalg_matrix_norm", "renorm",
       "pairwise_distance", "nuclear_norm")  # fmt: skip
 def spreads(site: Site) -> list[Bound | None]:
-    """Sums of squares of one sign: u·(√K + 8)·|y|, the mean beside them as a mean; squares may overflow."""
+    """Sums of squares of one sign: u·(√K + 8)·|y|, of which a root takes half, the mean beside them as a mean.
+
+    Squares may overflow.
+    """
     x = _real(site.args[0])
     terms = max(x.numel() / max(_numel(site), 1), 1.0)
-    reach = site.u * (math.sqrt(terms) + 8)
+    reach = site.u * (math.sqrt(terms) + 5 + 2 * float(one_sided(terms)))
+    reach = reach if site.call.packet in ("var", "var_mean") else reach / 2
     # The mean that is subtracted is itself rounded: its square is what a variance near zero keeps of that.
     worst = largest_finite(x)
     offset = site.u * worst
@@ -169,17 +196,26 @@ def scattered(site: Site) -> list[Bound | None]:
         return exact(site)
     if site.call.packet not in ("scatter_add", "index_add", "index_put", "_unsafe_index_put", "col2im"):
         return perturbed(site)
-    args = [_abs(a) if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in site.args]
-    hard = evaluate_abs(site, args)
-    terms = float(max(1, max((a.numel() for a in _flat(site.args) if isinstance(a, torch.Tensor)), default=1)))
-    return summed(site, hard, hard, min(terms, 4096.0))
+    hard, square, counts = (_accumulated(site, of) for of in (_abs, _square, torch.ones_like))
+    found = summed(site, hard, square.sqrt(), counts)
+    if site.u_out > site.u and found[0] is not None and bool((counts > 2).any()):
+        # Where several values meet, each addition may round to a narrow dtype.
+        reach = site.u_out * counts.clamp_min(1.0).sqrt() * (counts > 2)
+        coarse = reach * (site.results[0].abs() + square.sqrt())
+        found[0] = Bound(found[0].typical + coarse, found[0].hard + coarse, found[0].hazard)
+    return found
 
 
-def evaluate_abs(site: Site, args: list[Any]) -> torch.Tensor:
-    """The operator on magnitudes, `alpha` and other scalar factors included."""
+def _accumulated(site: Site, of: Callable[[Any], Any]) -> torch.Tensor:
+    """The operator on a function of its float operands, and of scalar factors (`alpha`) unless terms are counted."""
+    counted = of is torch.ones_like
+    args = [of(a) if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in site.args]
     kwargs = {
-        k: _abs(v) if isinstance(v, (int, float)) and not isinstance(v, bool) else v for k, v in site.kwargs.items()
+        k: 1 if counted else v * v if of is _square else _abs(v)
+        for k, v in site.kwargs.items()
+        if isinstance(v, (int, float)) and not isinstance(v, bool)
     }
+    kwargs = {**site.kwargs, **kwargs}
     return Site(site.call, args, kwargs, site.results, site.u, site.u_out, site.largest).again(*args).abs()
 
 
@@ -191,10 +227,10 @@ def resampled(site: Site) -> list[Bound | None]:
     x = site.args[0]
     size = max(x.shape[2:]) if x.dim() > 2 else 1
     nearby = _neighbourhood(x.abs(), site.results[0].shape)
-    # Sampling grids are computed in the dtype of the grid itself, bicubic weights are rounded to that of the image.
+    # Sampling grids are computed in the dtype of the grid itself, weights may be rounded to that of the image.
     coarse = max(site.u, site.u_out) if "grid" in site.call.packet else site.u
-    kept = 2 * site.u_out if "bicubic" in site.call.packet and site.u_out > site.u else 0.0
-    step = (coarse * (8 + 2 * float(size)) + kept) * nearby
+    kept = 2 * site.u_out if "upsample" in site.call.packet and site.u_out > site.u else 0.0
+    step = (coarse * (4 + float(size)) + kept) * nearby
     return [Bound(step, step)]
 
 
@@ -205,35 +241,32 @@ def _neighbourhood(x: torch.Tensor, shape: torch.Size) -> torch.Tensor:
     return per_channel.reshape(*per_channel.shape, *([1] * (len(shape) - 2))).expand(shape)
 
 
-@rule("_fft_c2c", "_fft_r2c", "_fft_c2r", "fft_fft", "fft_ifft", "fft_rfft", "fft_irfft", "fft_fft2", "fft_ifft2",
-      "fft_rfft2", "fft_irfft2", "fft_fftn", "fft_ifftn", "fft_rfftn", "fft_irfftn", "fft_hfft", "fft_ihfft",
-      "stft", "istft")  # fmt: skip
-def fourier(site: Site) -> list[Bound | None]:
-    """Every element carries u·log₂K of the transform's root mean square (Higham, §24)."""
-    y = site.results[0]
-    size = float((torch.nan_to_num(y.abs(), nan=0.0, posinf=0.0) ** 2).mean().sqrt()) if y.numel() else 0.0
-    bound = 4 * site.u * math.log2(max(y.numel(), 2)) * size
-    return [Bound(torch.full(y.shape, bound, dtype=torch.float64), torch.full(y.shape, 4 * bound, dtype=torch.float64))]
-
-
 @rule("cdist", "_cdist_forward", "_euclidean_dist")
 def distances(site: Site) -> list[Bound | None]:
-    """|a|² + |b|² - 2ab cancels for close points: u·(|a|² + |b|²)/d, no more than its square root."""
+    """|a|² + |b|² - 2ab cancels for close points: u·√K·(|a|² + |b|²)/d, no more than its square root."""
     a, b, y = site.args[0], site.args[1], site.results[0]
     squares = (a**2).sum(-1)[..., :, None] + (b**2).sum(-1)[..., None, :]
-    reach = 4 * site.u * math.sqrt(max(a.shape[-1], 1)) * squares
-    size = torch.minimum(reach.sqrt(), reach / y.clamp_min(1e-300)) + 4 * site.u * y
+    reach = 2 * site.u * math.sqrt(max(a.shape[-1], 1)) * squares
+    size = torch.minimum(reach.sqrt(), reach / (2 * y).clamp_min(1e-300)) + 2 * site.u * y
     size = size + math.sqrt(4 * a.shape[-1] / site.largest)
     return [Bound(size, size)]
 
 
 @rule("cosine_similarity")
 def cosines(site: Site) -> list[Bound | None]:
-    """A quotient of sums: the products' magnitudes over the same norms."""
-    terms = float(site.args[0].shape[site.arg(2, "dim", 1)]) if site.args[0].dim() else 1.0
-    # Composed of smaller operators, each of which rounds to the declared dtype.
-    coarse = max(site.u, site.u_out) / site.u
-    return relative(site, math.sqrt(terms) + 8, (math.sqrt(terms) + 8) * coarse)
+    """A sum of products of two normalised vectors. In narrow dtypes vectors and products may be rounded to them."""
+    a, b, dim = site.args[0], site.args[1], site.arg(2, "dim", 1)
+    a, b = torch.broadcast_tensors(a, b)
+    if not a.dim():
+        return relative(site, 8.0, 8.0 * max(site.u, site.u_out) / site.u)
+    eps = float(site.arg(3, "eps", 1e-8))
+    parts = a / a.norm(dim=dim, keepdim=True).clamp_min(eps) * (b / b.norm(dim=dim, keepdim=True).clamp_min(eps))
+    parts = torch.nan_to_num(parts.abs(), nan=0.0)
+    norm, y = (parts**2).sum(dim).sqrt(), site.results[0].abs()
+    terms = float(a.shape[dim])
+    reach = site.u * (math.sqrt(terms) / 2 + 4) + (4 * site.u_out if site.u_out > site.u else 0.0)
+    typical = reach * (y + norm)
+    return [Bound(typical, typical + reach * parts.sum(dim) / STRUCTURED + 2 * site.u * float(one_sided(terms)) * y)]
 
 
 def _real(x: torch.Tensor) -> torch.Tensor:
@@ -244,16 +277,9 @@ def _numel(site: Site) -> int:
     return site.results[0].numel()
 
 
-def _length(site: Site, x: torch.Tensor) -> float:
-    dim = int(site.arg(1, "dim", 0))
-    return float(x.shape[dim]) if x.dim() else 1.0
-
-
-def _flat(args: Sequence[Any]) -> list[Any]:
-    found: list[Any] = []
-    for arg in args:
-        if isinstance(arg, (list, tuple)):
-            found.extend(_flat(cast("Sequence[Any]", arg)))
-        else:
-            found.append(arg)
-    return found
+def _counted(site: Site, x: torch.Tensor) -> torch.Tensor:
+    """How many terms each place of a running sum has, shaped to be spread over x."""
+    if not x.dim():
+        return torch.ones(())
+    dim = int(site.arg(1, "dim", 0)) % x.dim()
+    return torch.arange(1.0, x.shape[dim] + 1).reshape([-1 if d == dim else 1 for d in range(x.dim())])
