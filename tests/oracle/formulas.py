@@ -68,14 +68,21 @@ def _gelu(x: Array, approximate: str) -> list[Array]:
 
 
 def wrong_elements(got: torch.Tensor, readings: Sequence[Array]) -> tuple[torch.Tensor, torch.Tensor]:
-    """(wrong, open): elements of another class (NaN, +Inf, -Inf, finite) than in every reading; elements of which this
-    says nothing, since an intermediate of the declared dtype may overflow."""
+    """(wrong, inexact): elements of another class (NaN, +Inf, -Inf, finite) than in every reading, where no
+    intermediate of the declared dtype can overflow; finite elements more than eight units in the last place off every
+    reading.
+
+    An alarm is due on the first, and right on the second.
+    """
     limits = torch.finfo(got.dtype)
     wrong = torch.ones(got.shape, dtype=torch.bool)
-    unknown = torch.zeros(got.shape, dtype=torch.bool)
+    inexact = torch.ones(got.shape, dtype=torch.bool)
+    open_question = torch.zeros(got.shape, dtype=torch.bool)
     for reading in readings:
         exact = torch.from_numpy(np.ascontiguousarray(np.broadcast_to(reading, got.shape)))
-        unknown |= exact.isfinite() & (exact.abs() > limits.max / 64)
+        open_question |= exact.isfinite() & (exact.abs() > limits.max / 64)
         rounded = exact.to(got.dtype)
         wrong &= ~((rounded == got) | (rounded.isnan() & got.isnan()) | (got.isfinite() & rounded.isfinite()))
-    return wrong & ~unknown, unknown
+        off = (got.double() - exact).abs() > 8 * limits.eps * exact.abs() + limits.tiny
+        inexact &= off & got.isfinite() & rounded.isfinite()
+    return wrong & ~open_question, inexact

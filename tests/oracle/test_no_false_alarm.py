@@ -55,14 +55,14 @@ def _surprise(one: Applied, readings: Sequence[Any] | None) -> str:
     if readings is None:
         return f"alarm: {kinds}" if kinds else ""
     (got,) = (y for y in one.outputs if y is not None)
-    wrong, unknown = wrong_elements(got, readings)
+    wrong, inexact = wrong_elements(got, readings)
     bad = one.expected.examine(0, to_numpy(got)).bad
     alarmed = bad.expand(got.shape) if kinds and bad is not None else torch.zeros(got.shape, dtype=torch.bool)
     if kinds and not bool(alarmed.any()):
         return f"alarm in bulk: {kinds}"
-    if bool((alarmed & ~wrong).any()):
-        return f"alarm on {got[alarmed & ~wrong][:3].tolist()}, which are right"
-    missed = wrong & ~alarmed & ~unknown
+    if bool((alarmed & ~wrong & ~inexact).any()):
+        return f"alarm on {got[alarmed & ~wrong & ~inexact][:3].tolist()}, which are right"
+    missed = wrong & ~alarmed
     return f"no alarm on {got[missed][:3].tolist()}, which are wrong" if bool(missed.any()) else ""
 
 
