@@ -322,13 +322,17 @@ class _Recorder(TorchDispatchMode):
         self._most = most
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kept = torch.utils._pytree.tree_map(_copied, (args, kwargs or {}))
+        kept: Any = torch.utils._pytree.tree_map(_copied, (args, kwargs or {}))
         result = func(*args, **(kwargs or {}))
         schema = func._schema
         if schema.name.startswith("aten::") and not schema.is_mutable:
             call = Call(str(func), "sample", tuple(kept[0]), kept[1])
             key = call.op, call.dtype
-            if call.dtype and len(self.calls[key]) < self._most:
+            leaves = [t for t in torch.utils._pytree.tree_leaves(kept) if isinstance(t, Tensor)]
+            plain = (
+                all(t.layout == torch.strided for t in leaves) and torch.Tag.nondeterministic_seeded not in func.tags
+            )
+            if plain and call.dtype and len(self.calls[key]) < self._most:
                 self.calls[key].append(call)
         return result
 

@@ -83,7 +83,12 @@ def products_added(site: Site) -> list[Bound | None]:
     kwargs = {k: _abs(v) for k, v in site.kwargs.items()}
     magnitudes = Site(site.call, site.args, kwargs, site.results, site.u, site.u_out, site.largest)
     terms = float(left.shape[-1]) * (left.shape[0] if site.call.packet == "addbmm" else 1) if left.dim() else 1.0
-    return _bilinear(magnitudes, 3, 1.0 if site.call.packet == "addr" else terms)
+    found = _bilinear(magnitudes, 3, 1.0 if site.call.packet == "addr" else terms)
+    if site.call.packet == "addbmm" and site.u_out > site.u and found[0] is not None:
+        # One matrix after the other is added in the narrow dtype.
+        size = (found[0].typical / (site.u * math.sqrt(max(terms, 1.0)))) * math.sqrt(left.shape[0])
+        found[0] = Bound(found[0].typical + site.u_out * size, found[0].hard + site.u_out * size, found[0].hazard)
+    return found
 
 
 @rule("conv1d", "conv2d", "conv3d", "convolution", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
@@ -133,6 +138,10 @@ def means(site: Site) -> list[Bound | None]:
     hard = site.again(x.abs()).abs()
     two_norm = (site.again(x.abs() ** 2).abs() / terms).sqrt()
     found = summed(site, hard, two_norm, terms)
+    if site.u_out > site.u and found[0] is not None and "pool3d" in site.call.packet:
+        # PyTorch's own kernel keeps the sums of these windows in the narrow dtype.
+        kept = site.u_out * math.sqrt(terms) * (two_norm + site.results[0].abs())
+        found[0] = Bound(found[0].typical + kept, found[0].hard + kept, found[0].hazard)
     # What overflows is the sum, and a window may count more terms than there are results for each.
     overflows = hard * (4 * terms) > site.largest / 4
     return [Bound(found[0].typical, found[0].hard, overflows) if found[0] and bool(overflows.any()) else found[0],
@@ -256,11 +265,12 @@ def distances(site: Site) -> list[Bound | None]:
 def cosines(site: Site) -> list[Bound | None]:
     """A sum of products of two normalised vectors. In narrow dtypes vectors and products may be rounded to them."""
     a, b, dim = site.args[0], site.args[1], site.arg(2, "dim", 1)
-    a, b = torch.broadcast_tensors(a, b)
+    both: Any = torch.broadcast_tensors(a, b)  # pyright: ignore[reportUnknownMemberType] # untyped
+    a, b = both
     if not a.dim():
         return relative(site, 8.0, 8.0 * max(site.u, site.u_out) / site.u)
     eps = float(site.arg(3, "eps", 1e-8))
-    parts = a / a.norm(dim=dim, keepdim=True).clamp_min(eps) * (b / b.norm(dim=dim, keepdim=True).clamp_min(eps))
+    parts: Any = a / a.norm(dim=dim, keepdim=True).clamp_min(eps) * (b / b.norm(dim=dim, keepdim=True).clamp_min(eps))
     parts = torch.nan_to_num(parts.abs(), nan=0.0)
     norm, y = (parts**2).sum(dim).sqrt(), site.results[0].abs()
     terms = float(a.shape[dim])
