@@ -264,13 +264,13 @@ def distances(site: Site) -> list[Bound | None]:
 @rule("cosine_similarity")
 def cosines(site: Site) -> list[Bound | None]:
     """A sum of products of two normalised vectors. In narrow dtypes vectors and products may be rounded to them."""
-    a, b, dim = site.args[0], site.args[1], site.arg(2, "dim", 1)
-    both: Any = torch.broadcast_tensors(a, b)  # pyright: ignore[reportUnknownMemberType] # untyped
-    a, b = both
+    dim: int = site.arg(2, "dim", 1)
+    shape = torch.broadcast_shapes(site.args[0].shape, site.args[1].shape)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] # untyped
+    a, b = site.args[0].expand(shape), site.args[1].expand(shape)
     if not a.dim():
         return relative(site, 8.0, 8.0 * max(site.u, site.u_out) / site.u)
     eps = float(site.arg(3, "eps", 1e-8))
-    parts: Any = a / a.norm(dim=dim, keepdim=True).clamp_min(eps) * (b / b.norm(dim=dim, keepdim=True).clamp_min(eps))
+    parts = a / a.norm(dim=dim, keepdim=True).clamp_min(eps) * (b / b.norm(dim=dim, keepdim=True).clamp_min(eps))
     parts = torch.nan_to_num(parts.abs(), nan=0.0)
     norm, y = (parts**2).sum(dim).sqrt(), site.results[0].abs()
     terms = float(a.shape[dim])
