@@ -150,12 +150,13 @@ def means(site: Site) -> list[Bound | None]:
 
 @rule("prod", "cumprod")
 def multiplied(site: Site) -> list[Bound | None]:
-    """Every factor rounds once: √K·u·|y|. Some of them in the declared dtype, where that is narrow."""
+    """Every factor rounds once: √K·u·|y|. PyTorch's own kernels round part of them to a narrow dtype."""
     x = site.args[0]
     terms = x.numel() / max(_numel(site), 1) if site.call.packet == "prod" else _counted(site, x)
     y = site.results[0].abs()
-    kept = site.u_out if site.u_out > site.u else 0.0
-    size = (site.u * torch.as_tensor(terms, dtype=torch.float64).clamp_min(1.0).sqrt() + site.u + kept) * y
+    root = torch.as_tensor(terms, dtype=torch.float64).clamp_min(1.0).sqrt()
+    kept = site.u_out * (1 + root / 8) if site.u_out > site.u else 0.0
+    size = (site.u * root + site.u + kept) * y
     return [Bound(size, size)]
 
 
@@ -207,8 +208,9 @@ def scattered(site: Site) -> list[Bound | None]:
         return perturbed(site)
     hard, square, counts = (_accumulated(site, of) for of in (_abs, _square, torch.ones_like))
     found = summed(site, hard, square.sqrt(), counts)
-    if site.u_out > site.u and found[0] is not None and bool((counts > 2).any()):
-        # Where several values meet, each addition may round to a narrow dtype.
+    narrow = site.u_out > site.u and site.call.packet != "scatter_add"
+    if narrow and found[0] is not None and bool((counts > 2).any()):
+        # Where several values meet, PyTorch's own kernels round each addition to the narrow dtype.
         reach = site.u_out * counts.clamp_min(1.0).sqrt() * (counts > 2)
         coarse = reach * (site.results[0].abs() + square.sqrt())
         found[0] = Bound(found[0].typical + coarse, found[0].hard + coarse, found[0].hazard)
