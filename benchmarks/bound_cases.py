@@ -176,10 +176,9 @@ def _sums(size: str, x: Tensor) -> Iterator[Call]:
         torch.ones(8, 4, dtype=x.dtype), 1, (torch.arange(k) % 4).expand(8, k).contiguous(), x), {})  # fmt: skip
 
 
-def _normalised(size: str, x: Tensor, n: Callable[..., Tensor]) -> Iterator[Call]:
+def _normalised(size: str, x: Tensor, other: Tensor, n: Callable[..., Tensor]) -> Iterator[Call]:
     """Normalisations and losses over the last dimension."""
     k = x.shape[-1]
-    other = n(8, k, seed=9)
     yield Call("aten.var.correction", size, (x, [-1]), {"correction": 1}, (loop_variance,))
     yield Call("aten.native_layer_norm.default", size, (x, [k], n(k, seed=7), n(k, seed=8), 1e-5), {},
                (two_pass_norm,))  # fmt: skip
@@ -202,7 +201,11 @@ def sized(dtype: torch.dtype) -> Iterator[Call]:
         for seed in range(3):
             for x in (n(8, k, seed=seed), n(8, k, seed=seed).abs(), torch.full((8, k), 0.1 + seed, dtype=dtype)):
                 yield from _sums(str(k), x)
-            yield from _normalised(str(k), n(8, k, seed=seed), n)
+            yield from _normalised(str(k), n(8, k, seed=seed), n(8, k, seed=9), n)
+            # Squares that are all equal.
+            turned = torch.full((8, k), 0.1 + seed, dtype=dtype)
+            turned[:, ::2] *= -1
+            yield from _normalised(str(k), turned, -turned, n)
     for k in (16, 128, 1024, 8192):
         for of in (torch.clone, torch.abs, lambda t: torch.full_like(t, 0.3)):
             a, b = of(n(16, k)), of(n(k, 16, seed=1))
@@ -322,13 +325,17 @@ class _Recorder(TorchDispatchMode):
         self._most = most
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kept = torch.utils._pytree.tree_map(_copied, (args, kwargs or {}))
+        kept: Any = torch.utils._pytree.tree_map(_copied, (args, kwargs or {}))
         result = func(*args, **(kwargs or {}))
         schema = func._schema
         if schema.name.startswith("aten::") and not schema.is_mutable:
             call = Call(str(func), "sample", tuple(kept[0]), kept[1])
             key = call.op, call.dtype
-            if call.dtype and len(self.calls[key]) < self._most:
+            leaves = [t for t in torch.utils._pytree.tree_leaves(kept) if isinstance(t, Tensor)]
+            plain = (
+                all(t.layout == torch.strided for t in leaves) and torch.Tag.nondeterministic_seeded not in func.tags
+            )
+            if plain and call.dtype and len(self.calls[key]) < self._most:
                 self.calls[key].append(call)
         return result
 

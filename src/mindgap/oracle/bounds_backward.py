@@ -44,8 +44,8 @@ def passed_or_stopped(site: Site) -> list[Bound | None]:
       "smooth_l1_loss_backward", "huber_loss_backward", "sigmoid_backward",
       "binary_cross_entropy_backward")  # fmt: skip
 def few_factors(site: Site) -> list[Bound | None]:
-    """Products and quotients of a few exact factors, each at most a difference of two operands: 8u·|y|."""
-    return relative(site, 8.0)
+    """Products and quotients of a few exact factors, each at most a difference of two operands: 4u·|y|."""
+    return relative(site, 4.0)
 
 
 @rule("tanh_backward")
@@ -74,7 +74,7 @@ def silu_backward(site: Site) -> list[Bound | None]:
 def mish_backward(site: Site) -> list[Bound | None]:
     """g·(t + x·s·(1 - t²)) with t = tanh(softplus x): 1 - t² is off by a rounding of 1."""
     g, x = site.args[0], site.args[1]
-    return relative(site, 16.0, 16 * _finite(g.abs() * torch.sigmoid(x) * (1 + x.abs())))
+    return relative(site, 8.0, 8 * _finite(g.abs() * torch.sigmoid(x) * (1 + x.abs())))
 
 
 @rule("gelu_backward")
@@ -93,14 +93,14 @@ def gelu_backward(site: Site) -> list[Bound | None]:
 @rule("elu_backward")
 def elu_backward(site: Site) -> list[Bound | None]:
     """g·α·exp(x), the argument of the exponential rounded."""
-    return relative(site, 16.0, _finite(site.args[5].abs() * site.results[0].abs()))
+    return relative(site, 6.0, _finite(site.args[5].abs() * site.results[0].abs()))
 
 
 @rule("softplus_backward", "log_sigmoid_backward")
 def logistic_backward(site: Site) -> list[Bound | None]:
     """g·σ(x), or g·(1 - σ(x)) by way of an exponential that is subtracted from 1."""
     g, x = site.args[0], site.args[1]
-    return relative(site, 8.0, _finite(8 * g.abs() if "log" in site.call.packet else x.abs() * site.results[0].abs()))
+    return relative(site, 6.0, _finite(3 * g.abs() if "log" in site.call.packet else x.abs() * site.results[0].abs()))
 
 
 @rule("glu_backward")

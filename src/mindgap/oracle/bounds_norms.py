@@ -135,10 +135,10 @@ def _per_channel(values: Any, x: torch.Tensor) -> Any:
 
 @rule("softmax", "_softmax", "_safe_softmax", "softmin")
 def softmax(site: Site) -> list[Bound | None]:
-    """exp(x - max)/Σ: u·(8 + √K + |x - max|)·|y|."""
+    """exp(x - max)/Σ: u·(4 + √K/2 + |x - max|)·|y|."""
     x, dim = site.args[0], site.args[1]
     depth = _depth(x, dim)
-    return relative(site, 8 + math.sqrt(x.shape[dim] if x.dim() else 1), depth * site.results[0].abs())
+    return relative(site, 4 + math.sqrt(x.shape[dim] if x.dim() else 1) / 2, depth * site.results[0].abs())
 
 
 @rule("log_softmax", "_log_softmax")
@@ -166,7 +166,7 @@ def _depth(x: torch.Tensor, dim: int) -> torch.Tensor:
 def attention(site: Site) -> list[Bound | None]:
     """softmax(q·kᵀ·s + m)·v with the error of each stage carried into the next.
 
-    Scores are off by u·√E·Σ|q·k|·s; a probability by its own size times that; the product by both. In narrow
+    Scores are off by u·√E/2·Σ|q·k|·s; a probability by its own size times that; the product by both. In narrow
     dtypes scores and probabilities may be rounded to them on the way.
     """
     q, k, v = site.args[0], site.args[1], site.args[2]
@@ -178,7 +178,7 @@ def attention(site: Site) -> list[Bound | None]:
     probabilities = torch.nan_to_num(torch.softmax(scores, -1), nan=0.0)
     coarse = site.u_out if site.u_out > site.u else 0.0
     finite = torch.nan_to_num(scores, nan=0.0, posinf=0.0, neginf=0.0).abs()
-    reach = site.u * math.sqrt(max(q.shape[-1], 1))
+    reach = site.u * math.sqrt(max(q.shape[-1], 1)) / 2
     magnitude = q.abs() @ k.abs().transpose(-2, -1) * abs(scale)
     norm = ((q**2) @ (k**2).transpose(-2, -1)).sqrt() * abs(scale)
     keys = math.sqrt(max(k.shape[-2], 1))
@@ -251,4 +251,6 @@ def losses_of_logarithms(site: Site) -> list[Bound | None]:
         classes = float(x.shape[1 if x.dim() > 1 else 0])
         terms = max(terms / max(classes, 1.0), 1.0)
         return relative(site, math.sqrt(terms) + 2, 3 + math.sqrt(classes) / 2 + size)
-    return relative(site, math.sqrt(terms) + 8, 8 + 4 * size)
+    # Probabilities are no larger than 1; other operands enter an exponential, or are added up as they are.
+    extra = 3.0 if site.call.packet == "binary_cross_entropy" else 3 + 2 * size
+    return relative(site, math.sqrt(terms) + 4, extra)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from mindgap.oracle.bounds import Bound, Site, exact, relative, rule
+from mindgap.oracle.bounds_sums import STRUCTURED
 
 
 @rule("diagonal_copy", "unfold_copy", "narrow_copy", "alias_copy", "linalg_diagonal", "fractional_max_pool3d",
@@ -37,7 +38,7 @@ def logit_backward(site: Site) -> list[Bound | None]:
 def few_factors(site: Site) -> list[Bound | None]:
     """Products and quotients of a few factors; a sum of at most as many equal terms as there are classes."""
     width = site.args[1].shape[-1] if site.args[1].dim() and "margin" in site.call.packet else 1
-    return relative(site, 8.0 + 2 * math.sqrt(max(width, 1)))
+    return relative(site, 4.0 + math.sqrt(max(width, 1)))
 
 
 # Bags and windows: linear in the gradient.
@@ -48,31 +49,18 @@ def few_factors(site: Site) -> list[Bound | None]:
 def gathered_back(site: Site) -> list[Bound | None]:
     """Gradients, divided by a bag's size or weighted, added up where they came from."""
     y = site.results[0]
-    if site.call.packet == "_unsafe_masked_index_put_accumulate":
-        magnitudes = [site.args[0].abs(), *site.args[1:3], site.args[3].abs()]
-    else:
-        magnitudes = [site.args[0].abs()]
+    # Weights of a bag's rows may be negative.
+    magnitudes = [a.abs() if _is_tensor(a) and a.is_floating_point() else a for a in site.args]
     terms = float(max(site.args[0].numel(), site.args[-1].numel() if _is_tensor(site.args[-1]) else 1))
-    hard = site.again(*magnitudes).abs() if not _weighted(site) else _heaviest(site)
+    hard = site.again(*magnitudes).abs()
     u = max(site.u, site.u_out)
     reach = u * math.sqrt(max(terms, 1.0))
-    return [Bound(4 * u * hard + 2 * u * y.abs(), (reach + 4 * u) * hard + 2 * u * y.abs())]
+    typical = 4 * u * hard + 2 * u * y.abs()
+    return [Bound(typical, typical + reach * hard / STRUCTURED)]
 
 
 def _is_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
-
-
-def _weighted(site: Site) -> bool:
-    """A bag's rows have weights of their own, which may be negative."""
-    return "bag" in site.call.packet and any(_is_tensor(a) and a.is_floating_point() for a in site.args[1:])
-
-
-def _heaviest(site: Site) -> torch.Tensor:
-    weights = [a for a in site.args[1:] if _is_tensor(a) and a.is_floating_point()]
-    largest = max(float(w.abs().max()) for w in weights if w.numel()) if any(w.numel() for w in weights) else 0.0
-    total = site.args[0].abs().sum() * largest
-    return total.expand(site.results[0].shape)
 
 
 # Distances.
@@ -135,7 +123,7 @@ def sampled_back(site: Site) -> list[Bound | None]:
     sizes = torch.tensor([float(n) for n in reversed(x.shape[2:])], dtype=torch.float64)
     places = (grid + 1) / 2 * (sizes - 1) if aligned else ((grid + 1) * sizes - 1) / 2
     coarse = max(site.u, site.u_out)
-    drift = coarse * 8 * (torch.nan_to_num(places, nan=0.0, posinf=0.0, neginf=0.0).abs() + sizes)
+    drift = coarse * 2 * (torch.nan_to_num(places, nan=0.0, posinf=0.0, neginf=0.0).abs() + sizes)
     steps = 2.0 if mode == 1 or (padding == 2 and not aligned) else 1.0
     jumps = ((places * steps - torch.round(places * steps)).abs() <= steps * drift).any(-1)
     jumps &= mode != 2

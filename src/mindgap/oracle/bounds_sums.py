@@ -83,7 +83,12 @@ def products_added(site: Site) -> list[Bound | None]:
     kwargs = {k: _abs(v) for k, v in site.kwargs.items()}
     magnitudes = Site(site.call, site.args, kwargs, site.results, site.u, site.u_out, site.largest)
     terms = float(left.shape[-1]) * (left.shape[0] if site.call.packet == "addbmm" else 1) if left.dim() else 1.0
-    return _bilinear(magnitudes, 3, 1.0 if site.call.packet == "addr" else terms)
+    found = _bilinear(magnitudes, 3, 1.0 if site.call.packet == "addr" else terms)
+    if site.call.packet == "addbmm" and site.u_out > site.u and found[0] is not None:
+        # One matrix after the other is added in the narrow dtype.
+        size = (found[0].typical / (site.u * math.sqrt(max(terms, 1.0)))) * math.sqrt(left.shape[0])
+        found[0] = Bound(found[0].typical + site.u_out * size, found[0].hard + site.u_out * size, found[0].hazard)
+    return found
 
 
 @rule("conv1d", "conv2d", "conv3d", "convolution", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
@@ -133,6 +138,10 @@ def means(site: Site) -> list[Bound | None]:
     hard = site.again(x.abs()).abs()
     two_norm = (site.again(x.abs() ** 2).abs() / terms).sqrt()
     found = summed(site, hard, two_norm, terms)
+    if site.u_out > site.u and found[0] is not None and "pool3d" in site.call.packet:
+        # PyTorch's own kernel keeps the sums of these windows in the narrow dtype.
+        kept = site.u_out * math.sqrt(terms) * (two_norm + site.results[0].abs())
+        found[0] = Bound(found[0].typical + kept, found[0].hard + kept, found[0].hazard)
     # What overflows is the sum, and a window may count more terms than there are results for each.
     overflows = hard * (4 * terms) > site.largest / 4
     return [Bound(found[0].typical, found[0].hard, overflows) if found[0] and bool(overflows.any()) else found[0],
@@ -141,12 +150,13 @@ def means(site: Site) -> list[Bound | None]:
 
 @rule("prod", "cumprod")
 def multiplied(site: Site) -> list[Bound | None]:
-    """Every factor rounds once: √K·u·|y|. Some of them in the declared dtype, where that is narrow."""
+    """Every factor rounds once: √K·u·|y|. PyTorch's own kernels round part of them to a narrow dtype."""
     x = site.args[0]
     terms = x.numel() / max(_numel(site), 1) if site.call.packet == "prod" else _counted(site, x)
     y = site.results[0].abs()
-    kept = site.u_out if site.u_out > site.u else 0.0
-    size = (site.u * torch.as_tensor(terms, dtype=torch.float64).clamp_min(1.0).sqrt() + site.u + kept) * y
+    root = torch.as_tensor(terms, dtype=torch.float64).clamp_min(1.0).sqrt()
+    kept = site.u_out * (1 + root / 8) if site.u_out > site.u else 0.0
+    size = (site.u * root + site.u + kept) * y
     return [Bound(size, size)]
 
 
@@ -198,8 +208,9 @@ def scattered(site: Site) -> list[Bound | None]:
         return perturbed(site)
     hard, square, counts = (_accumulated(site, of) for of in (_abs, _square, torch.ones_like))
     found = summed(site, hard, square.sqrt(), counts)
-    if site.u_out > site.u and found[0] is not None and bool((counts > 2).any()):
-        # Where several values meet, each addition may round to a narrow dtype.
+    narrow = site.u_out > site.u and site.call.packet != "scatter_add"
+    if narrow and found[0] is not None and bool((counts > 2).any()):
+        # Where several values meet, PyTorch's own kernels round each addition to the narrow dtype.
         reach = site.u_out * counts.clamp_min(1.0).sqrt() * (counts > 2)
         coarse = reach * (site.results[0].abs() + square.sqrt())
         found[0] = Bound(found[0].typical + coarse, found[0].hard + coarse, found[0].hazard)
@@ -255,8 +266,9 @@ def distances(site: Site) -> list[Bound | None]:
 @rule("cosine_similarity")
 def cosines(site: Site) -> list[Bound | None]:
     """A sum of products of two normalised vectors. In narrow dtypes vectors and products may be rounded to them."""
-    a, b, dim = site.args[0], site.args[1], site.arg(2, "dim", 1)
-    a, b = torch.broadcast_tensors(a, b)
+    dim: int = site.arg(2, "dim", 1)
+    shape = torch.broadcast_shapes(site.args[0].shape, site.args[1].shape)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] # untyped
+    a, b = site.args[0].expand(shape), site.args[1].expand(shape)
     if not a.dim():
         return relative(site, 8.0, 8.0 * max(site.u, site.u_out) / site.u)
     eps = float(site.arg(3, "eps", 1e-8))

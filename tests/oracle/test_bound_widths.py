@@ -1,0 +1,95 @@
+"""Bounds hold for the plainest correct implementation, and are no more than fifty times wider than what one shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from mindgap.oracle.examine import SIGMAS
+from oracle.applied import applied, normal
+
+Way = Callable[..., torch.Tensor]
+
+
+def looped(x: torch.Tensor) -> torch.Tensor:
+    """The sum over the last dimension, one term after the other in the dtype of x."""
+    total = torch.zeros(x.shape[:-1], dtype=x.dtype)
+    for column in x.unbind(-1):
+        total = total + column
+    return total
+
+
+def naive_transform(x: torch.Tensor) -> torch.Tensor:
+    """The definition, with accurate twiddle factors."""
+    n = x.shape[-1]
+    places = torch.arange(n)
+    turns = torch.exp(-2j * torch.pi * (torch.outer(places, places) % n).double() / n).to(torch.complex64)
+    return looped(x.unsqueeze(-2) * turns)
+
+
+def coarse_transform(x: torch.Tensor) -> torch.Tensor:
+    """The definition, with angles that were rounded to float32 before they were taken round the circle."""
+    n = x.shape[-1]
+    places = torch.arange(n, dtype=torch.float32)
+    angles = torch.outer(places, places) * torch.tensor(-2 * torch.pi / n, dtype=torch.float32)
+    return (x.unsqueeze(-2) * torch.complex(angles.cos(), angles.sin())).sum(-1)
+
+
+K = 4096
+TENTHS = torch.full((8, K), 0.1)
+CASES: dict[str, tuple[str, tuple[Any, ...], Way]] = {
+    "sum": ("aten.sum.dim_IntList", (TENTHS, [-1]), lambda x, d: looped(x)),
+    "mean": ("aten.mean.dim", (TENTHS, [-1]), lambda x, d: looped(x) / K),
+    "norm": ("aten.linalg_vector_norm.default", (TENTHS, 2.0, [-1]), lambda x, p, d: looped(x * x).sqrt()),
+    "mm": ("aten.mm.default", (TENTHS, TENTHS.t().contiguous()), lambda a, b: looped(a[:, None] * b.t()[None])),
+    "softmax": ("aten.softmax.int", (normal(8, K), -1), lambda x, d: (e := x.exp()) / looped(e)[:, None]),
+    "tanh": ("aten.tanh.default", (normal(2048),), torch.tanh),
+    "exp": ("aten.exp.default", (normal(2048),), torch.exp),
+    "fft": ("aten.fft_fft.default", (normal(4, 131),), naive_transform),
+    "attention": (
+        "aten.scaled_dot_product_attention.default", tuple(normal(1, 2, 256, 32, seed=i) for i in range(3)),
+        torch.nn.functional.scaled_dot_product_attention,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_bound_is_wide_enough_and_no_wider(name: str) -> None:
+    op, args, way = CASES[name]
+    one, got = applied(op, *args), way(*args)
+    assert one.kind(got) is None
+    expected = one.expected.hard[0]
+    assert expected is not None
+    error = (got.to(expected.wide.dtype) - expected.wide).abs()
+    size = expected.wide.abs()
+    quotient = (SIGMAS * one.hard() + 2 * 2.0**-24 * size)[error > 0] / error[error > 0]
+    assert 1 < float(quotient.min()) < 60
+
+
+@pytest.mark.parametrize("length", [131, 1000])
+def test_a_transform_with_coarse_angles_is_wrong(length: int) -> None:
+    x = normal(2, length)
+    one = applied("aten.fft_fft.default", x)
+    assert one.kind(naive_transform(x)) is None and one.kinds() == [None]
+    assert one.kind(coarse_transform(x)) in ("discrepant", "reduced_precision")
+
+
+def test_the_error_of_a_transform_is_held_against_its_own_row() -> None:
+    """A batch's large rows excuse nothing in its small ones."""
+    x = normal(2, 64) * torch.tensor([[1e6], [1e-3]])
+    one = applied("aten.fft_fft.default", x)
+    wrong = torch.fft.fft(x)
+    wrong[1, 7] += 1e-5
+    assert one.kind(torch.fft.fft(x)) is None and one.kind(wrong) == "discrepant"
+
+
+def test_one_wrong_element_of_a_product_of_mixed_signs_is_seen() -> None:
+    """Partial sums of mixed signs stay small, and so does the bound: 1e-3 of a typical element is no rounding."""
+    a, b = normal(16, 8192), normal(8192, 16, seed=1)
+    one = applied("aten.mm.default", a, b)
+    wrong = a @ b
+    wrong[3, 4] += 1e-3 * wrong.abs().median()
+    assert one.kind(a @ b) is None and one.kind(wrong) == "discrepant"
