@@ -124,6 +124,19 @@ def test_reports_of_several_operators_give_each_its_reason() -> None:
     assert "TopK: Input rank must be greater than" in both and "AveragePool: Batch size is zero" in both
 
 
+def test_what_follows_from_another_failure_is_left_out() -> None:
+    """Else a graph without the operator that comes after would have another signature, and the culprit be missed."""
+
+    def product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.view_as_real(torch.ops.aten._fft_r2c(x, [2], 1, False)) * y
+
+    args = normal(5, 6, 7), normal(5, 6, 7, 2)
+    alone = said("openvino", product, *args)
+    assert (
+        said("openvino", lambda x, y: product(x, y).sum(), *args) == alone == "Mul: Argument shapes are inconsistent."
+    )
+
+
 def test_a_condition_without_a_reason_stays() -> None:
     message = (
         "Exception from src/inference/src/cpp/core.cpp:105:\n"

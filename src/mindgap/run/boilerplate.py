@@ -32,6 +32,8 @@ _NODE: Final = re.compile(
     r"^While validating (?:ONNX )?node '(?:<Node\((?P<onnx>\w+)\): [^>]*>|\w+::(?P<own>\w+) .*)'"
     r"(?: with friendly_name '[^']*')?:\s*(?P<rest>.*)$"
 )
+#: OpenVINO on an operator that reads the result of one that failed.
+_CONSEQUENCE: Final = re.compile(r"\bUnsupported input type dynamic$")
 _PLUGIN: Final = re.compile(r"^Unsupported operation of type: (?P<operator>\w+) name: .*$")
 
 #: Parts of a line that vary from graph to graph, or name the place and not the reason.
@@ -58,8 +60,16 @@ _WITHIN: Final = tuple(
 )
 
 
-def reasons(lines: list[str]) -> Iterator[str]:
-    """The reasons in the lines of a message, each after its operator where the message names one before it."""
+def reasons(lines: list[str]) -> list[str]:
+    """The reasons in the lines of a message, each after its operator where the message names one before it.
+
+    What only follows from another operator's failure is left out where there is another.
+    """
+    found = list(_reasons(lines))
+    return [line for line in found if not _CONSEQUENCE.search(line)] or found
+
+
+def _reasons(lines: list[str]) -> Iterator[str]:
     asked, operator, condition = "", "", ""
     for line in lines:
         text = line.strip()
