@@ -75,7 +75,7 @@ def test_a_finding_is_a_script(campaign: Campaign, tmp_path: Path) -> None:
     text = script_of_row(folder, row).text
     assert "knows no way to run toys:EXACT: cpu/eager stands in its place" in text
     assert "class Culprit" in text and "aten.exp.default (node 0), blamed on the platform" in text
-    assert "def forward(self, v1):" in script_of_row(folder, row, node=2).text.partition("class Culprit")[2]
+    assert "def forward(self, v2):" in script_of_row(folder, row, node=2).text.partition("class Culprit")[2]
     with pytest.raises(MindgapError, match="--node 3: case v000000 has nodes 0 to 2"):
         script_of_row(folder, row, node=3)
     # Nothing was found in this one, and toys have no description that a graph could be made from.

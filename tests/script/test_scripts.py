@@ -208,13 +208,15 @@ def test_a_crash_and_a_hang_are_data(tmp_path: Path, alone: Mapping[str, str]) -
     graph = of_recipe("float32", Normal(1), 2, 3)
     text = script_of(graph, materialise_all(graph), Target.of("cpu/jit"), culprit=0)
     assert "def run_jit(" in text
-    for body, status in (("os.abort()", "crashed"), ("time.sleep(99)", "timeout"), ("raise KeyError(3)", "failed")):
+    for body, status in (("os.abort()", "crashed"), ("time.sleep(999)", "timeout"), ("raise KeyError(3)", "failed")):
         file = tmp_path / f"{status}.py"
-        file.write_text(text.replace('    """torch.jit.trace, run', f'    {body}\n    """torch.jit.trace, run')
-                            .replace("TIMEOUT_S = 300.0", "TIMEOUT_S = 20.0"))  # fmt: skip
+        changed = text.replace('    """torch.jit.trace, run', f'    {body}\n    """torch.jit.trace, run')
+        if status == "timeout":
+            changed = changed.replace("TIMEOUT_S = 300.0", "TIMEOUT_S = 10.0")
+        file.write_text(changed)
         code, found, printed = run(file, alone, *(["--no-culprit"] if status == "timeout" else []))
         assert code == 1 and found["status"]["platform"]["status"] == status, found["status"]
-        assert f"cpu/jit {status}" in found["outputs"][0].get("differs", "") or status in printed
+        assert f"platform  {status}" in printed
         if status == "crashed":
             assert found["status"]["platform"]["error"] == "SIGABRT"
             assert found["culprit"]["status"]["platform"]["status"] == "crashed"
