@@ -57,9 +57,7 @@ class Synthesis:
         )  # fmt: skip
 
 
-def drawn(
-    merger: Merger, seed: int, block: int, wanted: Variants, make: Callable[[int, Variant], _T]
-) -> list[_T]:  # fmt: skip
+def drawn(merger: Merger, seed: int, block: int, wanted: Variants, make: Callable[[int, Variant], _T]) -> list[_T]:
     """What is made of each variant of a block and its number among all, right after it is drawn: that reads the same
     memory. What has been covered counts anew in each block, so that none depends on another.
     """

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from mindgap.cli.diff import say_loudly, write_pages
+from mindgap.cli.diff import Jobs, say_loudly, write_pages
 from mindgap.cli.progress import progress
 from mindgap.cli.report import write_file
 from mindgap.cli.sources import subjects
@@ -39,7 +39,7 @@ def demo(
     records: Annotated[
         Path, typer.Option(metavar="FILE.parquet", help="A collection of recorded graphs; left out where it is not.")
     ] = Path("../shared/corpus/graphnet.parquet"),
-    jobs: Annotated[int | None, typer.Option(min=1, help="Workers that work at once (default: one per core).")] = None,
+    jobs: Jobs = None,
 ) -> int:
     """Run real architectures on every platform at hand, print the matrix and write the page.
 

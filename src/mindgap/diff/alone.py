@@ -24,11 +24,11 @@ from mindgap.diff.session import (
     Settings,
     Subject,
     as_identical,
-    failed_row,
-    failed_subject,
     identities,
     model_of,
+    refusal,
     row_of,
+    shielded,
 )
 from mindgap.graph import MindgapError
 from mindgap.graph.tensors import TensorStore, default_tensor_store
@@ -77,11 +77,8 @@ def alone(
             try:
                 one = _Alone(bench, subject, platform, seed)
                 found = list(threads.map(one.row, one.mutants))
-            except MindgapError as error:
-                refused.append(Refused(subject.name, str(error)))
-                continue
             except Exception as error:
-                refused.append(failed_subject(subject.name, error))
+                refused.append(refusal(subject.name, error))
                 continue
             models += [model for model, _ in found]
             rows += [row for _, row in found]
@@ -131,13 +128,10 @@ class _Alone:
             row = dataclasses.replace(row, detail="the bits of the graph as it was given")
             return model_of(name, mutant.graph, outcome, {}), row
         comparison = Comparison(self._bench, name, mutant.graph)
-        try:
-            row = comparison.settled(outcome)
-        except MindgapError:
-            raise
-        except Exception:
-            return comparison.model({}), failed_row(name, self._platform)
-        return comparison.model({}), dataclasses.replace(row, detail=f"not the graph's own bits; {row.detail}")
+        row = shielded(name, self._platform, lambda: comparison.settled(outcome))
+        if not row.broken:
+            row = dataclasses.replace(row, detail=f"not the graph's own bits; {row.detail}")
+        return comparison.model({}), row
 
     def _as_before(self, mutant: Mutant, outcome: Outcome) -> bool:
         """Every output of the original, and every pair of twins, has the same bits."""

@@ -17,7 +17,7 @@ from typing import Any
 from mindgap.diff.facts import facts_of, spelled
 from mindgap.diff.recording import Recording, recording
 from mindgap.diff.rows import Model, Refused, Report, Row
-from mindgap.diff.session import Bench, Comparison, Settings, Subject, Tick, failed_row, failed_subject
+from mindgap.diff.session import Bench, Comparison, Settings, Subject, Tick, refusal, shielded
 from mindgap.graph import Graph, MindgapError
 from mindgap.graph.tensors import TensorStore, default_tensor_store
 from mindgap.run.pool import WorkerPool
@@ -146,12 +146,9 @@ def _one(
 
         with TORCH_STATE:
             graph = subject.graph()
-    except MindgapError as error:
-        tell("refused", subject.name, "", finished=len(platforms))
-        return None, [], record.refused(position, Refused(subject.name, str(error)))
     except Exception as error:
         tell("refused", subject.name, "", finished=len(platforms))
-        return None, [], record.refused(position, failed_subject(subject.name, error))
+        return None, [], record.refused(position, refusal(subject.name, error))
     captured = time.perf_counter() - started
     tell("captured", subject.name, "")
     record.graph(subject.name, graph)
@@ -160,12 +157,7 @@ def _one(
     tell("ran", subject.name, bench.settings.reference)
 
     def row_of(platform: str) -> Row:
-        try:
-            row = comparison.row(platform)
-        except MindgapError:
-            raise
-        except Exception:
-            row = failed_row(subject.name, platform)
+        row = shielded(subject.name, platform, lambda: comparison.row(platform))
         record.row(graph, row, comparison.outcomes.get(platform))
         tell("judged", subject.name, platform, row)
         return row

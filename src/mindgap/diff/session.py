@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from mindgap.compare.metrics import MANTISSA_BITS
 from mindgap.diff.rows import Culprit, Model, Refused, Row
-from mindgap.graph import Graph, materialise_all
+from mindgap.graph import Graph, MindgapError, materialise_all
 from mindgap.graph.tensors import TensorStore
 from mindgap.run.identity import digest_of
 from mindgap.run.outcome import Job, Outcome, Want
@@ -212,13 +212,20 @@ def row_of(name: str, outcome: Outcome) -> Row:
     )
 
 
-def failed_row(name: str, platform: str) -> Row:
-    """One row that mindgap itself fails on, with the error at hand: it costs no other, is counted and told apart."""
-    return Row(name, platform, "ok", None, detail="mindgap failed", broken=traceback.format_exc())
+def shielded(name: str, platform: str, judge: Callable[[], Row]) -> Row:
+    """A row, or, where mindgap itself fails on it, one that says so: it costs no other, is counted and told apart."""
+    try:
+        return judge()
+    except MindgapError:
+        raise
+    except Exception:
+        return Row(name, platform, "ok", None, detail="mindgap failed", broken=traceback.format_exc())
 
 
-def failed_subject(name: str, error: Exception) -> Refused:
-    """The same for a whole model."""
+def refusal(name: str, error: Exception) -> Refused:
+    """Of a subject with this error at hand, which is `MindgapError` unless mindgap itself failed."""
+    if isinstance(error, MindgapError):
+        return Refused(name, str(error))
     return Refused(name, f"mindgap failed: {error}", traceback.format_exc())
 
 

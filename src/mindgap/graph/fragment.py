@@ -71,8 +71,7 @@ class Parts:
 
 
 class FragmentColumns(NamedTuple):
-    """The columns of a graph's content before its place in an assembly is known. Integers are int32, in this machine's
-    order.
+    """The columns of a graph's content before its place in an assembly is known; int32 in this machine's order.
 
     `kinds`: for each input the number of its kind. `roles`, `seeds`: for each input one byte and `SEED_BYTES`.
     `seeded`: for each input 1 where it has a seed, else 0. `templates`: for each node the number of its template.

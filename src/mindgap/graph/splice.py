@@ -62,8 +62,7 @@ def spliced_content(fragments: Sequence[Fragment], wiring: Wiring) -> bytes:
 def _column(table: Numbered[_E], numbers: _Ints) -> Column[_E]:
     """`tables.column` of the entries of these numbers."""
     place, first = _places(table, numbers)
-    entries = [table.entries[number] for number in _plain(numbers[first])]
-    return Column(entries, len(numbers), _counts(np.where(first, wire.NEXT, place + 1)))
+    return Column(_entries(table, numbers[first]), len(numbers), _counts(np.where(first, wire.NEXT, place + 1)))
 
 
 def _slot_column(table: Numbered[bytes], specs: Sequence[bytes], numbers: _Ints) -> Column[bytes]:
@@ -71,13 +70,13 @@ def _slot_column(table: Numbered[bytes], specs: Sequence[bytes], numbers: _Ints)
     known = [table.number(entry) for entry in (NO_TENSOR, LIKE_FIRST, *specs)]
     place, first = _places(table, np.concatenate((np.array(known, np.int64), numbers)))
     place, first = place[len(known) :], first[len(known) :]
-    entries = [*specs, *[table.entries[number] for number in _plain(numbers[first])]]
     codes = np.where(first, FIRST_SLOT, place + (place >= FIRST_SLOT))
-    return Column(entries, len(numbers), _counts(codes))
+    return Column([*specs, *_entries(table, numbers[first])], len(numbers), _counts(codes))
 
 
-def _plain(numbers: _Ints) -> list[int]:
-    return numbers.tolist()
+def _entries(table: Numbered[_E], numbers: _Ints) -> list[_E]:
+    wanted: list[int] = numbers.tolist()
+    return [table.entries[number] for number in wanted]
 
 
 def _places(table: Numbered[Any], numbers: _Ints) -> tuple[_Ints, _Bools]:

@@ -102,7 +102,7 @@ class _Numbers(dict[bytes, bytes]):
     """Entries in the order of first use, each with its number as a count."""
 
     def __missing__(self, entry: bytes) -> bytes:
-        self[entry] = code = _COUNTS[number] if (number := len(self)) < _READY else _count(number)
+        self[entry] = code = _count(len(self))
         return code
 
 
@@ -113,24 +113,26 @@ class _Places(dict[_E, bytes], Generic[_E]):
         self._first = _count(first)
 
     def __missing__(self, entry: _E) -> bytes:
-        self[entry] = _COUNTS[number] if (number := len(self) + 1) < _READY else _count(number)
+        self[entry] = _count(len(self) + 1)
         return self._first
 
 
-def _count(number: int) -> bytes:
+def _made(number: int) -> bytes:
     out = bytearray()
     put_count(out, number)
     return bytes(out)
 
 
 #: Counts that are looked up instead of made: most tables are shorter.
-_READY: Final = 1 << 10
-_COUNTS: Final = tuple(map(_count, range(_READY)))
+_COUNTS: Final = tuple(map(_made, range(1 << 10)))
+
+
+def _count(number: int) -> bytes:
+    return _COUNTS[number] if number < len(_COUNTS) else _made(number)
 
 
 def _put_outputs(outputs: Sequence[int]) -> bytes:
-    codes = [_COUNTS[output] if output < _READY else _count(output) for output in outputs]
-    return b"".join((_count(len(outputs)), *codes))
+    return b"".join((_count(len(outputs)), *map(_count, outputs)))
 
 
 def _put_grad(grad: Sequence[int]) -> bytes:

@@ -39,14 +39,13 @@ _MORE_WIRES: Final = 0.25
 class End:
     """A border that may be fed, or may feed: the stretch of glue on its side, and the row on the far side of that.
 
-    `nodes`: of the glue. `code`: of the row.
+    `code`: of the row.
     `position`: an input's number, or an output's place among the region's outputs. `value`: its number in the region.
     """
 
     position: int
     value: int
     glue: Fragment | None
-    nodes: int
     code: int
 
 
@@ -54,7 +53,6 @@ class End:
 class Taps:
     """A region as merging sees it. `feeds`: inputs, by number. `gives`: outputs, by place. `shown`: values of all."""
 
-    nodes: int
     fragment: Fragment
     feeds: Mapping[int, End]
     gives: Mapping[int, End]
@@ -98,7 +96,7 @@ class Merger:
             if number is None:
                 break
             taps = self.tap(number)
-            wires, left = self._wires(rng, parts, ends, taps, left - taps.nodes)
+            wires, left = self._wires(rng, parts, ends, taps, left - taps.fragment.nodes)
             ends += [(len(parts), position) for position in taps.gives]
             parts.append(Part(number, wires))
             unseen[self.pool.feature_codes(number)] = False
@@ -168,10 +166,10 @@ class Merger:
             spec = graph.values[value]
             if spec is not None and span is not None and can_feed(spec, span):
                 gives[place] = self._end(place, value, *leaving(spec, span))
-        return Taps(len(graph.nodes), Fragment(graph, self._parts), feeds, gives, graph.outputs)
+        return Taps(Fragment(graph, self._parts), feeds, gives, graph.outputs)
 
     def _end(self, position: int, value: int, glue: Graph, row: Row) -> End:
-        return End(position, value, self._glue(glue), len(glue.nodes), row.code)
+        return End(position, value, self._glue(glue), row.code)
 
     def _glue(self, graph: Graph) -> Fragment | None:
         """Glue as a fragment, which returns its last value; None for glue without nodes."""
@@ -217,7 +215,7 @@ class Merger:
         """Nodes of glue that a wire adds at most: an output that is used twice leaves its region once."""
         out, into = self._ends(parts, taps, wire)
         row = self._row(out, into, wire.way)
-        return out.nodes + into.nodes + (0 if row is None else row.nodes)
+        return sum([glue.nodes for glue in (out.glue, into.glue, row) if glue is not None])
 
     def _ends(self, parts: Sequence[Part], taps: Taps, wire: Wire) -> tuple[End, End]:
         try:

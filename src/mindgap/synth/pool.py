@@ -117,10 +117,6 @@ class Pool:
         starts, codes = self._feature_codes
         return codes[starts[number] : starts[number + 1]]
 
-    def graph_bytes(self, number: int) -> bytes:
-        """A region's graph, encoded."""
-        return self._table["graph"][number].as_py()
-
     def save(self, path: str | Path, made_of: str = "") -> None:
         """Writes one Parquet file, with one rename. `made_of`: what its maker wants to know it by.
 
