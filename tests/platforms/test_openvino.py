@@ -195,6 +195,21 @@ def test_an_input_that_is_written_to_and_returned_is_returned_once(exact):
     assert [found.tolist() for found in exact.load(graph, inputs)(inputs)] == [(inputs[0] + 1).tolist()] * 2
 
 
+def test_statistics_that_only_we_ask_for_are_a_refusal_and_no_failure(exact):
+    """Users convert a batch normalisation in training mode; its running statistics are dropped."""
+    graph, inputs = captured(torch.nn.BatchNorm1d(4).train(), normal(6, 4))
+    assert any(number < len(graph.inputs) for number in graph.outputs)
+    with pytest.raises(Unsupported, match="does not return what a program writes"):
+        exact.load(graph, inputs)
+
+
+def test_a_conversion_that_breaks_for_users_too_is_a_failure_whatever_is_written(exact):
+    graph, inputs = captured(lambda x: torch.linalg.vector_norm(x.add_(1)), normal(3, 4))
+    assert any(number < len(graph.inputs) for number in graph.outputs)
+    with pytest.raises(CompileFailure, match="Got less inputs"):
+        exact.load(graph, inputs)
+
+
 def test_a_value_that_the_program_returns_twice_is_a_failure(exact):
     graph, inputs = captured(lambda x: (lambda y: (y, y))(x + 1), normal(3))
     with pytest.raises(CompileFailure, match="Tensor name is not a number"):

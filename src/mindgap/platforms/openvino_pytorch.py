@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mindgap.aten.functional import functionalize
 from mindgap.aten.tape import written_inputs
-from mindgap.graph import Graph, GraphError
+from mindgap.graph import Graph, GraphError, Labels
 from mindgap.platforms import openvino_messages
 from mindgap.platforms.messages import Reading
-from mindgap.platforms.protocol import Array, CompileFailure
+from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
 from mindgap.platforms.pytorch.exported import Program, export_program, quiet
 
 
@@ -50,18 +50,39 @@ def import_openvino() -> Any:
 
 def convert(graph: Graph, inputs: Sequence[Array]) -> Converted:
     """Exports the graph and converts it. Raises `Unsupported` or `CompileFailure`."""
-    import torch
-
     kept, outputs = _returned(graph)
-    program = export_program(kept, inputs)
     try:
-        with torch.no_grad(), quiet():
-            model = import_openvino().convert_model(program.exported)
-    except Exception as error:
-        raise typed(error, program) from error
+        model, program = _converted(kept, inputs)
+    except CompileFailure:
+        _require_users_program(graph, inputs)
+        raise
     names = tuple(f"input_{number}" for number in program.fed)
     facts = {"frontend": "pytorch", "shapes": "dynamic"}
     return Converted(model, program, names, program.fed, outputs, facts)
+
+
+def _converted(graph: Graph, inputs: Sequence[Array]) -> tuple[Any, Program]:
+    import torch
+
+    program = export_program(graph, inputs)
+    try:
+        with torch.no_grad(), quiet():
+            return import_openvino().convert_model(program.exported), program
+    except Exception as error:
+        raise typed(error, program) from error
+
+
+def _require_users_program(graph: Graph, inputs: Sequence[Array]) -> None:
+    """Raises `Unsupported` if the graph converts without the contents of the inputs that it writes to.
+
+    OpenVINO drops what a program writes to its inputs and buffers (running statistics). Only mindgap asks for it, so
+    that a conversion which fails with it and succeeds without is no failure that a user meets.
+    """
+    written = set(written_inputs(graph))
+    outputs = tuple(number for number in graph.outputs if number not in written)
+    if outputs and outputs != graph.outputs:
+        _converted(replace(graph, outputs=outputs, labels=Labels()), inputs)
+        raise Unsupported("model", "OpenVINO does not return what a program writes to its inputs and buffers")
 
 
 def _returned(graph: Graph) -> tuple[Graph, tuple[int, ...]]:
@@ -85,7 +106,7 @@ def _returned(graph: Graph) -> tuple[Graph, tuple[int, ...]]:
             place[-1 - position] = len(kept)
             kept.append(graph.outputs[position])
     found = tuple(place.get(-1 - position, place[value]) for position, value in enumerate(pure))
-    return Graph(graph.inputs, graph.nodes, tuple(kept), graph.grad, graph.labels), found
+    return replace(graph, outputs=tuple(kept), labels=Labels()), found
 
 
 def typed(error: Exception, program: Program, *, running: bool = False) -> Exception:
