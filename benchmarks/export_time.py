@@ -62,14 +62,14 @@ def models() -> None:
         exported = torch.export.export(module, (example,))
         settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
         direct = openvino.Core().compile_model(openvino.convert_model(exported), "CPU", settings)
-        far = distance(OPENVINO.open({}).load(graph, inputs)(inputs)[0], reference)
+        far = distance(OPENVINO.open({"frontend": "onnx"}).load(graph, inputs)(inputs)[0], reference)
         near = distance(direct([example.numpy()])[0], reference)
         costs = (
             seconds(lambda m=module, e=example: torch.onnx.export(m, (e,), dynamo=True, verbose=False)),
             seconds(lambda g=graph, i=inputs: export(g, i)),
             seconds(lambda g=graph, i=inputs: export(g, i, optimize=False)),
             seconds(lambda g=graph, i=inputs: ONNXRUNTIME.open({}).load(g, i)),
-            seconds(lambda g=graph, i=inputs: OPENVINO.open({}).load(g, i)),
+            seconds(lambda g=graph, i=inputs: OPENVINO.open({"frontend": "onnx"}).load(g, i)),
             seconds(lambda m=module, e=example: openvino.convert_model(torch.export.export(m, (e,)))),
         )
         print(f"{name:10}{len(graph.nodes):6}{costs[0]:9.2f}{costs[1]:6.2f}{costs[2]:6.2f}", end="")
@@ -86,7 +86,7 @@ def islands(count: int) -> None:
     graph, inputs = concatenate([g for g, _ in chosen]), [array for _, arrays in chosen for array in arrays]
     loads = (
         seconds(lambda: ONNXRUNTIME.open({}).load(graph, inputs)),
-        seconds(lambda: OPENVINO.open({}).load(graph, inputs)),
+        seconds(lambda: OPENVINO.open({"frontend": "onnx"}).load(graph, inputs)),
     )
     runs = [backend.open({}).load(graph, inputs) for backend in (ONNXRUNTIME, OPENVINO)]
     once = [seconds(lambda r=run: [r(inputs) for _ in range(20)]) / 20 for run in runs]
