@@ -156,9 +156,9 @@ def loop_rms_norm(x: Tensor, shape: Any, weight: Tensor) -> Tensor:
 
 
 def loop_mse(x: Tensor, target: Tensor) -> Tensor:
-    """The sum one term after the other."""
-    gap = (x - target).flatten()
-    return loop_sum(gap * gap) / gap.shape[0]
+    """Sums of rows one term after the other, then of the rows."""
+    gap = x - target
+    return loop_sum(loop_sum(gap * gap)) / gap.numel()
 
 
 def _sums(size: str, x: Tensor) -> Iterator[Call]:

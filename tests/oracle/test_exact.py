@@ -90,3 +90,20 @@ def test_a_tie_that_rounding_upstream_made_may_fall_either_way() -> None:
     assert other.verdict == "discrepant" or other.verdict in CALM
     direct = build([x], [("y", "aten.ge.Tensor", "i0", "i0")], ["y"])
     assert Bench({PLATFORM: wrong_at("ge", lambda y: ~y)}).judge(direct, [x]).verdict == "discrepant"
+
+
+@pytest.mark.parametrize("op", ["gt.Scalar", "eq.Tensor", "add.Tensor", "sub.Tensor", "fmod.Tensor", "div.Tensor"])
+def test_whole_numbers_become_floats_before_they_meet_one(op: str) -> None:
+    """Type promotion: 2**24 + 1 is 2**24 in float32, which PyTorch computes in."""
+    whole = np.array([2**24 + 1, 2**24 + 3, 5, 2**30 + 1])
+    other = 16777216.0 if "Scalar" in op else np.array([2.0**24, 3.0, 5.0, 2.0**30], np.float32)
+    arrays = [whole] if "Scalar" in op else [whole, other]
+    graph = build(arrays, [("y", f"aten.{op}", "i0", other if "Scalar" in op else "i1")], ["y"])
+    right = Bench().judge(graph, arrays)
+    assert right.verdict == "identical" or right.verdict in CALM
+    oracle = Oracle(graph, arrays)
+    floats = torch.from_numpy(whole).float()
+    second = other if "Scalar" in op else torch.from_numpy(np.asarray(other))
+    name = op.split(".")[0]
+    expected = to_numpy(getattr(torch, name)(floats, second))
+    assert oracle.examine([expected])[0].kind == "calm"

@@ -28,6 +28,13 @@ _CASTS: Final = frozenset({"to", "_to_copy", "type_as"})
 #: Comparisons of narrow floats: the scalar may be rounded to the tensor's dtype first.
 COMPARISONS: Final = frozenset({"gt", "ge", "lt", "le", "eq", "ne", "greater", "greater_equal", "less", "less_equal"})
 
+#: Operators that convert whole numbers to the dtype of the float that they meet before they compute (type promotion, as
+#: PyTorch documents it under tensor attributes): 2**24 + 1 is 2**24 by then.
+_PROMOTING: Final = COMPARISONS | {
+    "add", "sub", "subtract", "rsub", "mul", "multiply", "div", "divide", "true_divide", "floor_divide", "remainder",
+    "fmod", "pow", "atan2", "hypot", "maximum", "minimum", "fmax", "fmin", "addcmul", "addcdiv", "lerp",
+}  # fmt: skip
+
 #: (node index, results) -> results to keep
 After = Callable[[int, list[Any]], list[Any]]
 #: (node index, call, bound arguments, bound keyword arguments, raw results)
@@ -44,7 +51,8 @@ class OracleError(MindgapError):
 class Call:
     """One node bound: its callable, its arguments with float dtypes widened, and what it declares.
 
-    `moves`: its results are elements of its operands; `looks_up`: of one, which stays in its own dtype.
+    `moves`: its results are elements of its operands; `looks_up`: of one, which stays in its own dtype. `promotes`: the
+    dtype that its whole numbers are converted to first, empty for none.
     """
 
     node: Node
@@ -56,11 +64,20 @@ class Call:
     native: bool
     moves: bool
     looks_up: bool
+    promotes: str = ""
 
     def bind(self, values: Values) -> tuple[list[Any], dict[str, Any]]:
         """Arguments with the values put in for references, floats widened."""
         put = fill if not self.looks_up else fill_as_they_are
-        return [put(a, values) for a in self.args], {k: put(a, values) for k, a in self.kwargs.items()}
+        args, kwargs = [put(a, values) for a in self.args], {k: put(a, values) for k, a in self.kwargs.items()}
+        return [_promoted(a, self.promotes) for a in args] if self.promotes else args, kwargs
+
+
+def _promoted(arg: Any, dtype: str) -> Any:
+    """A tensor of whole numbers rounded to a float dtype."""
+    if not isinstance(arg, torch.Tensor) or arg.is_floating_point() or arg.is_complex():
+        return arg
+    return widen(arg.to(TORCH_DTYPES[dtype]))
 
 
 def packet_of(op: str) -> str:
@@ -234,7 +251,19 @@ def bind_call(graph: Graph, node: Node, narrow_scalars: bool = False) -> Call:
     moves, looks_up = only_moves(packet, node, dtypes), only_looks_up(packet, node, dtypes)
     # Which views there are depends on strides, and those of float64 need not be those of the declared dtypes.
     function = overload("aten.reshape.default" if node.op in VIEWS else node.op)
-    return Call(node, function, args, kwargs, packet, dtypes, native, moves, looks_up)
+    return Call(node, function, args, kwargs, packet, dtypes, native, moves, looks_up, _promotion(packet, node, dtypes))
+
+
+def _promotion(packet: str, node: Node, dtypes: Sequence[str]) -> str:
+    """The float dtype that an operator on whole numbers and floats computes in, empty where nothing is converted."""
+    if packet not in _PROMOTING or not any(d in ("int32", "int64") for d in dtypes):
+        return ""
+    declared = next((s.dtype for s in node.outputs if s is not None), "")
+    if is_real(declared):
+        return declared
+    # A comparison declares booleans. A float scalar makes whole numbers float32, the default dtype.
+    real = [d for d in dtypes if is_real(d)]
+    return real[0] if real else "float32" if any(isinstance(a, float) for a in node.args) else ""
 
 
 def _own_defaults(
