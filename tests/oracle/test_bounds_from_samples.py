@@ -17,7 +17,7 @@ from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.corpus import CaptureFailure, capture_source
 from mindgap.graph import Graph, materialise_all
-from mindgap.oracle import Oracle
+from mindgap.oracle import Oracle, internal_values
 from mindgap.oracle.bounds import has_rule
 from mindgap.run.outcome import Job
 from mindgap.trace.lockstep import Confirmed, Lockstep
@@ -36,7 +36,8 @@ def wrong_nodes(graph: Graph) -> list[tuple[str, Confirmed]]:
     """Operators of a graph that PyTorch gets wrong by themselves, by the oracle's bounds."""
     functional = functionalize(graph)
     oracle = Oracle(functional.graph, materialise_all(functional.graph))
-    lockstep = Lockstep(oracle, [graph.nodes[i].op for i in functional.origin], executed, 60.0)
+    original, internal = [graph.nodes[i].op for i in functional.origin], internal_values(functional.graph)
+    lockstep = Lockstep(oracle, original, executed, 60.0, internal)
     return [(functional.graph.nodes[one.nodes[0]].op, one) for one in lockstep.confirmed("cpu/eager")]
 
 
