@@ -97,14 +97,14 @@ def test_what_a_platform_does_to_dtypes_reaches_the_judge(
 def test_too_little_time_leaves_a_difference_undecided_and_a_failure_a_failure(
     pool: WorkerPool, starter: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
-    judging = Judging(Terms(SETTINGS, 0.001, 4 << 30, TensorStore(tmp_path), 0.001), pool.run, starter)
+    judging = Judging(Terms(SETTINGS, 0.001, 4 << 30, TensorStore(tmp_path), 1e-9), pool.run, starter)
     (case,) = cases(1)
     reference = run(pool, "toys:EXACT", case)
     row = judging.row(case, run(pool, "toys:WRONG", case), reference)
     assert row.word == "unjudged" and row.verdict is None and not row.finding and not row.broken
     row = judging.row(case, run(pool, "toys:FAILS", case), reference)
     assert row.verdict == "failed" and row.finding and not row.unjudged
-    assert row.detail.startswith("following the failure took more than 0.001 s")
+    assert row.detail.startswith("following the failure took more than 1e-09 s")
     judging.close()
 
 
