@@ -13,6 +13,7 @@ import typer
 import mindgap
 from mindgap.cli.alone import alone
 from mindgap.cli.campaign import campaign
+from mindgap.cli.campaign_show import findings, show
 from mindgap.cli.capture import capture
 from mindgap.cli.corpus import corpus
 from mindgap.cli.coverage import coverage
@@ -39,6 +40,8 @@ app = typer.Typer(
 for command in (platforms, coverage, capture, diff, alone, demo, selftest, report, synth):
     app.command()(command)
 app.add_typer(corpus, name="corpus")
+for command in (findings, show):
+    campaign.command()(command)
 app.add_typer(campaign, name="campaign")
 app.add_typer(study, name="study")
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})(

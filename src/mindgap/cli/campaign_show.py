@@ -1,0 +1,139 @@
+"""`mindgap campaign findings` and `mindgap campaign show`: what a campaign found, and a script for one row of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import typer
+from rich.table import Table
+
+from mindgap.cli.report import write_file
+from mindgap.cli.status import Exit
+from mindgap.cli.streams import complain, result_stream
+from mindgap.cli.tables import console
+
+if TYPE_CHECKING:
+    from mindgap.campaign.found import Group
+
+Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of the campaign.")]
+_LONGEST = 110
+
+
+def findings(
+    directory: Directory,
+    words: Annotated[
+        list[str] | None, typer.Option("--word", help="Only findings of this verdict; may repeat (default: all).")
+    ] = None,
+    platform: Annotated[
+        str, typer.Option("-p", "--platform", metavar="PLATFORM", help="Only findings on this platform.")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, with every case of each group.")] = False,
+) -> int:
+    """What a campaign found, grouped by platform, verdict and culprit, with a case for each. Exit status 1 if anything.
+
+    Example: mindgap campaign findings out/campaign --word discrepant
+    """
+    from mindgap.campaign import found
+    from mindgap.campaign.folder import open_folder
+
+    with result_stream() as out:
+        groups = found.findings_of(open_folder(directory), words or (), platform)
+        if as_json:
+            out.write(found.as_json(groups) + "\n")
+        elif groups:
+            _print_groups(groups, directory, out)
+        else:
+            asked = f" that is {' or '.join(words)}" if words else ""
+            out.write(f"NO FINDING{asked} in {directory}{f' on {platform}' if platform else ''}\n")
+        return Exit.FINDINGS if groups else Exit.NOTHING_FOUND
+
+
+def show(
+    directory: Directory,
+    case: Annotated[str, typer.Argument(metavar="CASE", help="As `campaign findings` calls it: v000042.")],
+    platform: Annotated[
+        str, typer.Option("-p", "--platform", metavar="PLATFORM", help="Which row (default: the worst of the case).")
+    ] = "",
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE.py", help="Write the script here.")
+    ] = None,
+) -> int:
+    """The rows of a case, and a stand-alone script that runs it: both sides beside float64, without mindgap.
+
+    The script goes to standard output unless -o names a file; the rows then go to standard error.
+
+    Example: mindgap campaign show out/campaign v000042 -p onnxruntime/cpu -o case.py && python case.py
+    """
+    from mindgap.campaign import found
+    from mindgap.campaign.folder import open_folder
+    from mindgap.campaign.reproduce import script_of_row
+
+    with result_stream() as out:
+        folder = open_folder(directory)
+        rows = found.rows_of_case(folder, case, platform)
+        chosen = min(rows, key=_rank)
+        _print_rows(rows, out if output is not None else sys.stderr)
+        beside = "" if output is None else f"{output.stem}.npz"
+        script = script_of_row(folder, chosen, beside=beside)
+        if output is None:
+            out.write(script.text)
+            return Exit.NOTHING_FOUND
+        write_file(output, script.text)
+        for name, data in script.files.items():
+            write_file(output.with_name(name), data)
+        written = ", ".join([str(output), *(str(output.with_name(name)) for name in script.files)])
+        complain(f"{written}: {case} on {chosen['platform']}; run it with python {output}")
+        return Exit.NOTHING_FOUND
+
+
+def _rank(row: Mapping[str, Any]) -> int:
+    """Findings first, the worst of all first."""
+    from mindgap.diff.rows import SEVERITY
+
+    word = str(row["word"])
+    return SEVERITY.index(word) if word in SEVERITY else len(SEVERITY)
+
+
+def _print_groups(groups: Sequence[Group], directory: Path, out: TextIO) -> None:
+    page = console(out)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("platform", "verdict", "culprit or signature"):
+        table.add_column(column, overflow="fold")
+    table.add_column("rows", justify="right")
+    for column in ("blame", "for example", "what is said of it"):
+        table.add_column(column, overflow="fold")
+    for group in groups:
+        said = " ".join(group.detail.split())[:_LONGEST]
+        cells = (
+            group.platform,
+            group.word,
+            group.culprit[:_LONGEST],
+            f"{group.count:,}",
+            group.blame,
+            group.case,
+            said,
+        )
+        table.add_row(*(cell.replace("[", r"\[") for cell in cells))
+    page.print(table)
+    page.print(
+        f"{sum(group.count for group in groups):,} findings in {len(groups):,} groups; a script for one: "
+        f"mindgap campaign show {directory} {groups[0].case} -p {groups[0].platform}",
+        highlight=False, markup=False,
+    )  # fmt: skip
+
+
+def _print_rows(rows: Sequence[Mapping[str, Any]], out: TextIO) -> None:
+    page = console(out)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("case", "platform", "verdict", "culprit", "blame", "max abs", "what is said of it"):
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        culprit = f"{row['culprit_op']} (node {row['culprit_node']})" if row["culprit_op"] else ""
+        figure = "" if row["max_abs"] is None else f"{row['max_abs']:.4g}"
+        said = " ".join((row["detail"] or row["message"] or "").split())[:_LONGEST]
+        cells = (row["model"], row["platform"], row["word"], culprit, row["blame"] or "", figure, said)
+        table.add_row(*(cell.replace("[", r"\[") for cell in cells))
+    page.print(table)

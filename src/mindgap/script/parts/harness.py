@@ -1,0 +1,363 @@
+"""Runs a model on both sides and in float64, compares, prints, and ends with one line of JSON."""
+
+# pyright: basic
+# (torch is typed in parts only)
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from typing import Any
+
+import torch
+
+from mindgap.script.parts.compare import compared, matches, show, strict
+from mindgap.script.parts.float64 import Call, Float64, Watch, default_dtype, first_line
+from mindgap.script.parts.tensors import checksum, copied, wide_dtype, widened
+
+#: Calls a program with arguments: (program, arguments) -> outputs.
+Invoke = Callable[[Any, Sequence[torch.Tensor]], list[torch.Tensor]]
+#: Runs a model: (model, arguments, options, told which stage begins, how the result is called) -> outputs.
+Path = Callable[
+    [torch.nn.Module, Sequence[torch.Tensor], dict[str, str], Callable[[str], None], Invoke], list[torch.Tensor]
+]
+
+
+@dataclass
+class Side:
+    """A platform: its name, options, environment variables, and how it runs a model (None: this script cannot)."""
+
+    name: str
+    options: dict[str, str]
+    environment: dict[str, str]
+    path: Path | None
+
+
+@dataclass
+class Program:
+    """A model, its arguments and what each output is declared as. `gradients`: arguments to differentiate by."""
+
+    name: str
+    model: Callable[[], torch.nn.Module]
+    outputs: Sequence[tuple[str, list[int]]]
+    gradients: Sequence[int] = ()
+
+
+@dataclass
+class Case:
+    """All that one script is about. `culprit`: the operator alone, with its node and which operands it takes."""
+
+    name: str
+    graph: str
+    program: Program
+    arguments: Callable[[], Sequence[torch.Tensor]]
+    inputs_sha256: str
+    reference: Side
+    platform: Side
+    tolerances: dict[str, tuple[float, float]]
+    timeout_s: float
+    culprit: Program | None = None
+    culprit_node: int = -1
+    culprit_operands: Sequence[int] = ()
+    recorded: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Ran:
+    """What became of one run. `stage`: where it ended."""
+
+    status: str
+    outputs: list[torch.Tensor] | None = None
+    stage: str = ""
+    error: str = ""
+    message: str = ""
+    seconds: float = 0.0
+
+    def record(self) -> dict[str, Any]:
+        told = {"status": self.status, "stage": self.stage, "error": self.error, "message": self.message[:2000]}
+        return {key: value for key, value in told.items() if value} | {"seconds": round(self.seconds, 3)}
+
+
+def main(case: Case, argv: Sequence[str] | None = None) -> int:
+    """0 where the sides agree within the tolerances, 1 where they do not, 2 where the reference did not run."""
+    parser = argparse.ArgumentParser(description=f"{case.platform.name} against {case.reference.name}: {case.name}")
+    parser.add_argument("--json", action="store_true", help="print the line of JSON only")
+    parser.add_argument("--save", metavar="FILE.pt", help="write all outputs there, for torch.load")
+    parser.add_argument("--no-culprit", action="store_true", help="leave the operator alone out")
+    parser.add_argument("--side", help=argparse.SUPPRESS)
+    parser.add_argument("--exchange", help=argparse.SUPPRESS)
+    asked = parser.parse_args(argv)
+    if asked.side:
+        return in_child(case, asked.side, asked.exchange)
+    found, saved = both_sides(case, with_culprit=not asked.no_culprit)
+    if asked.save:
+        torch.save(saved, asked.save)
+    if not asked.json:
+        show_all(case, found)
+    print(json.dumps(strict(found), allow_nan=False))
+    return found["exit"]
+
+
+def both_sides(case: Case, with_culprit: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The record of the case, and all outputs."""
+    given = list(case.arguments())
+    found: dict[str, Any] = {
+        "format": "mindgap-script", "version": 1, "case": case.name, "graph": case.graph,
+        "platform": case.platform.name, "reference": case.reference.name, "recorded": case.recorded.get("row", {}),
+        "inputs_ok": checksum(all_inputs(case, given)) == case.inputs_sha256,
+    }  # fmt: skip
+    if not found["inputs_ok"]:
+        print("THE INPUTS ARE NOT THOSE OF THE RECORDED RUN: their SHA-256 differs", file=sys.stderr)
+    kept, exact, notes = in_float64(case.program, given, case.culprit_node)
+    work = [(case.program, given)]
+    if case.culprit is not None and kept and with_culprit:
+        operands = [kept[place] for place in case.culprit_operands]
+        work.append((case.culprit, operands))
+    eager, other = run_side(case, case.reference, work), run_side(case, case.platform, work)
+    whole, saved = recorded(case, case.program, eager[0], other[0], exact, notes)
+    found |= whole
+    found["matches_recorded"] = {
+        side: matches(saved[side], case.recorded.get(side)) for side in ("eager", "platform")
+    }  # fmt: skip
+    if len(work) > 1:
+        _, exact, notes = in_float64(work[1][0], work[1][1], None)
+        alone, saved["culprit"] = recorded(case, work[1][0], eager[1], other[1], exact, notes)
+        found["culprit"] = {"node": case.culprit_node, "name": work[1][0].name, **alone}
+    return found | {"versions": versions()}, saved
+
+
+def recorded(
+    case: Case, program: Program, eager: Ran, other: Ran, exact: Ran, notes: Sequence[str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The record of a program on both sides, and all outputs."""
+    outputs = compared(program.outputs, eager.outputs, other.outputs, exact.outputs, case.tolerances)
+    differs = [output["differs"] for output in outputs if output.get("differs")]
+    if other.status not in ("ok", "not_run") and eager.status == "ok":
+        differs.insert(0, f"{case.platform.name} {other.status}: {other.error}")
+    found = {
+        "status": {"eager": eager.record(), "float64": exact.record(), "platform": other.record()},
+        "not_in_float64": list(notes), "outputs": outputs, "differs": bool(differs),
+        "exit": 2 if eager.status != "ok" else 1 if differs else 0,
+    }  # fmt: skip
+    return found, {"eager": eager.outputs, "platform": other.outputs, "float64": exact.outputs}
+
+
+def run_side(case: Case, side: Side, work: Sequence[tuple[Program, Sequence[torch.Tensor]]]) -> list[Ran]:
+    """Programs on one side. A platform runs in a process of its own, so that its environment holds and a crash or a
+    hang is seen; the reference in this one, where it needs no environment.
+    """
+    if side.path is None:
+        return [Ran("not_run", message=f"this script knows no way to run {side.name}") for _ in work]
+    if side is case.reference and not side.environment and not side.options:
+        return [one_run(side, program, given, lambda _: None) for program, given in work]
+    found: list[Ran] = []
+    with tempfile.TemporaryDirectory() as folder:
+        files = [os.path.join(folder, f"{number}.pt") for number in range(len(work))]
+        for file, (_, given) in zip(files, work, strict=True):
+            torch.save({"given": given}, file)
+        while len(found) < len(work):
+            found += from_child(case, side, files[len(found) :], first=len(found))
+    return found
+
+
+def from_child(case: Case, side: Side, files: Sequence[str], first: int) -> list[Ran]:
+    """What a process made of the programs whose arguments are in the files; it may die at any of them."""
+    role = "reference" if side is case.reference else "platform"
+    command = [
+        sys.executable,
+        os.path.abspath(__file__),
+        "--side",
+        f"{role}:{first}",
+        "--exchange",
+        os.pathsep.join(files),
+    ]
+    started = time.monotonic()
+    environment, end = {**os.environ, **side.environment}, ""
+    with tempfile.TemporaryFile("w+", errors="replace") as said:
+        try:
+            done = subprocess.run(command, env=environment, timeout=case.timeout_s, stdout=said, stderr=said)
+            if done.returncode:
+                end = signal.Signals(-done.returncode).name if done.returncode < 0 else f"exit {done.returncode}"
+        except subprocess.TimeoutExpired:
+            end = "timeout"
+        said.seek(0)
+        printed = said.read()[-2000:]
+    found: list[Ran] = []
+    for file in files:
+        answer = torch.load(file, weights_only=True)
+        if "status" in answer:
+            found.append(Ran(**answer))
+            continue
+        kind = "timeout" if end == "timeout" else "crashed"
+        error = f"no answer in {case.timeout_s} s" if end == "timeout" else end or "ended without an answer"
+        seconds = time.monotonic() - started
+        return [*found, Ran(kind, stage=answer.get("stage", ""), error=error, message=printed, seconds=seconds)]
+    return found
+
+
+def in_child(case: Case, which: str, exchange: str) -> int:
+    """Runs programs on one side and leaves the outputs, or the error, in their files."""
+    role, _, first = which.partition(":")
+    side = case.reference if role == "reference" else case.platform
+    programs = [case.program, case.culprit][int(first) :]
+    for program, file in zip(programs, exchange.split(os.pathsep), strict=False):
+        assert program is not None
+        given = torch.load(file, weights_only=True)["given"]
+        ran = one_run(side, program, given, lambda at, file=file: torch.save({"stage": at}, file))
+        torch.save(vars(ran), file)
+    return 0
+
+
+def one_run(side: Side, program: Program, given: Sequence[torch.Tensor], told: Callable[[str], None]) -> Ran:
+    """One program on one side, in this process."""
+    ran = Ran("failed")
+    started = time.monotonic()
+
+    def stage(at: str) -> None:
+        ran.stage = at
+        told(at)
+
+    try:
+        assert side.path is not None
+        arguments = [copied(tensor) for tensor in given]
+        outputs = side.path(program.model(), arguments, side.options, stage, invoker(program.gradients))
+        ran.outputs = [plain(tensor) for tensor in declared_complex(program, outputs)]
+        ran.status = "ok"
+    except Exception as error:
+        ran.error, ran.message = type(error).__name__, str(error)[:4000]
+    ran.seconds = time.monotonic() - started
+    return ran
+
+
+def invoker(wanted: Sequence[int]) -> Invoke:
+    """Calls a program without autograd; with `wanted`, gradients by the arguments so numbered follow its outputs."""
+
+    def forward(program: Any, arguments: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        with torch.no_grad():
+            return outputs_of(program(*arguments))
+
+    def backward(program: Any, arguments: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        leaves = [a.detach().requires_grad_() if i in wanted else a for i, a in enumerate(arguments)]
+        with torch.enable_grad():
+            outputs = outputs_of(program(*leaves))
+            roots, by = [output for output in outputs if output.requires_grad], [leaves[i] for i in wanted]
+            if not roots:
+                return outputs + [torch.zeros_like(leaf) for leaf in by]
+            fed = [cotangent(root) for root in roots]
+            return outputs + list(torch.autograd.grad(roots, by, fed, materialize_grads=True))
+
+    return backward if wanted else forward
+
+
+def outputs_of(result: Any) -> list[torch.Tensor]:
+    """A program's result as a list."""
+    return [result] if isinstance(result, torch.Tensor) else list(result)
+
+
+def cotangent(output: torch.Tensor) -> torch.Tensor:
+    """The gradient fed into an output: element k is (2 * (37 k mod 17) - 17) / 16."""
+    index = torch.arange(output.numel())
+    return ((2 * (index * 37 % 17) - 17).double() / 16).to(output.dtype).reshape(output.shape)
+
+
+def in_float64(
+    program: Program, given: Sequence[torch.Tensor], keep: int | None
+) -> tuple[list[torch.Tensor], Ran, list[str]]:
+    """The operands of call `keep`, the outputs in float64, and which operators had no float64 form."""
+    watch, ran, notes = Watch(keep), Ran("failed"), list[str]()
+    started = time.monotonic()
+    try:
+        with torch.no_grad(), watch:
+            program.model()(*[copied(tensor) for tensor in given])
+        outputs, notes = wide_run(program, given, watch.seen.calls)
+        ran.status, ran.outputs = "ok", [plain(output) for output in outputs]
+    except Exception as error:
+        ran.error, ran.message = type(error).__name__, first_line(error)
+    ran.seconds = time.monotonic() - started
+    return watch.seen.kept, ran, notes
+
+
+def wide_run(
+    program: Program, given: Sequence[torch.Tensor], calls: Sequence[Call]
+) -> tuple[list[torch.Tensor], list[str]]:
+    """The outputs in float64."""
+    model = program.model()
+    for module in model.modules():
+        for name, weight in [*module._buffers.items(), *module._parameters.items()]:
+            if weight is not None:
+                module._parameters.pop(name, None)
+                module._buffers[name] = widened(weight.detach())
+    mode = Float64(calls)
+
+    def run(*arguments: torch.Tensor) -> Any:
+        with default_dtype(torch.float64), mode:
+            return model(*arguments)
+
+    outputs = invoker(program.gradients)(run, [widened(tensor) for tensor in given])
+    return [o.to(wide_dtype(o.dtype)) for o in outputs], [f"node {n}: {why}" for n, why in sorted(mode.narrow.items())]
+
+
+def all_inputs(case: Case, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The arguments, then the weights."""
+    model = case.program.model()
+    weights = {**dict(model.named_buffers()), **dict(model.named_parameters())}
+    return [*given, *(weights[name] for name in sorted(weights))]
+
+
+def declared_complex(program: Program, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """ONNX carries a complex tensor as a real one with a last dimension of 2."""
+    found: list[torch.Tensor] = []
+    declared = [*program.outputs, *([("", [])] * len(outputs))]
+    for tensor, (dtype, shape) in zip(outputs, declared, strict=False):
+        pairs = dtype.startswith("complex") and not tensor.is_complex() and list(tensor.shape) == [*shape, 2]
+        found.append(torch.view_as_complex(tensor.contiguous()) if pairs else tensor)
+    return found
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """Contiguous values that no autograd follows."""
+    return tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+
+
+def versions() -> dict[str, str]:
+    """Of what ran."""
+    found = {"python": platform.python_version()}
+    for name in ("torch", "numpy", "onnx", "onnxscript", "onnxruntime", "openvino"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found | {"cpu": torch.backends.cpu.get_cpu_capability()}
+
+
+def show_all(case: Case, found: dict[str, Any]) -> None:
+    """What a person reads."""
+    print(f"{case.name}: {case.platform.name} against {case.reference.name}")
+    show_program(found)
+    for side, same in found["matches_recorded"].items():
+        if same is not None:
+            print(f"{side}: {'the values that were recorded' if same else 'OTHER VALUES THAN WERE RECORDED'}")
+    if "culprit" in found:
+        print(f"\nthe culprit alone, on the operands that eager gave it: {found['culprit']['name']}")
+        show_program(found["culprit"])
+    print()
+
+
+def show_program(found: dict[str, Any]) -> None:
+    """Status of each run, then its outputs."""
+    for name, status in found["status"].items():
+        failed = f" at {status.get('stage', '')}: {status.get('error', '')}: {status.get('message', '')[:1000]}"
+        print(f"{name:<9} {status['status']}{failed if status['status'] != 'ok' else ''}")
+    for note in found["not_in_float64"]:
+        print(f"not in float64: {note}")
+    show(found["outputs"])

@@ -1,0 +1,78 @@
+"""openvino/cpu as its users run it: convert_model of an exported program or of an ONNX file, compile_model."""
+
+# pyright: basic
+# (torch and openvino are typed in parts only)
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+#: OpenVINO's element types that numpy has no dtype for.
+OPENVINO_TYPES = {"bf16": torch.bfloat16, "f8e4m3": torch.float8_e4m3fn, "f8e5m2": torch.float8_e5m2}
+
+
+def run_openvino(
+    model: torch.nn.Module,
+    arguments: Sequence[torch.Tensor],
+    options: dict[str, str],
+    stage: Callable[[str], None],
+    _invoke: Callable[..., list[torch.Tensor]],
+) -> list[torch.Tensor]:
+    """The outputs of the model by OpenVINO's CPU plugin. `frontend=onnx`: through an ONNX file."""
+    import openvino
+
+    stage("export")
+    with torch.no_grad():
+        program = torch.export.export(model, tuple(arguments))
+        if options.get("frontend", "pytorch") == "onnx":
+            with tempfile.TemporaryDirectory() as folder:
+                file = os.path.join(folder, "model.onnx")
+                onnx_program = torch.onnx.export(program, dynamo=True, verbose=False)
+                assert onnx_program is not None
+                onnx_program.save(file)
+                stage("convert")
+                converted = openvino.Core().read_model(file)
+        else:
+            stage("convert")
+            converted = openvino.convert_model(program)
+    stage("compile")
+    settings: dict[str, Any] = {"INFERENCE_NUM_THREADS": int(options.get("threads", "1")), "NUM_STREAMS": 1}
+    if options.get("precision", "f32") == "f32":
+        settings["INFERENCE_PRECISION_HINT"] = "f32"
+    compiled = openvino.Core().compile_model(converted, "CPU", settings)
+    stage("run")
+    request = compiled.create_infer_request()
+    if len(compiled.inputs) != len(arguments):
+        raise RuntimeError(f"the OpenVINO model takes {len(compiled.inputs)} inputs, the program {len(arguments)}")
+    for port, tensor in zip(compiled.inputs, arguments, strict=True):
+        request.set_tensor(port, openvino_tensor(tensor))
+    request.infer()
+    return [from_openvino(request.get_output_tensor(number)) for number in range(len(compiled.outputs))]
+
+
+def openvino_tensor(tensor: torch.Tensor) -> Any:
+    """A tensor as OpenVINO takes it."""
+    import openvino
+
+    tensor = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    tensor = tensor.contiguous()
+    name = next((name for name, dtype in OPENVINO_TYPES.items() if dtype == tensor.dtype), None)
+    if name is None:
+        return openvino.Tensor(tensor.numpy())
+    carrier = torch.uint16 if tensor.element_size() == 2 else torch.uint8
+    return openvino.Tensor(
+        tensor.view(carrier).numpy(), openvino.Shape(list(tensor.shape)), getattr(openvino.Type, name)
+    )
+
+
+def from_openvino(tensor: Any) -> torch.Tensor:
+    """The inverse; a copy."""
+    dtype = OPENVINO_TYPES.get(tensor.get_element_type().to_string())
+    found = torch.from_numpy(np.array(tensor.data, order="C"))
+    return found if dtype is None else found.view(dtype)

@@ -1,0 +1,106 @@
+"""Tensors: bits, strides, copies and checksums."""
+
+# pyright: basic
+# (torch is typed in parts only)
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+#: Integers of the same width: how bits are moved without a conversion.
+CARRIERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
+
+
+def from_bits(text: str, dtype: torch.dtype, shape: Sequence[int]) -> torch.Tensor:
+    """A tensor from its row-major, little-endian bytes in hexadecimal."""
+    return torch.frombuffer(bytearray.fromhex(text), dtype=torch.uint8).view(dtype).reshape(shape)
+
+
+def unpacked(text: str, dtype: torch.dtype, shape: Sequence[int]) -> torch.Tensor:
+    """The same from bytes compressed by zlib and written in base 85."""
+    data = bytearray(zlib.decompress(base64.b85decode("".join(text.split()))))
+    return torch.frombuffer(data, dtype=torch.uint8).view(dtype).reshape(shape)
+
+
+def loaded(file: str, name: str, dtype: torch.dtype, shape: Sequence[int]) -> torch.Tensor:
+    """The same from an array of bytes in an .npz file beside this script."""
+    with np.load(os.path.join(os.path.dirname(os.path.abspath(__file__)), file)) as arrays:
+        return torch.from_numpy(arrays[name]).view(dtype).reshape(shape)
+
+
+def strided(values: torch.Tensor, stride: Sequence[int]) -> torch.Tensor:
+    """The same values laid out with these strides (in elements). Elements that share memory must be equal."""
+    count = 1 + sum(step * (size - 1) for step, size in zip(stride, values.shape, strict=True)) if values.numel() else 0
+    carrier = CARRIERS[values.element_size()]
+    memory = torch.zeros(count, dtype=values.dtype)
+    places = torch.arange(count).as_strided(values.shape, stride) if count else torch.empty(0, dtype=torch.int64)
+    memory.view(carrier)[places.flatten()] = values.contiguous().view(-1).view(carrier)
+    return memory.as_strided(values.shape, stride)
+
+
+def memory_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The stretch of memory from a tensor's first to its last element, in one dimension."""
+    steps = zip(tensor.stride(), tensor.shape, strict=True)
+    count = 1 + sum(step * (size - 1) for step, size in steps) if tensor.numel() else 0
+    return tensor.as_strided((count,), (1,), tensor.storage_offset())
+
+
+def copied(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy with the same strides, overlapping ones included."""
+    return memory_of(tensor).clone().as_strided(tensor.shape, tensor.stride(), 0)
+
+
+def recast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A copy of another dtype with the same strides."""
+    return memory_of(tensor).to(dtype, copy=True).as_strided(tensor.shape, tensor.stride(), 0)
+
+
+def widened(tensor: torch.Tensor) -> torch.Tensor:
+    """float64 for a float, complex128 for a complex, with the same strides; a copy of anything else."""
+    return recast(tensor, wide_dtype(tensor.dtype))
+
+
+def wide_dtype(dtype: torch.dtype) -> torch.dtype:
+    """float64 for a float, complex128 for a complex, anything else as it is."""
+    if dtype.is_complex:
+        return torch.complex128
+    return torch.float64 if dtype.is_floating_point else dtype
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors in nested lists, tuples and dicts, in order."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors_in(item)
+    elif isinstance(value, dict):
+        yield from tensors_in(list(value.values()))
+
+
+def with_tensors(value: Any, change: Any) -> Any:
+    """The same nested value, each item that is no list, tuple or dict replaced by what `change` makes of it."""
+    if isinstance(value, (list, tuple)):
+        return [with_tensors(item, change) for item in value]
+    if isinstance(value, dict):
+        return {key: with_tensors(item, change) for key, item in value.items()}
+    return change(value)
+
+
+def checksum(tensors: Sequence[torch.Tensor]) -> str:
+    """SHA-256 of dtype, shape, strides and row-major bytes of each tensor."""
+    found = hashlib.sha256()
+    for tensor in tensors:
+        name = str(tensor.dtype).removeprefix("torch.")
+        found.update(f"{name}{list(tensor.shape)}{list(tensor.stride())}".encode())
+        plain = tensor.detach().resolve_conj().resolve_neg().contiguous().view(-1)
+        found.update(plain.view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()

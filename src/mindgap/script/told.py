@@ -1,0 +1,43 @@
+"""What a script is told besides the graph and its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A platform: its `DEVICE/MODE`, its options, and the environment variables that its process must start with."""
+
+    device_mode: str
+    options: Mapping[str, str] = field(default_factory=dict[str, str])
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @staticmethod
+    def of(name: str, environment: Mapping[str, str] | None = None) -> Target:
+        """From `DEVICE/MODE[@key=value,…]`, which is taken to be well formed."""
+        device_mode, _, listed = name.partition("@")
+        pairs = (item.partition("=") for item in listed.split(",") if item)
+        return Target(device_mode, {key.strip(): value.strip() for key, _, value in pairs}, environment or {})
+
+    @property
+    def name(self) -> str:
+        """As it is written: `cpu/eager@isa=avx2`."""
+        options = ",".join(f"{key}={value}" for key, value in sorted(self.options.items()))
+        return f"{self.device_mode}@{options}" if options else self.device_mode
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What was measured when the case ran. `row`: figures of the row, strict JSON. `words`: a line or two for people.
+
+    `reference`, `platform`: for each output its dtype, shape, count of NaN, and elements sampled evenly from the first
+    to the last; empty where that side gave none.
+    """
+
+    row: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    words: str = ""
+    reference: Sequence[Mapping[str, Any]] = ()
+    platform: Sequence[Mapping[str, Any]] = ()
