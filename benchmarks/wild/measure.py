@@ -15,12 +15,12 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from mindgap.campaign.found import rows_of_case
-
 from mindgap.campaign import reproduce
+from mindgap.campaign.findings import rows_of_case
 from mindgap.campaign.folder import open_folder
 from mindgap.graph import MindgapError
 
@@ -28,9 +28,22 @@ sys.path.insert(0, str(Path(__file__).parent))
 from draw import Drawn, read_sample
 
 #: Seconds that one script may take, all of its runs together.
-TIMEOUT_S = 900
-#: Runs a script in a process in which mindgap cannot be imported.
-_WITHOUT = (
+TIMEOUT_S = 300
+#: A process in which mindgap cannot be imported, and which runs one script after the other: a path a line on standard
+#: input, the script's JSON a line on standard output. The runtimes are imported once.
+_SERVER = """
+import json, os, runpy, sys
+sys.modules["mindgap"] = None
+out = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)
+for line in sys.stdin:
+    space = runpy.run_path(line.strip())
+    found, _ = space["both_sides"](space["CASE"], in_process=True)
+    out.write(json.dumps(space["strict"](found), allow_nan=False) + "\\n")
+    out.flush()
+"""
+#: One script in a process of its own, in which mindgap cannot be imported: for those that end the server.
+_ALONE = (
     "import runpy, sys; sys.modules['mindgap'] = None; sys.argv = sys.argv[1:]; "
     "runpy.run_path(sys.argv[0], run_name='__main__')"
 )
@@ -47,8 +60,13 @@ def main() -> int:
     (chosen.dir / "measured").mkdir(exist_ok=True)
     rows = [row for row in read_sample(chosen.dir / "sample.csv") if not answer_of(chosen.dir, row).exists()]
     write_scripts(chosen.campaign, chosen.dir, rows)
+    servers = [Server() for _ in range(chosen.jobs)]
     with ThreadPoolExecutor(chosen.jobs) as pool:
-        failed = [line for line in pool.map(lambda row: measured(chosen.dir, row), rows) if line]
+        shares = pool.map(lambda n: [measured(chosen.dir, row, servers[n]) for row in rows[n :: chosen.jobs]],
+                          range(chosen.jobs))  # fmt: skip
+        failed = [line for share in shares for line in share if line]
+    for server in servers:
+        server.stop()
     for line in failed:
         print(line)
     print(f"{len(rows) - len(failed)} of {len(rows)} measured")
@@ -89,22 +107,64 @@ def write_scripts(campaign: Path, folder: Path, rows: list[Drawn]) -> None:
         path.write_text(script.text)
 
 
-def measured(folder: Path, row: Drawn) -> str:
+class Server:
+    """A process that runs scripts one after the other; started when it is first asked, and again when it has died."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+
+    def ask(self, script: Path) -> str | None:
+        """The line that the script gives, None where the process died or took longer than `TIMEOUT_S`."""
+        if self._process is None or self._process.poll() is not None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-W", "ignore", "-c", _SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL, text=True, env=_environment(),
+            )  # fmt: skip
+        assert self._process.stdin and self._process.stdout
+        timer = threading.Timer(TIMEOUT_S, self._process.kill)
+        timer.start()
+        try:
+            self._process.stdin.write(f"{script.resolve()}\n")
+            self._process.stdin.flush()
+            return self._process.stdout.readline() or None
+        except BrokenPipeError:
+            return None
+        finally:
+            timer.cancel()
+
+    def stop(self) -> None:
+        """Ends the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+def _environment() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+
+
+def measured(folder: Path, row: Drawn, server: Server) -> str:
     """Runs one script; returns what went wrong, or nothing."""
     path = script_of(folder, row)
     if not path.exists():
         return f"{path.stem}: no script"
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    command = [sys.executable, "-I", "-c", _WITHOUT, str(path.resolve()), "--json"]
+    # A script that crashes its process is run again with a process for each side, which says which of them crashes.
+    answer = None if row.status == "crash" else server.ask(path)
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, env=environment)
-        found = json.loads(done.stdout.strip().splitlines()[-1])
+        found = json.loads(answer or _alone(path))
     except subprocess.TimeoutExpired:
         return f"{path.stem}: not done after {TIMEOUT_S} s"
     except (json.JSONDecodeError, IndexError):
-        return f"{path.stem}: no JSON: {done.stderr[-400:]}"
+        return f"{path.stem}: no JSON"
     answer_of(folder, row).write_text(json.dumps(found))
     return ""
+
+
+def _alone(script: Path) -> str:
+    """The last line that a script prints in a process of its own. Raises `IndexError` where it prints none."""
+    command = [sys.executable, "-I", "-c", _ALONE, str(script.resolve()), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, env=_environment())
+    return done.stdout.strip().splitlines()[-1]
 
 
 if __name__ == "__main__":

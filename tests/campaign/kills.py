@@ -49,7 +49,7 @@ class Sessions:
 
     def start(self, what: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, str(HERE / "driver.py"), what, str(self.directory), str(self.count), self.reference]
-        environment = {**os.environ, "PYTHONPATH": str(HERE), "OMP_NUM_THREADS": "1",
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1",
                        "MINDGAP_HOME": str(self.directory.parent / "home")}  # fmt: skip
         return subprocess.Popen([*command, *self.platforms], env=environment, stderr=subprocess.PIPE)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mindgap.campaign.plan import Plan
-from mindgap.campaign.supply import BLOCK, Case
+from mindgap.campaign.supply import BLOCK, Case, graphs_of
 from mindgap.graph import Graph, Input, Node, Normal, Ref, TensorSpec, Uniform, decode, digest, encode
 
 _BASES = "bases.json"
@@ -45,6 +46,9 @@ class SmallSupply:
 
     def block(self, number: int) -> list[Case]:
         return [self._case(index) for index in range(number * BLOCK, min((number + 1) * BLOCK, self._count))]
+
+    def samples(self, blocks: Sequence[int]) -> Iterator[Graph]:
+        return graphs_of(self, blocks)
 
     def _case(self, index: int) -> Case:
         which = index % len(self._graphs)

@@ -193,14 +193,6 @@ def test_what_is_absent_may_be_left_out_loudly(campaign: Campaign) -> None:
     assert any("LEFT OUT" in line and "toys:BROKEN" in line for line in said)
 
 
-def test_who_was_never_asked_what_it_lacks_is_said(campaign: Campaign, tmp_path: Path) -> None:
-    said: list[str] = []
-    campaign(3, "toys:PICKY", manner=Manner(jobs=1, say=said.append, support=tmp_path / "nowhere"))
-    assert said == [
-        "NOT ASKED what toys:PICKY lack: what they refuse is run all the same (mindgap coverage toys:PICKY)"
-    ]
-
-
 def test_a_plan_or_a_pool_that_changed_stops_a_resume(campaign: Campaign, tmp_path: Path) -> None:
     campaign(3, "toys:PICKY")
     plan = tmp_path / "out/campaign.toml"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
 from cli.command_line import mindgap
+from mindgap.campaign.progress import Progress
+from mindgap.campaign.session_file import announced
 
 TOYS = Path(__file__).parent.parent / "campaign"
 sys.path.insert(0, str(TOYS))
@@ -16,7 +19,7 @@ sys.path.insert(0, str(TOYS))
 
 @pytest.fixture(autouse=True)
 def toys_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(TOYS))
+    monkeypatch.setenv("PYTHONPATH", str(TOYS), prepend=os.pathsep)
 
 
 PLAN = """\
@@ -39,8 +42,10 @@ def test_a_bad_plan_is_one_line_with_its_line(tmp_path: Path) -> None:
         (tmp_path / "plan.toml").write_text(text)
         ran = mindgap("campaign", "run", "plan.toml", "--out", "out", cwd=tmp_path)
         assert ran.status == 2 and ran.out == ""
-        (line,) = ran.err.splitlines()
+        *steps, line = ran.err.splitlines()
         assert line.startswith("mindgap: ") and said in line
+        # What is wrong with the plan itself is seen before anything is begun.
+        assert (not steps) == ("plan.toml" in said or "platforms." in said)
 
 
 def test_what_is_no_campaign(tmp_path: Path) -> None:
@@ -62,7 +67,7 @@ def test_a_pack_is_run_looked_at_resumed_and_taken_back(tmp_path: Path) -> None:
     folder = open_folder(tmp_path / "home-run")
     export(folder, Small().again(folder.plan, folder.path), tmp_path / "cases.pack", ["toys:PICKY", "toys:REFUSES"])
 
-    ran = mindgap("campaign", "run", "cases.pack", "--out", "far", "--json", cwd=tmp_path)
+    ran = mindgap("campaign", "run", "cases.pack", "--out", "far", "--no-support", "--json", cwd=tmp_path)
     # A platform that refuses everything is an error, said beside the figures.
     assert ran.status == 2
     assert "NOTHING RAN on toys:REFUSES: it refused every one of 9 cases" in ran.err
@@ -107,3 +112,45 @@ def test_findings_and_a_script(tmp_path: Path) -> None:
     assert "class Culprit" in (tmp_path / "made" / "case.py").read_text()
     ran = mindgap("campaign", "show", "out", "v000042", cwd=tmp_path)
     assert ran.status == 2 and "no row of a case v000042" in ran.err
+
+
+def test_a_log_says_from_the_start_what_is_being_done(tmp_path: Path) -> None:
+    from small_supply import Small, plan_text
+
+    from mindgap.campaign.folder import open_folder
+    from mindgap.campaign.pack import export
+    from mindgap.campaign.plan import parse_plan
+    from mindgap.campaign.session import Manner, begin
+
+    text = plan_text(6, {"toys:EXACT@number=2": ""}, top='reference = "toys:EXACT"')
+    begin(parse_plan(text, "p"), text, tmp_path / "home-run", Small(), manner=Manner(jobs=1))
+    folder = open_folder(tmp_path / "home-run")
+    export(folder, Small().again(folder.plan, folder.path), tmp_path / "cases.pack", ["toys:PICKY"])
+
+    ran = mindgap("campaign", "run", "cases.pack", "--out", "far", "--coverage-minutes", "2", cwd=tmp_path)
+    lines = ran.err.splitlines()
+    assert ran.status == 0 and lines[0] == "mindgap: importing PyTorch"
+    assert any(
+        "asking toys:PICKY which operators they run, for at most 2 min of processor time each" in n for n in lines
+    )
+    assert any("toys:PICKY: of 4 calls in the cases" in line and "it refuses 1" in line for line in lines)
+    # Two of six hold what the only platform lacks, and run nowhere.
+    assert "4/6 cases" in ran.err and "unsupported" not in ran.out and "aten.neg.default: not in this toy" in ran.out
+    assert (tmp_path / "home/support").is_dir()
+
+    ran = mindgap("campaign", "run", "cases.pack", "--out", "knows", "--no-coverage", cwd=tmp_path)
+    assert ran.status == 0 and "asking" not in ran.err and "unsupported" not in ran.out
+    ran = mindgap("campaign", "run", "cases.pack", "--out", "runs", "--no-support", cwd=tmp_path)
+    assert ran.status == 0 and "asking" not in ran.err and "unsupported" in ran.out
+
+    # What `status` says of a session that is still making its cases.
+    (tmp_path / "early").mkdir()
+    with announced(tmp_path / "early", progress := Progress()):
+        progress.step("making a pool", 15_000)
+        ran = mindgap("campaign", "status", "early", cwd=tmp_path)
+        assert ran.status == 0 and ran.out.startswith("running for 0:00:") and f"process {os.getpid()} on " in ran.out
+        ran = mindgap("campaign", "status", "early", "--json", cwd=tmp_path)
+        told = json.loads(ran.out)
+        assert told["state"] == "running" and told["running"]["pid"] == os.getpid() and told["running"]["cases"] is None
+    ran = mindgap("campaign", "status", "early", cwd=tmp_path)
+    assert ran.status == 2 and "holds no campaign" in ran.err

@@ -27,7 +27,9 @@ class OpenBlock:
         self.cases = len(cases)
         self._past = past
         self._started = time.monotonic()
-        self._pairs = sum(len(order) for order in chosen.orders.values())
+        #: Of cases and platforms that get them.
+        self.pairs = sum(len(order) for order in chosen.orders.values())
+        self._pairs = self.pairs
         self._takers: dict[int, list[str]] = {}
         for platform, order in chosen.orders.items():
             for case in order:

@@ -140,7 +140,7 @@ class Drive:
     def _open(self, number: int, position: int, cases: list[Case]) -> None:
         chosen = self.s.choice.choose(number, cases)
         block = OpenBlock(number, position, cases, chosen, self.s.past.pairs)
-        self.s.live.block(number, len(self.s.choice.covered), len(chosen.features))
+        self.s.live.block(number, len(cases), block.pairs, len(self.s.choice.covered), len(chosen.features))
         self.s.record.block(block.row(self.s.folder.shard, finished=False))
         if block.empty:
             self._done(block)
@@ -272,6 +272,7 @@ class Drive:
         self._finished(block, row.platform, block.finish(found))
 
     def _finished(self, block: OpenBlock, platform: str, last: bool) -> None:
+        self.s.live.finished()
         if platform in self._paced:
             self._ahead.release()
         if last:

@@ -35,10 +35,10 @@ SELECT purpose, platform, sum(seconds) AS seconds FROM expenses WHERE run = ? GR
 class Spent:
     """Processor seconds of all sessions of a campaign that recorded them.
 
-    `purposes`: by what they were spent on: `preparing` (making the pool of variants, asking platforms what they
-    support), `starting` (workers and judges), `running`, `judging` (judges and their jobs), `drawing variants`,
-    `driver` (scheduling, recording). `platforms`: the same by platform, of what workers and judges took. `system`: what
-    the operating system counts for all processes together.
+    `purposes`: by what they were spent on: `preparing` (making the pool of variants), `asking` (platforms, which
+    operators they run), `starting` (workers and judges), `running`, `judging` (judges and their jobs), `drawing
+    variants`, `driver` (scheduling, recording). `platforms`: the same by platform, of what workers and judges took.
+    `system`: what the operating system counts for all processes together.
     """
 
     purposes: Mapping[str, float] = field(default_factory=dict[str, float])

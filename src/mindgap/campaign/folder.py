@@ -31,15 +31,28 @@ _FORMAT: Final = "mindgap-campaign"
 _VERSION: Final = 1
 
 
+@dataclass(frozen=True, slots=True)
+class Beforehand:
+    """What platforms lack, as far as it is known when a campaign begins. `support`: the store that knows it, none where
+    it is not wanted; `minutes`: of a processor's time to ask each platform for what is not known."""
+
+    support: str | None = None
+    minutes: float = 0.0
+
+
 @dataclass(frozen=True)
 class Folder:
-    """An opened campaign. `identity`: of what its cases are made; `run`: what its rows in the store are called."""
+    """An opened campaign. `identity`: of what its cases are made; `run`: what its rows in the store are called.
+
+    `beforehand`: kept, since the first session may be killed before it is done with it.
+    """
 
     path: Path
     plan: Plan
     shard: Shard
     identity: str
     run: str
+    beforehand: Beforehand = Beforehand()
 
     @property
     def store(self) -> Store:
@@ -62,21 +75,30 @@ def run_name(plan: Plan, identity: str, where: str = "") -> str:
     return "-".join(filter(None, ("campaign", name, where)))
 
 
-def make_folder(path: str | Path, plan: Plan, text: str, shard: Shard, identity: str, where: str = "") -> Folder:
+def make_folder(
+    path: str | Path, plan: Plan, text: str, shard: Shard, identity: str, where: str = "",
+    beforehand: Beforehand | None = None,
+) -> Folder:  # fmt: skip
     """Begins a campaign in a new or empty directory. Raises `MindgapError` for one that holds something."""
     path = Path(path)
-    folder = Folder(path, plan, shard, identity, run_name(plan, identity, where))
+    folder = Folder(path, plan, shard, identity, run_name(plan, identity, where), beforehand or Beforehand())
     refuse_begun(path)
     Store(path)
     write_whole(path / PLAN, text.encode())
-    about = {"format": _FORMAT, "version": _VERSION, "run": folder.run, "shard": str(shard), "identity": identity}
+    about = {"format": _FORMAT, "version": _VERSION, "run": folder.run, "shard": str(shard), "identity": identity,
+             "beforehand": dataclasses.asdict(folder.beforehand)}  # fmt: skip
     write_whole(path / _ABOUT, json.dumps({**about, "plan": plan.model_dump()}, indent=1).encode())
     return folder
 
 
+def begun(path: str | Path) -> bool:
+    """Whether the directory holds a campaign."""
+    return (Path(path) / _ABOUT).exists()
+
+
 def refuse_begun(path: str | Path) -> None:
     """Raises `MindgapError` where a campaign has been begun already."""
-    if (Path(path) / _ABOUT).exists():
+    if begun(path):
         raise MindgapError(
             f"{path} holds a campaign already: go on with `mindgap campaign resume {path}`, or use --out"
         )
@@ -87,18 +109,19 @@ def open_folder(path: str | Path) -> Folder:
     path = Path(path)
     about = _about(path)
     try:
-        begun = Plan.model_validate(about["plan"])
-        folder = Folder(path, begun, Shard.parse(about["shard"]), about["identity"], about["run"])
+        planned = Plan.model_validate(about["plan"])
+        beforehand = Beforehand(**about.get("beforehand", {}))
+        folder = Folder(path, planned, Shard.parse(about["shard"]), about["identity"], about["run"], beforehand)
     except (KeyError, TypeError, ValueError) as error:
         raise MindgapError(f"{path / _ABOUT} is damaged ({str(error).splitlines()[0]}): copy it again") from None
     now, _ = read_plan(path / PLAN)
-    keys = [key for key in changed(begun.model_dump(), now.model_dump()) if _matters(key)]
+    keys = [key for key in changed(planned.model_dump(), now.model_dump()) if _matters(key)]
     if keys:
         raise PlanError(
             f"{path / PLAN} was changed since the campaign began ({', '.join(keys)}): put it back, "
             "or start another campaign with `mindgap campaign run … --out OTHER`"
         )
-    return dataclasses.replace(folder, plan=begun.model_copy(update={key: getattr(now, key) for key in CHANGEABLE}))
+    return dataclasses.replace(folder, plan=planned.model_copy(update={key: getattr(now, key) for key in CHANGEABLE}))
 
 
 def check_identity(folder: Folder, identity: str) -> None:

@@ -75,6 +75,8 @@ def judge_again(
             record.row(case.digest, found, outcome)
             return row["word"], found.word
 
-        for change in threads.map(again, rows):
+        manner.progress.step("judging findings again", len(rows))
+        for done, change in enumerate(threads.map(again, rows), 1):
             changed[change] += 1
+            manner.progress.tick(done, len(rows))
     return changed

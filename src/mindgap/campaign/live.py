@@ -18,7 +18,8 @@ _WINDOW_S: Final = 120.0
 @dataclass(frozen=True)
 class Snapshot:
     """`cases` of `planned` have been given to the reference, earlier sessions included. `words` and `statuses`: rows
-    of this session by (platform, word). `features`: covered; `new`: by the youngest block."""
+    of this session by (platform, word). `eta_s`: until the last case has its last row; None where nothing is known of
+    it. `judging`: rows that wait for a judge. `features`: covered; `new`: by the youngest block."""
 
     seconds: float
     cases: int
@@ -35,17 +36,33 @@ class Snapshot:
     block: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """Counts at a moment, from which rates are told."""
+
+    moment: float
+    cases: int
+    rows: int
+    judged: int
+
+
 class Live:
-    """The counts. Thread-safe."""
+    """The counts. Thread-safe.
+
+    What is left is counted in pairs of case and platform, since the reference is long done with a case when the last
+    platform's row of it has been judged. Pairs of blocks that have not begun are as many as those of others.
+    """
 
     def __init__(self, planned: int, cases: int = 0) -> None:
         """`cases`: done by earlier sessions."""
         self._started = time.monotonic()
+        self._before = cases
+        self._opened_cases = self._opened_pairs = self._finished_pairs = self._judged = 0
         self._planned, self._cases = planned, cases
         self._words: Counter[tuple[str, str]] = Counter()
         self._statuses: Counter[tuple[str, str]] = Counter()
         self._judging = self._features = self._new = self._block = self._rows = 0
-        self._marks: deque[tuple[float, int, int]] = deque([(self._started, cases, 0)])
+        self._marks: deque[_Mark] = deque([_Mark(self._started, cases, 0, 0)])
         self._lock = threading.Lock()
 
     def case(self) -> None:
@@ -59,35 +76,43 @@ class Live:
             self._words[row.platform, row.word] += 1
             self._statuses[row.platform, row.status] += 1
 
+    def finished(self) -> None:
+        """A pair of case and platform has its row, had it before, or is left out."""
+        with self._lock:
+            self._finished_pairs += 1
+
     def judge(self, change: int) -> None:
-        """`change` more rows wait for a judge."""
+        """`change` more rows wait for a judge; -1: one is judged."""
         with self._lock:
             self._judging += change
+            self._judged -= min(change, 0)
 
-    def block(self, number: int, features: int, new: int) -> None:
-        """A block begins: so much is covered, so much of it by this block first."""
+    def block(self, number: int, cases: int, pairs: int, features: int, new: int) -> None:
+        """A block of so many cases begins, on so many platforms in all; `features` are covered, `new` by it first."""
         with self._lock:
             self._block, self._features, self._new = number, features, new
+            self._opened_cases += cases
+            self._opened_pairs += pairs
 
     def snapshot(self) -> Snapshot:
         """The counts now, and the rates of the last two minutes."""
         now = time.monotonic()
         with self._lock:
-            if now - self._marks[-1][0] >= 1.0:
-                self._marks.append((now, self._cases, self._rows))
-            while len(self._marks) > 1 and now - self._marks[1][0] > _WINDOW_S:
+            if now - self._marks[-1].moment >= 1.0:
+                self._marks.append(_Mark(now, self._cases, self._rows, self._judged))
+            while len(self._marks) > 1 and now - self._marks[1].moment > _WINDOW_S:
                 self._marks.popleft()
-            then, cases, rows = self._marks[0]
-            passed = max(now - then, 1e-3)
-            rate = (self._cases - cases) / passed
+            then = self._marks[0]
+            passed = max(now - then.moment, 1e-3)
+            rows_per_second = (self._rows - then.rows) / passed
             return Snapshot(
                 seconds=now - self._started,
                 cases=self._cases,
                 planned=self._planned,
                 rows=self._rows,
-                cases_per_second=rate,
-                rows_per_second=(self._rows - rows) / passed,
-                eta_s=(self._planned - self._cases) / rate if rate > 0 else None,
+                cases_per_second=(self._cases - then.cases) / passed,
+                rows_per_second=rows_per_second,
+                eta_s=self._eta(rows_per_second, (self._judged - then.judged) / passed),
                 words=dict(self._words),
                 statuses=dict(self._statuses),
                 judging=self._judging,
@@ -95,3 +120,17 @@ class Live:
                 new=self._new,
                 block=self._block,
             )
+
+    def _eta(self, rows_per_second: float, judged_per_second: float) -> float | None:
+        """Seconds until every pair has its row: at the pace of all rows, or at that of judging where it is slower."""
+        if not self._opened_cases and self._before < self._planned:
+            return None
+        later = max(0, self._planned - self._before - self._opened_cases)
+        each = self._opened_pairs / self._opened_cases if self._opened_cases else 0.0
+        left = self._opened_pairs - self._finished_pairs + later * each
+        if left <= 0:
+            return 0.0
+        if rows_per_second <= 0:
+            return None
+        waiting = self._judging / judged_per_second if judged_per_second > 0 else 0.0
+        return max(left / rows_per_second, waiting)

@@ -22,7 +22,7 @@ import tempfile
 import tomllib
 import zipfile
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -32,8 +32,8 @@ import pyarrow.parquet as pq
 
 from mindgap.campaign.folder import PACK, PLAN, Folder
 from mindgap.campaign.plan import Plan, parse_plan
-from mindgap.campaign.supply import BLOCK, Case, Supply
-from mindgap.graph import GraphError, MindgapError, digest_of_bytes
+from mindgap.campaign.supply import BLOCK, Case, Supply, graphs_of
+from mindgap.graph import Graph, GraphError, MindgapError, digest_of_bytes
 from mindgap.store import Merged, Store
 
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
@@ -132,6 +132,10 @@ class PackSupply:
         listed: list[dict[str, Any]] = json.loads(self._file.read(f"blocks/{number:05d}.json"))
         data = self._file.read(f"blocks/{number:05d}.graphs")
         return [self._case(entry, data) for entry in listed]
+
+    def samples(self, blocks: Sequence[int]) -> Iterator[Graph]:
+        """The cases themselves. Raises `PackError` for a damaged pack."""
+        return graphs_of(self, blocks)
 
     def _case(self, entry: Mapping[str, Any], data: bytes) -> Case:
         graph = data[entry["start"] : entry["start"] + entry["size"]]

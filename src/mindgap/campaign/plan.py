@@ -93,7 +93,11 @@ class OnPlatform(_Part):
 class Limits(_Part):
     """For one variant: `deadline_s` on one platform, `repeat` runs there, `judge_s` for judging it against one
     platform (processor seconds of the judge, and what its jobs take), `follow_s` for following a failure to its
-    operator, counted in the same way. `memory_gib`: of one worker."""
+    operator, counted in the same way. `memory_gib`: of one worker.
+
+    `coverage_minutes`: processor minutes for which each platform may be asked, before the campaign begins, which
+    operators it runs; 0: none is asked.
+    """
 
     deadline_s: Annotated[float, Field(gt=0)] = 60.0
     repeat: Annotated[int, Field(ge=1)] = 2
@@ -101,6 +105,7 @@ class Limits(_Part):
     judge_s: Annotated[float, Field(gt=0)] = 20.0
     follow_s: Annotated[float, Field(gt=0)] = 60.0
     trace: bool = True
+    coverage_minutes: Annotated[float, Field(ge=0)] = 5.0
 
 
 class Stop(_Part):
@@ -128,8 +133,10 @@ class Plan(_Part):
 
     @property
     def digest(self) -> str:
-        """128 bits over what decides the results: not where the catalogue lies, nor when to stop."""
+        """128 bits over what decides the results: not where the catalogue lies, what is asked first, nor when to
+        stop."""
         told = self.model_dump(exclude={"catalogue", "skip_unavailable", *CHANGEABLE})
+        del told["limits"]["coverage_minutes"]
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
 
     @property

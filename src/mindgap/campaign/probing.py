@@ -160,6 +160,6 @@ class _Asker:
     def _try(self, graphs: Sequence[Graph]) -> Outcome:
         joined = graphs[0] if len(graphs) == 1 else concatenate(graphs)
         deadline = _DEADLINE_S + _EACH_S * len(graphs)
-        outcome = self._pool.run(Job(self._platform, joined, repeat=1, deadline_s=deadline))
+        outcome = self._pool.run(Job(self._platform, joined, repeat=1, deadline_s=deadline, purpose="asking"))
         self.budget.spent += self._meter.read()
         return outcome

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import queue
+import re
 import sys
 import threading
 from collections import Counter
@@ -15,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from mindgap.catalogue import Catalogue
+from mindgap.catalogue.integrity import Checker
 from mindgap.graph import MindgapError, encode
 from mindgap.run.channel import Frame
 from mindgap.run.process import Limits, WorkerFailed, WorkerProcess
@@ -25,16 +28,51 @@ _START: Final = Limits(120.0, 4 << 30)
 #: For one base: a step that takes longer has met an operator that does not come back.
 _BASE: Final = Limits(300.0, 4 << 30, 60.0)
 
+#: Reasons that a line names.
+_NAMED: Final = 4
+
 OnTick = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Yield:
+    """How many graphs a pool was made of, and how many of them gave no region, by reason."""
+
+    bases: int
+    barren: Mapping[str, int]
+
+    def to_json(self) -> str:
+        """The most common reason first."""
+        return json.dumps([self.bases, sorted(self.barren.items(), key=lambda each: (-each[1], each[0]))])
+
+    @staticmethod
+    def from_json(text: str) -> Yield:
+        """The inverse of `to_json`."""
+        bases, barren = json.loads(text)
+        return Yield(bases, dict(barren))
+
+    def line(self) -> str:
+        """In words, with the reasons that are most common."""
+        lost = sum(self.barren.values())
+        if not lost:
+            return f"{self.bases:,} graphs, each of which gave some"
+        named = sorted(self.barren.items(), key=lambda each: (-each[1], each[0]))[:_NAMED]
+        rest = lost - sum(count for _, count in named)
+        reasons = [f"{count:,} {reason}" for reason, count in named] + ([f"{rest:,} for other reasons"] if rest else [])
+        return f"{self.bases:,} graphs, of which {lost:,} GAVE NONE: {'; '.join(reasons)}"
 
 
 @dataclass
 class Tried:
-    """What was proposed and what came of it. `reasons`: (kind, reason) -> how often; `cpu_seconds` of all workers."""
+    """What was proposed and what came of it. `reasons`: (kind, reason) -> how often; `cpu_seconds` of all workers.
+
+    `barren`: why a base gave no region -> how many bases.
+    """
 
     proposed: Counter[str] = field(default_factory=Counter[str])
     kept: Counter[str] = field(default_factory=Counter[str])
     reasons: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    barren: Counter[str] = field(default_factory=Counter[str])
     cpu_seconds: float = 0.0
 
     def count(self, kind: str, reason: str) -> None:
@@ -97,48 +135,69 @@ class _Session:
         return [part for part in self._found if part]
 
     def _work(self) -> None:
-        worker = _Worker(self._catalogue.tensors)
+        worker, checker = _Worker(self._catalogue.tensors), Checker(self._catalogue)
         try:
             while self._error is None:
                 try:
                     number = self._left.get_nowait()
                 except queue.Empty:
                     return
-                self._one(worker, number)
+                self._one(worker, checker, number)
         except BaseException as error:
             self._error = error
         finally:
             worker.close()
 
-    def _one(self, worker: _Worker, number: int) -> None:
+    def _one(self, worker: _Worker, checker: Checker, number: int) -> None:
         base = self._bases[number]
-        asked = {"kind": "quarry", "base": base, "seed": f"{self._seed}:{base}"}
-        data = np.frombuffer(encode(self._catalogue.store.get_graph(base), labels=False), np.uint8)
-        lost: list[str] = []
-        frame: Frame | None = None
-        for mutated in (self._wanted.mutated, 0):
-            wanted = asdict(replace(self._wanted, mutated=mutated))
-            try:
-                frame = worker.ask({**asked, "wanted": wanted}, data)
-                break
-            except WorkerFailed as failed:
-                lost.append(f"the process ended: {failed.message}")
-        regions = frame.arrays[0].tobytes() if frame is not None and frame.arrays else b""
+        # A graph whose tensors are missing would give regions of other numbers than it was captured with.
+        fault = checker.fault(base)
+        lost: list[str] = [f"damaged: {_shortened(fault)}"] if fault else []
+        frame = None if fault else self._quarried(worker, base, lost)
+        header: Mapping[str, Any] = {"kind": "lost"} if frame is None else frame.header
         with self._lock:
             for reason in lost:
                 self.tried.count("lost", reason)
-            if frame is not None:
-                self._note(frame.header)
-            self._found[number] = regions
+            found = self._note(header, lost)
+            if found:
+                self.tried.barren[found] += 1
+            elif frame is not None:
+                self._found[number] = frame.arrays[0].tobytes()
             self._done += 1
             self._on_tick(self._done, len(self._bases))
 
-    def _note(self, header: Mapping[str, Any]) -> None:
+    def _quarried(self, worker: _Worker, base: str, lost: list[str]) -> Frame | None:
+        """The answer to a base; once more without mutations where the process ended, and None where it ended again."""
+        asked = {"kind": "quarry", "base": base, "seed": f"{self._seed}:{base}"}
+        data = np.frombuffer(encode(self._catalogue.store.get_graph(base), labels=False), np.uint8)
+        for mutated in (self._wanted.mutated, 0):
+            try:
+                return worker.ask({**asked, "wanted": asdict(replace(self._wanted, mutated=mutated))}, data)
+            except WorkerFailed as failed:
+                lost.append(f"the process ended: {failed.message}")
+        return None
+
+    def _note(self, header: Mapping[str, Any], lost: Sequence[str]) -> str:
+        """Counts what was tried with one base; says why it gave no region, empty where it gave some."""
+        if header["kind"] == "lost":
+            return lost[-1]
         self.tried.cpu_seconds += header["cpu_seconds"]
         if header["kind"] == "failed":
             self.tried.count("found", header["reason"])
-        for kind, reason in header.get("tried", ()):
+            return str(header["reason"])
+        for kind, reason in header["tried"]:
             self.tried.count(kind, reason)
+        if any(not reason for _, reason in header["tried"]):
+            return ""
+        ((reason, _),) = Counter(reason for _, reason in header["tried"]).most_common(1) or [
+            ("nothing was proposed", 0)
+        ]
+        return reason
+
+
+def _shortened(fault: str) -> str:
+    """Without the names of files and tensors, so that equal reasons count together."""
+    return re.sub(r"input \d+", "input N", re.sub(r"[0-9a-f]{64}", "…", fault))
 
 
 class _Worker:

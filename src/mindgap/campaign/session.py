@@ -5,24 +5,28 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
 from typing import Final, Protocol
 
+from mindgap.campaign.ask_first import Terms as AskTerms
+from mindgap.campaign.ask_first import ask_first, may_lack
 from mindgap.campaign.budget import Budget
 from mindgap.campaign.choice import Choice
 from mindgap.campaign.drive import Drive, Station
 from mindgap.campaign.expenses import Expenses
-from mindgap.campaign.folder import Folder, check_identity, make_folder, open_folder, refuse_begun
+from mindgap.campaign.folder import Beforehand, Folder, check_identity, make_folder, open_folder, refuse_begun
 from mindgap.campaign.judging import judging, terms_of
-from mindgap.campaign.known import known_support
+from mindgap.campaign.known import KnownSupport, known_support
 from mindgap.campaign.live import Live
 from mindgap.campaign.past import Past, read_past
 from mindgap.campaign.plan import Plan
+from mindgap.campaign.progress import Progress
+from mindgap.campaign.session_file import announced
 from mindgap.campaign.standing import Standing, planned_cases, standing_of
 from mindgap.campaign.supply import BLOCK, Shard, Supply
 from mindgap.diff.facts import facts_of
@@ -54,17 +58,20 @@ class Source(Protocol):
 class Manner:
     """How a session works, which no result depends on.
 
-    `jobs`: workers that work at once (default: one per core). `watch`: shows how it is getting on, for as long as it
-    is entered. `say`: told in one line what nobody may overlook. `tensors`: where stored tensors are.
-    `support`: a store that knows what platforms lack, looked at when a campaign begins. `whole_process`: this process
-    does nothing else, so that all its processor time is the campaign's.
+    `jobs`: workers that work at once (default: one per core). `progress`: told what is being done, and how far it is.
+    `say`: told in one line what nobody may overlook. `tensors`: where stored tensors are.
+    `support`: a store that knows what platforms lack, looked at when a campaign begins. What it does not know of this
+    campaign's operators the platforms are asked, for `coverage_minutes` of processor time each (default: the plan's),
+    and it is kept there. None: neither is looked at nor asked. `whole_process`: this process does nothing else, so that
+    all its processor time is the campaign's.
     """
 
     jobs: int | None = None
-    watch: Callable[[Live], AbstractContextManager[object]] = nullcontext
+    progress: Progress = field(default_factory=Progress)
     say: Callable[[str], None] = lambda line: None
     tensors: TensorStore | None = None
     support: Path | None = None
+    coverage_minutes: float | None = None
     whole_process: bool = False
 
 
@@ -82,50 +89,59 @@ def begin(
     plan = plan.model_copy(update={"catalogue": os.path.abspath(plan.catalogue)})
     manner = manner or Manner()
     # An absent platform is said before anything is made.
+    manner.progress.step("looking for the plan's platforms")
     _facts(plan, manner)
     Store(path)
-    expenses = Expenses(whole_process=manner.whole_process)
-    with expenses.preparing():
-        supply = source.begin(plan, path)
-    folder = make_folder(path, plan, text, shard or Shard(), supply.identity, where)
-    return _session(folder, supply, manner, expenses)
+    manner.progress.step("loading what the cases are made of")
+    with announced(path, manner.progress):
+        expenses = Expenses(whole_process=manner.whole_process)
+        with expenses.preparing():
+            supply = source.begin(plan, path)
+        minutes = plan.limits.coverage_minutes if manner.coverage_minutes is None else manner.coverage_minutes
+        beforehand = Beforehand(None if manner.support is None else os.path.abspath(manner.support), minutes)
+        folder = make_folder(path, plan, text, shard or Shard(), supply.identity, where, beforehand)
+        stopped = _session(folder, supply, manner, expenses)
+    return replace(standing_of(folder), stopped=stopped)
 
 
 def go_on(path: str | Path, source: Source, *, manner: Manner | None = None) -> Standing:
     """Runs what a campaign has not finished. Raises `MindgapError` as `begin`, and where the plan was changed."""
     folder, manner = open_folder(path), manner or Manner()
-    expenses = Expenses(whole_process=manner.whole_process)
-    with expenses.preparing():
-        supply = source.again(folder.plan, folder.path)
-    check_identity(folder, supply.identity)
-    return _session(folder, supply, manner, expenses)
+    manner.progress.step("loading what the cases are made of")
+    with announced(folder.path, manner.progress):
+        expenses = Expenses(whole_process=manner.whole_process)
+        with expenses.preparing():
+            supply = source.again(folder.plan, folder.path)
+        check_identity(folder, supply.identity)
+        stopped = _session(folder, supply, manner, expenses)
+    return replace(standing_of(folder), stopped=stopped)
 
 
-def _session(folder: Folder, supply: Supply, manner: Manner, expenses: Expenses) -> Standing:
+def _session(folder: Folder, supply: Supply, manner: Manner, expenses: Expenses) -> str:
+    """Runs what is not finished; says why it stopped before everything ran, empty where it did not."""
     started = perf_counter()
-    plan, store = folder.plan, folder.store
+    plan, store, progress = folder.plan, folder.store, manner.progress
+    progress.step("reading what has run")
     past = read_past(store, folder)
     facts, wanted = _facts(plan, manner)
     terms = terms_of(plan, manner.tensors or default_tensor_store())
     busy = manner.jobs or os.cpu_count() or 2
     with ExitStack() as stack:
+        progress.step(f"starting the workers of {', '.join(dict.fromkeys([plan.reference, *wanted]))}")
         pool = stack.enter_context(
             WorkerPool(
                 [plan.reference, *wanted], tensors=terms.tensors, busy=busy, memory_limit_bytes=terms.memory_bytes
             )
         )
         wanted = _able(pool, plan, wanted, manner)
+        _say_changes(store, folder.run, pool, [plan.reference, *wanted], manner)
+        # Before the run is there: where it is, everything that its choices depend on is.
+        support = _support(folder, supply, pool, wanted, manner, fresh=past.created is None)
         writer = stack.enter_context(store.writer(rows=_ROWS, age_s=_AGE_S))
         record = Recording(store, writer, terms.settings, pool.describe, "campaign", folder.run)
         created = (past.created or datetime.now(UTC)).isoformat(timespec="seconds")
         about = {"plan": plan.model_dump(), "shard": str(folder.shard), "identity": folder.identity,
                  "seconds_before": past.seconds}  # fmt: skip
-        _say_changes(store, folder.run, pool, [plan.reference, *wanted], manner)
-        # Before the run is there: where it is, everything that its choices depend on is.
-        support = known_support(store, manner.support, pool, wanted, fresh=past.created is None)
-        if manner.support is not None and (unasked := sorted({*wanted} - support.platforms)):
-            names = " ".join(unasked)
-            manner.say(f"NOT ASKED what {names} lack: what they refuse is run all the same (mindgap coverage {names})")
         record.begin(created, version("mindgap"), facts, wanted, about)
         choice = Choice(plan, wanted, support if support.platforms else None)
         past.restore(choice)
@@ -133,12 +149,32 @@ def _session(folder: Folder, supply: Supply, manner: Manner, expenses: Expenses)
         live = Live(planned_cases(plan, folder.shard), _done_cases(past, plan))
         budgets = _budgets(folder, wanted, past)
         drive = Drive(Station(folder, supply, wanted, pool, judges, record, choice, past, live, expenses, budgets))
-        with manner.watch(live):
-            drive.run()
+        progress.run(live)
+        drive.run()
         record.expenses(expenses.rows(folder.run, pool.cpu))
         record.finish(past.seconds + perf_counter() - started)
+        progress.step("writing the store and ending the workers")
     store.compact()
-    return replace(standing_of(folder), stopped=drive.stopped)
+    return drive.stopped
+
+
+def _support(
+    folder: Folder, supply: Supply, pool: WorkerPool, wanted: Sequence[str], manner: Manner, *, fresh: bool
+) -> KnownSupport:
+    """What the platforms are known to lack. Where the campaign begins they are asked first for what is not known."""
+    before = folder.beforehand
+    elsewhere = None if before.support is None else Path(before.support)
+    lacking = [platform for platform in wanted if may_lack(platform, folder.plan.reference)]
+    if fresh and elsewhere is not None and before.minutes > 0 and lacking:
+        terms = AskTerms(elsewhere, before.minutes, manner.progress, manner.say)
+        ask_first(lacking, supply.samples(_numbers(folder)), pool, terms)
+    support = known_support(folder.store, elsewhere, pool, wanted, fresh=fresh)
+    if fresh and elsewhere is not None:
+        unasked = sorted({*lacking} - support.platforms)
+        if unasked:
+            names = " ".join(unasked)
+            manner.say(f"NOT ASKED what {names} lack: what they refuse is run all the same (mindgap coverage {names})")
+    return support
 
 
 def _facts(plan: Plan, manner: Manner) -> tuple[Sequence[PlatformFacts], list[str]]:
@@ -194,6 +230,11 @@ def _budgets(folder: Folder, wanted: Sequence[str], past: Past) -> dict[str, Bud
         for platform in wanted
         if (minutes := plan.platforms[platform].cpu_minutes) is not None
     }
+
+
+def _numbers(folder: Folder) -> list[int]:
+    """Of the blocks of this shard."""
+    return list(folder.shard.blocks(folder.plan.count))
 
 
 def _done_cases(past: Past, plan: Plan) -> int:

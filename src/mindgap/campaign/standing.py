@@ -6,21 +6,20 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 from mindgap.campaign.expenses import Spent, spent
-from mindgap.campaign.folder import Folder
+from mindgap.campaign.folder import Folder, begun
 from mindgap.campaign.pack import agreement
 from mindgap.campaign.plan import Plan
+from mindgap.campaign.session_file import Running, running
 from mindgap.campaign.supply import BLOCK, Shard
+from mindgap.compare.verdict import FINDINGS
 from mindgap.diff.rows import Totals
 from mindgap.diff.stored import totals
 from mindgap.graph import MindgapError
 from mindgap.store import Store
-
-#: A campaign whose youngest row is older has probably been killed.
-_QUIET_S: Final = 120.0
 
 _PLATFORMS: Final = """
 WITH counted AS (
@@ -36,7 +35,6 @@ FROM counted o GROUP BY platform
 _BLOCKS: Final = """
 SELECT count(*) AS begun, count(*) FILTER (seconds IS NOT NULL) AS done,
   (SELECT count(DISTINCT feature) FROM (SELECT unnest(features) AS feature FROM blocks WHERE run = $run)) AS features,
-  (SELECT count(DISTINCT key) FROM (SELECT unnest(found) AS key FROM blocks WHERE run = $run)) AS found,
   (SELECT list(DISTINCT shard ORDER BY shard) FROM blocks WHERE run = $run) AS shards
 FROM blocks WHERE run = $run
 """
@@ -53,11 +51,21 @@ _RATE: Final = """
 SELECT count(*) AS n, (max(_written) - min(_written)) / 1e6 AS seconds FROM models
 WHERE run = $run AND _written > (SELECT max(_written) FROM models WHERE run = $run) - 600e6
 """
-_LAST: Final = "SELECT max(_written) / 1e6 AS moment FROM verdicts WHERE run = ?"
+#: As `mindgap.campaign.past.finding_key` counts them, of all rows that are there, whether or not their block is done.
+_KINDS: Final = """
+SELECT count(DISTINCT (v.platform, v.word, coalesce(v.culprit_op, o.signature, ''))) AS n FROM verdicts v
+LEFT JOIN outcomes o ON o.run = v.run AND o.model = v.model AND o.graph = v.graph AND o.platform = v.platform
+WHERE v.run = $run AND list_contains($findings, v.verdict)
+"""
 _REFERENCE: Final = """
 SELECT o.status, count(*) AS n FROM outcomes o JOIN models m USING (run, model)
 WHERE o.run = ? AND o.platform = ? GROUP BY o.status ORDER BY o.status
 """
+
+
+_NOTHING: Final = Totals(
+    models=0, platforms=0, rows=0, refused=0, broken=0, words={}, statuses={}, findings=0, known=0, new=0
+)
 
 
 @dataclass(frozen=True)
@@ -76,8 +84,10 @@ class OnPlatform:
 
 @dataclass(frozen=True)
 class Standing:
-    """`state`: `finished`, `running`, or `unfinished` where nothing was written for a while. `cases`: those that the
-    reference has run, of `planned`. `features`: covered by them. `found`: distinct signatures of failures and culprits.
+    """`state`: `finished`, `running`, or `unfinished`. `running`: the session that runs, None where none does, and its
+    counts, which are ahead of the store's by up to ten seconds; `eta_s`: its time left. `cases`: those that the
+    reference has run, of `planned`. `features`: covered by them. `found`: distinct findings, by platform and verdict,
+    and by culprit or, where there is none, the failure's signature.
     `lacking`: (platform, what it lacks, cases not run for it). `agreement`: of a campaign that came in a pack, for how
     many cases the reference gave the same bits here and where the pack was made, and how many ran on both. `stopped`:
     why a session ended before everything ran. `cpu`: what it took of the processor."""
@@ -103,6 +113,7 @@ class Standing:
     eta_s: float | None
     agreement: tuple[int, int] | None
     cpu: Spent = field(default_factory=Spent)
+    running: Running | None = None
     stopped: str = ""
 
     def to_json(self) -> str:
@@ -116,45 +127,77 @@ def planned_cases(plan: Plan, shard: Shard) -> int:
 
 
 def standing_of(folder: Folder) -> Standing:
-    """Where the campaign in a folder stands. Raises `MindgapError` where it has written nothing yet."""
+    """Where the campaign in a folder stands. Raises `MindgapError` where it has written nothing yet and none runs."""
     store, run, plan = folder.store, folder.run, folder.plan
+    session = running(folder.path)
     known = store.rows("SELECT * FROM runs WHERE run = ?", [run])
     if not known:
-        raise MindgapError(f"{folder.path} has nothing in its store yet: `mindgap campaign resume {folder.path}`")
+        if session is None:
+            raise MindgapError(f"{folder.path} has nothing in its store yet: `mindgap campaign resume {folder.path}`")
+        return _empty(folder, session)
     (about,) = known
     (blocks,) = store.rows(_BLOCKS, {"run": run})
     (rate,) = store.rows(_RATE, {"run": run})
+    (kinds,) = store.rows(_KINDS, {"run": run, "findings": list(FINDINGS)})
     reference = {row["status"]: row["n"] for row in store.rows(_REFERENCE, [run, plan.reference])}
-    cases, per_second = sum(reference.values()), rate["n"] / rate["seconds"] if rate["seconds"] else 0.0
     # A store that shards were merged into is as wide as all of them.
     shards = [Shard.parse(text) for text in blocks["shards"] or [str(folder.shard)]]
-    planned = sum(planned_cases(plan, shard) for shard in shards)
-    total = sum(len(list(shard.blocks(plan.count))) for shard in shards)
     refused = [(row["platform"], row["reason"], row["n"]) for row in store.rows(_REFUSED, [run])]
     settings = json.loads(about["settings"])
-    return Standing(
-        run=run,
-        state="finished" if blocks["done"] == total else _state(store, run),
-        shard=str(folder.shard),
-        shards=[str(shard) for shard in shards],
-        blocks=total,
+    return dataclasses.replace(
+        _empty(folder, session, shards),
+        state="running" if session else "finished" if blocks["done"] == _blocks(plan, shards) else "unfinished",
         blocks_begun=blocks["begun"],
         blocks_done=blocks["done"],
-        planned=planned,
-        cases=cases,
-        reference=plan.reference,
+        cases=sum(reference.values()),
         reference_statuses=reference,
         platforms=_platforms(store, run, settings["platforms"], refused),
         totals=totals(store, run),
         features=blocks["features"],
-        found=blocks["found"],
+        found=kinds["n"],
         lacking=refused,
         seconds=about["seconds"] or settings.get("seconds_before", 0.0),
-        cases_per_second=per_second,
-        eta_s=(planned - cases) / per_second if per_second and cases < planned else None,
+        cases_per_second=rate["n"] / rate["seconds"] if rate["seconds"] else 0.0,
         agreement=agreement(folder),
         cpu=spent(store, run),
     )
+
+
+def starting(path: str | Path) -> Running | None:
+    """The session that is about to make a campaign in this directory, before there is one to open."""
+    return None if begun(path) else running(path)
+
+
+def _empty(folder: Folder, session: Running | None, shards: Sequence[Shard] = ()) -> Standing:
+    """Of a campaign without any row."""
+    plan, shards = folder.plan, shards or [folder.shard]
+    return Standing(
+        run=folder.run,
+        state="running" if session else "unfinished",
+        shard=str(folder.shard),
+        shards=[str(shard) for shard in shards],
+        blocks=_blocks(plan, shards),
+        blocks_begun=0,
+        blocks_done=0,
+        planned=sum(planned_cases(plan, shard) for shard in shards),
+        cases=0,
+        reference=plan.reference,
+        reference_statuses={},
+        platforms=[OnPlatform(name, 0, {}, {}, 0, 0, 0.0) for name in plan.platforms],
+        totals=_NOTHING,
+        features=0,
+        found=0,
+        lacking=[],
+        seconds=0.0,
+        cases_per_second=0.0,
+        eta_s=session.eta_s if session else None,
+        agreement=None,
+        running=session,
+    )
+
+
+def _blocks(plan: Plan, shards: Sequence[Shard]) -> int:
+    return sum(len(list(shard.blocks(plan.count))) for shard in shards)
 
 
 def nothing_of(standing: Standing) -> list[str]:
@@ -174,12 +217,6 @@ def nothing_of(standing: Standing) -> list[str]:
         elif said_no == each.rows:
             wrong.append(f"NOTHING RAN on {each.platform}: it refused every one of {each.rows} cases")
     return wrong
-
-
-def _state(store: Store, run: str) -> str:
-    (last,) = store.rows(_LAST, [run])
-    quiet = last["moment"] is None or datetime.now(UTC).timestamp() - last["moment"] > _QUIET_S
-    return "unfinished" if quiet else "running"
 
 
 def _platforms(

@@ -7,7 +7,7 @@ on nothing else: so a resume, or several machines that take every n-th block eac
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -65,6 +65,17 @@ class Supply(Protocol):
     def block(self, number: int) -> list[Case]:
         """The cases from `number * BLOCK` on. Raises `MindgapError` where nothing can be made."""
         ...
+
+    def samples(self, blocks: Sequence[int]) -> Iterator[Graph]:
+        """Graphs that hold the operator calls of the cases in these blocks."""
+        ...
+
+
+def graphs_of(supply: Supply, blocks: Sequence[int]) -> Iterator[Graph]:
+    """The graphs of all cases in these blocks."""
+    for number in blocks:
+        for case in supply.block(number):
+            yield decode(case.data)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
@@ -16,10 +16,10 @@ from typing import Final, TypeVar
 import torch
 
 from mindgap.campaign.plan import Plan, Variants
-from mindgap.campaign.quarry import OnTick, Tried, bases_of, quarry_all
-from mindgap.campaign.supply import BLOCK, Case
+from mindgap.campaign.quarry import OnTick, Tried, Yield, bases_of, quarry_all
+from mindgap.campaign.supply import BLOCK, Case, graphs_of
 from mindgap.catalogue import Catalogue
-from mindgap.graph import MindgapError
+from mindgap.graph import Graph, MindgapError
 from mindgap.synth.merge import Merger
 from mindgap.synth.pool import Pool, marks_of
 from mindgap.synth.quarry import Wanted
@@ -29,6 +29,8 @@ _T = TypeVar("_T")
 
 #: The pool of a catalogue, or of a campaign, in its directory.
 POOL: Final = "pool.parquet"
+#: Blocks that are drawn once more, to look at their operators, for less than going through a pool takes.
+_FEW: Final = 4
 
 
 class Synthesis:
@@ -47,6 +49,13 @@ class Synthesis:
     def block(self, number: int) -> list[Case]:
         """The cases from `number * BLOCK` on."""
         return drawn(self._merger, self._seed, number, self._variants, self._case)
+
+    def samples(self, blocks: Sequence[int]) -> Iterator[Graph]:
+        """The cases themselves where they are few; else the pool's regions, which are fewer and hold all but the glue
+        between them."""
+        if len(blocks) <= _FEW:
+            return graphs_of(self, blocks)
+        return (region.graph for region in self._merger.pool)
 
     def _case(self, index: int, variant: Variant) -> Case:
         assembly = self._merger.assembly(variant)
@@ -109,10 +118,16 @@ def pool_of(
     if where.exists() and marks_of(where)["made_of"] == made_of:
         return Pool.load(where)
     pool, tried = quarry_all(catalogue, bases, 0, wanted, jobs=jobs, on_tick=on_tick)
-    pool.save(where, made_of)
+    pool.save(where, made_of, Yield(len(bases), tried.barren).to_json())
     if on_made is not None:
         on_made(tried)
     return pool
+
+
+def yield_of(file: str | Path) -> Yield | None:
+    """How making the pool in a file went; None for one whose maker did not say."""
+    made = marks_of(file).get("made", "")
+    return Yield.from_json(made) if made else None
 
 
 def pool_in(file: str | Path) -> Pool:

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 import platform as machine
 import re
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from mindgap.cli.campaign_view import print_standing, watching
-from mindgap.cli.progress import counting
+from mindgap.cli.campaign_view import print_standing, running_line, watching
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
 from mindgap.graph import MindgapError
 
 if TYPE_CHECKING:
     from mindgap.campaign.folder import Folder
+    from mindgap.campaign.progress import Progress
     from mindgap.campaign.session import Manner, Source
     from mindgap.campaign.standing import Standing
 
@@ -42,31 +44,42 @@ def run(
     support: Annotated[
         Path | None, typer.Option(metavar="STORE", help="What `mindgap coverage` knows (default: the user's).")
     ] = None,
-    no_support: Annotated[bool, typer.Option("--no-support", help="Run what is known to be refused too.")] = False,
+    no_support: Annotated[
+        bool, typer.Option("--no-support", help="Run what is known to be refused too, and ask nothing.")
+    ] = False,
+    coverage_minutes: Annotated[
+        float | None,
+        typer.Option(metavar="M", min=0, help="Processor minutes to ask each platform what it lacks (plan: 5)."),
+    ] = None,
+    no_coverage: Annotated[bool, typer.Option("--no-coverage", help="Ask no platform; use what is known.")] = False,
     jobs: Jobs = None,
     as_json: AsJson = False,
 ) -> int:
     """Begin a campaign and run it. May be killed at any moment: `resume` goes on.
 
+    Platforms are asked first which of the campaign's operator calls they refuse, as far as that is not known.
+
     Example: mindgap campaign run campaign.toml --out out/campaign
     """
-    from mindgap.campaign.pack import FromPack, is_pack, plan_of
+    from mindgap.campaign.pack import is_pack, plan_of
     from mindgap.campaign.plan import read_plan
-    from mindgap.campaign.session import begin
     from mindgap.campaign.supply import Shard
 
     part = Shard.parse(shard)
     packed = plan.is_file() and is_pack(plan)
-    if packed:
-        meant, text = plan_of(plan)
-    else:
-        meant, text = read_plan(plan)
+    meant, text = plan_of(plan) if packed else read_plan(plan)
     where = Path("out") / plan.stem if out is None else out
     known = None if no_support else support or _home() / "support"
-    with result_stream() as stream, _pooling() as tick:
-        source: Source = FromPack(plan) if packed else _from_catalogue(jobs, tick)
-        here = re.sub(r"[^A-Za-z0-9_.]+", "_", machine.node()) if packed else ""
-        found = begin(meant, text, where, source, shard=part, where=here, manner=_manner(jobs, known))
+    with result_stream() as stream:
+        with _shown() as progress:
+            from mindgap.campaign.pack import FromPack
+            from mindgap.campaign.session import begin
+
+            minutes = 0.0 if no_coverage else coverage_minutes
+            manner = replace(_manner(jobs, progress), support=known, coverage_minutes=minutes)
+            source: Source = FromPack(plan) if packed else _from_catalogue(jobs, progress)
+            here = re.sub(r"[^A-Za-z0-9_.]+", "_", machine.node()) if packed else ""
+            found = begin(meant, text, where, source, shard=part, where=here, manner=manner)
         return _told(found, where, stream, as_json)
 
 
@@ -77,10 +90,13 @@ def resume(directory: Directory, jobs: Jobs = None, as_json: AsJson = False) -> 
     Example: mindgap campaign resume out/campaign
     """
     from mindgap.campaign.folder import open_folder
-    from mindgap.campaign.session import go_on
 
+    folder = open_folder(directory)
     with result_stream() as stream:
-        found = go_on(directory, _source_of(open_folder(directory), jobs), manner=_manner(jobs, None))
+        with _shown() as progress:
+            from mindgap.campaign.session import go_on
+
+            found = go_on(directory, _source_of(folder, jobs, progress), manner=_manner(jobs, progress))
         return _told(found, directory, stream, as_json)
 
 
@@ -91,11 +107,16 @@ def status(directory: Directory, as_json: AsJson = False) -> int:
     Example: mindgap campaign status out/campaign --json
     """
     from mindgap.campaign.folder import open_folder
-    from mindgap.campaign.standing import standing_of
+    from mindgap.campaign.standing import standing_of, starting
 
     with result_stream() as stream:
-        found = standing_of(open_folder(directory))
-        _print(found, stream, as_json)
+        session = starting(directory)
+        if session is None:
+            _print(standing_of(open_folder(directory)), stream, as_json)
+        elif as_json:
+            stream.write(json.dumps({"state": "running", "running": asdict(session)}, indent=1) + "\n")
+        else:
+            stream.write(running_line(session) + "\n")
         return Exit.NOTHING_FOUND
 
 
@@ -113,10 +134,11 @@ def judge(
 
     Example: mindgap campaign judge out/campaign --word discrepant
     """
-    from mindgap.campaign.judge_again import judge_again
-
     with result_stream() as stream:
-        changed = judge_again(directory, words or (), manner=_manner(jobs, None))
+        with _shown() as progress:
+            from mindgap.campaign.judge_again import judge_again
+
+            changed = judge_again(directory, words or (), manner=_manner(jobs, progress))
         counts = [{"before": old, "now": new, "rows": count} for (old, new), count in sorted(changed.items())]
         if as_json:
             stream.write(json.dumps(counts, indent=1) + "\n")
@@ -167,10 +189,11 @@ def export_(
     """
     from mindgap.campaign.folder import open_folder
     from mindgap.campaign.pack import export
+    from mindgap.campaign.progress import Progress
 
     with result_stream() as stream:
         folder = open_folder(directory)
-        source = _source_of(folder, None)
+        source = _source_of(folder, None, Progress())
         packed = export(folder, source.again(folder.plan, folder.path), pack, platforms or ())
         stream.write(f"{pack}: {packed.cases} cases, {packed.nbytes:,} bytes\n")
         return Exit.NOTHING_FOUND
@@ -202,34 +225,35 @@ def _home() -> Path:
     return home()
 
 
-def _from_catalogue(jobs: int | None, tick: Callable[[int, int], None] | None = None) -> Source:
+@contextmanager
+def _shown() -> Generator[Progress]:
+    """What a session does, shown from its first second: importing PyTorch takes several on a busy machine."""
+    from mindgap.campaign.progress import Progress
+
+    # Operators that are deprecated are run on purpose; PyTorch reads this when it is imported.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    progress = Progress("importing PyTorch")
+    with watching(progress):
+        yield progress
+
+
+def _from_catalogue(jobs: int | None, progress: Progress) -> Source:
     from mindgap.campaign.source import FromCatalogue
 
-    return FromCatalogue(jobs, tick)
+    return FromCatalogue(jobs, progress, complain)
 
 
-def _source_of(folder: Folder, jobs: int | None) -> Source:
+def _source_of(folder: Folder, jobs: int | None, progress: Progress) -> Source:
     """Where the cases of a campaign that has begun come from."""
     from mindgap.campaign.pack import FromPack
 
-    return FromPack(folder.pack) if folder.pack is not None else _from_catalogue(jobs)
+    return FromPack(folder.pack) if folder.pack is not None else _from_catalogue(jobs, progress)
 
 
-def _manner(jobs: int | None, support: Path | None) -> Manner:
+def _manner(jobs: int | None, progress: Progress) -> Manner:
     from mindgap.campaign.session import Manner
 
-    return Manner(jobs=jobs, watch=watching, say=complain, support=support, whole_process=True)
-
-
-@contextmanager
-def _pooling() -> Generator[Callable[[int, int], None]]:
-    """How far the pool of a catalogue is, where one has to be made."""
-    with counting() as bar:
-
-        def tell(done: int, total: int) -> None:
-            bar(done, total, "regions")
-
-        yield tell
+    return Manner(jobs=jobs, progress=progress, say=complain, whole_process=True)
 
 
 def _told(found: Standing, directory: Path, out: TextIO, as_json: bool) -> int:

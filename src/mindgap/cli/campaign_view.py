@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -19,21 +21,24 @@ from mindgap.compare.verdict import FINDINGS
 from mindgap.diff.rows import ordered
 
 if TYPE_CHECKING:
-    from mindgap.campaign.live import Live, Snapshot
+    from mindgap.campaign.live import Snapshot
+    from mindgap.campaign.progress import Progress, Step
+    from mindgap.campaign.session_file import Running
     from mindgap.campaign.standing import Standing
 
-#: Seconds between two looks: on a terminal, and in a log.
-_LOOK_S: Final = 0.5
-_LOG_S: Final = 30.0
+#: Seconds between two looks, between two lines of a log, and until a step that is still going on gets its first line.
+_LOOK_S: Final = 0.25
+_LOG_S: Final = 10.0
+_SHORT_S: Final = 1.0
 _MOST_LACKING: Final = 10
 
 
 @contextmanager
-def watching(live: Live) -> Generator[None]:
-    """Shows a campaign while it runs: a table on a terminal, a line now and then elsewhere, all on standard error."""
+def watching(progress: Progress) -> Generator[None]:
+    """Shows what a session is doing: a table on a terminal, a line now and then elsewhere, all on standard error."""
     over = threading.Event()
     show = _on_terminal if sys.stderr.isatty() else _in_log
-    thread = threading.Thread(target=show, args=(live, over), name="mindgap-live", daemon=True)
+    thread = threading.Thread(target=show, args=(progress, over), name="mindgap-live", daemon=True)
     thread.start()
     try:
         yield
@@ -77,6 +82,19 @@ def print_standing(found: Standing, out: TextIO) -> None:
             page.print(f"  {rest:>6,}  for {len(found.lacking) - _MOST_LACKING} other reasons", highlight=False)
 
 
+def running_line(session: Running) -> str:
+    """Which process runs the campaign since when, what it is doing, and how far it is."""
+    if session.cases is None:
+        far = f"{session.step}" + (f": {session.done:,} of {session.total:,}" if session.total else "")
+    else:
+        far = (
+            f"{session.cases:,} of {session.planned or 0:,} cases begun, {session.rows or 0:,} rows in this session, "
+            f"{session.judging or 0:,} wait for a judge, {_eta(session.eta_s)}"
+        )
+    where = f"process {session.pid} on {session.host} since {session.since}"
+    return f"running for {_duration(session.seconds)}, {where}: {far}"
+
+
 def _references(equal: int, both: int) -> str:
     if not both:
         return "no case has run on the reference both here and where the pack was made"
@@ -87,9 +105,10 @@ def _head(found: Standing) -> str:
     statuses = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in found.reference_statuses.items())
     totals = found.totals
     shard = "" if found.shards == ["0/1"] else f", shards {', '.join(found.shards)}"
-    eta = "" if found.state == "finished" else f", {_eta(found.eta_s)}"
-    return (
-        f"{found.run}: {found.state}{shard}, {found.blocks_done}/{found.blocks} blocks{eta}\n"
+    session = "" if found.running is None else f"{running_line(found.running)}\n"
+    state = found.state if found.state != "unfinished" else "unfinished, and no session runs (mindgap campaign resume)"
+    return session + (
+        f"{found.run}: {state}{shard}, {found.blocks_done}/{found.blocks} blocks\n"
         f"{found.cases:,} of {found.planned:,} cases on {found.reference} ({statuses or 'none'}); "
         f"{totals.rows:,} rows, {totals.findings:,} findings of {found.found:,} kinds; "
         f"{found.features:,} features covered; {found.cases_per_second:.1f} cases/s"
@@ -104,16 +123,36 @@ def _platform_table(words: list[str]) -> Table:
     return table
 
 
-def _on_terminal(live: Live, over: threading.Event) -> None:
+def _on_terminal(progress: Progress, over: threading.Event) -> None:
     with Screen(console=Console(stderr=True), refresh_per_second=4, transient=True) as screen:
         while not over.wait(_LOOK_S):
-            screen.update(_picture(live.snapshot()))
+            step = progress.now()
+            screen.update(_picture(step.running) if step.running is not None else Text(step.line()))
 
 
-def _in_log(live: Live, over: threading.Event) -> None:
-    while not over.wait(_LOG_S):
-        print(line_of(live.snapshot()), file=sys.stderr, flush=True)  # noqa: T201
-    print(line_of(live.snapshot()), file=sys.stderr, flush=True)  # noqa: T201
+def _in_log(progress: Progress, over: threading.Event) -> None:
+    """The first step at once, a line for each other that lasts, one every ten seconds, and the last counts."""
+    step, last, ran = progress.now(), time.monotonic(), None
+    told = step.number
+    _log(_log_line(step))
+    while not over.wait(_LOOK_S):
+        step, now = progress.now(), time.monotonic()
+        ended = ran is not None and step.running is None
+        begun = step.number != told and step.seconds >= _SHORT_S and step.running is None
+        if ended or begun or now - last >= _LOG_S:
+            _log(line_of(ran.snapshot()) if ran is not None and ended else _log_line(step))
+            told, last = step.number, now
+        ran = progress.ran if step.running is not None else None
+    if ran is not None:
+        _log(line_of(ran.snapshot()))
+
+
+def _log_line(step: Step) -> str:
+    return line_of(step.running) if step.running is not None else f"mindgap: {step.line()}"
+
+
+def _log(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _picture(snapshot: Snapshot) -> Group:
@@ -146,8 +185,10 @@ def _words(counts: Mapping[tuple[str, str], int]) -> dict[str, int]:
 
 
 def _eta(seconds: float | None) -> str:
-    if seconds is None:
-        return "no end in sight"
-    minutes, rest = divmod(int(seconds), 60)
+    return "time left unknown" if seconds is None else f"about {_duration(seconds)} left"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(math.ceil(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"about {hours}:{minutes:02}:{rest:02} left"
+    return f"{hours}:{minutes:02}:{rest:02}"

@@ -58,6 +58,7 @@ def synth(
     Example: mindgap synth out/catalogue -n 1000 --nodes 1000 --seed 7 --json
     """
     from mindgap.campaign.plan import Size, Variants
+    from mindgap.campaign.synthesis import POOL
     from mindgap.synth.merge import Merger
 
     size = Size(nodes=nodes, share=1.0)
@@ -68,6 +69,7 @@ def synth(
             found = _described(merger, seed, Variants(count=count, sizes=(size,), mutated=mutated, large=large), lines)
         figures: dict[str, Any] = {
             **made,
+            **_made_of(pool_file or directory / POOL),
             "variants": count,
             "regions": len(pool),
             # A region is prepared once, when it is first drawn, however many variants follow.
@@ -105,6 +107,14 @@ def _pool(directory: Path, file: Path | None, jobs: int) -> tuple[Pool, dict[str
             on_tick=lambda done, total: tick(done, total, "cutting and mutating"),
         )  # fmt: skip
     return pool, figures
+
+
+def _made_of(file: Path) -> dict[str, Any]:
+    """How many graphs the pool was made of, and how many of them gave no region, by reason."""
+    from mindgap.campaign.synthesis import yield_of
+
+    made = yield_of(file)
+    return {} if made is None else {"pool_graphs": made.bases, "pool_graphs_without_region": dict(made.barren)}
 
 
 @dataclass

@@ -12,10 +12,10 @@ from typing import Final, Literal
 
 import psutil
 
-#: What a worker process spends processor time on: importing and opening a platform (or a judge), running jobs for rows,
-#: judging (a judge's own time, and jobs that judges ask for).
-Purpose = Literal["starting", "running", "judging"]
-PURPOSES: Final[tuple[Purpose, ...]] = ("starting", "running", "judging")
+#: What a worker process spends processor time on: importing and opening a platform (or a judge), answering which
+#: operators it runs, running jobs for rows, judging (a judge's own time, and jobs that judges ask for).
+Purpose = Literal["starting", "asking", "running", "judging"]
+PURPOSES: Final[tuple[Purpose, ...]] = ("starting", "asking", "running", "judging")
 
 
 class CpuAccount:

@@ -117,12 +117,13 @@ class Pool:
         starts, codes = self._feature_codes
         return codes[starts[number] : starts[number + 1]]
 
-    def save(self, path: str | Path, made_of: str = "") -> None:
-        """Writes one Parquet file, with one rename. `made_of`: what its maker wants to know it by.
+    def save(self, path: str | Path, made_of: str = "", made: str = "") -> None:
+        """Writes one Parquet file, with one rename. `made_of`: what its maker wants to know it by; `made`: what it
+        wants to say later of how making it went.
 
         Raises `MindgapError` where it cannot be written.
         """
-        marks = {"format": _FORMAT, "version": str(_VERSION), "digest": self.digest, "made_of": made_of}
+        marks = {"format": _FORMAT, "version": str(_VERSION), "digest": self.digest, "made_of": made_of, "made": made}
         where = Path(path)
         beside = where.with_name(where.name + ".part")
         try:
@@ -149,7 +150,9 @@ class Pool:
 
 
 def marks_of(path: str | Path) -> dict[str, str]:
-    """What a pool's file says of itself: `digest`, `made_of`. Raises `MindgapError` as `Pool.load` does."""
+    """What a pool's file says of itself: `digest`, `made_of`, `made` (older files: not). Raises `MindgapError` as
+    `Pool.load` does.
+    """
     try:
         found = pq.read_schema(Path(path)).metadata or {}
     except (OSError, pa.ArrowException) as error:

@@ -1,0 +1,126 @@
+"""A campaign asks its platforms first what they refuse of its own calls, once, within a budget, and says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_supply import GRAPHS, Small, plan_text
+
+from mindgap.campaign.case_probes import case_probes
+from mindgap.campaign.folder import Beforehand, make_folder, open_folder
+from mindgap.campaign.plan import parse_plan
+from mindgap.campaign.probe_key import Key
+from mindgap.campaign.session import Manner, go_on
+from mindgap.campaign.supply import Shard
+from mindgap.graph import Graph, Input, Literal, Node, Ref, TensorSpec, Uniform
+from mindgap.store import Store
+
+Campaign = Callable[..., Any]
+NEG, EXP, ADD, RELU = (
+    Key(f"aten.{name}", "float32", "contiguous")
+    for name in ("neg.default", "exp.default", "add.Tensor", "relu.default")
+)
+
+
+def test_probes_are_of_what_the_cases_hold_and_is_not_known() -> None:
+    seen: list[int] = []
+    found = case_probes(GRAPHS, {EXP}, on_graph=seen.append)
+    assert found.keys == {NEG, EXP, ADD, RELU} and seen == [1, 2, 3]
+    assert {probe.key for probe in found.probes} == {NEG, ADD, RELU}
+    assert all(len(probe.graph.nodes) == 1 for probe in found.probes)
+    # Of one key no more than three, and none twice.
+    of_relu = [probe.data for probe in case_probes(GRAPHS * 4, set()).probes if probe.key == RELU]
+    assert len(of_relu) == len(set(of_relu)) <= 3
+    large = TensorSpec.contiguous("float32", (30_000,))
+    values = np.random.default_rng(0).random(30_000, np.float32)
+    start = Input(large, Literal(values.tobytes()))
+    wide = Graph((start,), (Node("aten.neg.default", (Ref(0),), (), (large,)),), (1,))
+    found = case_probes([wide], set())
+    assert found.keys == {NEG} and found.probes == [], "120 KB of operands are too large to be asked with"
+    small = replace(wide, inputs=(Input(large, Uniform(1)),))
+    assert len(case_probes([wide, small], set()).probes) == 1, "by their recipe they are not"
+
+
+def test_refusals_are_asked_for_once_and_not_run(campaign: Campaign, tmp_path: Path) -> None:
+    said: list[str] = []
+    manner = Manner(jobs=2, say=said.append, support=tmp_path / "support")
+    standing = campaign(30, "toys:PICKY", "toys:EXACT@number=2", "toys:WRONG", manner=manner)
+    rows = {each.platform: dict(each.words) for each in standing.platforms}
+    assert rows["toys:PICKY"] == {"identical": 20} and standing.platforms[0].refused == 10
+    assert standing.lacking == [("toys:PICKY", "aten.neg.default: not in this toy", 10)]
+    assert said[0].startswith("asking toys:PICKY, toys:WRONG which operators they run, for at most 5 min")
+    assert said[1].startswith("toys:PICKY: of 4 calls in the cases") and "it refuses 1" in said[1]
+    assert "0 were known; 4 were asked" in said[1] and "it refuses 0" in said[2] and len(said) == 3
+    known = Store(tmp_path / "support").rows("SELECT platform, op, answer FROM support ORDER BY ALL")
+    assert len(known) == 8 and [row["op"] for row in known if row["answer"] == "refuses"] == ["aten.neg.default"]
+
+    said.clear()
+    again = campaign(30, "toys:PICKY", out="again", manner=manner)
+    assert "4 were known; 0 were asked" in said[1] and again.platforms[0].refused == 10
+
+
+def test_asking_may_be_forbidden_and_what_is_known_is_used_all_the_same(campaign: Campaign, tmp_path: Path) -> None:
+    said: list[str] = []
+    manner = Manner(jobs=2, say=said.append, support=tmp_path / "support", coverage_minutes=0.0)
+    standing = campaign(6, "toys:PICKY", manner=manner)
+    assert standing.totals.words == {"identical": 4, "unsupported": 2}
+    assert said == [
+        "NOT ASKED what toys:PICKY lack: what they refuse is run all the same (mindgap coverage toys:PICKY)"
+    ]
+    campaign(6, "toys:PICKY", out="asks", manner=replace(manner, coverage_minutes=None))
+    said.clear()
+    standing = campaign(6, "toys:PICKY", out="knows", manner=manner)
+    assert standing.totals.words == {"identical": 4} and said == []
+    # The plan may forbid it as well; without a store nothing is looked at at all.
+    campaign(6, "toys:WRONG", out="plan", limits="coverage_minutes = 0", manner=replace(manner, coverage_minutes=None))
+    assert len(said) == 1 and "NOT ASKED what toys:WRONG lack" in said[0]
+
+
+def test_what_the_budget_did_not_reach_is_said(
+    campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The first job is begun whatever the budget is, and takes all of it, as a platform that compiles does.
+    monkeypatch.setattr("mindgap.campaign.probing._FIRST", 1)
+    monkeypatch.setattr("mindgap.campaign.probing.Meter.read", lambda self: 7.0)
+    said: list[str] = []
+    manner = Manner(jobs=1, say=said.append, support=tmp_path / "support", coverage_minutes=0.1)
+    campaign(6, "toys:SLOW", manner=manner)
+    assert "1 were asked" in said[1] and "3 WERE NOT ASKED, as 0.1 min are spent (--coverage-minutes)" in said[1]
+
+
+def test_a_platform_that_refuses_nothing_is_not_asked_everything(
+    campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mindgap.campaign.ask_first._SOME", 2)
+    said: list[str] = []
+    manner = Manner(jobs=1, say=said.append, support=tmp_path / "support")
+    campaign(6, "toys:WRONG", "toys:REFUSES", manner=manner)
+    assert "2 were asked" in said[1] and "2 were not asked, as it refused none before them" in said[1]
+    assert "4 were asked" in said[2] and "it refuses 4" in said[2]
+
+
+def test_a_session_that_was_killed_while_it_asked_asks_when_it_goes_on(tmp_path: Path) -> None:
+    text = plan_text(6, {"toys:PICKY": ""}, top='reference = "toys:EXACT"')
+    plan, said = parse_plan(text, "p"), list[str]()
+    out = tmp_path / "out"
+    Store(out)
+    supply = Small().begin(plan, out)
+    make_folder(out, plan, text, Shard(), supply.identity, "", Beforehand(str(tmp_path / "support"), 5.0))
+    standing = go_on(out, Small(), manner=Manner(jobs=1, say=said.append))
+    assert standing.totals.words == {"identical": 4} and standing.platforms[0].refused == 2 and len(said) == 2
+    assert open_folder(out).beforehand.minutes == 5.0
+    # A later session chooses as the first did, and asks nobody.
+    said.clear()
+    assert go_on(out, Small(), manner=Manner(jobs=1, say=said.append)).totals.rows == 4 and said == []
+
+
+def test_the_minutes_do_not_decide_what_a_campaign_is() -> None:
+    text = plan_text(6, {"toys:PICKY": ""})
+    more = plan_text(6, {"toys:PICKY": ""}, limits="coverage_minutes = 60")
+    assert parse_plan(text, "p").digest == parse_plan(more, "p").digest
+    assert parse_plan(text, "p").limits.coverage_minutes == 5.0
