@@ -79,3 +79,13 @@ def wrong_elements(got: torch.Tensor, readings: Sequence[Array]) -> tuple[torch.
         rounded = exact.to(got.dtype)
         wrong &= ~((rounded == got) | (rounded.isnan() & got.isnan()) | (got.isfinite() & rounded.isfinite()))
     return wrong & ~unknown, unknown
+
+
+def far_elements(got: torch.Tensor, readings: Sequence[Array]) -> torch.Tensor:
+    """Finite elements that are more than eight units in the last place from every reading, where an alarm is right."""
+    limits = torch.finfo(got.dtype)
+    far = torch.ones(got.shape, dtype=torch.bool)
+    for reading in readings:
+        exact = torch.from_numpy(np.ascontiguousarray(np.broadcast_to(reading, got.shape)))
+        far &= (got.double() - exact).abs() > 8 * limits.eps * exact.abs() + limits.tiny
+    return far & got.isfinite()

@@ -16,7 +16,7 @@ from mindgap.graph import DType
 from mindgap.oracle import MANY, Oracle
 from oracle.applied import Applied, applied
 from oracle.bench import build, normal
-from oracle.formulas import formulations, wrong_elements
+from oracle.formulas import far_elements, formulations, wrong_elements
 from oracle.nasty import calls, nasty
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -60,8 +60,9 @@ def _surprise(one: Applied, readings: Sequence[Any] | None) -> str:
     alarmed = bad.expand(got.shape) if kinds and bad is not None else torch.zeros(got.shape, dtype=torch.bool)
     if kinds and not bool(alarmed.any()):
         return f"alarm in bulk: {kinds}"
-    if bool((alarmed & ~wrong).any()):
-        return f"alarm on {got[alarmed & ~wrong][:3].tolist()}, which are right"
+    surprising = alarmed & ~wrong & ~far_elements(got, readings)
+    if bool(surprising.any()):
+        return f"alarm on {got[surprising][:3].tolist()}, which are right"
     missed = wrong & ~alarmed & ~unknown
     return f"no alarm on {got[missed][:3].tolist()}, which are wrong" if bool(missed.any()) else ""
 
