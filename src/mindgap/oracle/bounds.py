@@ -91,16 +91,17 @@ def bounds_of(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], result
     real = [s.dtype for s in call.node.outputs if s is not None and is_real(s.dtype)]
     if not real:
         return [None] * len(results)
-    formats = [FORMATS[d] for d in [*real, *(d for d in call.dtypes if is_real(d))]]
-    # A result narrower than its operands was computed in the operands' format, and the reverse.
+    formats = [FORMATS[d] for d in real]
+    # Operands narrower than the result are converted first: `softmax(x, dtype=float64)` of a float32 x.
     site = Site(
         call, args, kwargs, results,
-        u=min(f.u_acc for f in formats) if _widens(call) else max(f.u_acc for f in formats),
-        u_out=max(f.u for f in formats[: len(real)]),
+        u=min(FORMATS[d].u_acc for d in (*real, *call.dtypes) if is_real(d)) if _widens(call)
+        else max(f.u_acc for f in formats),
+        u_out=max(f.u for f in formats),
         largest=min(f.largest_acc for f in formats),
     )  # fmt: skip
     found = _apply(_RULES.get(call.packet, perturbed), site)
-    step = max(f.u * f.tiny for f in formats[: len(real)])
+    step = max(f.u * f.tiny for f in formats)
     narrowed = [_narrow(site, b, y, step) for b, y in zip(found, results, strict=True)]
     return [_ranged(site, b, y, s) for b, y, s in zip(narrowed, results, call.node.outputs, strict=True)]
 

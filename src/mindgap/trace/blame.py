@@ -9,7 +9,7 @@ import torch
 from mindgap.aten.tensors import to_torch
 from mindgap.compare.verdict import Blame
 from mindgap.oracle import Oracle, local_expectation
-from mindgap.oracle.precision import widen
+from mindgap.oracle.precision import is_real, rounded, widen
 from mindgap.trace.independent import second_opinion
 from mindgap.trace.lockstep import Confirmed
 
@@ -60,7 +60,9 @@ def _sides(oracle: Oracle, confirmed: Confirmed, opinion: list[Any]) -> tuple[fl
         bad = verdict.bad if verdict.bad is not None and bool(verdict.bad.any()) else None
         if bad is None:
             continue
-        got, step, third = widen(to_torch(array)), widen(hard.step), widen(third)
+        got, step = widen(to_torch(array)), widen(hard.step)
+        # The opinion is in float64: of a cast only its rounding tells who is right.
+        third = rounded(widen(third), hard.dtype) if is_real(hard.dtype) else widen(third)
         # Half the way is enough to take a side: the two differ by more than any rounding.
         nearer_accused = _near(third, got, step)
         nearer_shadow = _near(third, step, got)

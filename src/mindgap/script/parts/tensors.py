@@ -108,11 +108,12 @@ def with_tensors(value: Any, change: Any) -> Any:
 
 
 def checksum(tensors: Sequence[torch.Tensor]) -> str:
-    """SHA-256 of dtype, shape, strides and row-major bytes of each tensor."""
+    """SHA-256 of dtype, shape, strides (none of an empty tensor) and row-major bytes of each tensor."""
     found = hashlib.sha256()
     for tensor in tensors:
         name = str(tensor.dtype).removeprefix("torch.")
-        found.update(f"{name}{list(tensor.shape)}{list(tensor.stride())}".encode())
+        stride = list(tensor.stride()) if tensor.numel() else []
+        found.update(f"{name}{list(tensor.shape)}{stride}".encode())
         plain = tensor.detach().resolve_conj().resolve_neg().contiguous().view(-1)
         found.update(plain.view(torch.uint8).numpy().tobytes())
     return found.hexdigest()
