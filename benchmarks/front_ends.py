@@ -2,9 +2,9 @@
 
     python benchmarks/front_ends.py CATALOGUE [--per 1] [--every 1] [--json rows.json]
 
-Runs operator and module samples of a catalogue (`mindgap corpus build CATALOGUE ops: modules:`), and a few models, on
-OpenVINO through its PyTorch front end and through ONNX, and on ONNX Runtime through mindgap's own export and through
-`torch.onnx.export`. `--per`: samples of each operator; `--every`: one sample in so many.
+Runs operator and module samples of a catalogue (`mindgap corpus build CATALOGUE 'ops:*' 'modules:*'`), and a few
+models, on OpenVINO through its PyTorch front end and through ONNX, and on ONNX Runtime through mindgap's own export and
+through `torch.onnx.export`. `--per`: samples of each operator; `--every`: one sample in so many.
 
 Outputs are compared with `cpu/eager` and between the two ways, by class:
 `equal` the same dtype, shape and bits (any NaN equals any NaN); `near` no element further off than 64 units in the last

@@ -65,6 +65,16 @@ def test_doubles_computed_in_single_are_one_cause() -> None:
     assert unknown.culprit is not None and unknown.culprit.op == "aten.slice.Tensor"
 
 
+def test_another_dtype_than_the_one_measured_to_come_back_is_no_policy() -> None:
+    """OpenVINO gives int32 for a product of int32, where PyTorch has int64; the policy says that int64 comes back."""
+    arrays = [np.array([[3, 5], [7, 11]], np.int32)]
+    graph = build(arrays, [("p", "aten.prod.dim_int", "i0", 1)], ["p"])
+    narrow = {"int64": {"computes_in": "int32", "returns": "int64", "overflow": "wraps"}}
+    found = judged(graph, arrays, lambda graph, index, result, args: result.to(torch.int32), narrow)
+    assert (found.verdict, found.blame) == ("structural", "platform")
+    assert found.culprit is not None and found.culprit.op == "aten.prod.dim_int"
+
+
 def test_a_range_that_the_narrower_dtype_lacks_is_the_same_cause() -> None:
     x = np.array([1e300, 1e-300, 3.0, -2e200], np.float64)
     graph = build([x], [("m", "aten.mul.Scalar", "i0", 2.0)], ["m"])

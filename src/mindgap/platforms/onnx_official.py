@@ -16,7 +16,9 @@ from mindgap.platforms.onnx_export import FED, MODEL_BYTES_LIMIT, Exported
 from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
 from mindgap.platforms.pytorch.exported import Program, export_program, quiet
 
-_OVERLOAD: Final = re.compile(r"OpOverload\(op='(\w+)\.(\w+)', overload='(\w+)'\)|target=(\w+\.\w+\.\w+)")
+_OVERLOAD: Final = re.compile(
+    r"OpOverload\(op='(\w+)\.(\w+)', overload='(\w+)'\)|target=(?:torch\.ops\.)?(aten\.\w+\.\w+)"
+)
 
 
 def export_official(graph: Graph, inputs: Sequence[Array]) -> Exported:

@@ -14,7 +14,7 @@ import torch
 
 from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, to_torch
 from mindgap.compare.verdict import DTYPE_POLICY, Verdict
-from mindgap.graph import Graph, Labels, TensorSpec, kind_of
+from mindgap.graph import Graph, Labels, TensorSpec, kind_of, numpy_dtype
 from mindgap.oracle import Oracle, OracleError, local_expectation
 from mindgap.oracle.precision import FORMATS, is_real
 from mindgap.trace.cuts import Array
@@ -92,8 +92,12 @@ class Explanation:
         inputs = [self._lockstep.value(border) for border in single.borders]
         explained = self._integer_result if self._integers else self._float_result
         first = self._oracle.graph.first_value[confirmed.nodes[0]]
+        slots = {n - first: a for n, a in arrays.items()}
+        if any(a.dtype != numpy_dtype(spec.dtype) for n, a in slots.items() if (spec := _output(single.graph, n))):
+            # It is measured that the declared dtype comes back: another one is this operator's own.
+            return False
         try:
-            return bool(arrays) and explained(single.graph, inputs, {n - first: a for n, a in arrays.items()})
+            return bool(slots) and explained(single.graph, inputs, slots)
         except (OracleError, RuntimeError):
             # A view of bits, say, has no meaning in another dtype.
             return False
@@ -167,6 +171,10 @@ class Explanation:
         largest = torch.finfo(computed.dtype).max
         ended = torch.isinf(right) & (computed == largest * torch.sign(right))
         return to_numpy(torch.where(ended, right.to(computed.dtype), computed))
+
+
+def _output(graph: Graph, slot: int) -> TensorSpec | None:
+    return graph.nodes[0].outputs[slot]
 
 
 def _cut_off(narrow: Array, wide: Array) -> Array:
