@@ -216,7 +216,7 @@ def test_a_budget_leaves_the_rest_untried_and_a_second_run_goes_on(tmp_path: Pat
 
 
 def test_failures_in_a_batch_are_found_alone(tmp_path: Path) -> None:
-    """`aten.resize_` cannot be traced by TorchScript; what lies beside it in one job can be."""
+    """TorchScript says that it cannot trace `aten.resize_`; what lies beside it in one job can be traced."""
     spec = TensorSpec.contiguous("float32", (2,))
     bad = call("aten.resize_.default", tensor((4,)), args=(Ref(0), (2,)), gives=spec)
     good = [call(f"aten.{name}.default", tensor((4,))) for name in ("abs", "exp", "tanh", "sin", "cos")]
@@ -225,7 +225,7 @@ def test_failures_in_a_batch_are_found_alone(tmp_path: Path) -> None:
     found = asked.support.answers(asked.support.platforms["cpu/jit"])
     assert {key.op: answer.answer for key, answer in found.items()} == {
         **{f"aten.{name}.default": "runs" for name in ("abs", "exp", "tanh", "sin", "cos")},
-        "aten.resize_.default": "fails",
+        "aten.resize_.default": "refuses",
     }
 
 

@@ -132,7 +132,7 @@ def _on_terminal(progress: Progress, over: threading.Event) -> None:
 
 def _in_log(progress: Progress, over: threading.Event) -> None:
     """The first step at once, a line for each other that lasts, one every ten seconds, and the last counts."""
-    step, last, ran = progress.now(), time.monotonic(), None
+    step, last, ran, ended_with = progress.now(), time.monotonic(), None, None
     told = step.number
     _log(_log_line(step))
     while not over.wait(_LOOK_S):
@@ -142,9 +142,11 @@ def _in_log(progress: Progress, over: threading.Event) -> None:
         if ended or begun or now - last >= _LOG_S:
             _log(line_of(ran.snapshot()) if ran is not None and ended else _log_line(step))
             told, last = step.number, now
+            ended_with = ran if ended else ended_with
         ran = progress.ran if step.running is not None else None
-    if ran is not None:
-        _log(line_of(ran.snapshot()))
+    # Cases may run for less time than passes between two looks.
+    if progress.ran is not None and progress.ran is not ended_with:
+        _log(line_of(progress.ran.snapshot()))
 
 
 def _log_line(step: Step) -> str:
