@@ -7,7 +7,7 @@ JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 
 # Benchmarks that are told which catalogue to read.
 OF_CATALOGUES := $(addprefix benchmarks/,catalogue_load.py operator_union.py regions.py mutations.py differential_tests.py \
-	differential_tests_nnsmith.py)
+	differential_tests_nnsmith.py front_ends.py judging_cost.py strided_operands.py)
 
 ASKED    = cpu/jit onnxruntime/cpu openvino/cpu@precision=f32
 RECORDS ?= ../shared/corpus/graphnet.parquet

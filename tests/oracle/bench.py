@@ -14,7 +14,8 @@ from mindgap.aten.tape import Tape, flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, spec_of, to_numpy, to_torch
 from mindgap.graph import Constant, DType, Graph, Input, Node, Ref
 from mindgap.run.outcome import Job, Outcome
-from mindgap.trace.judge import Judge, Judgement
+from mindgap.trace.judge import Judge
+from mindgap.trace.judgement import Judgement
 
 #: (graph, node index, result, arguments) -> the result that the platform gives instead.
 Fault = Callable[[Graph, int, Any, Sequence[Any]], Any]

@@ -11,7 +11,8 @@ import torch
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import DType, Graph
 from mindgap.run.outcome import Job
-from mindgap.trace.judge import Judge, Judgement
+from mindgap.trace.judge import Judge
+from mindgap.trace.judgement import Judgement
 from oracle.bench import PLATFORM, REFERENCE, Bench, Fault, build, normal
 
 NARROW = {"float64": {"computes_in": "float32", "returns": "float64"}}

@@ -22,7 +22,8 @@ from mindgap.run.identity import digest_of
 from mindgap.run.outcome import Job, Outcome, Want
 
 if TYPE_CHECKING:
-    from mindgap.trace.judge import Judge, Judgement
+    from mindgap.trace.judge import Judge
+    from mindgap.trace.judgement import Judgement
 
 Execute = Callable[[Job], Outcome]
 #: Gives what a platform says of itself.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from mindgap.aten.functional import functionalize
 from mindgap.aten.state import TORCH_STATE
 from mindgap.capture import CaptureError, with_explicit_gradients
-from mindgap.compare.verdict import Blame, Verdict
+from mindgap.compare.verdict import Verdict
 from mindgap.graph import Graph, GraphError, Labels, MindgapError, materialise
 from mindgap.oracle import (
     FEW,
@@ -32,6 +32,7 @@ from mindgap.trace.example import example
 from mindgap.trace.failure import failing_node
 from mindgap.trace.figures import figures
 from mindgap.trace.fused import confirmed_whole, confirmed_windows
+from mindgap.trace.judgement import Culprit, Judgement
 from mindgap.trace.lockstep import Confirmed, Lockstep
 from mindgap.trace.outputs import (
     public_only,
@@ -58,28 +59,6 @@ MOST_SPREAD: Final = 64
 MAX_TRIED: Final = 24
 #: How many of them are run alone, until one is wrong there too.
 MAX_ALONE: Final = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Culprit:
-    """The operator at fault: node of the captured graph, overload (a fused set joined by `+`), where it came from."""
-
-    node: int
-    op: str
-    label: str = ""
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """Verdict, who is wrong, where, by how much. `nodes`: (node of the captured graph, operator, role in the
-    difference) for every node that it reaches; `detail`: one sentence for a person."""
-
-    verdict: Verdict
-    blame: Blame | None = None
-    culprit: Culprit | None = None
-    metrics: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    detail: str = ""
-    nodes: tuple[tuple[int, str, Role], ...] = ()
 
 
 @dataclass(frozen=True)
