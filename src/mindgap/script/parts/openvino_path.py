@@ -53,10 +53,12 @@ def run_openvino(
     compiled = openvino.Core().compile_model(converted, "CPU", settings)
     stage("run")
     request = compiled.create_infer_request()
+    # The request reads their memory, and keeps no reference to it.
+    held = [tensor.contiguous() for tensor in arguments]
     for place, port in enumerate(compiled.inputs):
         # OpenVINO leaves out an input of an ONNX model that nothing reads.
         numbers = [names.index(name) for name in port.get_names() if name in names] or [place]
-        request.set_tensor(port, openvino_tensor(arguments[numbers[0]]))
+        request.set_tensor(port, openvino_tensor(held[numbers[0]]))
     request.infer()
     return [from_openvino(request.get_output_tensor(number)) for number in range(len(compiled.outputs))]
 
