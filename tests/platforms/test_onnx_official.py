@@ -105,3 +105,14 @@ def test_the_way_is_said_and_checked(official, direct):
     assert official.describe()["exporter"] != direct.describe()["exporter"]
     with pytest.raises(PlatformError):
         BACKEND.environment({"export": "dynamo"})
+
+
+def test_interpolation_with_sizes_and_scales_is_the_exporters_on_both_ways(official, direct):
+    """Found by `benchmarks/wild`, seed 77: the exporter takes `upsample_bicubic2d` apart, and so must the direct way."""
+    graph, inputs = captured(
+        lambda x: torch.ops.aten.upsample_bicubic2d.default(x, [3, 3], False, 1.7, 0.9), normal(1, 1, 10, 20)
+    )
+    exact = torch.ops.aten.upsample_bicubic2d.default(torch.from_numpy(inputs[0]).double(), [3, 3], False, 1.7, 0.9)
+    for platform in (official, direct):
+        (found,) = platform.load(graph, inputs)(inputs)
+        assert abs(found - exact.numpy()).max() < 1e-5

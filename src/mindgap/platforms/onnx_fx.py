@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import torch
 import torch.fx
+from torch._C import DispatchKey
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensorMode, dispatch_functionalize
@@ -126,7 +127,7 @@ class _Writer:
             return
         if facts(node.op).mutates:
             raise CompileFailure(f"{node.op}: the ONNX translation takes functional graphs only, and this writes", name)
-        known = registry().is_registered(overload(node.op))
+        known = registry().is_registered(overload(node.op)) and not _resamples(node.op)
         self._program.values.extend(self._call(node, name) if known else self._decompose(node, name))
 
     def _call(self, node: Node, name: str) -> list[torch.fx.Node | None]:
@@ -212,6 +213,15 @@ class _Call:
     text: str
 
 
+def _resamples(op: str) -> bool:
+    """Whether `torch.export` may take the operator apart although the exporter has a translation for it.
+
+    PyTorch registers Python kernels for interpolation that run when a program is traced again. The exporter's own
+    translation of `upsample_bicubic2d` gives other values where both sizes and scales are given.
+    """
+    return op.startswith("aten.upsample_") and DispatchKey.Autograd in overload(op).py_kernels
+
+
 @lru_cache(maxsize=1024)
 def _decomposition(call: _Call) -> torch.fx.Graph | CompileFailure:
     """The exporter's decomposition of one call, by the cheap route where it leads to translatable operators.
@@ -219,7 +229,8 @@ def _decomposition(call: _Call) -> torch.fx.Graph | CompileFailure:
     Tracing under functionalization takes 3 ms where the exporter's own `run_decompositions` takes 100; it
     also splits composite operators met inside another (`linear` within attention), which the slow route keeps.
     """
-    for trace in (_trace_functional, _trace_exported):
+    first = _trace_exported if _resamples(call.op) else _trace_functional
+    for trace in (first, _trace_exported):
         try:
             traced = trace(call)
         except Exception as error:
