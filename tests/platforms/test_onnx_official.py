@@ -108,7 +108,7 @@ def test_the_way_is_said_and_checked(official, direct):
 
 
 def test_interpolation_with_sizes_and_scales_is_the_exporters_on_both_ways(official, direct):
-    """Found by `benchmarks/wild`, seed 77: the exporter takes `upsample_bicubic2d` apart, and so must the direct way."""
+    """The exporter takes `upsample_bicubic2d` apart, and so must the direct way (`benchmarks/wild`, seed 77)."""
     graph, inputs = captured(
         lambda x: torch.ops.aten.upsample_bicubic2d.default(x, [3, 3], False, 1.7, 0.9), normal(1, 1, 10, 20)
     )
