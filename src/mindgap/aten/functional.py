@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 import torch
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 
 from mindgap.aten.counterpart import counterpart, is_layout_change
 from mindgap.aten.operators import facts, is_inplace, makes_new
@@ -36,6 +35,7 @@ from mindgap.graph import (
     refs,
     renumbered,
 )
+from mindgap.torch_private.fake_tensors import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 
 #: What fake kernels say where values decide, or of batch norms over nothing.
 _BY_VALUES: Final = (DynamicOutputShapeException, DataDependentOutputException, ZeroDivisionError)

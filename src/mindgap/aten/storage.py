@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from mindgap.aten.imagine import imagined
 from mindgap.aten.operators import facts, makes_new, overload
@@ -30,6 +29,7 @@ from mindgap.graph import (
     TensorSpec,
     operands,
 )
+from mindgap.torch_private.fake_tensors import FakeTensorMode
 
 #: Of each, the position of the first argument after the tensors: sizes, strides and an offset follow from there.
 READS_STORAGE: Final = {

@@ -69,9 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _import_what_judging_needs() -> None:
     """Before the first row, whose time it would take. What libraries bring along stays, and is no garbage."""
-    from torch._subclasses import FakeTensorMode
-
     import mindgap.trace.judge as _  # noqa: F401
+    from mindgap.torch_private.fake_tensors import FakeTensorMode
 
     # The first one imports the compiler that it is made for.
     FakeTensorMode(allow_non_fake_inputs=True)

@@ -9,13 +9,6 @@ from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import torch
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensor,
-    FakeTensorMode,
-    unset_fake_temporarily,
-)
 
 from mindgap.aten.imagine import imagined
 from mindgap.aten.operators import facts, overload_name
@@ -28,6 +21,13 @@ from mindgap.capture.origin import current_line
 from mindgap.capture.recording import Call, Recorded, Source
 from mindgap.graph import Arg, Device, DType, Input, Layout, MemoryFormat, Recipe, Ref, Role, TensorSpec
 from mindgap.graph.materialise import materialise
+from mindgap.torch_private.fake_tensors import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    unset_fake_temporarily,
+)
 
 #: Operators of one device or of one library: a portable graph holds none.
 _DEVICE_BOUND: Final = (

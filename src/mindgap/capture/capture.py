@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from mindgap.capture.assemble import Weights, assemble
 from mindgap.capture.check import Subject, Verify, check, wanted
@@ -22,6 +21,7 @@ from mindgap.capture.recording import Recorded, Source
 from mindgap.capture.tracing import faked, run_traced
 from mindgap.graph import Graph
 from mindgap.graph.tensors import TensorStore, default_tensor_store
+from mindgap.torch_private.fake_tensors import FakeTensorMode
 
 __all__ = ["UnprovenCapture", "Weights", "capture"]
 

@@ -10,9 +10,9 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 import torch
-from torch._dispatch.python import enable_pre_dispatch, enable_python_dispatcher
 from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from mindgap.torch_private.dispatch_modes import TorchDispatchMode, enable_pre_dispatch, enable_python_dispatcher
 
 _C: Final[Any] = torch._C
 _OPS: Final[Any] = torch._ops

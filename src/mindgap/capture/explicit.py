@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from mindgap.aten.cotangent import cotangent_of
 from mindgap.aten.tape import Tape
@@ -20,6 +19,7 @@ from mindgap.capture.recording import Recorded
 from mindgap.capture.tracing import run_traced
 from mindgap.graph import Graph, Input, Labels, Recipe
 from mindgap.graph import Literal as LiteralBytes
+from mindgap.torch_private.fake_tensors import FakeTensorMode
 
 
 def with_explicit_gradients(graph: Graph) -> Graph:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from mindgap.capture.assemble import Weights, assemble
 from mindgap.capture.check import Ready, Run, Subject, Verify, check, wanted
@@ -22,6 +21,7 @@ from mindgap.capture.recording import Recorded
 from mindgap.capture.tracing import faked, run_traced
 from mindgap.graph import Graph, Recipe, Role
 from mindgap.graph.tensors import TensorStore, default_tensor_store
+from mindgap.torch_private.fake_tensors import FakeTensorMode
 
 #: What autograd says when a program writes to an argument that is to have a gradient.
 _WRITTEN_LEAF = "leaf Variable that requires grad"

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from mindgap.capture import draw
 from mindgap.capture.book import Book
 from mindgap.capture.check import Pool
 from mindgap.capture.dispatcher import backward_of, last_forward
+from mindgap.torch_private.dispatch_modes import TorchDispatchMode
+from mindgap.torch_private.fake_tensors import FakeTensorMode
 
 #: Namespaces whose operators say something to PyTorch and compute nothing.
 _TALK: Final = frozenset({"prim", "profiler"})

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from mindgap.aten.operators import is_composite
 from mindgap.capture import draw
@@ -22,6 +21,7 @@ from mindgap.capture.dispatcher import (
 )
 from mindgap.capture.neutral import portable_kernels
 from mindgap.capture.origin import here
+from mindgap.torch_private.fake_tensors import FakeTensorMode
 
 
 class Recorder(PreDispatchMode):

@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from mindgap.capture.errors import CaptureError
 from mindgap.capture.origin import line_of
 from mindgap.graph import MindgapError
+from mindgap.torch_private.fake_tensors import FakeTensorMode
 
 
 def run_traced(call: Callable[[], Any], modes: AbstractContextManager[Any]) -> Any:

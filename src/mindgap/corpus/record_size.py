@@ -12,12 +12,12 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from mindgap.corpus.parsed import is_list, is_sequence, is_table, is_tuple
 from mindgap.graph import DTYPES, numpy_dtype
+from mindgap.torch_private.dispatch_modes import TorchDispatchMode
+from mindgap.torch_private.fake_tensors import FakeTensor, FakeTensorMode
 
 #: Up to here tensors are drawn and the capture is proven by running it, which takes some 3.3 times as much.
 MOST_DRAWN: Final = 1 << 30

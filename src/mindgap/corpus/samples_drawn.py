@@ -19,7 +19,6 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from mindgap.aten.tensors import to_numpy, torch_dtype_name
 from mindgap.capture import CaptureError
@@ -27,6 +26,7 @@ from mindgap.capture.draw import is_random, lower, needs_result, packet
 from mindgap.corpus.images import seeded
 from mindgap.corpus.ledger import Ledger, seed_of
 from mindgap.graph import Constant, GraphError, Recipe
+from mindgap.torch_private.dispatch_modes import TorchDispatchMode
 
 T = TypeVar("T")
 

@@ -17,9 +17,6 @@ from typing import Any, Final
 import torch
 import torch.fx
 from torch._C import DispatchKey
-from torch._dispatch.python import enable_python_dispatcher
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch._subclasses.functional_tensor import FunctionalTensorMode, dispatch_functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.onnx._internal.exporter import _decomp, _registration
 from torch.onnx._internal.fx.passes import type_promotion
@@ -29,6 +26,8 @@ from mindgap.aten.tape import flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import Arg, Device, DType, Graph, Layout, MemoryFormat, Node, Ref, TensorSpec, map_refs, operands
 from mindgap.platforms.protocol import CompileFailure, Unsupported
+from mindgap.torch_private.dispatch_modes import FunctionalTensorMode, dispatch_functionalize, enable_python_dispatcher
+from mindgap.torch_private.fake_tensors import FakeTensorMode
 
 #: The operator set that `torch.onnx.export` writes by default.
 OPSET = 20
