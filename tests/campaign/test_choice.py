@@ -11,8 +11,11 @@ from small_supply import plan_text
 from mindgap.campaign.block import Saturation
 from mindgap.campaign.budget import Budget
 from mindgap.campaign.choice import Choice, novel_first
+from mindgap.campaign.known import KnownSupport
 from mindgap.campaign.plan import parse_plan
 from mindgap.campaign.supply import BLOCK, Case
+from mindgap.campaign.support import Support
+from mindgap.graph import Graph, Input, Node, Ref, TensorSpec, Uniform, digest, encode
 
 PLATFORMS = ["toys:EXACT", "toys:PICKY", "toys:SLOW"]
 
@@ -82,3 +85,28 @@ def test_saturation_counts_idle_blocks_in_order() -> None:
     assert saturation.idle == 0
     saturation.add(8, [], ["new", "k"])
     assert saturation.idle == 1
+
+
+def test_a_runtime_for_inference_is_given_no_gradient_operators() -> None:
+    spec = TensorSpec.contiguous("float32", (3,))
+    given = (Input(spec, Uniform(1, 0.0, 1.0)), Input(spec, Uniform(2, 0.0, 1.0)))
+    graphs = [
+        Graph(given, (Node(op, (Ref(0), Ref(1)), (), (spec,)),), (2,))
+        for op in ("aten.add.Tensor", "aten.tanh_backward.default")
+    ]
+    cases = [Case(index, f"v{index}", encode(graph), digest(graph), "{}", (), 1) for index, graph in enumerate(graphs)]
+    support = KnownSupport(Support({}, {}), frozenset({"toys:PICKY"}))
+    chosen = Choice(parse_plan(plan_text(2, {"toys:EXACT": "", "toys:PICKY": ""}), "p"), PLATFORMS[:2], support).choose(
+        0, cases
+    )
+    assert [case.index for case in chosen.orders["toys:EXACT"]] == [0, 1]
+    assert [case.index for case in chosen.orders["toys:PICKY"]] == [0]
+    ((platform, reason),) = chosen.refused
+    assert platform == "toys:PICKY" and reason.startswith("aten.tanh_backward.default: a gradient operator")
+
+
+def test_the_plan_decides_about_gradients_where_it_speaks() -> None:
+    quiet = parse_plan(plan_text(2, {"toys:EXACT": ""}), "p")
+    loud = parse_plan(plan_text(2, {"toys:EXACT": "gradients = true"}), "p")
+    assert quiet.platforms["toys:EXACT"].gradients is None and loud.platforms["toys:EXACT"].gradients is True
+    assert quiet.digest != loud.digest

@@ -60,6 +60,9 @@ def vit():
 
 
 def bert():
+    from mindgap.corpus.libraries import declare_operators
+
+    declare_operators()
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
     config = transformers.BertConfig(

@@ -193,6 +193,7 @@ def test_description_says_what_is_in_force():
     said = BACKEND.open({"opt": "off", "threads": "2"}).describe()
     assert json.loads(json.dumps(said)) == said
     assert (said["graph_optimization"], said["intra_op_threads"]) == ("off", 2)
+    assert said["inference_only"] is True
     assert said["versions"]["onnxruntime"] == onnxruntime.__version__
     assert BACKEND.probe().available
 

@@ -277,4 +277,4 @@ def test_options_are_checked_in_the_parent():
 def test_description_is_data():
     said = BACKEND.open({"threads": "2"}).describe()
     assert json.loads(json.dumps(said)) == said
-    assert said["threads"] == 2 and said["precision_asked"] == "f32"
+    assert said["threads"] == 2 and said["precision_asked"] == "f32" and said["inference_only"] is True

@@ -7,7 +7,19 @@ import torch
 
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import spec_of, to_torch
-from mindgap.graph import GraphError, TensorSpec, decode, digest, materialise_all, validate
+from mindgap.graph import (
+    Graph,
+    GraphError,
+    Input,
+    Node,
+    Ref,
+    TensorSpec,
+    Uniform,
+    decode,
+    digest,
+    materialise_all,
+    validate,
+)
 from mindgap.synth import merge
 from mindgap.synth.coverage import features_of
 from mindgap.synth.merge import Merger
@@ -47,6 +59,16 @@ def test_outputs_say_something(merger: Merger) -> None:
         good += sum(int(x.isfinite().sum()) for x in floats if x.numel() < 2 or (x != x.flatten()[0]).any())
         elements += sum(x.numel() for x in floats)
     assert good >= 0.8 * elements > 1000
+
+
+def test_internal_results_are_not_returned() -> None:
+    x, weight = TensorSpec.contiguous("float32", (2, 3)), TensorSpec.contiguous("float32", (3,))
+    statistic = TensorSpec.contiguous("float32", (2, 1))
+    norm = Node("aten.native_layer_norm.default", (Ref(0), (3,), Ref(1), Ref(1), 1e-5), (), (x, statistic, statistic))
+    both = Graph((Input(x, Uniform(1, 0.0, 1.0)), Input(weight, Uniform(2, 0.0, 1.0))), (norm,), (2, 3, 2))
+    assert merge.returned(both) == (2,)
+    statistics_only = Graph(both.inputs, both.nodes, (3, 4))
+    assert merge.returned(statistics_only) == (3, 4), "a region without other outputs returns them"
 
 
 def test_the_description_gives_the_same_bytes(merger: Merger) -> None:

@@ -37,6 +37,11 @@ class Facts:
     arguments: tuple[str, ...]
 
 
+def packet_of(op: str) -> str:
+    """`aten.add.Tensor` -> `add`."""
+    return op.split(".")[1]
+
+
 @cache
 def overload(name: str) -> Any:
     """`aten.add.Tensor` -> torch.ops.aten.add.Tensor. Raises `UnknownOperator`."""

@@ -78,12 +78,14 @@ class OnPlatform(_Part):
     """What a platform gets: everything, or `variants` of them, or as many as `cpu_minutes` are enough for.
 
     Chosen are those with most that is new to the platform for their size.
-    `batch`: how many are compiled at once, where the platform can.
+    `batch`: how many are compiled at once, where the platform can. `gradients`: whether it is given graphs with
+    operators that only a backward pass calls; by default it is, unless it is a runtime for inference only.
     """
 
     variants: Annotated[int, Field(ge=1)] | None = None
     cpu_minutes: Annotated[float, Field(gt=0)] | None = None
     batch: Annotated[int, Field(ge=1)] = 1
+    gradients: bool | None = None
 
     @property
     def everything(self) -> bool:
@@ -137,6 +139,9 @@ class Plan(_Part):
         stop."""
         told = self.model_dump(exclude={"catalogue", "skip_unavailable", *CHANGEABLE})
         del told["limits"]["coverage_minutes"]
+        for asked in told["platforms"].values():
+            if asked["gradients"] is None:
+                del asked["gradients"]
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
 
     @property

@@ -143,7 +143,7 @@ def _session(folder: Folder, supply: Supply, manner: Manner, expenses: Expenses)
         about = {"plan": plan.model_dump(), "shard": str(folder.shard), "identity": folder.identity,
                  "seconds_before": past.seconds}  # fmt: skip
         record.begin(created, version("mindgap"), facts, wanted, about)
-        choice = Choice(plan, wanted, support if support.platforms else None)
+        choice = Choice(plan, wanted, support)
         past.restore(choice)
         judges = stack.enter_context(judging(busy, terms, pool.run, pool.describe, pool.cpu))
         live = Live(planned_cases(plan, folder.shard), _done_cases(past, plan))
@@ -168,7 +168,7 @@ def _support(
     if fresh and elsewhere is not None and before.minutes > 0 and lacking:
         terms = AskTerms(elsewhere, before.minutes, manner.progress, manner.say)
         ask_first(lacking, supply.samples(_numbers(folder)), pool, terms)
-    support = known_support(folder.store, elsewhere, pool, wanted, fresh=fresh)
+    support = known_support(folder.store, elsewhere, pool, folder.plan, wanted, fresh=fresh)
     if fresh and elsewhere is not None:
         unasked = sorted({*lacking} - support.platforms)
         if unasked:

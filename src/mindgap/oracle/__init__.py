@@ -8,12 +8,12 @@ computes each operator in float64 and rounds its result once to the dtype it dec
 runs with random errors of each operator's own size injected, after Monte Carlo arithmetic (Parker, 1997).
 """
 
+from mindgap.aten.internal import InternalValues, internal_values
 from mindgap.oracle.cheap import examine_cheaply, examine_value_cheaply
 from mindgap.oracle.decisions import decision_slots, positions
 from mindgap.oracle.examine import Examined, Expectation, examine
 from mindgap.oracle.families import FAMILIES
 from mindgap.oracle.float64 import OracleError
-from mindgap.oracle.internal import InternalValues, internal_values
 from mindgap.oracle.local import LocalExpectation, local_expectation
 from mindgap.oracle.oracle import FEW, MANY, Oracle
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import torch
 
-from mindgap.aten.operators import facts, overload
+from mindgap.aten.operators import facts, overload, packet_of
 from mindgap.aten.state import TORCH_STATE
 from mindgap.aten.storage import StorageRead, UnknownStorage, on_roots, read_cells, storage_reads
 from mindgap.aten.tape import flatten_result, last_uses
@@ -78,11 +78,6 @@ def _promoted(arg: Any, dtype: str) -> Any:
     if not isinstance(arg, torch.Tensor) or arg.is_floating_point() or arg.is_complex():
         return arg
     return widen(arg.to(TORCH_DTYPES[dtype]))
-
-
-def packet_of(op: str) -> str:
-    """`aten.add.Tensor` -> `add`."""
-    return op.split(".")[1]
 
 
 class Float64Graph:

@@ -14,6 +14,7 @@ from mindgap.platforms import dtype_policy, onnx_host, onnxruntime_messages
 from mindgap.platforms.messages import loading_error, running_error
 from mindgap.platforms.onnx_arrays import ONNX_ELEMENT, as_declared, as_real, carrier
 from mindgap.platforms.protocol import (
+    INFERENCE_ONLY,
     Array,
     Availability,
     CompileFailure,
@@ -99,6 +100,7 @@ class OnnxRuntimePlatform:
             "graph_optimization": self._opt,
             "intra_op_threads": self._threads,
             "inter_op_threads": 1,
+            INFERENCE_ONLY: True,
             "exporter": _EXPORTERS[self._export],
             dtype_policy.KEY: dtype_policy.measured_dtypes(self._measured()),
         }

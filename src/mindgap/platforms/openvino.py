@@ -12,6 +12,7 @@ from mindgap.graph import Graph, TensorSpec, dtype_name, numpy_dtype
 from mindgap.platforms import dtype_policy, onnx_host, openvino_messages
 from mindgap.platforms.onnx_arrays import as_declared, as_real, carrier
 from mindgap.platforms.protocol import (
+    INFERENCE_ONLY,
     Array,
     Availability,
     CompileFailure,
@@ -93,6 +94,7 @@ class OpenVinoPlatform:
             "precision_in_force": _type_name(self._core.get_property("CPU", "INFERENCE_PRECISION_HINT")),
             "threads": self._settings["INFERENCE_NUM_THREADS"],
             "frontend": self._frontend,
+            INFERENCE_ONLY: True,
             "exporter": _EXPORTERS[self._frontend],
             dtype_policy.KEY: dtype_policy.measured_dtypes(self),
         }

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 
 from mindgap.graph import Graph, MindgapError
 
 Options = Mapping[str, str]
+#: Key of `describe()`: true for a runtime whose users run inference only. Campaigns give it no gradient operators.
+INFERENCE_ONLY: Final = "inference_only"
 Array = np.ndarray[Any, np.dtype[Any]]
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from mindgap.aten.internal import internal_values
 from mindgap.graph import Assembly, Fragment, Graph, GraphError, Parts, Piece, Source
 from mindgap.synth.glue import Filling, Row, Way, between, can_be_fed, can_feed, entering, leaving
 from mindgap.synth.pool import Pool
@@ -51,7 +52,11 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Taps:
-    """A region as merging sees it. `feeds`: inputs, by number. `gives`: outputs, by place. `shown`: values of all."""
+    """A region as merging sees it. `feeds`: inputs, by number. `gives`: outputs, by place.
+
+    `shown`: the values that a variant returns, each once. Internal results are left out, such as saved statistics:
+    no public function returns them, and some exporters cannot. A region with no other outputs returns them.
+    """
 
     fragment: Fragment
     feeds: Mapping[int, End]
@@ -156,6 +161,7 @@ class Merger:
     def _prepared(self, number: int) -> Taps:
         region = self.pool[number]
         graph = region.graph
+        shown = returned(graph)
         feeds = {
             at: self._end(at, at, *entering(graph.inputs[at].spec, span))
             for at, span in zip(region.free, region.takes, strict=True)
@@ -164,9 +170,9 @@ class Merger:
         gives: dict[int, End] = {}
         for place, (value, span) in enumerate(zip(graph.outputs, region.gives, strict=True)):
             spec = graph.values[value]
-            if spec is not None and span is not None and can_feed(spec, span):
+            if value in shown and spec is not None and span is not None and can_feed(spec, span):
                 gives[place] = self._end(place, value, *leaving(spec, span))
-        return Taps(Fragment(graph, self._parts), feeds, gives, graph.outputs)
+        return Taps(Fragment(graph, self._parts), feeds, gives, shown)
 
     def _end(self, position: int, value: int, glue: Graph, row: Row) -> End:
         return End(position, value, self._glue(glue), row.code)
@@ -230,6 +236,13 @@ class Merger:
             self._rows[key] = self._glue(between(Row.of(out.code), Row.of(into.code), way))
             self.preparing_s += time.process_time() - started
         return self._rows[key]
+
+
+def returned(graph: Graph) -> tuple[int, ...]:
+    """The outputs of a region without internal results; all of them where there are no others."""
+    outputs = tuple(dict.fromkeys(graph.outputs))
+    internal = internal_values(graph).values
+    return tuple(value for value in outputs if value not in internal) or outputs
 
 
 def _through(pieces: list[Piece], glue: Fragment | None, source: Source) -> Source:
