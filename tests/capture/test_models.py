@@ -13,6 +13,7 @@ from mindgap.aten.operators import is_inplace
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_torch
 from mindgap.capture import capture
+from mindgap.corpus.libraries import declare_operators
 from mindgap.graph.materialise import materialise_all
 from mindgap.graph.tensors import TensorStore
 
@@ -83,5 +84,6 @@ def language(kind: str, **more: Any) -> Callable[[Any], Any]:
      {"input_ids": IDS, "decoder_input_ids": IDS}),
 ], ids=["bert", "deberta", "llama", "gemma2-cache", "falcon", "mamba", "mixtral", "gpt2-train", "t5"])  # fmt: skip
 def test_transformers(make: Any, kwargs: dict[str, Any], store: TensorStore) -> None:
+    declare_operators()
     transformers = pytest.importorskip("transformers")
     prove(make(transformers), (), kwargs, store)
