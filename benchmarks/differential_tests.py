@@ -36,14 +36,14 @@ from mindgap.run.local import Caches, run_job
 from mindgap.run.opening import find_backend
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.preparing import prepare
-from mindgap.synth import rules
-from mindgap.synth.base import cuttable
-from mindgap.synth.cut import cut
-from mindgap.synth.edit import apply
-from mindgap.synth.mutate import propose
-from mindgap.synth.region import Region
-from mindgap.synth.trial import region_of
-from mindgap.synth.values import recipes
+from mindgap.synth.mutation import rules
+from mindgap.synth.mutation.edit import apply
+from mindgap.synth.mutation.propose import propose
+from mindgap.synth.regions.cut import cut
+from mindgap.synth.regions.prepared import cuttable
+from mindgap.synth.regions.region import Region
+from mindgap.synth.regions.trial import region_of
+from mindgap.synth.values.recipes import recipes
 
 FEWEST, MOST = 8, 10
 #: Cuts of one base before the next is drawn.

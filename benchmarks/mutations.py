@@ -20,13 +20,13 @@ from pathlib import Path
 
 from mindgap.catalogue import Catalogue
 from mindgap.graph import MindgapError
-from mindgap.synth import rules
-from mindgap.synth.base import cuttable
-from mindgap.synth.cut import Cut, cut, cut_of
-from mindgap.synth.edit import apply
-from mindgap.synth.mutate import KINDS, propose
-from mindgap.synth.region import Region
-from mindgap.synth.trial import plain_region, region_of
+from mindgap.synth.mutation import rules
+from mindgap.synth.mutation.edit import apply
+from mindgap.synth.mutation.propose import KINDS, propose
+from mindgap.synth.regions.cut import Cut, cut, cut_of
+from mindgap.synth.regions.prepared import cuttable
+from mindgap.synth.regions.region import Region
+from mindgap.synth.regions.trial import plain_region, region_of
 
 
 def main() -> None:

@@ -21,11 +21,11 @@ import torch
 
 from mindgap.catalogue import Catalogue
 from mindgap.graph import TensorStore
-from mindgap.synth.base import cuttable
-from mindgap.synth.cut import MOST_NODES, Cut, cut
-from mindgap.synth.edit import apply
-from mindgap.synth.trial import Trial, settle
-from mindgap.synth.values import recipes
+from mindgap.synth.mutation.edit import apply
+from mindgap.synth.regions.cut import MOST_NODES, Cut, cut
+from mindgap.synth.regions.prepared import cuttable
+from mindgap.synth.regions.trial import Trial, settle
+from mindgap.synth.values.recipes import recipes
 
 spent: Counter[str] = Counter()
 

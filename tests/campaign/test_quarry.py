@@ -9,7 +9,7 @@ from mindgap.campaign.quarry import Yield, quarry_all
 from mindgap.campaign.source import FromCatalogue
 from mindgap.campaign.synthesis import POOL, yield_of
 from mindgap.catalogue import Catalogue, build
-from mindgap.synth.quarry import Wanted
+from mindgap.synth.regions.sampler import Wanted
 
 MODELS = """
 import torch

@@ -11,8 +11,8 @@ from torch import nn
 from mindgap import capture
 from mindgap.graph import Graph, digest
 from mindgap.graph.tensors import TensorStore
-from mindgap.synth.pool import Pool, joined, to_bytes
-from mindgap.synth.quarry import Wanted, quarry
+from mindgap.synth.regions.pool import Pool, joined, to_bytes
+from mindgap.synth.regions.sampler import Wanted, quarry
 
 
 def bases(tensors: TensorStore) -> list[Graph]:

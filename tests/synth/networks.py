@@ -10,10 +10,10 @@ from torch import nn
 
 from mindgap.capture import capture
 from mindgap.graph import Graph
-from mindgap.synth.base import cuttable
-from mindgap.synth.cut import Cut, cut, cut_of
-from mindgap.synth.region import Region
-from mindgap.synth.trial import plain_region
+from mindgap.synth.regions.cut import Cut, cut, cut_of
+from mindgap.synth.regions.prepared import cuttable
+from mindgap.synth.regions.region import Region
+from mindgap.synth.regions.trial import plain_region
 
 
 class Residual(nn.Module):

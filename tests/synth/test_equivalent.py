@@ -9,11 +9,11 @@ import torch
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import TORCH_DTYPES, spec_of
 from mindgap.graph import Arg, DType, Graph, Input, Node, Normal, Ref, TensorSpec
-from mindgap.synth.edit import apply
-from mindgap.synth.rules import Equivalent, load
-from mindgap.synth.rules.language import Fixed
-from mindgap.synth.schemas import call, signature
-from mindgap.synth.wiring import Wiring
+from mindgap.synth.mutation.edit import apply
+from mindgap.synth.mutation.rules import Equivalent, load
+from mindgap.synth.mutation.rules.language import Fixed
+from mindgap.synth.mutation.schemas import call, signature
+from mindgap.synth.mutation.wiring import Wiring
 
 RULES = [rule for rows in load().equivalent.values() for rule in rows]
 

@@ -8,9 +8,9 @@ import torch
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import spec_of, to_torch
 from mindgap.graph import Assembly, Fragment, Graph, Input, Normal, Parts, Piece, TensorSpec, materialise_all, validate
-from mindgap.synth.coverage import channels_last_stride
-from mindgap.synth.glue import FLOATS, Row, Way, between, can_be_fed, can_feed, entering, leaving
-from mindgap.synth.region import Span
+from mindgap.synth.merging.glue import FLOATS, Row, Way, between, can_be_fed, can_feed, entering, leaving
+from mindgap.synth.regions.features import channels_last_stride
+from mindgap.synth.regions.region import Span
 
 SHAPES = [(), (1,), (7,), (3, 5), (2, 1, 4), (1, 3, 8, 8), (2, 4, 1, 6), (2, 3, 2, 4, 5), (300,), (70_001,)]
 GIVES = Span(-9.0, 21.0, 6.0, 5.0)

@@ -21,10 +21,10 @@ from mindgap.graph import (
     validate,
 )
 from mindgap.synth import merge
-from mindgap.synth.coverage import features_of
 from mindgap.synth.merge import Merger
-from mindgap.synth.pool import Pool
-from mindgap.synth.variant import Part, Variant
+from mindgap.synth.merging.variant import Part, Variant
+from mindgap.synth.regions.features import features_of
+from mindgap.synth.regions.pool import Pool
 
 
 @pytest.fixture(scope="module")

@@ -23,11 +23,11 @@ from mindgap.graph import (
     materialise_all,
     validate,
 )
-from mindgap.synth.metamorphic import Mutant, relations
-from mindgap.synth.rows import with_rows
-from mindgap.synth.rules import Identity, load
-from mindgap.synth.trial import settle
-from mindgap.synth.wiring import Wiring
+from mindgap.synth.metamorphic.mutants import Mutant, relations
+from mindgap.synth.metamorphic.row_wise import with_rows
+from mindgap.synth.mutation.rules import Identity, load
+from mindgap.synth.mutation.wiring import Wiring
+from mindgap.synth.regions.trial import settle
 from synth.networks import regions
 
 RULES = load()

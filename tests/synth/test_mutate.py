@@ -7,12 +7,12 @@ import pytest
 
 from mindgap.aten.operators import facts
 from mindgap.graph import DType, Exceptional, Graph, Input, MindgapError, Node, Normal, Ref, TensorSpec, Uniform
-from mindgap.synth.edit import Given, Rewrite, apply, from_json, to_json
-from mindgap.synth.kinds.twin import twin
-from mindgap.synth.mutate import KINDS, Proposal, propose
-from mindgap.synth.region import Region
-from mindgap.synth.rules import load
-from mindgap.synth.trial import region_of, settle
+from mindgap.synth.mutation.edit import Given, Rewrite, apply, from_json, to_json
+from mindgap.synth.mutation.kinds.twin import twin
+from mindgap.synth.mutation.propose import KINDS, Proposal, propose
+from mindgap.synth.mutation.rules import load
+from mindgap.synth.regions.region import Region
+from mindgap.synth.regions.trial import region_of, settle
 from synth.networks import regions
 
 RULES = load()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mindgap.graph import MindgapError
-from mindgap.synth.pool import Pool, joined, marks_of, to_bytes
+from mindgap.synth.regions.pool import Pool, joined, marks_of, to_bytes
 
 
 def test_what_is_read_is_what_was_written(pool: Pool, tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ import torch
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import Arg, Graph, Input, MindgapError, Node, Normal, Ref, TensorSpec
-from mindgap.synth.imagine import imagine
-from mindgap.synth.rules import Group, load, read
-from mindgap.synth.rules.alike import exchange
-from mindgap.synth.rules.language import parse_expression, parse_line, parse_pattern
-from mindgap.synth.rules.tables import FOLDER
-from mindgap.synth.schemas import bind, call, signature
+from mindgap.synth.mutation.fake_call import imagine
+from mindgap.synth.mutation.rules import Group, load, read
+from mindgap.synth.mutation.rules.alike import exchange
+from mindgap.synth.mutation.rules.language import parse_expression, parse_line, parse_pattern
+from mindgap.synth.mutation.rules.tables import FOLDER
+from mindgap.synth.mutation.schemas import bind, call, signature
 
 GROUPS = list({group.name: group for groups in load().alike.values() for group in groups}.values())
 

@@ -23,12 +23,12 @@ from mindgap.graph import (
     materialise_all,
     validate,
 )
-from mindgap.synth.base import cuttable
-from mindgap.synth.cut import cut
-from mindgap.synth.edit import Rewrite, Step
-from mindgap.synth.region import Origin, Region
-from mindgap.synth.trial import Arrays, Trial, plain_region, rebuild, region_of, settle, tidied, whole
-from mindgap.synth.values import recipes
+from mindgap.synth.mutation.edit import Rewrite, Step
+from mindgap.synth.regions.cut import cut
+from mindgap.synth.regions.prepared import cuttable
+from mindgap.synth.regions.region import Origin, Region
+from mindgap.synth.regions.trial import Arrays, Trial, plain_region, rebuild, region_of, settle, tidied, whole
+from mindgap.synth.values.recipes import recipes
 from synth.bases import all_bases, border, call, floats
 
 X = floats(4, 4)

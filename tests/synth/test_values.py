@@ -25,11 +25,11 @@ from mindgap.graph import (
     materialise,
     numpy_dtype,
 )
-from mindgap.synth.edit import apply
-from mindgap.synth.literals import formed
-from mindgap.synth.needs import Need, needs_of
-from mindgap.synth.value_rules import read_rules, value_rules
-from mindgap.synth.values import bounds_of, free_inputs, recipe_for, recipes
+from mindgap.synth.mutation.edit import apply
+from mindgap.synth.values.constraints import Need, needs_of
+from mindgap.synth.values.recipes import bounds_of, free_inputs, recipe_for, recipes
+from mindgap.synth.values.rules import read_rules, value_rules
+from mindgap.synth.values.structured import formed
 from synth.bases import border, call, floats
 
 X = floats(4, 6)

@@ -38,7 +38,7 @@ from mindgap.graph import (
     materialise,
     numpy_dtype,
 )
-from mindgap.synth.coverage import channels_last_stride
+from mindgap.synth.regions.features import channels_last_stride
 
 #: What calls are asked in, besides what they were met in.
 DTYPES: Final = ("float32", "float64", "bfloat16", "float16", "int64", "int32", "bool", "complex64")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from mindgap.graph import Graph, Node, TensorSpec, kind_of, operands
-from mindgap.synth.coverage import layout_class
+from mindgap.synth.regions.features import layout_class
 
 #: The layout of a call without an operand that has dimensions.
 SCALAR: Final = "scalar"
@@ -16,7 +16,7 @@ class Key(NamedTuple):
     """`dtype` and `layout` are those of the call's leading operand.
 
     That is the first one of floats or complex numbers, or the first one where there is none; of a call without
-    operands the first result counts. `layout`: `mindgap.synth.coverage.layout_class`, or `scalar`.
+    operands the first result counts. `layout`: `mindgap.synth.regions.features.layout_class`, or `scalar`.
     """
 
     op: str

@@ -21,8 +21,8 @@ from mindgap.catalogue.integrity import Checker
 from mindgap.graph import MindgapError, encode
 from mindgap.run.channel import Frame
 from mindgap.run.process import Limits, WorkerFailed, WorkerProcess
-from mindgap.synth.pool import Pool, joined
-from mindgap.synth.quarry import Wanted
+from mindgap.synth.regions.pool import Pool, joined
+from mindgap.synth.regions.sampler import Wanted
 
 _START: Final = Limits(120.0, 4 << 30)
 #: For one base: a step that takes longer has met an operator that does not come back.

@@ -59,8 +59,8 @@ def _next(reader: FrameReader) -> Frame:
 
 
 def _quarried(frame: Frame, tensors: TensorStore) -> tuple[dict[str, Any], bytes]:
-    from mindgap.synth.pool import to_bytes
-    from mindgap.synth.quarry import Wanted, quarry
+    from mindgap.synth.regions.pool import to_bytes
+    from mindgap.synth.regions.sampler import Wanted, quarry
 
     asked = frame.header
     graph = decode(frame.arrays[0].tobytes())

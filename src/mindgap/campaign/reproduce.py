@@ -18,7 +18,7 @@ from mindgap.platforms.registry import environment, find, parse
 from mindgap.script import Recorded, Script, Target, render
 from mindgap.store import StoreError
 from mindgap.synth.merge import Merger
-from mindgap.synth.variant import Variant
+from mindgap.synth.merging.variant import Variant
 
 #: Columns of a row that a script repeats, where they are filled in.
 _TOLD: Final = (

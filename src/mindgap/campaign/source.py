@@ -9,7 +9,7 @@ from pathlib import Path
 from mindgap.campaign.plan import Plan
 from mindgap.campaign.progress import Progress
 from mindgap.campaign.synthesis import POOL, Synthesis, pool_in, pool_of, yield_of
-from mindgap.synth.pool import Pool
+from mindgap.synth.regions.pool import Pool
 
 
 @dataclass(frozen=True)

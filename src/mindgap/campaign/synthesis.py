@@ -21,9 +21,9 @@ from mindgap.campaign.supply import BLOCK, Case, graphs_of
 from mindgap.catalogue import Catalogue
 from mindgap.graph import Graph, MindgapError
 from mindgap.synth.merge import Merger
-from mindgap.synth.pool import Pool, marks_of
-from mindgap.synth.quarry import Wanted
-from mindgap.synth.variant import Variant
+from mindgap.synth.merging.variant import Variant
+from mindgap.synth.regions.pool import Pool, marks_of
+from mindgap.synth.regions.sampler import Wanted
 
 _T = TypeVar("_T")
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from mindgap.campaign.quarry import Tried
     from mindgap.compare.digest import Digested
     from mindgap.synth.merge import Merger
-    from mindgap.synth.pool import Pool
-    from mindgap.synth.variant import Variant
+    from mindgap.synth.merging.variant import Variant
+    from mindgap.synth.regions.pool import Pool
 
 #: How many of the variants are written out as bytes for their rate, unless all are asked for.
 _TIMED = 500

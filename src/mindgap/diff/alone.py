@@ -36,7 +36,7 @@ from mindgap.run.outcome import Outcome
 from mindgap.run.pool import WorkerPool
 
 if TYPE_CHECKING:
-    from mindgap.synth.metamorphic import Mutant
+    from mindgap.synth.metamorphic.mutants import Mutant
 
 #: Bytes of one value of a mutant: those of whole models, not of a region.
 _MOST_BYTES: Final = 1 << 30
@@ -101,7 +101,7 @@ class _Alone:
         """Raises `MindgapError` where there is no graph, or it does not run on the platform."""
         # Imported late: a process that only lists platforms needs no PyTorch.
         from mindgap.aten.state import TORCH_STATE
-        from mindgap.synth.metamorphic import relations
+        from mindgap.synth.metamorphic.mutants import relations
 
         self._bench, self._name, self._platform = bench, subject.name, platform
         with TORCH_STATE:
@@ -115,7 +115,7 @@ class _Alone:
 
     def _settled(self, mutant: Mutant) -> Mutant:
         """The mutant with the specs that its values have. Raises `MindgapError` where it does not run on the CPU."""
-        from mindgap.synth.trial import specified
+        from mindgap.synth.regions.trial import specified
 
         return dataclasses.replace(mutant, graph=specified(mutant.graph, self._bench.tensors, _MOST_BYTES))
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from mindgap.aten.internal import internal_values
 from mindgap.graph import Assembly, Fragment, Graph, GraphError, Parts, Piece, Source
-from mindgap.synth.glue import Filling, Row, Way, between, can_be_fed, can_feed, entering, leaving
-from mindgap.synth.pool import Pool
-from mindgap.synth.variant import Part, Variant, Wire
+from mindgap.synth.merging.glue import Filling, Row, Way, between, can_be_fed, can_feed, entering, leaving
+from mindgap.synth.merging.variant import Part, Variant, Wire
+from mindgap.synth.regions.pool import Pool
 
 #: Of each feature of a pool, by code: whether it has not been covered yet.
 Unseen = np.ndarray[Any, np.dtype[np.bool_]]

@@ -1,0 +1,187 @@
+"""Operators between two regions: one region's output made into another's input, in closed form.
+
+Three stretches, each of which depends on one side alone, so that there are few of them and they can be kept: an output
+*leaves* its region as a standard row (a power of two elements, mean 0, spread 1); a row becomes *another row*, of
+another length or dtype; a row *enters* a region as an input within the values that the region was seen to run with.
+Nothing has to be run to know what these give: every step is a call whose result follows from the specs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from mindgap.graph import (
+    Arg,
+    Constant,
+    DType,
+    Graph,
+    Input,
+    MemoryFormat,
+    Node,
+    Ref,
+    TensorSpec,
+    contiguous_stride,
+    numpy_dtype,
+)
+from mindgap.synth.regions.features import channels_last_stride
+from mindgap.synth.regions.region import Span
+
+#: How a row is made longer: with a constant, or with itself.
+Filling = Literal["pad", "repeat"]
+#: The dtypes between which glue converts.
+FLOATS: Final = ("float32", "float64", "bfloat16", "float16")
+#: Spreads, and the largest mean in units of the spread, that pass for standard.
+_STANDARD: Final = (0.5, 2.0, 0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A one-dimensional, row-major tensor of a power of two elements with standard values."""
+
+    dtype: str
+    length: int
+
+    @property
+    def spec(self) -> TensorSpec:
+        return TensorSpec(self.dtype, (self.length,), (1,))
+
+    @property
+    def code(self) -> int:
+        """The row as one number."""
+        return len(FLOATS) * self.length.bit_length() + FLOATS.index(self.dtype)
+
+    @staticmethod
+    def of(code: int) -> Row:
+        """The inverse of `code`."""
+        bits, dtype = divmod(code, len(FLOATS))
+        return Row(FLOATS[dtype], 1 << bits - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What is left to chance where a row becomes another: which part of a longer one, how a shorter one is filled."""
+
+    part: int = 0
+    filling: Filling = "repeat"
+
+    @property
+    def code(self) -> int:
+        """The way as one number."""
+        return 2 * self.part + (self.filling == "pad")
+
+    @staticmethod
+    def of(code: int) -> Way:
+        """The inverse of `code`. Raises ValueError for a number below 0."""
+        if code < 0:
+            raise ValueError(f"{code} is no way")
+        return Way(code // 2, "pad" if code % 2 else "repeat")
+
+
+def can_be_fed(spec: TensorSpec, span: Span) -> bool:
+    """Glue can make a tensor of this dtype, shape, layout and range."""
+    if spec.dtype not in FLOATS or not spec.numel or not span.varies:
+        return False
+    return spec.stride in (contiguous_stride(spec.shape), channels_last_stride(spec.shape))
+
+
+def can_feed(spec: TensorSpec, span: Span | None) -> bool:
+    """Glue can use a tensor of this dtype and these values."""
+    return spec.dtype in FLOATS and spec.numel > 1 and span is not None and span.varies and span.std > 0
+
+
+def leaving(source: TensorSpec, gives: Span) -> tuple[Graph, Row]:
+    """A graph of one input, an output of a region, whose output is a standard row; and which row."""
+    row = Row(source.dtype, 1 << (source.numel.bit_length() - 1))
+    chain = _Chain(source)
+    if source.stride != contiguous_stride(source.shape):
+        chain.add("aten.clone.default", (), source.shape, memory_format=MemoryFormat("contiguous_format"))
+    if len(source.shape) != 1:
+        chain.add("aten.reshape.default", ((source.numel,),), (source.numel,))
+    if row.length != source.numel:
+        chain.add("aten.slice.Tensor", (0, 0, row.length), (row.length,))
+    if not _is_standard(gives):
+        scale = short(1 / gives.std)
+        chain.affine(scale, short(-gives.mean * scale))
+    return chain.graph(), row
+
+
+def between(have: Row, want: Row, way: Way) -> Graph:
+    """A graph from one row to another; without nodes where they are the same."""
+    chain = _Chain(have.spec)
+    if have.length < want.length and way.filling == "pad":
+        chain.add("aten.constant_pad_nd.default", ((0, want.length - have.length), 0.0), (want.length,))
+    elif have.length < want.length:
+        chain.add("aten.repeat.default", ((want.length // have.length,),), (want.length,))
+    elif have.length > want.length:
+        begin = want.length * (way.part % (have.length // want.length))
+        chain.add("aten.slice.Tensor", (0, begin, begin + want.length), (want.length,))
+    if have.dtype != want.dtype:
+        chain.spec = TensorSpec(want.dtype, chain.spec.shape, chain.spec.stride)
+        chain.add("aten.to.dtype", (DType(want.dtype),), chain.spec.shape)
+    return chain.graph()
+
+
+def entering(target: TensorSpec, takes: Span) -> tuple[Graph, Row]:
+    """A graph of one input, a standard row, whose output has the target's spec and range; and the row."""
+    row = Row(target.dtype, 1 << (target.numel - 1).bit_length())
+    chain = _Chain(row.spec)
+    if row.length != target.numel:
+        chain.add("aten.slice.Tensor", (0, 0, target.numel), (target.numel,))
+    if not _is_standard(takes):
+        chain.affine(short(takes.std), short(takes.mean))
+    low, high = _within(takes, target.dtype)
+    chain.add("aten.clamp.default", (low, high), chain.spec.shape)
+    if len(target.shape) != 1:
+        chain.add("aten.reshape.default", (target.shape,), target.shape)
+    if target.stride != contiguous_stride(target.shape):
+        name = "channels_last" if len(target.shape) == 4 else "channels_last_3d"
+        chain.add("aten.clone.default", (), target.shape, target.stride, memory_format=MemoryFormat(name))
+    return chain.graph(), row
+
+
+class _Chain:
+    """Calls one after another, each on the result of the one before."""
+
+    def __init__(self, source: TensorSpec) -> None:
+        self.source = source
+        self.spec = source
+        self._nodes: list[Node] = []
+
+    def add(
+        self,
+        op: str,
+        args: tuple[Arg, ...],
+        shape: tuple[int, ...],
+        stride: tuple[int, ...] | None = None,
+        **kwargs: Arg,
+    ) -> None:
+        """Appends a call whose result has this shape, and row-major strides if no others are given."""
+        self.spec = TensorSpec(self.spec.dtype, shape, contiguous_stride(shape) if stride is None else stride)
+        named = tuple(sorted(kwargs.items()))
+        self._nodes.append(Node(op, (Ref(len(self._nodes)), *args), named, (self.spec,)))
+
+    def affine(self, scale: float, shift: float) -> None:
+        """Appends x·scale + shift."""
+        self.add("aten.mul.Scalar", (scale,), self.spec.shape)
+        if shift:
+            self.add("aten.add.Scalar", (shift,), self.spec.shape)
+
+    def graph(self) -> Graph:
+        return Graph((Input(self.source, Constant(0)),), tuple(self._nodes), (len(self._nodes),))
+
+
+def _is_standard(span: Span) -> bool:
+    least, most, off = _STANDARD
+    return least <= span.std <= most and abs(span.mean) <= off * span.std
+
+
+def short(number: float) -> float:
+    """The number to three significant digits: a scalar that reads well, and is the same everywhere."""
+    return float(f"{number:.3g}")
+
+
+def _within(span: Span, dtype: str) -> tuple[float, float]:
+    """The span's bounds as the dtype holds them."""
+    kind = numpy_dtype(dtype).type
+    return float(kind(span.low)), float(kind(span.high))

@@ -1,0 +1,63 @@
+"""A variant as a description of a few hundred bytes: which regions of a pool, and what flows between them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from mindgap.graph import GraphError
+from mindgap.synth.merging.glue import Way
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """Input number `input` of a part gets output `output` of an earlier part, through glue made the given way."""
+
+    input: int
+    part: int
+    output: int
+    way: Way
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A region, by its number in the pool, and what flows into it."""
+
+    region: int
+    wires: tuple[Wire, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """Parts in the order in which they run. `pool`: the digest of the pool whose regions are meant."""
+
+    pool: str
+    parts: tuple[Part, ...]
+
+    def to_json(self) -> str:
+        """One line of ASCII, short enough to be kept for every variant: `_part` says how."""
+        parts = [
+            [part.region, *(n for w in part.wires for n in (w.input, place - w.part, w.output, w.way.code))]
+            for place, part in enumerate(self.parts)
+        ]
+        return json.dumps({"v": VERSION, "pool": self.pool, "parts": parts}, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> Variant:
+        """The inverse of `to_json`. Raises `GraphError` for anything else, and for another version."""
+        try:
+            data = json.loads(text)
+            if data["v"] != VERSION:
+                raise GraphError(f"this variant is described in version {data['v']}, known here is {VERSION}")
+            parts = tuple(_part(place, *numbers) for place, numbers in enumerate(data["parts"]))
+            return Variant(data["pool"], parts)
+        except (ValueError, TypeError, KeyError) as error:
+            raise GraphError(f"this describes no variant: {text[:120]} ({error})") from None
+
+
+def _part(place: int, region: int, *wires: int) -> Part:
+    """A region's number, and for each wire: input, how many parts back, output, way."""
+    fours = zip(wires[::4], wires[1::4], wires[2::4], wires[3::4], strict=True)
+    return Part(region, tuple(Wire(number, place - back, output, Way.of(code)) for number, back, output, code in fours))

@@ -1,0 +1,239 @@
+"""Mutants that equal their original by construction, so that a platform can be judged against itself alone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from mindgap.aten.operators import facts, is_inplace
+from mindgap.graph import Graph, Input, Node, Ref, TensorSpec, contiguous_stride, operands, renumbered
+from mindgap.synth.metamorphic.row_wise import with_rows
+from mindgap.synth.mutation.edit import Rewrite, Step, apply
+from mindgap.synth.mutation.kinds.layout import dense_stride, layout_matters
+from mindgap.synth.mutation.rules import Rules, load
+from mindgap.synth.mutation.schemas import repeat
+from mindgap.synth.mutation.wiring import Wiring, picks
+
+Relation = Literal["exact", "rounding"]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A draft that takes the same inputs, and how its outputs are related to the original's.
+
+    `relation`: bit for bit (on a platform that repeats itself; NaN payloads apart), or up to rounding, because other
+    kernels or another order of summation may be chosen. `outputs`: for each output of the original the place of the
+    mutant's that equals it. `twins`: pairs of places in the mutant that equal each other bit for bit.
+    """
+
+    kind: str
+    relation: Relation
+    graph: Graph
+    outputs: tuple[int, ...]
+    twins: tuple[tuple[int, int], ...] = ()
+
+
+def relations(graph: Graph, rng: random.Random, rules: Rules | None = None) -> list[Mutant]:
+    """A mutant of each kind that the graph (whose specs are known) allows. They have to be settled, as any draft.
+
+    Kinds: each row of `identities.toml` (`identity: copy`, …) before some operand; `order` of independent nodes;
+    `twice`, the whole computation; `layout` of an input; `batch turned`, its rows in reverse, and `batch split`.
+    """
+    wiring, table = Wiring(graph), rules or load()
+    found = _identities(wiring, rng, table)
+    for make in _OTHERS:
+        mutant = make(wiring, rng, table)
+        if mutant is not None:
+            found.append(mutant)
+    return found
+
+
+def _identities(wiring: Wiring, rng: random.Random, rules: Rules) -> list[Mutant]:
+    graph = wiring.graph
+    still = _unwritten(wiring)
+    sites = [
+        (index, value)
+        for index, node in enumerate(graph.nodes)
+        for value in dict.fromkeys(operands(node))
+        if value in still and not is_inplace(node.op) and _row_major(graph.values[value])
+    ]
+    found: list[Mutant] = []
+    for rule in rules.identities:
+        for index, value in picks(rng, sites, 6):
+            node, spec = graph.nodes[index], graph.values[value]
+            if spec is None or not (rule.sign or node.op in rules.sign_blind):
+                continue
+            steps = rule.steps(Ref(value), spec)
+            if steps is None:
+                continue
+            draft = apply(graph, [_before(node, index, steps, value)])
+            found.append(Mutant(f"identity: {rule.name}", "exact", draft, _straight(graph)))
+            break
+    return found
+
+
+def _before(node: Node, index: int, steps: tuple[Step, ...], value: int) -> Rewrite:
+    """The node reads what the steps make of one of its operands."""
+    made = sum(step.slots for step in steps)
+    results = tuple(Ref(-1 - made - slot) for slot in range(len(node.outputs)))
+    return Rewrite(index, (*steps, repeat(node, {value: Ref(-made)})), results)
+
+
+def _row_major(spec: TensorSpec | None) -> bool:
+    """Strides that copies and views reproduce: other strides may choose another kernel."""
+    return spec is not None and spec.stride == contiguous_stride(spec.shape)
+
+
+def _unwritten(wiring: Wiring) -> frozenset[int]:
+    """The values whose memory no node writes to: a copy of them stays equal to them."""
+    graph = wiring.graph
+    dirty: set[int] = set()
+    for node in graph.nodes:
+        for position, arg in [*enumerate(node.args), *node.kwargs]:
+            if position in facts(node.op).mutates:
+                for value in operands(Node(node.op, (arg,), (), ())):
+                    dirty |= wiring.owners[value]
+    return frozenset(value for value, owners in enumerate(wiring.owners) if not owners & dirty)
+
+
+def _ordered(wiring: Wiring, rng: random.Random, rules: Rules) -> Mutant | None:
+    """The nodes in another order. What touches memory that is written to keeps its order."""
+    graph = wiring.graph
+    waits = _waits(wiring)
+    done: set[int] = set()
+    order: list[int] = []
+    while len(order) < len(graph.nodes):
+        ready = [index for index in range(len(graph.nodes)) if index not in done and waits[index] <= done]
+        order.append(rng.choice(ready))
+        done.add(order[-1])
+    if order == list(range(len(graph.nodes))):
+        return None
+    renumber = {number: number for number in range(len(graph.inputs))}
+    for index in order:
+        first = graph.first_value[index]
+        for slot in range(len(graph.nodes[index].outputs)):
+            renumber[first + slot] = len(renumber)
+    nodes = tuple(renumbered(graph.nodes[index], renumber) for index in order)
+    outputs = tuple(renumber[value] for value in graph.outputs)
+    return Mutant("order", "exact", Graph(graph.inputs, nodes, outputs), _straight(graph))
+
+
+def _waits(wiring: Wiring) -> list[set[int]]:
+    """For each node the nodes that have to come before it."""
+    graph, still = wiring.graph, _unwritten(wiring)
+    waits: list[set[int]] = []
+    touched: dict[int, list[int]] = {}
+    for index, node in enumerate(graph.nodes):
+        values = [*operands(node), *range(graph.first_value[index], graph.first_value[index] + len(node.outputs))]
+        before = {graph.producer[value] for value in operands(node)} - {-1}
+        for memory in {owner for value in values if value not in still for owner in wiring.owners[value]}:
+            before.update(touched.setdefault(memory, []))
+            touched[memory].append(index)
+        waits.append(before)
+    return waits
+
+
+def _twice(wiring: Wiring, rng: random.Random, rules: Rules) -> Mutant | None:
+    """Every node a second time, on the same inputs: both results are outputs, and equal."""
+    graph = wiring.graph
+    if not graph.nodes or any(is_inplace(node.op) for node in graph.nodes):
+        return None
+    made = len(graph.values) - len(graph.inputs)
+    renumber = {value: value if value < len(graph.inputs) else value + made for value in range(len(graph.values))}
+    nodes = (*graph.nodes, *(renumbered(node, renumber) for node in graph.nodes))
+    again = [place for place, value in enumerate(graph.outputs) if value >= len(graph.inputs)]
+    outputs = (*graph.outputs, *(renumber[graph.outputs[place]] for place in again))
+    twins = tuple((place, len(graph.outputs) + at) for at, place in enumerate(again))
+    return Mutant("twice", "exact", Graph(graph.inputs, nodes, outputs), _straight(graph), twins)
+
+
+def _laid_out(wiring: Wiring, rng: random.Random, rules: Rules) -> Mutant | None:
+    """An input with the same values and other strides: channels-last, permuted, or with gaps."""
+    graph = wiring.graph
+    for number in picks(rng, range(len(graph.inputs))):
+        given = graph.inputs[number]
+        spec, rank = given.spec, len(given.spec.shape)
+        if rank < 2 or spec.overlaps or layout_matters(wiring, number, rules):
+            continue
+        order = (0, *range(2, rank), 1) if rank in (4, 5) and rng.random() < 0.5 else rng.sample(range(rank), rank)
+        stride = tuple(step * rng.choice((1, 2)) for step in dense_stride(spec.shape, order))
+        other = TensorSpec(spec.dtype, spec.shape, stride)
+        if stride == spec.stride or other.overlaps:
+            continue
+        inputs = (*graph.inputs[:number], Input(other, given.recipe, given.role), *graph.inputs[number + 1 :])
+        nodes = tuple(Node(node.op, node.args, node.kwargs, (None,) * len(node.outputs)) for node in graph.nodes)
+        return Mutant("layout", "rounding", Graph(inputs, nodes, graph.outputs), _straight(graph))
+    return None
+
+
+def _turned(wiring: Wiring, rng: random.Random, rules: Rules) -> Mutant | None:
+    """The batch in reverse, and the results turned back."""
+    graph = wiring.graph
+    rows = with_rows(wiring, rules)
+    if rows is None:
+        return None
+    draft = _Draft(graph.inputs)
+    turned = {number: draft.emit("aten.flip.default", Ref(number), (0,)) for number in rows.inputs}
+    made = draft.copy(graph, turned)
+    outputs = [draft.emit("aten.flip.default", Ref(made[value]), (0,)) for value in graph.outputs]
+    return Mutant("batch turned", "rounding", draft.graph(outputs), _straight(graph))
+
+
+def _split(wiring: Wiring, rng: random.Random, rules: Rules) -> Mutant | None:
+    """Two parts of the batch by themselves, and the results joined."""
+    graph = wiring.graph
+    rows = with_rows(wiring, rules)
+    if rows is None:
+        return None
+    draft = _Draft(graph.inputs)
+    at = rng.randint(1, rows.size - 1)
+    parts: list[dict[int, int]] = []
+    for start, end in ((0, at), (at, rows.size)):
+        cut = {n: draft.emit("aten.slice.Tensor", Ref(n), 0, start, end) for n in rows.inputs}
+        parts.append(draft.copy(graph, cut))
+    outputs = [draft.emit("aten.cat.default", tuple(Ref(part[value]) for part in parts), 0) for value in graph.outputs]
+    return Mutant("batch split", "rounding", draft.graph(outputs), _straight(graph))
+
+
+class _Draft:
+    """Nodes being written, one after another."""
+
+    def __init__(self, inputs: tuple[Input, ...]) -> None:
+        self._inputs = inputs
+        self._nodes: list[Node] = []
+        self._count = len(inputs)
+
+    def emit(self, op: str, *args: Ref | int | tuple[Ref | int, ...]) -> int:
+        """A call with one result: its number."""
+        self._nodes.append(Node(op, args, (), (None,)))
+        self._count += 1
+        return self._count - 1
+
+    def copy(self, graph: Graph, replaced: dict[int, int]) -> dict[int, int]:
+        """All nodes of a graph on other values for some of its inputs: what its values are called here."""
+        renumber = {number: replaced.get(number, number) for number in range(len(graph.inputs))}
+        for index, node in enumerate(graph.nodes):
+            new = renumbered(node, renumber)
+            self._nodes.append(Node(new.op, new.args, new.kwargs, (None,) * len(node.outputs)))
+            for slot in range(len(node.outputs)):
+                renumber[graph.first_value[index] + slot] = self._count
+                self._count += 1
+        return renumber
+
+    def graph(self, outputs: Sequence[int]) -> Graph:
+        return Graph(self._inputs, tuple(self._nodes), tuple(outputs))
+
+
+def _straight(graph: Graph) -> tuple[int, ...]:
+    return tuple(range(len(graph.outputs)))
+
+
+_OTHERS: Final[list[Callable[[Wiring, random.Random, Rules], Mutant | None]]] = [
+    _ordered,
+    _twice,
+    _laid_out,
+    _turned,
+    _split,
+]

@@ -1,0 +1,74 @@
+"""Graphs that compute each row of a batch by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mindgap.graph import Node, operands
+from mindgap.synth.mutation.rules import Rules
+from mindgap.synth.mutation.wiring import Wiring
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """`inputs`: the numbers of those whose first dimension is the batch; `size`: how many rows it has."""
+
+    inputs: tuple[int, ...]
+    size: int
+
+
+def with_rows(wiring: Wiring, rules: Rules) -> Rows | None:
+    """The batch of a graph all of whose nodes are known to work row by row, and all of whose outputs have rows.
+
+    None in any doubt: where an operator is not among `rules.rows`, an input serves as batch and as weight, a weight
+    spreads over the batch itself.
+    """
+    graph = wiring.graph
+    if not graph.nodes or any(node.op not in rules.rows or len(node.outputs) != 1 for node in graph.nodes):
+        return None
+    first = graph.values[operands(graph.nodes[0])[0]] if operands(graph.nodes[0]) else None
+    if first is None or len(first.shape) < 2 or first.shape[0] < 2:
+        return None
+    roles: dict[int, bool] = {}
+    for index, node in enumerate(graph.nodes):
+        if not _assign(wiring, node, rules.rows[node.op], first.shape[0], roles):
+            return None
+        out = node.outputs[0]
+        batched = any(roles[value] for value in operands(node))
+        if out is None or (batched and (len(out.shape) < 1 or out.shape[0] != first.shape[0])):
+            return None
+        roles[graph.first_value[index]] = batched
+    inputs = tuple(number for number in range(len(graph.inputs)) if roles.get(number, False))
+    if not inputs or not all(roles.get(value, False) for value in graph.outputs):
+        return None
+    return Rows(inputs, first.shape[0])
+
+
+def _assign(wiring: Wiring, node: Node, role: str, size: int, roles: dict[int, bool]) -> bool:
+    """Gives the node's operands their part, rows or weight; False where that contradicts what they had, or shapes."""
+    values = operands(node)
+    for place, value in enumerate(values):
+        spec = wiring.values[value]
+        out = node.outputs[0]
+        if spec is None or out is None:
+            return False
+        if role == "pointwise":
+            batched = len(spec.shape) == len(out.shape) and spec.shape[:1] == (size,)
+            if not batched and len(spec.shape) == len(out.shape) and spec.shape[:1] != (1,):
+                return False
+        else:
+            batched = role == "all" or place == {"first": 0, "second": 1}[role]
+            if batched and (spec.shape[:1] != (size,) or len(spec.shape) < 2 or not _whole(wiring, node, place)):
+                return False
+        if roles.setdefault(value, batched) != batched:
+            return False
+    return True
+
+
+def _whole(wiring: Wiring, node: Node, place: int) -> bool:
+    """The first dimension is a batch for a convolution too: the operand has as many dimensions as the weight."""
+    if not node.op.startswith("aten.conv"):
+        return True
+    values = operands(node)
+    operand, weight = wiring.values[values[place]], wiring.values[values[1]]
+    return operand is not None and weight is not None and len(operand.shape) == len(weight.shape)

@@ -1,0 +1,36 @@
+"""An operator for another of its group."""
+
+from __future__ import annotations
+
+import random
+
+from mindgap.graph import Ref
+from mindgap.synth.mutation.edit import Edit, Rewrite
+from mindgap.synth.mutation.rules import Group, Rules
+from mindgap.synth.mutation.rules.alike import exchange
+from mindgap.synth.mutation.wiring import Wiring, picks
+
+
+def propose(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+    """One node's operator is replaced; arguments are taken over by name."""
+    found = [index for index, node in enumerate(wiring.graph.nodes) if node.op in rules.alike]
+    for index in picks(rng, found):
+        node = wiring.graph.nodes[index]
+        groups = [group for group in rules.alike[node.op] if _suits(wiring, index, group)]
+        others = [member for group in groups for member in group.members if member.op != node.op]
+        for member in picks(rng, others, 3):
+            step = exchange(node, member)
+            if step is not None:
+                results = tuple(Ref(-1 - slot) for slot in range(len(node.outputs)))
+                return (Rewrite(index, (step,), results),)
+    return None
+
+
+def _suits(wiring: Wiring, index: int, group: Group) -> bool:
+    """The first tensor is of a kind that the group takes."""
+    node = wiring.graph.nodes[index]
+    if not wiring.known(node):
+        return False
+    arg = next((a for a in node.args if isinstance(a, (Ref, tuple))), None)
+    spec = wiring.spec(arg[0] if isinstance(arg, tuple) and arg else arg)
+    return spec is not None and spec.kind in group.kinds

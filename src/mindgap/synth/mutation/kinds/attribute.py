@@ -1,0 +1,125 @@
+"""Another value for an argument that is no tensor."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+from mindgap.graph import Arg, GraphError, Ref, TensorSpec
+from mindgap.synth.mutation.edit import Edit, Rewrite, Step
+from mindgap.synth.mutation.fake_call import imagine
+from mindgap.synth.mutation.rules import Attribute, Rules
+from mindgap.synth.mutation.rules.program import program
+from mindgap.synth.mutation.schemas import arguments, bind, call
+from mindgap.synth.mutation.wiring import Wiring, picks
+
+
+def propose(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+    """One argument of one node is changed; where its readers need the old shape, they get it cut or padded."""
+    nodes = wiring.graph.nodes
+    found = [(index, rule) for index, node in enumerate(nodes) for rule in rules.attributes.get(node.op, ())]
+    for index, rule in picks(rng, found, 6):
+        steps = _changed(wiring, index, rule, rng)
+        if steps is None:
+            continue
+        if not rule.shape:
+            return (_in_place_of(wiring, index, steps, len(steps) - 1),)
+        edit = _fitted(wiring, index, steps, rng, rules)
+        if edit is not None:
+            return (edit,)
+    return None
+
+
+def _changed(wiring: Wiring, index: int, rule: Attribute, rng: random.Random) -> tuple[Step, ...] | None:
+    """The call with another value, after what has to come first; None where the rule has none for it."""
+    node = wiring.graph.nodes[index]
+    if not wiring.known(node):
+        return None
+    explicit = bind(node)
+    names: dict[str, Any] = arguments(node)
+
+    try:
+        old = names[rule.argument]
+        new = rule.value(names, wiring.sure, rng)
+        if new == old and isinstance(new, bool) == isinstance(old, bool):
+            return None
+        names[rule.argument] = names["new"] = new
+        if not all(condition(names, wiring.sure) for condition in rule.when):
+            return None
+        explicit[rule.argument] = new
+        steps, names = program(rule.before, names, wiring.sure)
+        explicit |= {operand: names[name] for operand, name in rule.operands.items() if names[operand] is not None}
+        return (*steps, call(node.op, explicit, len(node.outputs)))
+    except (LookupError, TypeError, ValueError, ArithmeticError, GraphError):
+        return None
+
+
+def _fitted(wiring: Wiring, index: int, steps: tuple[Step, ...], rng: random.Random, rules: Rules) -> Rewrite | None:
+    """The rewrite, with the old shape restored for readers that ask for it; None where PyTorch refuses the call."""
+    made = imagine(steps, wiring.spec)
+    if made is None:
+        return None
+    outputs, first = wiring.graph.nodes[index].outputs, wiring.graph.first_value[index]
+    before = sum(step.slots for step in steps[:-1])
+    found, results = list(steps), list[Ref | None]()
+    slots = len(made)
+    for slot, wanted in enumerate(outputs):
+        got = made[before + slot]
+        if wanted is None or got is None:
+            results.append(Ref(-1 - before - slot))
+            continue
+        if got.dtype != wanted.dtype or 0 in got.shape:
+            return None
+        if got.shape == wanted.shape or (shape_does_not_matter(wiring, first + slot, rules) and rng.random() < 0.7):
+            results.append(Ref(-1 - before - slot))
+            continue
+        fit = fit_steps(Ref(-1 - before - slot), got, wanted, slots)
+        found += fit
+        slots += len(fit)
+        results.append(Ref(-slots))
+    return Rewrite(index, tuple(found), tuple(results))
+
+
+def _in_place_of(wiring: Wiring, index: int, steps: tuple[Step, ...], before: int) -> Rewrite:
+    outputs = wiring.graph.nodes[index].outputs
+    results = tuple(Ref(-1 - before - slot) for slot in range(len(outputs)))
+    return Rewrite(index, steps, results)
+
+
+def shape_does_not_matter(wiring: Wiring, value: int, rules: Rules, depth: int = 6) -> bool:
+    """What reads the value, and what reads that, takes any shape."""
+    readers = wiring.readers[value]
+    if not readers:
+        return True
+    if depth == 0:
+        return False
+    for reader in readers:
+        node = wiring.graph.nodes[reader]
+        if node.op not in rules.shape_free or len(node.outputs) != 1:
+            return False
+        if not shape_does_not_matter(wiring, wiring.graph.first_value[reader], rules, depth - 1):
+            return False
+    return True
+
+
+def fit_steps(value: Ref, got: TensorSpec, wanted: TensorSpec, slots: int) -> list[Step]:
+    """Calls that give a tensor another shape: cut or padded with zeros at the end, dimension by dimension, or
+    flattened where it has another number of them. The last makes the result; `slots` were made before."""
+    if len(got.shape) == len(wanted.shape):
+        return [Step("aten.constant_pad_nd.default", (value, _padding(got.shape, wanted.shape)))]
+    have, want = math.prod(got.shape), math.prod(wanted.shape)
+    flat = Step("aten.reshape.default", (value, (have,)))
+    shaped: tuple[Arg, ...] = wanted.shape
+    if have == want:
+        return [Step("aten.reshape.default", (value, shaped))]
+    padded = Step("aten.constant_pad_nd.default", (Ref(-1 - slots), (0, want - have)))
+    return [flat, padded, Step("aten.view.default", (Ref(-2 - slots), shaped))]
+
+
+def _padding(got: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...]:
+    """What to add at the end of each dimension, last dimension first, as padding is written."""
+    pads: list[int] = []
+    for have, want in zip(reversed(got), reversed(wanted), strict=True):
+        pads += [0, want - have]
+    return tuple(pads)

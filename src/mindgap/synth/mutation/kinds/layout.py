@@ -1,0 +1,155 @@
+"""The same values in other places of memory: strides, gaps, offsets."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from mindgap.aten.tape import written_inputs
+from mindgap.graph import Constant, Integers, MemoryFormat, Normal, Permutation, Ref, TensorSpec, Uniform
+from mindgap.synth.mutation.edit import Edit, Given, Rewrite, Step
+from mindgap.synth.mutation.rules import Rules
+from mindgap.synth.mutation.schemas import repeat
+from mindgap.synth.mutation.wiring import Wiring, picks
+
+#: Inputs longer than this are not made longer still.
+_LARGE: Final = 1 << 20
+#: What can be drawn for another shape.
+_DRAWN: Final = (Uniform, Normal, Constant, Integers, Permutation)
+
+
+def propose(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+    """An input with other strides, an input as a slice of a larger one, or a value laid out anew halfway."""
+    for way in rng.sample(_WAYS, len(_WAYS)):
+        edits = way(wiring, rng, rules)
+        if edits:
+            return edits
+    return None
+
+
+def _strided(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+    """An input channels-last, with its dimensions in another order, with gaps, or expanded."""
+    for number in picks(rng, range(len(wiring.graph.inputs)), 6):
+        given = wiring.graph.inputs[number]
+        if not isinstance(given.recipe, _DRAWN) or layout_matters(wiring, number, rules):
+            continue
+        stride = _another_stride(given.spec, rng, number in written_inputs(wiring.graph))
+        if stride is not None and stride != given.spec.stride:
+            return (Given(number, TensorSpec(given.spec.dtype, given.spec.shape, stride), given.recipe),)
+    return None
+
+
+def _another_stride(spec: TensorSpec, rng: random.Random, written: bool) -> tuple[int, ...] | None:
+    rank, draw = len(spec.shape), rng.random()
+    if sum(size > 1 for size in spec.shape) < 1 or 0 in spec.shape:
+        return None
+    if rank in (4, 5) and draw < 0.4:
+        return dense_stride(spec.shape, (0, *range(2, rank), 1))
+    if draw < 0.65 and rank > 1:
+        return dense_stride(spec.shape, rng.sample(range(rank), rank))
+    if draw < 0.85 or written:
+        step = rng.choice((2, 3))
+        return tuple(s * step for s in spec.stride) if spec.numel <= _LARGE else None
+    wide = [dim for dim, size in enumerate(spec.shape) if size > 1]
+    still = rng.choice(wide)
+    return tuple(0 if dim == still else s for dim, s in enumerate(spec.stride))
+
+
+def dense_stride(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
+    """Strides without gaps, for dimensions from the slowest to the fastest."""
+    stride, step = [0] * len(shape), 1
+    for dim in reversed(order):
+        stride[dim] = step
+        step *= max(shape[dim], 1)
+    return tuple(stride)
+
+
+def _sliced(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+    """An input grows, and everything that read it reads a slice: another storage offset, gaps between rows."""
+    for number in picks(rng, range(len(wiring.graph.inputs)), 6):
+        given, readers = wiring.graph.inputs[number], wiring.readers[number]
+        spec, rank = given.spec, len(given.spec.shape)
+        if (
+            not isinstance(given.recipe, (Uniform, Normal, Constant, Integers))
+            or not 0 < len(readers) <= 3
+            or rank == 0
+        ):
+            continue
+        if number in wiring.shown or layout_matters(wiring, number, rules):
+            continue
+        dim = rng.randrange(rank)
+        step = rng.choice((1, 1, 2))
+        start, size = rng.randint(1, 3), spec.shape[dim]
+        whole = start + size * step + rng.randint(0, 2)
+        if size == 0 or spec.numel // size * whole > _LARGE:
+            continue
+        shape = (*spec.shape[:dim], whole, *spec.shape[dim + 1 :])
+        order = sorted(range(rank), key=lambda at: -spec.stride[at])
+        larger = TensorSpec(spec.dtype, shape, dense_stride(shape, order))
+        end = start + (size - 1) * step + 1
+        edits: list[Edit] = [Given(number, larger, given.recipe)]
+        for reader in reversed(readers):
+            cut = Step("aten.slice.Tensor", (Ref(number), dim, start, end, step))
+            edits.append(_before(wiring, reader, (cut,), {number: Ref(-1)}))
+        return tuple(edits)
+    return None
+
+
+def _relaid(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+    """A node's result is copied into another memory format, or another order of dimensions, for its readers."""
+    for index in picks(rng, range(len(wiring.graph.nodes)), 8):
+        spec = wiring.result(index)
+        if spec is None or len(spec.shape) < 2 or spec.numel < 2:
+            continue
+        if layout_matters(wiring, wiring.graph.first_value[index], rules):
+            continue
+        steps = _copied(spec, rng)
+        node = wiring.graph.nodes[index]
+        return (Rewrite(index, (repeat(node), *steps), (Ref(-1 - len(steps)),)),)
+    return None
+
+
+def _copied(spec: TensorSpec, rng: random.Random) -> tuple[Step, ...]:
+    """Steps on `Ref(-1)`."""
+    rank = len(spec.shape)
+    if rank in (4, 5) and rng.random() < 0.5:
+        name = "channels_last" if rank == 4 else "channels_last_3d"
+        return (Step("aten.clone.default", (Ref(-1),), (("memory_format", MemoryFormat(name)),)),)
+    order = rng.sample(range(rank), rank)
+    back = sorted(range(rank), key=order.__getitem__)
+    rows = (("memory_format", MemoryFormat("contiguous_format")),)
+    return (
+        Step("aten.permute.default", (Ref(-1), tuple(order))),
+        Step("aten.clone.default", (Ref(-2),), rows),
+        Step("aten.permute.default", (Ref(-3), tuple(back))),
+    )
+
+
+def _before(wiring: Wiring, index: int, steps: tuple[Step, ...], swaps: dict[int, Ref]) -> Rewrite:
+    """The node after some steps, reading their results."""
+    node = wiring.graph.nodes[index]
+    base = sum(step.slots for step in steps)
+    results = tuple(Ref(-1 - base - slot) for slot in range(len(node.outputs)))
+    return Rewrite(index, (*steps, repeat(node, swaps)), results)
+
+
+def layout_matters(wiring: Wiring, value: int, rules: Rules) -> bool:
+    """An operator that asks for strides of a certain form reads the value, or what may take after its strides."""
+    graph = wiring.graph
+    seen, left = {value}, [value]
+    while left:
+        for reader in wiring.readers[left.pop()]:
+            node = graph.nodes[reader]
+            if node.op in rules.layout_bound:
+                return True
+            if node.op not in rules.relays:
+                first = graph.first_value[reader]
+                made = [number for number in range(first, first + len(node.outputs)) if number not in seen]
+                seen.update(made)
+                left += made
+    return False
+
+
+_Way = Callable[[Wiring, random.Random, Rules], "tuple[Edit, ...] | None"]
+_WAYS: Final[list[_Way]] = [_strided, _sliced, _relaid]

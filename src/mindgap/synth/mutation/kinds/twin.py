@@ -1,0 +1,96 @@
+"""In-place operators for out-of-place ones, and the reverse."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+
+from mindgap.aten.counterpart import counterpart
+from mindgap.aten.operators import UnknownOperator, facts, overload
+from mindgap.graph import Arg, GraphError, Ref, kind_of
+from mindgap.synth.mutation.edit import Edit, Rewrite, Step
+from mindgap.synth.mutation.rules import Rules
+from mindgap.synth.mutation.wiring import Wiring, picks
+
+#: How often a write is put where something reads the old contents later.
+_DELIBERATE = 0.25
+
+
+@cache
+def twin(op: str) -> str | None:
+    """The in-place overload of a functional one with the same arguments, or the reverse; None where there is none.
+
+    Overloads that write elsewhere than to their first argument, and those that change its shape, have none.
+    """
+    try:
+        if facts(op).mutates:
+            return counterpart(op).op or None
+        if facts(op).returns != 1 or facts(op).views:
+            return None
+    except (UnknownOperator, GraphError):
+        return None
+    namespace, packet, variant = op.split(".")
+    written = f"{namespace}.{packet}_.{variant}"
+    return next((name for name in (written, _with_number_second(written)) if _is_twin(name, op)), None)
+
+
+def propose(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+    """One call replaced by its twin. It writes to what is read later only one time in four, and then on purpose; where
+    it would write to an input, to a copy."""
+    nodes = wiring.graph.nodes
+    found = [(index, other) for index, node in enumerate(nodes) if (other := twin(node.op)) is not None]
+    deliberate = rng.random() < _DELIBERATE
+    for index, other in picks(rng, found):
+        node = nodes[index]
+        plain = (Rewrite(index, (Step(other, node.args, node.kwargs),), (Ref(-1),)),)
+        if facts(node.op).mutates:
+            return plain
+        if not _holds_its_result(wiring, index):
+            continue
+        if _is_given(wiring, node.args[0]):
+            copy = Step("aten.clone.default", (node.args[0],))
+            return (Rewrite(index, (copy, Step(other, (Ref(-1), *node.args[1:]), node.kwargs)), (Ref(-2),)),)
+        if _may_write(wiring, index, deliberate):
+            return plain
+    return None
+
+
+def _holds_its_result(wiring: Wiring, index: int) -> bool:
+    """The first operand is a tensor of the result's dtype and shape."""
+    node, result = wiring.graph.nodes[index], wiring.result(index)
+    spec = wiring.spec(node.args[0]) if node.args else None
+    if result is None or spec is None or not wiring.known(node):
+        return False
+    return spec.dtype == result.dtype and spec.shape == result.shape
+
+
+def _is_given(wiring: Wiring, operand: Arg) -> bool:
+    """It is an input, or may share an input's memory."""
+    inputs = len(wiring.graph.inputs)
+    return isinstance(operand, Ref) and any(owner < inputs for owner in wiring.owners[operand.index])
+
+
+def _may_write(wiring: Wiring, index: int, deliberate: bool) -> bool:
+    """No two elements of the first operand share memory, and what it held is not read later, unless on purpose."""
+    operand = wiring.graph.nodes[index].args[0]
+    spec = wiring.spec(operand)
+    if spec is None or not isinstance(operand, Ref) or spec.overlaps:
+        return False
+    return deliberate or (kind_of(spec.dtype) == "float" and not wiring.read_after(index, operand.index))
+
+
+def _with_number_second(name: str) -> str:
+    """`pow_.Tensor_Scalar` is called `pow_.Scalar`."""
+    return name.replace(".Tensor_Scalar", ".Scalar").replace(".Tensor_Tensor", ".Tensor")
+
+
+def _is_twin(written: str, op: str) -> bool:
+    try:
+        known = facts(written)
+    except UnknownOperator:
+        return False
+    return known.mutates == frozenset((0, known.arguments[0])) and _types(written) == _types(op)
+
+
+def _types(op: str) -> list[str]:
+    return [str(argument.type) for argument in overload(op)._schema.arguments]

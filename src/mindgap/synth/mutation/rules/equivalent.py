@@ -1,0 +1,154 @@
+"""Equivalent formulations: a call to look for, and the small program that computes the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mindgap.graph import GraphError, Node, Ref
+from mindgap.synth.mutation.edit import Rewrite
+from mindgap.synth.mutation.rules.language import (
+    Expression,
+    Fixed,
+    Line,
+    Pattern,
+    RuleError,
+    parse_expression,
+    parse_line,
+    parse_pattern,
+)
+from mindgap.synth.mutation.rules.program import check_call, check_slots, program
+from mindgap.synth.mutation.schemas import arguments, signature
+from mindgap.synth.mutation.wiring import Wiring
+
+_KEYS = {"name", "from", "to", "gives", "when", "kinds", "mixed", "samples", "low", "high"}
+
+
+@dataclass(frozen=True)
+class Equivalent:
+    """A row of `equivalent.toml`.
+
+    `kinds`: what the tensors that the pattern binds may be; they share one dtype unless `mixed`. `gives`: for each
+    slot of the old call the name of the value that stands for it (None: it must be unread). `samples`: for each
+    variable a shape or a number, several times over, with which the rule is proven; values in [low, high).
+    """
+
+    name: str
+    pattern: Pattern
+    lines: tuple[Line, ...]
+    gives: tuple[str | None, ...]
+    when: tuple[Expression, ...]
+    kinds: frozenset[str]
+    mixed: bool
+    samples: tuple[Mapping[str, Any], ...]
+    low: float
+    high: float
+
+    def rewrite(self, wiring: Wiring, index: int) -> Rewrite | None:
+        """What to put in place of the node, None where the rule does not hold for it."""
+        node = wiring.graph.nodes[index]
+        names = self._match(node, wiring)
+        if names is None or not self._serves(wiring, index):
+            return None
+
+        try:
+            if not all(condition(names, wiring.sure) for condition in self.when):
+                return None
+            steps, places = program(self.lines, names, wiring.sure)
+        except (LookupError, TypeError, ValueError, ArithmeticError, GraphError):
+            return None
+        return Rewrite(index, steps, tuple(None if name is None else places[name] for name in self.gives))
+
+    def _match(self, node: Node, wiring: Wiring) -> dict[str, Any] | None:
+        """The pattern's variables bound by a call, None where it is another."""
+        if node.op != self.pattern.op or len(node.outputs) != len(self.gives):
+            return None
+        given, names = arguments(node), dict[str, Any]()
+        wanted = _by_name(self.pattern)
+        for parameter in signature(node.op).parameters:
+            value = given[parameter.name]
+            part = wanted.get(parameter.name, Fixed(parameter.default))
+            if isinstance(part, str):
+                names[part] = value
+            elif isinstance(part, list):
+                if not isinstance(value, tuple) or len(value) != len(part):  # pyright: ignore[reportUnknownArgumentType] # a list of names
+                    return None
+                names.update(zip(part, value, strict=True))  # pyright: ignore[reportUnknownArgumentType] # a list of names
+            elif not _same(value, part.value):
+                return None
+            if parameter.tensor and not isinstance(part, Fixed) and not isinstance(value, Ref):
+                return None
+        return names if self._dtypes(names, wiring) else None
+
+    def _dtypes(self, names: Mapping[str, Any], wiring: Wiring) -> bool:
+        found: set[str] = set()
+        for value in names.values():
+            for item in value if isinstance(value, tuple) else (value,):  # pyright: ignore[reportUnknownVariableType] # any argument
+                if isinstance(item, Ref):
+                    spec = wiring.spec(item)
+                    if spec is None or spec.kind not in self.kinds:
+                        return False
+                    found.add(spec.dtype)
+        return self.mixed or len(found) <= 1
+
+    def _serves(self, wiring: Wiring, index: int) -> bool:
+        first = wiring.graph.first_value[index]
+        return all(name is not None or wiring.unread(first + slot) for slot, name in enumerate(self.gives))
+
+
+def _by_name(pattern: Pattern) -> dict[str, Any]:
+    """The parts of a pattern under the names of the schema's arguments."""
+    parameters = signature(pattern.op).parameters
+    found = {p.name: part for p, part in zip(parameters, pattern.args, strict=False)}
+    return found | dict(pattern.kwargs)
+
+
+def _same(value: Any, wanted: Any) -> bool:
+    return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
+
+
+def parse(row: Mapping[str, Any], where: str) -> Equivalent:
+    """A row of the table, checked against the schemas. Raises `RuleError`."""
+    for key in row:
+        if key not in _KEYS:
+            raise RuleError(f"{where}: unknown key {key!r} ({', '.join(sorted(_KEYS))})")
+    for key in ("name", "from", "to", "samples"):
+        if key not in row:
+            raise RuleError(f"{where}: the key {key!r} is missing")
+    where = f"{where} ({row['name']})"
+    pattern = parse_pattern(row["from"], where)
+    check_call(pattern.op, pattern.args, pattern.kwargs, where, complete=False)
+    known = set(pattern.variables)
+    when = tuple(parse_expression(text, known, where) for text in row.get("when", ()))
+    lines = tuple(parse_line(text, known, where) for text in row["to"])
+    if not lines:
+        raise RuleError(f"{where}: 'to' is empty")
+    for line in lines:
+        check_call(line.op, line.args, line.kwargs, where)
+    last = lines[-1]
+    if not last.targets:
+        last = Line(("_",), last.op, last.args, last.kwargs)
+        known.add("_")
+    check_slots(lines, where)
+    gives = tuple(None if name == "" else name for name in row.get("gives", last.targets))
+    for name in gives:
+        if name is not None and name not in known - set(pattern.variables):
+            raise RuleError(f"{where}: 'gives' names {name!r}, which no line makes")
+    slots = signature(pattern.op).results
+    if slots not in (-1, len(gives)):
+        raise RuleError(f"{where}: {pattern.op} returns {slots} tensors, {len(gives)} are given")
+    _check_samples(row["samples"], pattern, where)
+    return Equivalent(
+        row["name"], pattern, (*lines[:-1], last), gives, when, frozenset(row.get("kinds", ["float"])),
+        bool(row.get("mixed", False)), tuple(row["samples"]), float(row.get("low", -2.0)), float(row.get("high", 2.0)),
+    )  # fmt: skip
+
+
+def _check_samples(samples: Sequence[Mapping[str, Any]], pattern: Pattern, where: str) -> None:
+    if len(samples) < 2:
+        raise RuleError(f"{where}: two samples or more are wanted, so that the rule can be proven")
+    for sample in samples:
+        for name in sample:
+            if name not in pattern.variables:
+                raise RuleError(f"{where}: a sample gives {name!r}, which the pattern does not have")

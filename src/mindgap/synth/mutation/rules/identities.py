@@ -1,0 +1,59 @@
+"""Small programs that give back what they are given, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mindgap.graph import GraphError, Ref, TensorSpec
+from mindgap.synth.mutation.edit import Step
+from mindgap.synth.mutation.rules.language import Expression, Line, RuleError, parse_expression, parse_line
+from mindgap.synth.mutation.rules.program import check_call, check_slots, program
+
+_KEYS = {"name", "to", "when", "kinds", "sign"}
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A row of `identities.toml`: calls on a row-major tensor `x`, the last of which gives it back, row-major.
+
+    `sign`: it does so for -0 too; where it does not, only readers may see it for which both zeros are the same.
+    """
+
+    name: str
+    lines: tuple[Line, ...]
+    when: tuple[Expression, ...]
+    kinds: frozenset[str]
+    sign: bool
+
+    def steps(self, value: Ref, spec: TensorSpec) -> tuple[Step, ...] | None:
+        """The calls on a value of the graph; None where the rule does not hold for its spec."""
+        if spec.kind not in self.kinds:
+            return None
+        names = {"x": value}
+        try:
+            if all(condition(names, lambda _: spec) for condition in self.when):
+                return program(self.lines, names, lambda _: spec)[0]
+        except (LookupError, TypeError, ValueError, ArithmeticError, GraphError):
+            return None
+        return None
+
+
+def parse(row: Mapping[str, Any], where: str) -> Identity:
+    """A row of the table, checked against the schemas. Raises `RuleError`."""
+    for key in row:
+        if key not in _KEYS:
+            raise RuleError(f"{where}: unknown key {key!r} ({', '.join(sorted(_KEYS))})")
+    for key in ("name", "to"):
+        if not row.get(key):
+            raise RuleError(f"{where}: the key {key!r} is missing")
+    where = f"{where} ({row['name']})"
+    known = {"x"}
+    when = tuple(parse_expression(text, known, where) for text in row.get("when", ()))
+    lines = tuple(parse_line(text, known, where) for text in row["to"])
+    for line in lines:
+        check_call(line.op, line.args, line.kwargs, where)
+    check_slots(lines, where)
+    kinds = frozenset(row.get("kinds", ["float", "int", "bool"]))
+    return Identity(row["name"], lines, when, kinds, bool(row.get("sign", True)))

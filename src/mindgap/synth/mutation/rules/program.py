@@ -1,0 +1,76 @@
+"""Small programs of rule tables: checked against the schemas, and made into steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mindgap.aten.operators import UnknownOperator
+from mindgap.graph import Arg, Ref
+from mindgap.synth.mutation.edit import Step
+from mindgap.synth.mutation.rules.language import Fixed, Line, Names, RuleError, Spec
+from mindgap.synth.mutation.schemas import Parameter, call, fits, signature
+
+
+def program(lines: Sequence[Line], bound: Names, spec: Spec, made: int = 0) -> tuple[tuple[Step, ...], dict[str, Any]]:
+    """The steps of the lines, and all names with what they are bound to. `made`: slots of the edit's steps before.
+
+    Raises what expressions raise (`LookupError`, `TypeError`, `ValueError`, `ArithmeticError`) and `GraphError`.
+    """
+    names = dict(bound)
+    steps: list[Step] = []
+    for line in lines:
+        parameters = signature(line.op).parameters
+        given: dict[str, Arg] = {p.name: arg(names, spec) for p, arg in zip(parameters, line.args, strict=False)}
+        given |= {name: arg(names, spec) for name, arg in line.kwargs}
+        slots = max(signature(line.op).results, len(line.targets))
+        steps.append(call(line.op, given, slots))
+        names |= {name: Ref(-1 - made - at) for at, name in enumerate(line.targets)}
+        made += slots
+    return tuple(steps), names
+
+
+def check_call(
+    op: str, args: Sequence[Any], kwargs: Sequence[tuple[str, Any]], where: str, *, complete: bool = True
+) -> None:
+    """The operator is there and takes these arguments. Raises `RuleError`."""
+    try:
+        known = signature(op)
+    except UnknownOperator:
+        raise RuleError(f"{where}: there is no operator {op!r}") from None
+    positional = [p for p in known.parameters if not p.keyword]
+    if len(args) > len(positional):
+        raise RuleError(f"{where}: {op} takes {len(positional)} arguments by position, {len(args)} are given")
+    named = {p.name for p in positional[: len(args)]}
+    for name, _ in kwargs:
+        if name not in known.named:
+            raise RuleError(f"{where}: {op} has no argument {name!r} ({', '.join(known.named)})")
+        if name in named:
+            raise RuleError(f"{where}: {op} is given {name!r} twice")
+        named.add(name)
+    missing = [p.name for p in known.parameters if p.required and p.name not in named]
+    if complete and missing:
+        raise RuleError(f"{where}: {op} is not given {', '.join(missing)}")
+    if not complete:
+        _check_constants(args, kwargs, known.parameters, known.named, where)
+
+
+def _check_constants(
+    args: Sequence[Any],
+    kwargs: Sequence[tuple[str, Any]],
+    parameters: Sequence[Parameter],
+    named: Mapping[str, Parameter],
+    where: str,
+) -> None:
+    pairs = [*zip(parameters, args, strict=False), *((named[name], arg) for name, arg in kwargs)]
+    for parameter, part in pairs:
+        if isinstance(part, Fixed) and not fits(part.value, parameter.type):
+            raise RuleError(f"{where}: {part.value!r} is no {parameter.type} ({parameter.name})")
+
+
+def check_slots(lines: Sequence[Line], where: str) -> None:
+    """Each line names as many values as its operator returns. Raises `RuleError`."""
+    for line in lines:
+        results = signature(line.op).results
+        if results not in (-1, len(line.targets)) and line.targets:
+            raise RuleError(f"{where}: {line.op} returns {results} tensors, {len(line.targets)} are named")

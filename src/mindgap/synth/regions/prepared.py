@@ -1,0 +1,179 @@
+"""A graph prepared for cutting: who reads what, what lies in which memory, what every node costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Final
+
+import torch
+
+from mindgap.aten.counterpart import counterpart
+from mindgap.aten.operators import UNINITIALISED, UnknownOperator, facts, is_inplace, overload
+from mindgap.capture.draw import is_random
+from mindgap.graph import Graph, GraphError, Node, TensorSpec, operands, refs
+from mindgap.synth.values.constraints import pointing, shaping
+from mindgap.synth.values.rules import value_rules
+
+#: Operators that multiply and add along a dimension: their work is not the size of their result.
+_CONTRACTIONS: Final = frozenset(
+    {
+        *("mm", "bmm", "addmm", "addmv", "addbmm", "baddbmm", "linear", "matmul", "mv", "dot", "bilinear", "einsum"),
+        *("convolution", "convolution_backward", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d"),
+        *("conv_transpose3d", "scaled_dot_product_attention", "_scaled_dot_product_attention_math", "cdist"),
+        *("_cdist_forward", "_cdist_backward", "lstm", "gru", "lstm_cell", "gru_cell", "rnn_tanh", "rnn_relu"),
+        *("linear_backward", "_grouped_mm", "_slow_conv2d_forward", "_slow_conv2d_backward"),
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Cuttable:
+    """A base prepared for cutting. Lists are by node, or by value where they say so.
+
+    `memory`: for each value the number of the memory it lies in, and which nodes write to a memory or touch it, for
+    those that are written to. `bytes`: of the largest tensor that a node reads or makes; `made`: of all it makes;
+    `work`: multiplications, roughly. `usable`: it may be part of a region at all. `shaping`, `pointing`: the operands
+    whose values decide a shape, and those that are indices.
+    """
+
+    graph: Graph
+    operands: tuple[tuple[int, ...], ...]
+    readers: tuple[tuple[int, ...], ...]
+    memory: tuple[int, ...]
+    writers: dict[int, list[int]]
+    touched: tuple[tuple[int, ...], ...]
+    bytes: tuple[int, ...]
+    made: tuple[int, ...]
+    work: tuple[int, ...]
+    usable: tuple[bool, ...]
+    shaping: tuple[tuple[int, ...], ...]
+    pointing: tuple[tuple[int, ...], ...]
+    shown: frozenset[int]
+    _starts: dict[tuple[int, int, int], list[int]] = field(default_factory=dict[tuple[int, int, int], list[int]])
+
+    def starts(self, most_bytes: int, most_total: int, most_work: int) -> list[int]:
+        """The nodes that fit within the bounds on their own."""
+        key = (most_bytes, most_total, most_work)
+        if key not in self._starts:
+            self._starts[key] = [
+                node
+                for node, usable in enumerate(self.usable)
+                if usable
+                and self.bytes[node] <= most_bytes
+                and self.made[node] <= most_total
+                and self.work[node] <= most_work
+            ]
+        return self._starts[key]
+
+
+def cuttable(graph: Graph) -> Cuttable:
+    """Prepares a base, once for any number of cuts."""
+    bare = Graph(graph.inputs, graph.nodes, graph.outputs)
+    read = tuple(operands(node) for node in bare.nodes)
+    readers: list[list[int]] = [[] for _ in bare.values]
+    for index, values in enumerate(read):
+        for value in values:
+            if not readers[value] or readers[value][-1] != index:
+                readers[value].append(index)
+    memory, writes = memories(bare)
+    writers: dict[int, list[int]] = {}
+    for index, groups in enumerate(writes):
+        for group in groups:
+            writers.setdefault(group, []).append(index)
+    sizes = [0 if spec is None else spec.nbytes for spec in bare.values]
+    made = [range(first, first + len(node.outputs)) for first, node in zip(bare.first_value, bare.nodes, strict=True)]
+    return Cuttable(
+        bare,
+        read,
+        tuple(tuple(each) for each in readers),
+        memory,
+        writers,
+        tuple(
+            tuple(sorted({memory[v] for v in (*read[i], *made[i])} & writers.keys())) for i in range(len(bare.nodes))
+        ),
+        tuple(max((sizes[v] for v in (*read[i], *made[i])), default=0) for i in range(len(bare.nodes))),
+        tuple(sum(sizes[v] for v in made[i]) for i in range(len(bare.nodes))),
+        tuple(_work(node, [bare.values[v] for v in read[i]]) for i, node in enumerate(bare.nodes)),
+        tuple(usable(node) for node in bare.nodes),
+        tuple(shaping(bare, node, value_rules()) for node in bare.nodes),
+        tuple(pointing(node, value_rules()) for node in bare.nodes),
+        frozenset(bare.outputs),
+    )
+
+
+def usable(node: Node) -> bool:
+    """It returns a tensor, this PyTorch has it, its result is the same each time, and what it writes has a name: a
+    graph that resizes what is there can neither be judged nor translated."""
+    if not node.outputs:
+        return False
+    known = _usable_operator(node.op)
+    if known is not None:
+        return known
+    try:
+        return not is_random(overload(node.op), node.args, dict(node.kwargs))
+    except KeyError:
+        return False
+
+
+@cache
+def _usable_operator(op: str) -> bool | None:
+    """Whether calls of it are usable, None where that is up to the arguments."""
+    try:
+        tags = overload(op).tags
+        if is_inplace(op):
+            counterpart(op)
+    except (UnknownOperator, GraphError):
+        return False
+    if op.split(".")[1] in UNINITIALISED:
+        return False
+    return None if torch.Tag.nondeterministic_seeded in tags else True
+
+
+def memories(graph: Graph) -> tuple[tuple[int, ...], list[set[int]]]:
+    """For each value the number of its memory, and for each node the memories that it writes to."""
+    parent = list(range(len(graph.values)))
+
+    def root(value: int) -> int:
+        while parent[value] != value:
+            parent[value] = parent[parent[value]]
+            value = parent[value]
+        return value
+
+    written: list[list[int]] = []
+    for node, first in zip(graph.nodes, graph.first_value, strict=True):
+        shared, writes = _shared(node)
+        for value in (*shared[1:], *(range(first, first + len(node.outputs)) if shared else ())):
+            parent[root(value)] = root(shared[0])
+        written.append(writes)
+    return tuple(root(value) for value in range(len(parent))), [{root(v) for v in each} for each in written]
+
+
+def _shared(node: Node) -> tuple[list[int], list[int]]:
+    """The operands whose memory a result may lie in, and those written to."""
+    try:
+        known = facts(node.op)
+    except UnknownOperator:
+        values = list(operands(node))
+        return values, values
+    if not known.mutates and not known.views:
+        return [], []
+    shared: list[int] = []
+    writes: list[int] = []
+    for place, arg in [*enumerate(node.args), *node.kwargs]:
+        if place in known.mutates:
+            writes += refs(arg)
+            shared += refs(arg)
+        elif place in known.views:
+            shared += refs(arg)
+    return shared, writes
+
+
+def _work(node: Node, read: Sequence[TensorSpec | None]) -> int:
+    """Multiplications, to an order of magnitude: exact for the product of two matrices."""
+    sizes = [spec.numel for spec in (*read, *node.outputs) if spec is not None]
+    if node.op.split(".")[1] not in _CONTRACTIONS or len(sizes) < 3:
+        return sum(sizes)
+    first, second, third = sorted(sizes, reverse=True)[:3]
+    return int((first * second * third) ** 0.5) + sum(sizes)

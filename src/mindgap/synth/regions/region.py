@@ -1,0 +1,80 @@
+"""Pieces of graphs that are known to run, and what is known of their borders."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from mindgap.graph import Graph, GraphError
+from mindgap.synth.mutation.edit import Edit, from_json, to_json
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What values a tensor has: least, largest, mean and standard deviation of its finite elements."""
+
+    low: float
+    high: float
+    mean: float
+    std: float
+
+    @property
+    def varies(self) -> bool:
+        """Not one value everywhere."""
+        return self.high > self.low
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a region comes from. With the graph whose digest is `base`, it is all that is needed to make it again.
+
+    `nodes`: the indices that were cut out, rising. `edits`: what was done to the cut, its borders' recipes first.
+    `kinds`: the mutations that the edits stand for, one word each (`twin`, `cast`, …); none for a region as it was
+    found. `drops`: positions of the edited cut's outputs that turned out to say nothing and were left out.
+    """
+
+    base: str
+    nodes: tuple[int, ...]
+    edits: tuple[Edit, ...] = ()
+    kinds: tuple[str, ...] = ()
+    drops: tuple[int, ...] = ()
+
+    def to_json(self) -> str:
+        """One line; runs of nodes as pairs of first and last."""
+        runs: list[list[int]] = []
+        for node in self.nodes:
+            if runs and runs[-1][1] == node - 1:
+                runs[-1][1] = node
+            else:
+                runs.append([node, node])
+        parts = [self.base, runs, [to_json(edit) for edit in self.edits], list(self.kinds)]
+        parts += [list(self.drops)] if self.drops else []
+        return json.dumps(parts, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> Origin:
+        """The inverse of `to_json`. Raises `GraphError` for anything else."""
+        try:
+            base, runs, edits, kinds, *drops = json.loads(text)
+            nodes = tuple(node for first, last in runs for node in range(first, last + 1))
+            return Origin(base, nodes, tuple(from_json(edit) for edit in edits), tuple(kinds), *map(tuple, drops))
+        except (ValueError, TypeError) as error:
+            raise GraphError(f"this is no origin of a region: {text[:120]} ({error})") from None
+
+
+@dataclass(frozen=True)
+class Region:
+    """A graph of at most 50 nodes that ran, with the specs that its values really had.
+
+    `free`: numbers of the float inputs that may be given any values within their span, because nothing inside asks
+    more of them than a range (no indices, no shapes that depend on values). `takes`: the span of each free input when
+    the region ran. `gives`: for each output its span, None where it is not float, not finite, or one value everywhere.
+    `features`: what running it covers (`mindgap.synth.regions.features`).
+    """
+
+    graph: Graph
+    origin: Origin
+    free: tuple[int, ...]
+    takes: tuple[Span, ...]
+    gives: tuple[Span | None, ...]
+    features: tuple[str, ...] = ()

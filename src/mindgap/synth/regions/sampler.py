@@ -1,0 +1,131 @@
+"""Regions out of one base: cut as they are, and mutated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+from mindgap.graph import Graph, GraphError, Node, TensorStore
+from mindgap.synth.mutation.edit import Edit, apply
+from mindgap.synth.mutation.propose import KINDS, Proposal, propose
+from mindgap.synth.mutation.rules import load
+from mindgap.synth.regions.cut import MOST_NODES, Cut, cut, whole_of
+from mindgap.synth.regions.features import features_of
+from mindgap.synth.regions.prepared import Cuttable, cuttable
+from mindgap.synth.regions.region import Region
+from mindgap.synth.regions.trial import region_of
+from mindgap.synth.values.recipes import recipes
+
+#: Mutations of one region: mostly one, so that what a finding is due to is plain.
+_DEPTHS: Final = (1, 1, 1, 2, 2, 3)
+#: Draws of a cut before a base is given up.
+_DRAWS: Final = 8
+#: Kinds of mutation that ask for undefined behaviour: on request only.
+ON_REQUEST: Final = frozenset({"value"})
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked of each base: `plain` regions, and `mutated` ones of each. `nodes`: of the largest region.
+
+    `exceptional`: also regions that are fed NaN, infinities and extremes on purpose.
+    """
+
+    plain: int = 3
+    mutated: int = 2
+    nodes: int = MOST_NODES
+    exceptional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """What was tried: `kind` is `found`, or the mutations joined by +; a region, or why it came to nothing."""
+
+    kind: str
+    region: Region | None
+    reason: str = ""
+
+
+def quarry(
+    base: str, graph: Graph, rng: Random, wanted: Wanted, *, tensors: TensorStore | None = None
+) -> Iterator[Proposed]:
+    """Everything that was tried with a base, whose digest is `base`; the same for the same `rng`.
+
+    A graph that is small enough is taken whole, once, and then cut no further.
+    """
+    prepared = cuttable(graph)
+    whole = whole_of(prepared, wanted.nodes)
+    for _ in range(1 if whole else wanted.plain):
+        piece = whole or _drawn(prepared, rng, wanted.nodes)
+        if piece is None:
+            yield Proposed("found", None, "cut: nothing fits")
+            continue
+        edits, _ = recipes(piece.graph, rng, tensors=tensors)
+        plain = _tried(base, piece, edits, (), tensors)
+        yield plain
+        single = piece.graph.nodes[0] if len(piece.graph.nodes) == 1 else None
+        if plain.region is None:
+            if plain.reason == "useless" and single is not None and _is_predicate(single):
+                # `isinf` of ordinary numbers is one value everywhere.
+                given, _ = recipes(piece.graph, rng, exceptional=True, tensors=tensors)
+                yield _tried(base, piece, given, ("value",), tensors)
+            continue
+        allowed = [kind for kind in KINDS if wanted.exceptional or kind not in ON_REQUEST]
+        for _ in range(wanted.mutated):
+            yield from _mutated(base, piece, edits, rng, allowed, tensors)
+        if single is not None and wanted.mutated:
+            # Operators that models call in one form only come in both.
+            yield from _mutated(base, piece, edits, rng, ["twin"], tensors)
+
+
+def _drawn(prepared: Cuttable, rng: Random, nodes: int) -> Cut | None:
+    for _ in range(_DRAWS):
+        piece = cut(prepared, rng, nodes)
+        if piece is not None:
+            return piece
+    return None
+
+
+def _mutated(
+    base: str, piece: Cut, edits: Sequence[Edit], rng: Random, allowed: Sequence[str], tensors: TensorStore | None
+) -> Iterator[Proposed]:
+    """One mutated region, where the rules of the allowed kinds have anything to propose."""
+    kinds: list[str] = []
+    chosen = list(edits)
+    draft = apply(piece.graph, chosen)
+    for _ in range(_DEPTHS[int(rng.random() * len(_DEPTHS))]):
+        proposal = _proposal(draft, rng, allowed)
+        if proposal is None:
+            break
+        try:
+            draft = apply(draft, proposal.edits)
+        except GraphError:
+            continue
+        kinds.append(proposal.kind)
+        chosen += proposal.edits
+    if kinds:
+        yield _tried(base, piece, chosen, kinds, tensors)
+
+
+def _is_predicate(node: Node) -> bool:
+    return all(spec is not None and spec.dtype == "bool" for spec in node.outputs)
+
+
+def _proposal(draft: Graph, rng: Random, allowed: Sequence[str]) -> Proposal | None:
+    """Of a kind drawn at random, or of another where that one finds no place."""
+    left = list(allowed)
+    while left:
+        proposal = propose(draft, rng, load(), left.pop(int(rng.random() * len(left))))
+        if proposal is not None:
+            return proposal
+    return None
+
+
+def _tried(base: str, piece: Cut, edits: Sequence[Edit], kinds: Sequence[str], tensors: TensorStore | None) -> Proposed:
+    kind = "+".join(kinds) or "found"
+    region = region_of(base, piece, edits, kinds, tensors=tensors)
+    if isinstance(region, str):
+        return Proposed(kind, None, region)
+    return Proposed(kind, replace(region, features=features_of(region.graph, tuple(kinds))))

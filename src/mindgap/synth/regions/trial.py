@@ -1,0 +1,364 @@
+"""The one run that decides whether a draft is a graph, and what its values are like."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+
+from mindgap.aten.operators import UnknownOperator, is_inplace
+from mindgap.aten.tape import Tape
+from mindgap.aten.tensors import spec_of, to_numpy, to_torch
+from mindgap.graph import (
+    Graph,
+    GraphError,
+    Input,
+    Node,
+    TensorSpec,
+    TensorStore,
+    materialise,
+    operands,
+    renumbered,
+)
+from mindgap.synth.mutation.edit import Edit, apply
+from mindgap.synth.regions.cut import MOST_BYTES, Cut, cut_of, whole_of
+from mindgap.synth.regions.memory_limit import bounded
+from mindgap.synth.regions.prepared import Cuttable, cuttable, memories, usable
+from mindgap.synth.regions.region import Origin, Region, Span
+from mindgap.synth.regions.statistics import span_of, worth_of
+from mindgap.synth.values.recipes import free_inputs, recipes
+
+#: Memory that a trial may take beyond what the process has: an operator that asks for more raises instead.
+ROOM: Final = 1 << 30
+#: Processor seconds that a region's operators may take; ordinary ones take milliseconds. Attention over a sequence of
+#: 65,539 takes half a minute, and every variant with it does. A region near the limit may be one on a faster machine.
+SLOW: Final = 0.5
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What became of a draft. `reason`: why it is no region, as a short signature; empty where it ran.
+
+    `graph`: with the specs that its values had, without what says nothing; the draft itself where it failed.
+    `free`, `takes`, `gives`: as in `Region`. `drops`: positions of the draft's outputs that say nothing.
+    `cpu_seconds`: of running the operators.
+    """
+
+    graph: Graph
+    free: tuple[int, ...] = ()
+    takes: tuple[Span, ...] = ()
+    gives: tuple[Span | None, ...] = ()
+    drops: tuple[int, ...] = ()
+    reason: str = ""
+    cpu_seconds: float = 0.0
+
+
+class Arrays:
+    """Materialised inputs by spec and recipe, not to be written to. Forgets what was used longest ago."""
+
+    def __init__(self, nbytes: int = 128 << 20) -> None:
+        self._limit = nbytes
+        self._held = 0
+        self._known: OrderedDict[tuple[TensorSpec, object], torch.Tensor] = OrderedDict()
+        self._spans: dict[tuple[TensorSpec, object], Span | None] = {}
+
+    def tensor(self, given: Input, tensors: TensorStore | None = None) -> torch.Tensor:
+        """What an input stands for. Raises `GraphError` as `materialise` does."""
+        key = (given.spec, given.recipe)
+        found = self._known.get(key)
+        if found is not None:
+            self._known.move_to_end(key)
+            return found
+        found = self._known[key] = to_torch(materialise(given, tensors), given.spec)
+        self._held += given.spec.nbytes
+        while self._held > self._limit and len(self._known) > 1:
+            oldest, _ = self._known.popitem(last=False)
+            self._spans.pop(oldest, None)
+            self._held -= oldest[0].nbytes
+        return found
+
+    def forget(self, given: Input) -> None:
+        """Lets go of what somebody wrote to."""
+        key = (given.spec, given.recipe)
+        if self._known.pop(key, None) is not None:
+            self._held -= given.spec.nbytes
+            self._spans.pop(key, None)
+
+    def span(self, given: Input, tensors: TensorStore | None = None) -> Span | None:
+        """The span of what an input stands for."""
+        key = (given.spec, given.recipe)
+        if key not in self._spans:
+            self._spans[key] = span_of(self.tensor(given, tensors))
+        return self._spans[key]
+
+
+_SHARED: Final = Arrays()
+
+
+def settle(
+    draft: Graph,
+    *,
+    most_bytes: int = MOST_BYTES,
+    tensors: TensorStore | None = None,
+    arrays: Arrays | None = None,
+    drops: Sequence[int] | None = None,
+) -> Trial:
+    """Runs a draft once, on the CPU, and describes it as it ran.
+
+    Outputs without a finite element, or with one value everywhere, are dropped, and then the nodes and inputs that
+    nothing needs any more. `drops`: drop just these outputs instead, as an earlier trial found. `tensors`: where
+    `Stored` recipes are looked up. Never raises for what a draft does wrong.
+    """
+    if reason := _refused(draft, most_bytes):
+        return Trial(draft, reason=reason)
+    arrays = arrays or _SHARED
+    try:
+        given = [arrays.tensor(each, tensors) for each in draft.inputs]
+    except GraphError:
+        return Trial(draft, reason="values: a recipe does not fit")
+    before = [_content(each) for each in given]
+    watch = _Watch(draft, most_bytes)
+    start = time.process_time()
+    results, reason = list[torch.Tensor](), ""
+    try:
+        with _alone():
+            results = Tape(draft).run(given, watch)
+    except _Stopped as stopped:
+        reason = str(stopped)
+    except Exception as error:
+        reason = _signature(draft.nodes[watch.count].op, error)
+    spent = time.process_time() - start
+    # Not only operators that say so write to an operand, and not every alias is known for one.
+    written = [each for each, old, new in zip(draft.inputs, before, given, strict=True) if _content(new) != old]
+    for each in written:
+        arrays.forget(each)
+    if not reason and (written or spent > SLOW):
+        reason = "writes to an input" if written else "too slow"
+    if reason:
+        return Trial(draft, reason=reason, cpu_seconds=spent)
+    if drops is None:
+        drops = [place for place, tensor in enumerate(results) if worth_of(tensor) != "useful"]
+    kept = sorted(set(range(len(results))).difference(drops))
+    if not kept:
+        return Trial(draft, reason="useless", drops=tuple(drops), cpu_seconds=spent)
+    graph = tidied(Graph(draft.inputs, watch.nodes, tuple(draft.outputs[place] for place in kept)))
+    takes = {number: arrays.span(graph.inputs[number], tensors) for number in free_inputs(graph)}
+    known = {number: span for number, span in takes.items() if span is not None}
+    gives = tuple(_given(results[place]) for place in kept)
+    return Trial(graph, tuple(known), tuple(known.values()), gives, tuple(drops), "", spent)
+
+
+def specified(draft: Graph, tensors: TensorStore | None, most_bytes: int) -> Graph:
+    """The draft with the specs that its values have when it runs on the CPU. `tensors`: as in `settle`.
+
+    Raises `GraphError` where it does not run, or a value is larger than `most_bytes`.
+    """
+    arrays, watch = Arrays(), _Watch(draft, most_bytes)
+    try:
+        with torch.no_grad():
+            Tape(draft).run([arrays.tensor(each, tensors) for each in draft.inputs], watch)
+    except _Stopped as stopped:
+        raise GraphError(f"node {watch.count} ({draft.nodes[watch.count].op}): {stopped}") from None
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        raise GraphError(f"node {watch.count} ({draft.nodes[watch.count].op}): {error}") from None
+    return Graph(draft.inputs, watch.nodes, draft.outputs)
+
+
+def _refused(draft: Graph, most_bytes: int) -> str:
+    """Why a draft is not even run; empty where it is."""
+    for node in draft.nodes:
+        if not usable(node):
+            return f"unfit: {_packet(node.op)}"
+    return "too big" if any(given.spec.nbytes > most_bytes for given in draft.inputs) else ""
+
+
+def region_of(
+    base: str,
+    cut: Cut,
+    edits: Sequence[Edit],
+    kinds: Sequence[str] = (),
+    *,
+    most_bytes: int = MOST_BYTES,
+    tensors: TensorStore | None = None,
+) -> Region | str:
+    """The cut after the edits (all of them: recipes first, then mutations) as a region, or why it is none.
+
+    `base`: the digest of the graph that the cut is of. Where `kinds` says that it was mutated, inputs whose recipe
+    no longer suits the operators that read them get another.
+    """
+    try:
+        draft = apply(cut.graph, edits)
+        if kinds:
+            mended, _ = recipes(draft, random.Random(len(edits)), before=cut.graph, tensors=tensors)
+            edits, draft = (*edits, *mended), apply(draft, mended)
+    except GraphError as error:
+        return f"edit: {re.sub(r'[0-9]+', 'N', str(error))}"
+    trial = settle(draft, most_bytes=most_bytes, tensors=tensors)
+    if trial.reason:
+        return trial.reason
+    origin = Origin(base, cut.nodes, tuple(edits), tuple(kinds), trial.drops)
+    return Region(trial.graph, origin, trial.free, trial.takes, trial.gives)
+
+
+def plain_region(
+    base: str,
+    cut: Cut,
+    rng: random.Random,
+    *,
+    exceptional: bool = False,
+    most_bytes: int = MOST_BYTES,
+    tensors: TensorStore | None = None,
+) -> Region | str:
+    """The cut as it is, with recipes for its borders; or why it is no region."""
+    edits, _ = recipes(cut.graph, rng, exceptional=exceptional, tensors=tensors)
+    kinds = ("exceptional",) if exceptional else ()
+    return region_of(base, cut, edits, kinds, most_bytes=most_bytes, tensors=tensors)
+
+
+def whole(base: str, graph: Graph, rng: random.Random, *, tensors: TensorStore | None = None) -> Region | str:
+    """A small graph as a region, or why it is none; its inputs keep their recipes, but for stored ones."""
+    piece = whole_of(cuttable(graph))
+    return plain_region(base, piece, rng, tensors=tensors) if piece is not None else "too big"
+
+
+def rebuild(
+    origin: Origin, base: Graph | Cuttable, *, most_bytes: int = MOST_BYTES, tensors: TensorStore | None = None
+) -> Graph:
+    """The graph of a region, made again from its base. Raises `GraphError` where it does not run here."""
+    prepared = cuttable(base) if isinstance(base, Graph) else base
+    draft = apply(cut_of(prepared, origin.nodes).graph, origin.edits)
+    trial = settle(draft, most_bytes=most_bytes, tensors=tensors, drops=origin.drops)
+    if trial.reason:
+        raise GraphError(f"the region of {origin.base[:12]} cannot be made again here: {trial.reason}")
+    return trial.graph
+
+
+def tidied(graph: Graph) -> Graph:
+    """The graph without the nodes that influence no output, and without inputs that then nothing reads or returns."""
+    live, kept = _needed(graph)
+    inputs = [number for number in range(len(graph.inputs)) if number in live]
+    if len(kept) == len(graph.nodes) and len(inputs) == len(graph.inputs):
+        return graph
+    renumber = {number: place for place, number in enumerate(inputs)}
+    for index in kept:
+        first = graph.first_value[index]
+        for slot in range(len(graph.nodes[index].outputs)):
+            renumber[first + slot] = len(renumber)
+    return Graph(
+        tuple(graph.inputs[number] for number in inputs),
+        tuple(renumbered(graph.nodes[index], renumber) for index in kept),
+        tuple(renumber[value] for value in graph.outputs),
+    )
+
+
+def _needed(graph: Graph) -> tuple[set[int], list[int]]:
+    """The values and the nodes that some output depends on, also through memory that is written to."""
+    inplace = any(is_inplace(node.op) for node in graph.nodes)
+    memory, writes = memories(graph) if inplace else ((), [])
+    live = set(graph.outputs)
+    places = {memory[value] for value in live} if inplace else set[int]()
+    kept: list[int] = []
+    for index in reversed(range(len(graph.nodes))):
+        node, first = graph.nodes[index], graph.first_value[index]
+        wanted = any(first + slot in live for slot in range(len(node.outputs)))
+        if wanted or (inplace and not writes[index].isdisjoint(places)):
+            kept.append(index)
+            read = operands(node)
+            live.update(read)
+            if inplace:
+                places.update(memory[value] for value in read)
+    kept.reverse()
+    return live, kept
+
+
+def _content(tensor: torch.Tensor) -> bytes:
+    return to_numpy(tensor).tobytes()
+
+
+def _given(tensor: torch.Tensor) -> Span | None:
+    span = span_of(tensor, exact=False)
+    return span if span is not None and span.varies else None
+
+
+class _Stopped(Exception):
+    """A trial that goes no further."""
+
+
+class _Watch:
+    """Notes the specs of every node's results, and stops where one is too big."""
+
+    def __init__(self, draft: Graph, most_bytes: int) -> None:
+        self._draft = draft
+        self._most = most_bytes
+        self.specs: list[tuple[TensorSpec | None, ...]] = []
+
+    @property
+    def count(self) -> int:
+        """How many nodes have run."""
+        return len(self.specs)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The draft's nodes, all of which have run, with the specs of their results."""
+        pairs = zip(self._draft.nodes, self.specs, strict=True)
+        return tuple(Node(node.op, node.args, node.kwargs, specs) for node, specs in pairs)
+
+    def __call__(self, index: int, results: list[torch.Tensor | None]) -> None:
+        node = self._draft.nodes[index]
+        if len(results) != len(node.outputs):
+            raise _Stopped(f"slots: {_packet(node.op)}")
+        try:
+            specs = tuple(None if each is None else spec_of(each) for each in results)
+        except (KeyError, RuntimeError):
+            raise _Stopped(f"layout or dtype: {_packet(node.op)}") from None
+        if any(spec is not None and spec.nbytes > self._most for spec in specs):
+            raise _Stopped("too big")
+        self.specs.append(specs)
+
+
+#: What an operator says of operands that do not go together.
+_SHAPES: Final = re.compile(r"shape|size|dimension|dim |broadcast|stride|elements|length|match", re.IGNORECASE)
+_DTYPES: Final = re.compile(r"dtype|scalar type|data type|not implemented for|type Float|type Long|type Int|promot")
+
+
+def _signature(op: str, error: Exception) -> str:
+    """A short reason, the same for all failures of one kind."""
+    text = str(error)
+    if isinstance(error, UnknownOperator):
+        kind = "unknown"
+    elif "alloc" in text and "memory" in text:
+        return "too big"
+    elif isinstance(error, IndexError) or "out of range" in text or "out of bounds" in text:
+        kind = "index"
+    elif _DTYPES.search(text):
+        kind = "dtype"
+    elif _SHAPES.search(text):
+        kind = "shape"
+    else:
+        kind = f"raises: {type(error).__name__}"
+    return f"{kind}: {_packet(op)}" if kind[:6] != "raises" else f"{kind} {_packet(op)}"
+
+
+def _packet(op: str) -> str:
+    return op.rsplit(".", 1)[0]
+
+
+@contextmanager
+def _alone() -> Generator[None]:
+    """No gradients, one thread, and a bound on the memory that operators may ask for, where the system can."""
+    threads = torch.get_num_threads()
+    if threads != 1:
+        torch.set_num_threads(1)
+    try:
+        with torch.no_grad(), bounded(ROOM):
+            yield
+    finally:
+        if threads != 1:
+            torch.set_num_threads(threads)

@@ -1,0 +1,93 @@
+"""Values of which more is asked than a range, as exact bytes: the same on every machine."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from mindgap.graph import Constant, Integers, Literal, Permutation, Recipe, TensorSpec, numpy_dtype
+from mindgap.graph.draws import generator
+from mindgap.synth.values.constraints import INF, Need
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def formed(spec: TensorSpec, need: Need, seed: int, most_bytes: int) -> Recipe | None:
+    """A recipe for values of the need's form, all within its range; None where there is none.
+
+    Tensors of more than `most_bytes` get one that needs no bytes: equal values where a sequence is to rise.
+    """
+    if spec.kind not in ("int", "float"):
+        return None
+    if need.form == "distinct":
+        return _distinct(spec, need, seed, most_bytes)
+    if 0 in spec.stride and spec.numel > 1:
+        return None  # elements share memory
+    if need.form in ("sorted", "offsets"):
+        return _rising(spec, need, seed, most_bytes)
+    if len(spec.shape) < 2 or spec.nbytes > most_bytes or spec.kind != "float":
+        return None
+    if need.form == "regular" and spec.shape[-2] != spec.shape[-1]:
+        return None  # it is reshaped to something square: any values in general position will do
+    return _bytes(spec, _matrices(need.form, spec.shape, seed))
+
+
+def _distinct(spec: TensorSpec, need: Need, seed: int, most_bytes: int) -> Recipe | None:
+    """All numbers of the tensor different, where there are that many; each row's otherwise."""
+    places, count = int(need.high) + 1 if need.high < INF else spec.numel, spec.numel
+    length = spec.shape[-1] if spec.shape else 1
+    if count <= 1 or places < 1 or spec.kind != "int" or 0 in spec.stride:
+        return None
+    if length == count <= places and spec.stride[-1] != 0:
+        return Permutation(seed)
+    if count <= places and spec.nbytes <= most_bytes:
+        return _bytes(spec, _draws(seed, count).argsort(kind="stable").reshape(spec.shape))
+    return Integers(seed, 0, places)
+
+
+def _rising(spec: TensorSpec, need: Need, seed: int, most_bytes: int) -> Recipe:
+    """Sorted along the last dimension; offsets start at 0."""
+    first = max(need.low, -4.0) if spec.kind == "float" else max(need.low, 0.0)
+    last = min(need.high, 4.0 if spec.kind == "float" else max(first, 63.0)) if need.form == "sorted" else need.high
+    if spec.nbytes > most_bytes or last <= first or last == INF:
+        return Constant(0.0 if spec.kind == "float" else int(first))
+    drawn = _draws(seed, spec.numel).reshape(spec.shape) * (last - first) + first
+    ordered: Array = np.sort(drawn, axis=-1) if spec.shape else drawn
+    if spec.kind == "int":
+        ordered = np.floor(ordered)
+    if need.form == "offsets" and spec.shape:
+        ordered[..., 0] = 0
+    return _bytes(spec, ordered)
+
+
+def _matrices(form: str, shape: tuple[int, ...], seed: int) -> Array:
+    """Square ones diagonally dominant, so that every factorisation of them exists. Elements are multiples of 2⁻⁶."""
+    rows, columns = shape[-2:]
+    wide = math.prod(shape)
+    scale = 32 / math.sqrt(max(columns, 1))
+    small: Array = np.round((_draws(seed, wide).reshape(shape) - 0.5) * scale) / 64
+    places = np.arange(rows)[:, None] - np.arange(columns)
+    diagonal: Array = np.where(places == 0, 1.0 + 0.25 * (np.arange(columns) % 3), 0.0)
+    if form == "lower":
+        return np.asarray(np.where(places > 0, small, 0.0) + diagonal)
+    if form == "upper":
+        return np.where(places < 0, small, 0.0) + diagonal
+    if form == "spd" and rows == columns:
+        small = (small + small.swapaxes(-1, -2)) / 2
+    return small + diagonal * _reach(small)
+
+
+def _reach(small: Array) -> float:
+    """More than the absolute elements of any row come to."""
+    return float(np.ceil(np.abs(small).sum(-1).max())) + 1.0 if small.size else 1.0
+
+
+def _draws(seed: int, count: int) -> Array:
+    """In [0, 1), multiples of 2⁻⁵³."""
+    return (generator(seed).random_raw(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _bytes(spec: TensorSpec, values: Array) -> Literal:
+    return Literal(np.ascontiguousarray(values.astype(numpy_dtype(spec.dtype))).tobytes())
