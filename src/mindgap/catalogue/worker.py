@@ -110,7 +110,7 @@ class _Server:
     def _answer(self, header: Any) -> tuple[Header, bytes]:
         kind = header["kind"]
         if kind == "list":
-            from mindgap.corpus.listing import expand
+            from mindgap.corpus.patterns import expand
 
             return {"kind": "listed", "sources": expand(header["pattern"])}, b""
         if kind == "open":
@@ -119,7 +119,7 @@ class _Server:
 
     def _open(self, source: str, most: int | None) -> Header:
         from mindgap.corpus import open_source
-        from mindgap.corpus.listing import parameters_of
+        from mindgap.corpus.patterns import parameters_of
 
         self.opened = _Opened([])
         gc.collect()

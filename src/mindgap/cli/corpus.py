@@ -59,7 +59,7 @@ def build(
     """
     from mindgap.catalogue import Catalogue, Limits
     from mindgap.catalogue import build as build_catalogue
-    from mindgap.corpus.listing import EVERYTHING
+    from mindgap.corpus.patterns import EVERYTHING
 
     with result_stream() as out:
         catalogue = Catalogue(directory, create=True)

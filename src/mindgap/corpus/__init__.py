@@ -1,9 +1,17 @@
-"""Names of models to programs and graphs.
+"""Turns the name of a model (a source) into programs and graphs.
 
-Comes in: a source, the text that names models on the command line: the user's own file or module,
-a model of timm, torchvision or transformers, a record of calls, an exported program, a graph file.
-Goes out: programs with their arguments, built on demand without network, and captured graphs.
-Knows no platform.
+Comes in: a source string, `SCHEME:NAME`, `FILE.py:CALLABLE` or `PACKAGE.MODULE:CALLABLE` (see `source`; `SCHEMES`
+lists the schemes). Goes out: programs with their arguments, built on demand and without network, and captured graphs.
+Must not know: platforms, verdicts.
+
+- `zoos/`: model libraries (`timm:`, `torchvision:`, `pytorchcv:`, `open_clip:`, `transformers:`, `diffusers:`,
+  `pyg:`).
+- `records/`: recorded calls of real models (`records:`, `graphnet:`).
+- `onnx_cases/`: ONNX conformance cases (`onnx:`).
+- `operator_samples/`: samples of PyTorch's test suite (`ops:`, `modules:`).
+- `hubs/`: published models (`hub:`, `torchhub:`).
+- `files/`: the user's own code and files (`FILE.py:CALLABLE`, `pt2:`, `graph:`).
+- `weights/`: construction of models, seeded weights, the registry of drawn tensors.
 """
 
 from mindgap.corpus.opening import (

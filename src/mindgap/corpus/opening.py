@@ -6,7 +6,6 @@ import importlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from mindgap.capture import CaptureError, Optimizer, capture
@@ -14,7 +13,7 @@ from mindgap.capture.capture import UnprovenCapture
 from mindgap.capture.check import Verify
 from mindgap.corpus.program import Built, Captured, Program
 from mindgap.corpus.source import Source, SourceError, parse
-from mindgap.graph import Graph, MindgapError, load
+from mindgap.graph import Graph, MindgapError
 from mindgap.graph.tensors import TensorStore
 
 
@@ -24,14 +23,6 @@ class CaptureFailure:
 
     name: str
     reason: str
-
-
-def open_graph(source: Source) -> list[Captured]:
-    """The graph of a file. Raises `SourceError` where there is no such file, `GraphError` where it is damaged."""
-    path = Path(source.target)
-    if not path.is_file():
-        raise SourceError(f"{path}: no such file")
-    return [Captured(path.stem, source.text, load(path))]
 
 
 def open_source(text: str) -> list[Program | Captured]:

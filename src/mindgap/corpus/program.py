@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mindgap.corpus.ledger import Ledger
+from mindgap.corpus.weights.tensor_registry import Ledger
 from mindgap.graph import Graph
 
 #: An `nn.Module` or a function, its positional arguments, its keyword arguments.

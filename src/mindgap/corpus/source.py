@@ -42,26 +42,28 @@ _IMAGE: Final = (*_MODEL, "batch", "size")
 _TEXT: Final = (*_IMAGE, "length", "layers")
 
 SCHEMES: Final[Mapping[str, Scheme]] = {
-    "timm": Scheme("NAME", "timm_zoo:open_timm", _IMAGE, listed=True),
-    "torchvision": Scheme("NAME", "torchvision_zoo:open_torchvision", _IMAGE, listed=True),
-    "transformers": Scheme("CLASS or MODEL_TYPE", "transformers_zoo:open_transformers", _TEXT, listed=True),
-    "diffusers": Scheme("CLASS", "diffusers_zoo:open_diffusers", _TEXT, listed=True),
-    "open_clip": Scheme("NAME", "open_clip_zoo:open_open_clip", _IMAGE, listed=True),
-    "pyg": Scheme("CLASS", "pyg_zoo:open_pyg", _MODEL, listed=True),
-    "pytorchcv": Scheme("NAME", "pytorchcv_zoo:open_pytorchcv", _IMAGE, listed=True),
-    "ops": Scheme("OPERATOR or OPERATOR#SAMPLE", "operator_samples:open_operators", ("seed", "dtype"), listed=True),
-    "modules": Scheme("MODULE or MODULE#SAMPLE", "module_samples:open_modules", _MODEL, listed=True),
-    "onnx": Scheme("CASE", "onnx_cases:open_onnx_case", ("seed",), listed=True),
-    "hub": Scheme("OWNER/NAME or FOLDER", "hub:open_hub", _TEXT),
-    "torchhub": Scheme("OWNER/NAME:ENTRYPOINT or FOLDER:ENTRYPOINT", "torchhub:open_torchhub", _IMAGE),
-    "records": Scheme("FILE.parquet#ID", "records:open_records", ("seed", "dtype")),
-    "graphnet": Scheme("DIR", "graphnet_folder:open_graphnet", ("seed", "dtype")),
-    "pt2": Scheme("FILE.pt2", "pt2:open_pt2", ("seed",)),
-    "graph": Scheme("FILE.graph", "opening:open_graph", ()),
+    "timm": Scheme("NAME", "zoos.timm_models:open_timm", _IMAGE, listed=True),
+    "torchvision": Scheme("NAME", "zoos.torchvision_models:open_torchvision", _IMAGE, listed=True),
+    "transformers": Scheme("CLASS or MODEL_TYPE", "zoos.transformers.models:open_transformers", _TEXT, listed=True),
+    "diffusers": Scheme("CLASS", "zoos.diffusers.models:open_diffusers", _TEXT, listed=True),
+    "open_clip": Scheme("NAME", "zoos.open_clip_models:open_open_clip", _IMAGE, listed=True),
+    "pyg": Scheme("CLASS", "zoos.pyg.models:open_pyg", _MODEL, listed=True),
+    "pytorchcv": Scheme("NAME", "zoos.pytorchcv_models:open_pytorchcv", _IMAGE, listed=True),
+    "ops": Scheme(
+        "OPERATOR or OPERATOR#SAMPLE", "operator_samples.operators:open_operators", ("seed", "dtype"), listed=True
+    ),
+    "modules": Scheme("MODULE or MODULE#SAMPLE", "operator_samples.modules:open_modules", _MODEL, listed=True),
+    "onnx": Scheme("CASE", "onnx_cases.conformance:open_onnx_case", ("seed",), listed=True),
+    "hub": Scheme("OWNER/NAME or FOLDER", "hubs.hugging_face:open_hub", _TEXT),
+    "torchhub": Scheme("OWNER/NAME:ENTRYPOINT or FOLDER:ENTRYPOINT", "hubs.torch_hub:open_torchhub", _IMAGE),
+    "records": Scheme("FILE.parquet#ID", "records.parquet:open_records", ("seed", "dtype")),
+    "graphnet": Scheme("DIR", "records.graphnet_folder:open_graphnet", ("seed", "dtype")),
+    "pt2": Scheme("FILE.pt2", "files.exported_program:open_pt2", ("seed",)),
+    "graph": Scheme("FILE.graph", "files.graph_file:open_graph", ()),
 }
 
 #: The user's own code, which no scheme announces.
-PYTHON: Final = Scheme("FILE.py:CALLABLE or PACKAGE.MODULE:CALLABLE", "user_code:open_user_code", _MODEL)
+PYTHON: Final = Scheme("FILE.py:CALLABLE or PACKAGE.MODULE:CALLABLE", "files.user_code:open_user_code", _MODEL)
 
 _OPTIONS = re.compile(r"\?(\w+=[^&?]*(?:&\w+=[^&?]*)*)$")
 

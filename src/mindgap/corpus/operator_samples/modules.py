@@ -1,0 +1,107 @@
+"""`modules:NAME`: a module of `torch.nn` with the arguments that PyTorch tests it with.
+
+`modules:NAME` gives up to eight samples that differ in more than the values of their tensors, spread
+over all that there are; `modules:NAME#*` gives all of these, `modules:NAME#K` the one with this
+number. Weights are seeded as a zoo model's are.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.nn.modules.lazy import LazyModuleMixin
+
+from mindgap.corpus.libraries import stay_offline
+from mindgap.corpus.operator_samples.operators import chosen_numbers, one_program
+from mindgap.corpus.operator_samples.sample_call import Sample, sample_of
+from mindgap.corpus.operator_samples.sample_inputs import drawn, new_ledger, quiet_suite, settled
+from mindgap.corpus.program import Built, Program
+from mindgap.corpus.source import Settings, Source, SourceError, one_line, settings, suggest
+from mindgap.corpus.weights.construction import construct
+from mindgap.corpus.weights.seeding import seed_statistics, seed_weights
+from mindgap.corpus.weights.tensor_registry import Ledger
+
+
+@functools.cache
+def _modules() -> Mapping[str, Any]:
+    """PyTorch's descriptions of modules by class name. Raises `SourceError` where the suite cannot be imported."""
+    stay_offline()
+    try:
+        with quiet_suite():
+            from torch.testing._internal.common_modules import module_db
+    except ImportError as error:
+        raise SourceError(f"modules: PyTorch's test suite needs a package ({error}); pip install expecttest") from error
+    infos: list[Any] = module_db
+    return {info.module_cls.__name__: info for info in infos}
+
+
+def names() -> list[str]:
+    """Every module that has samples."""
+    return list(_modules())
+
+
+def open_modules(source: Source) -> list[Program]:
+    """A program for each sample asked for; see the module. Raises `SourceError` for one that there is not."""
+    chosen = settings(source)
+    target, hash_sign, number = source.target.partition("#")
+    name = target.removeprefix("nn.")
+    known = _modules()
+    if name not in known:
+        raise SourceError(f"{source.text}: PyTorch has no samples for {target!r}{suggest(name, known)}")
+    ledger = new_ledger()
+    samples = _samples(source, known[name], chosen, ledger)
+    wanted = chosen_numbers(source, number if hash_sign else "", len(samples))
+    return [
+        one_program(source, name, k, functools.partial(_build, source, chosen, *samples[k], ledger)) for k in wanted
+    ]
+
+
+def _samples(source: Source, info: Any, chosen: Settings, ledger: Ledger) -> list[tuple[Sample, Sample]]:
+    """(constructor, forward call) of the samples that differ in more than values."""
+    dtype = getattr(torch, chosen.dtype or "float32")
+    try:
+        made = drawn(
+            lambda: info.module_inputs_func(info, "cpu", dtype, False, chosen.train), info.name, chosen.seed, ledger
+        )
+    except Exception as error:
+        raise SourceError(f"{source.text}: PyTorch's samples raised {one_line(error)}") from error
+    found: dict[str, tuple[Sample, Sample]] = {}
+    for given, inexact in made:
+        built, called = given.constructor_input, given.forward_input
+        pair = (
+            sample_of(info.module_cls, built.args, built.kwargs, "argument_0"),
+            sample_of(info.module_cls, called.args, called.kwargs, "input"),
+        )
+        if inexact:
+            for tensor in (*pair[0].all_tensors, *pair[1].all_tensors):
+                settled(tensor, ledger)
+        found.setdefault(f"{pair[0].form()} {pair[1].form()}", pair)
+    return list(found.values())
+
+
+def _build(source: Source, chosen: Settings, built: Sample, called: Sample, ledger: Ledger) -> Built:
+    module = construct(source, chosen, lambda: _module(built, called))
+    args, kwargs = _arguments(called)
+    seed_weights(module, chosen.seed, ledger)
+    seed_statistics(module, lambda: module(*copy.deepcopy(args), **copy.deepcopy(kwargs)), chosen.seed, ledger)
+    if chosen.train:
+        module.train()
+    return Built(module, args, kwargs, ledger)
+
+
+def _module(built: Sample, called: Sample) -> Any:
+    module: Any = copy.deepcopy(built.call)(*copy.deepcopy(built.tensors))
+    if issubclass(type(module), LazyModuleMixin):
+        args, kwargs = _arguments(called)
+        with torch.no_grad():
+            module(*args, **kwargs)  # Its parameters have shapes only then.
+    return module
+
+
+def _arguments(called: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with tensors of their own."""
+    return called.call.filled(copy.deepcopy(called.tensors))

@@ -1,0 +1,115 @@
+"""`ops:NAME`: an operator called with the samples that PyTorch tests it with.
+
+`ops:NAME` gives up to eight samples that differ in more than the values of their tensors, spread
+over all that there are; `ops:NAME#*` gives all of these, `ops:NAME#K` the one with this number.
+Variants are written `ops:NAME.VARIANT`. Samples are of float32 (`?dtype=` for others), or of the
+first dtype that an operator without float32 takes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import torch
+
+from mindgap.corpus.libraries import stay_offline
+from mindgap.corpus.operator_samples.sample_call import Sample, sample_of, spread
+from mindgap.corpus.operator_samples.sample_inputs import drawn, new_ledger, quiet_suite, settled
+from mindgap.corpus.program import Built, Program
+from mindgap.corpus.source import Source, SourceError, one_line, settings, suggest
+from mindgap.corpus.weights.tensor_registry import Ledger
+
+#: Samples that a name alone gives.
+MOST: Final = 8
+#: Where float32 is not taken, the first of these that is.
+_DTYPES: Final = (torch.float32, torch.float64, torch.bfloat16, torch.complex64, torch.int64, torch.int32, torch.bool)
+
+
+@functools.cache
+def _operators() -> Mapping[str, Any]:
+    """PyTorch's descriptions of operators by name. Raises `SourceError` where the suite cannot be imported."""
+    stay_offline()
+    try:
+        with quiet_suite():
+            from torch.testing._internal.common_methods_invocations import op_db
+    except ImportError as error:
+        raise SourceError(f"ops: PyTorch's test suite needs a package ({error}); pip install expecttest") from error
+    known: dict[str, Any] = {}
+    for info in op_db:
+        known.setdefault(f"{info.name}.{info.variant_test_name}" if info.variant_test_name else info.name, info)
+    return known
+
+
+def names() -> list[str]:
+    """Every operator and variant of one that has samples on a CPU, but for those that are compiled for a GPU only."""
+    known = _operators().items()
+    return [name for name, info in known if info.supported_dtypes("cpu") and not name.startswith("jiterator")]
+
+
+def open_operators(source: Source) -> list[Program]:
+    """A program for each sample asked for; see the module.
+
+    Raises `SourceError`: an operator or a sample that there is not, a dtype that it does not take.
+    """
+    chosen = settings(source)
+    name, hash_sign, number = source.target.partition("#")
+    known = _operators()
+    if name not in known:
+        variants = [other for other in known if other.startswith(f"{name}.")][:6]
+        near = f"; its variants: {', '.join(variants)}" if variants else suggest(name, known)
+        raise SourceError(f"{source.text}: PyTorch has no samples for {name!r}{near}")
+    ledger = new_ledger()
+    samples = _samples(source, known[name], _dtype(source, known[name], chosen.dtype), chosen.seed, ledger)
+    wanted = chosen_numbers(source, number if hash_sign else "", len(samples))
+    return [one_program(source, name, k, functools.partial(samples[k].built, ledger)) for k in wanted]
+
+
+def one_program(source: Source, name: str, number: int, make: Callable[[], Built]) -> Program:
+    """The program of a sample, under the source that names it alone."""
+    _, mark, options = source.text.partition("?")
+    return Program(f"{name}#{number}", f"{source.scheme}:{name}#{number}{mark}{options}", make)
+
+
+def chosen_numbers(source: Source, number: str, count: int) -> list[int]:
+    """The positions that `#K`, `#*` or nothing asks for among `count`. Raises `SourceError`."""
+    if number == "*":
+        return list(range(count))
+    if not number:
+        return spread(range(count), MOST)
+    if not number.isdecimal() or int(number) >= count:
+        raise SourceError(f"{source.text}: no sample {number!r}; they are numbered 0 to {count - 1}")
+    return [int(number)]
+
+
+def _dtype(source: Source, info: Any, asked: str | None) -> torch.dtype:
+    taken = info.supported_dtypes("cpu")
+    if asked is not None:
+        if getattr(torch, asked) not in taken:
+            have = ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in taken))
+            raise SourceError(f"{source.text}: no samples of {asked}; it takes {have or 'nothing on a CPU'}")
+        return getattr(torch, asked)
+    found = next((dtype for dtype in _DTYPES if dtype in taken), next(iter(taken), None))
+    if found is None:
+        raise SourceError(f"{source.text}: PyTorch has no samples for it on a CPU")
+    return found
+
+
+def _samples(source: Source, info: Any, dtype: torch.dtype, seed: int, ledger: Ledger) -> list[Sample]:
+    """The samples that differ in more than values, in the suite's order. Raises `SourceError` where there are none."""
+    slopes = info.supports_autograd and (dtype.is_floating_point or dtype.is_complex)
+    try:
+        made = drawn(lambda: info.sample_inputs_func(info, "cpu", dtype, slopes), info.name, seed, ledger)
+    except Exception as error:
+        raise SourceError(f"{source.text}: PyTorch's samples raised {one_line(error)}") from error
+    found: dict[str, Sample] = {}
+    for given, inexact in made:
+        sample = sample_of(info.op, (given.input, *given.args), given.kwargs, "input")
+        if inexact:
+            for tensor in sample.all_tensors:
+                settled(tensor, ledger)
+        found.setdefault(sample.form(), sample)
+    if not found:
+        raise SourceError(f"{source.text}: PyTorch's suite has no samples of {str(dtype).removeprefix('torch.')}")
+    return list(found.values())

@@ -1,0 +1,124 @@
+"""Sample inputs of PyTorch's own test suite, with their random numbers from recipes.
+
+The suite draws with PyTorch's generators, whose bits depend on the machine. Here the library's own
+code still makes the samples, so that a matrix meant to be positive definite is, but each random
+call inside it is answered from a recipe. What was drawn and left alone is a recipe in the graph;
+what was computed from it (a triangle, a probability, a clamped range) travels as its bytes. The
+few samples computed by matrix products or factorisations, whose last bits differ between machines,
+are rounded to 12 significant bits: the same everywhere but for the rare number on the edge between
+two, and the very same wherever the graph is shared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import warnings
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, Final, TypeVar
+
+import numpy as np
+import torch
+
+from mindgap.aten.tensors import to_numpy, torch_dtype_name
+from mindgap.capture import CaptureError
+from mindgap.capture.draw import is_random, lower, needs_result, packet
+from mindgap.corpus.weights.construction import seeded
+from mindgap.corpus.weights.tensor_registry import Ledger, seed_of
+from mindgap.graph import Constant, GraphError, Recipe
+from mindgap.torch_private.dispatch_modes import TorchDispatchMode
+
+T = TypeVar("T")
+
+#: Operators whose last bits depend on the machine: what samples are computed with, beside `linalg_*`.
+_INEXACT: Final = frozenset({
+    "mm", "bmm", "addmm", "baddbmm", "mv", "dot", "geqrf", "lu_unpack", "cholesky_inverse", "native_layer_norm",
+    "_softmax", "_log_softmax", "sum", "mean", "std", "var", "norm",
+    "exp", "log", "log1p", "sqrt", "tanh", "sigmoid", "logit", "cos", "sin",
+})  # fmt: skip
+#: Significant bits kept of what they computed.
+_BITS: Final = 12
+
+
+class Drawing(TorchDispatchMode):
+    """Answers random calls from recipes. `inexact`: an operator ran whose last bits depend on the machine."""
+
+    def __init__(self, ledger: Ledger, name: str, seed: int) -> None:
+        super().__init__()  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
+        self._ledger = ledger
+        self._name = name
+        self._seed = seed
+        self._count = 0
+        self.inexact = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not is_random(func, args, kwargs):
+            self.inexact = self.inexact or packet(func) in _INEXACT or "linalg_" in packet(func)
+            return func(*args, **kwargs)
+        plain = {key: value for key, value in kwargs.items() if key != "generator"}
+        try:
+            like = func(*args, **plain) if needs_result(func) else None
+            return lower(func, args, plain, like, self._draw)
+        except (CaptureError, GraphError):
+            self.inexact = True  # A distribution without a recipe: the generator's own numbers, rounded.
+            return func(*args, **kwargs)
+
+    def _draw(self, make: Any, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        self._count += 1
+        recipe: Recipe = make(seed_of(f"{self._name} {self._count}", self._seed))
+        return self._ledger.draw(recipe, torch_dtype_name(dtype), shape)
+
+
+def new_ledger() -> Ledger:
+    """A ledger that holds something, so that a graph captured with it keeps what was not drawn inside itself."""
+    ledger = Ledger()
+    ledger.draw(Constant(0.0), "float32", (1,))
+    return ledger
+
+
+def drawn(make: Callable[[], Iterable[T]], name: str, seed: int, ledger: Ledger) -> list[tuple[T, bool]]:
+    """The suite's samples, made under a `Drawing`, and for each whether its tensors are to be `settled`."""
+    mode = Drawing(ledger, name, seed)
+    with _python_seeded(seed), seeded(seed), warnings.catch_warnings(), mode:
+        warnings.simplefilter("ignore")
+        return [(sample, mode.inexact) for sample in make()]
+
+
+@contextlib.contextmanager
+def _python_seeded(seed: int) -> Generator[None]:
+    """Python's and numpy's own generators set to `seed` inside, as they were afterwards."""
+    python, legacy = random.getstate(), np.random.get_state()
+    random.seed(seed)
+    np.random.seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(legacy)
+
+
+def settled(tensor: torch.Tensor, ledger: Ledger) -> torch.Tensor:
+    """A strided floating tensor with `_BITS` significant bits; others, and those that were drawn, as they are."""
+    if tensor.layout != torch.strided or not (tensor.is_floating_point() or tensor.is_complex()) or not tensor.numel():
+        return tensor
+    if ledger.knows(to_numpy(tensor)):
+        return tensor
+    parts = torch.view_as_real(tensor.detach().resolve_conj()) if tensor.is_complex() else tensor.detach()
+    mantissa, exponent = torch.frexp(parts.double())
+    whole = torch.ldexp(torch.round(mantissa * 2**_BITS), exponent - _BITS).to(parts.dtype)
+    parts.copy_(torch.where(torch.isfinite(parts), whole, parts))
+    return tensor
+
+
+@contextlib.contextmanager
+def quiet_suite() -> Generator[None]:
+    """While the suite is imported: it forbids the flags of `torch.backends` to be set, which is not ours to decide."""
+    frozen: Any = torch.backends.disable_global_flags
+    world: dict[str, Any] = frozen.__globals__
+    flag = "__allow_nonbracketed_mutation_flag"
+    before = world[flag]
+    try:
+        yield
+    finally:
+        world[flag] = before

@@ -1,0 +1,74 @@
+"""What the image zoos share: a model built without downloads, seeded, and given pictures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from mindgap.corpus.source import Settings, Source, SourceError, one_line
+from mindgap.corpus.weights.initialisation import Quantiles, Unfilled
+
+
+@contextmanager
+def seeded(seed: int) -> Generator[None]:
+    """PyTorch's own generator set to `seed` inside, as it was afterwards."""
+    with torch.random.fork_rng(devices=[]):  # pyright: ignore[reportUnknownMemberType] # untyped
+        torch.manual_seed(seed)  # pyright: ignore[reportUnknownMemberType] # untyped
+        yield
+
+
+def construct(
+    source: Source,
+    chosen: Settings,
+    make: Callable[[], nn.Module],
+    filling: Callable[[], AbstractContextManager[Any]] | None = None,
+) -> nn.Module:
+    """The model with torch's generator seeded while it is built, in evaluation mode, in the dtype asked for.
+
+    Its initial weights are quantiles (see `initial`): draw them anew. What the constructor leaves unset is 0. Raises
+    `SourceError` with what the constructor said.
+    """
+    with seeded(chosen.seed), (filling or _quantiles_or_nan)():
+        try:
+            model = make()
+        except SourceError:
+            raise
+        except Exception as error:
+            raise SourceError(f"{source.text}: its constructor raised {one_line(error)}") from error
+    if filling is not Unfilled:
+        _set_unset(model)
+    model.requires_grad_(True)
+    return model.eval() if chosen.dtype is None else model.eval().to(getattr(torch, chosen.dtype))
+
+
+@contextmanager
+def _quantiles_or_nan() -> Generator[None]:
+    """`Quantiles`, and memory that is asked for and not set holds NaN and not what happens to be there."""
+    before, warned = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        with Quantiles():
+            yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warned)
+
+
+def _set_unset(model: nn.Module) -> None:
+    """0 for whatever is NaN in parameters and buffers that begin or end with it: they were never set."""
+    with torch.no_grad():
+        for tensor in (*model.parameters(), *model.buffers()):
+            if tensor.is_floating_point() and tensor.numel() and not tensor.is_meta:
+                ends = tensor.detach()[(0,) * tensor.dim()], tensor.detach()[(-1,) * tensor.dim()]
+                if any(math.isnan(float(end)) for end in ends):
+                    tensor.copy_(torch.nan_to_num(tensor, nan=0.0, posinf=math.inf, neginf=-math.inf))
+
+
+def parameters_of(source: Source, make: Callable[[], nn.Module]) -> int:
+    """How many parameters `make` gives its model. Takes no memory for them. Raises `SourceError` as `construct`."""
+    model = construct(source, Settings(), make, Unfilled)
+    return sum(parameter.numel() for parameter in model.parameters())

@@ -1,0 +1,113 @@
+"""`diffusers:CLASS`: every network of diffusers (denoisers, autoencoders, control nets, adapters), small and seeded."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from mindgap.corpus.libraries import imported, silenced
+from mindgap.corpus.program import Built, Program
+from mindgap.corpus.source import Settings, Source, SourceError, one_line, settings, suggest
+from mindgap.corpus.weights.construction import construct
+from mindgap.corpus.weights.seeding import seed_statistics, seed_weights
+from mindgap.corpus.weights.tensor_registry import Ledger
+from mindgap.corpus.zoos.diffusers.cases import BORROWERS, CASES, PARTS
+from mindgap.corpus.zoos.diffusers.inputs import Case, Maker
+from mindgap.corpus.zoos.diffusers.shrinking import small
+
+#: A class that no rule makes smaller than this is not built.
+_MOST_PARAMETERS = 60_000_000
+_BASES = ("ModelMixin", "LegacyModelMixin")
+
+
+def _diffusers() -> Any:
+    """The library. Raises `SourceError` where it is not installed."""
+    library = imported("diffusers", "diffusers:", "diffusers")
+    library.logging.set_verbosity_error()
+    logging.getLogger("diffusers").setLevel(logging.ERROR)
+    return library
+
+
+def names() -> list[str]:
+    """Every network that diffusers' models export."""
+    models: Any = importlib.import_module(f"{_diffusers().__name__}.models")
+    exported: dict[str, list[str]] = models._import_structure
+    return sorted({name for listed in exported.values() for name in listed if _found(name) is not None})
+
+
+def _found(name: str) -> Any:
+    """The class of that name where it is a network, else None."""
+    library = _diffusers()
+    models: Any = importlib.import_module(f"{library.__name__}.models")
+    found = getattr(models, name, None)
+    is_network = isinstance(found, type) and issubclass(found, library.ModelMixin) and name not in _BASES
+    return found if is_network else None
+
+
+def open_diffusers(source: Source) -> list[Program]:
+    """One program. Raises `SourceError` for a name that is no network of diffusers."""
+    chosen = settings(source)
+    found = _found(source.target)
+    if found is None:
+        near = suggest(source.target, names())
+        raise SourceError(f"{source.text}: diffusers has no network {source.target!r}{near}")
+    return [Program(source.target, source.text, functools.partial(_build, source, found, chosen))]
+
+
+def _build(source: Source, model_class: Any, chosen: Settings) -> Built:
+    case = CASES.get(source.target, Case())
+    with silenced():
+        model = construct(source, chosen, functools.partial(_create, model_class, case, chosen.layers or 2))
+        ledger = Ledger()
+        seed_weights(model, chosen.seed, ledger)
+        try:
+            given = Maker(model, case, chosen, ledger).arguments()
+        except LookupError as error:
+            raise SourceError(f"{source.text}: there is no telling what its input {error.args[0]} takes") from error
+        seed_statistics(model, lambda: _run(source, model, given), chosen.seed, ledger)
+    if chosen.train:
+        model.train()
+    held = {name: value for name, value in given.items() if name in case.fixed}
+    if not held:
+        return Built(model, (), given, ledger)
+    rest = {name: value for name, value in given.items() if name not in held}
+    return Built(functools.partial(model, **held), (), rest, ledger)
+
+
+def _create(model_class: Any, case: Case, layers: int) -> nn.Module:
+    """A small model. Raises whatever its constructor raises."""
+    own = {**case.config}
+    if model_class.__name__ in PARTS:
+        argument, part, count = PARTS[model_class.__name__]
+        own[argument] = [_create(_found(part), CASES.get(part, Case()), layers) for _ in range(count)]
+    config = small(model_class, own, layers)
+    _weigh(functools.partial(model_class, **config))
+    model = model_class(**config)
+    if model_class.__name__ in BORROWERS:
+        lender = BORROWERS[model_class.__name__]
+        model = model_class.from_transformer(model, _create(_found(lender), CASES.get(lender, Case()), layers))
+    return model
+
+
+def _weigh(make: Callable[[], nn.Module]) -> None:
+    """Raises `ValueError` where the model is too big; says nothing of one that cannot be made without memory."""
+    try:
+        with torch.device("meta"):
+            count = sum(p.numel() for p in make().parameters())
+    except Exception:
+        return
+    if count > _MOST_PARAMETERS:
+        raise ValueError(f"{count:,} parameters even when made small")
+
+
+def _run(source: Source, model: nn.Module, given: dict[str, Any]) -> None:
+    try:
+        model(**given)
+    except Exception as error:
+        raise SourceError(f"{source.text}: with {', '.join(given)} it raised {one_line(error)}") from error

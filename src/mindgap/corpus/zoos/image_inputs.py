@@ -1,0 +1,51 @@
+"""Gives a model of an image zoo seeded weights and seeded input tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from mindgap.corpus.program import Built
+from mindgap.corpus.source import Settings
+from mindgap.corpus.weights.seeding import seed_statistics, seed_weights
+from mindgap.corpus.weights.tensor_registry import Ledger, seed_of
+from mindgap.graph import Constant, Integers, Normal
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An argument of this shape: floating and normal (as pictures after normalisation are), integers that all are
+    `every`, or, with `mask`, floating zeros and ones."""
+
+    shape: tuple[int, ...]
+    every: int | None = None
+    mask: bool = False
+
+
+def with_pictures(model: nn.Module, shapes: Sequence[tuple[int, ...]], chosen: Settings) -> Built:
+    """The model with seeded weights and a normal picture of each shape."""
+    return with_arguments(model, [Given(shape) for shape in shapes], chosen)
+
+
+def with_arguments(model: nn.Module, given: Sequence[Given], chosen: Settings) -> Built:
+    """The model with seeded weights, and seeded arguments in its own order."""
+    ledger = Ledger()
+    seed_weights(model, chosen.seed, ledger)
+    dtype = chosen.dtype or "float32"
+    tensors = tuple(_argument(one, index, chosen.seed, ledger, dtype) for index, one in enumerate(given))
+    seed_statistics(model, lambda: model(*tensors), chosen.seed, ledger)
+    if chosen.train:
+        model.train()
+    return Built(model, tensors, {}, ledger)
+
+
+def _argument(given: Given, index: int, seed: int, ledger: Ledger, dtype: str) -> torch.Tensor:
+    if given.every is not None:
+        return ledger.draw(Constant(given.every), "int64", given.shape)
+    drawn = seed_of(f"picture {index}", seed)
+    if given.mask:
+        return ledger.draw(Integers(drawn, 0, 2), dtype, given.shape)
+    return ledger.draw(Normal(drawn), dtype, given.shape)

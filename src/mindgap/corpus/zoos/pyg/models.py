@@ -1,0 +1,106 @@
+"""`pyg:CLASS`: layers and models of PyTorch Geometric, small, on one fixed graph.
+
+The graph (edges, the partition of nodes into examples, types of nodes and edges) is a constant of the program, as it
+is where one graph is trained on: layers ask it for its self-loops, degrees and counts, which decide shapes. What is
+computed on it (features of nodes and edges, weights, positions, indices of entities) are the arguments. Layers whose
+shapes follow from computed values, and those that need the compiled extensions, are refused with that reason.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from mindgap.corpus.libraries import imported
+from mindgap.corpus.program import Built, Program
+from mindgap.corpus.source import Settings, Source, SourceError, one_line, settings, suggest
+from mindgap.corpus.weights.construction import construct
+from mindgap.corpus.weights.seeding import seed_statistics, seed_weights
+from mindgap.corpus.weights.tensor_registry import Ledger
+from mindgap.corpus.zoos.pyg.example_graph import SIZES, World
+from mindgap.corpus.zoos.pyg.layer_cases import ABSTRACT, CONSTRUCTED, GIVEN
+
+
+def _layers() -> Any:
+    """`torch_geometric.nn`. Raises `SourceError` where it is not installed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # It warns of each compiled extension that is missing.
+        return imported("torch_geometric.nn", "pyg: torch_geometric", "pyg")
+
+
+def names() -> list[str]:
+    """Every layer and model under its own name, base classes left out."""
+    found: dict[str, None] = {}
+    library = _layers()
+    for name in sorted(dir(library)):
+        value = getattr(library, name)
+        if isinstance(value, type) and issubclass(value, nn.Module) and name == value.__name__ and name not in ABSTRACT:
+            found[name] = None
+    return list(found)
+
+
+def open_pyg(source: Source) -> list[Program]:
+    """One program. Raises `SourceError` for a name that PyTorch Geometric does not know."""
+    chosen = settings(source)
+    if source.target not in names():
+        near = suggest(source.target, names())
+        raise SourceError(f"{source.text}: PyTorch Geometric has no layer {source.target!r}{near}")
+    return [Program(source.target, source.text, lambda: _build(source, chosen))]
+
+
+def _build(source: Source, chosen: Settings) -> Built:
+    name, library, ledger = source.target, _layers(), Ledger()
+    world = World(library, ledger, chosen.seed, chosen.dtype or "float32")
+    layer = construct(source, chosen, lambda: _create(source, getattr(library, name), world))
+    seed_weights(layer, chosen.seed, ledger)
+    held, given = _arguments(source, layer, world)
+    program = functools.partial(layer, **held)
+    seed_statistics(layer, lambda: _run(source, program, given), chosen.seed, ledger)
+    if chosen.train:
+        layer.train()
+    return Built(program if held else layer, (), given, ledger)
+
+
+def _run(source: Source, program: Any, given: Mapping[str, Any]) -> None:
+    try:
+        program(**given)
+    except Exception as error:
+        raise SourceError(f"{source.text}: with {', '.join(given)} it raised {one_line(error)}") from error
+
+
+def _create(source: Source, layer: Any, world: World) -> nn.Module:
+    """The layer from its table entry, and small sizes for whatever else its constructor demands."""
+    made: Any = CONSTRUCTED[source.target](world) if source.target in CONSTRUCTED else {}
+    if isinstance(made, nn.Module):
+        return made
+    for name, parameter in inspect.signature(layer.__init__).parameters.items():
+        required = parameter.default is parameter.empty and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+        if name == "self" or name in made or not required:
+            continue
+        if name not in SIZES:
+            raise SourceError(f"{source.text}: there is no telling what its argument {name} takes")
+        made[name] = SIZES[name]
+    return layer(**made)
+
+
+def _arguments(source: Source, layer: nn.Module, world: World) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    """(what belongs to the fixed graph, what is given) for a call of the layer."""
+    known: dict[str, Any] = GIVEN[source.target](world) if source.target in GIVEN else {}
+    for name, parameter in inspect.signature(layer.forward).parameters.items():
+        if parameter.kind is not parameter.POSITIONAL_OR_KEYWORD or name in known:
+            continue
+        required = parameter.default is parameter.empty
+        if not required and not world.worth_giving(name, layer):
+            continue
+        value = world.named(name)
+        if value is None and required:
+            raise SourceError(f"{source.text}: there is no telling what its input {name} takes")
+        known[name] = value
+    known = {name: value for name, value in known.items() if value is not None}
+    held = {name: value for name, value in known.items() if world.fixes(name)}
+    return held, {name: value for name, value in known.items() if name not in held}

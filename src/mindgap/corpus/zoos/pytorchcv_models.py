@@ -1,0 +1,120 @@
+"""`pytorchcv:NAME`: the networks of pytorchcv, from ImageNet and CIFAR classifiers to pose, speech and video."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+from torch import nn
+
+from mindgap.corpus.libraries import imported
+from mindgap.corpus.program import Built, Program
+from mindgap.corpus.source import Settings, Source, SourceError, settings, suggest
+from mindgap.corpus.weights.construction import construct, parameters_of
+from mindgap.corpus.zoos.image_inputs import Given, with_arguments
+
+#: Pictures of more pixels than this (street scenes of 1024×2048) have their edges halved until they have fewer.
+_MOST_PIXELS: Final = 500_000
+#: Frames of a video, and their height and width.
+_FRAMES, _HEIGHT, _WIDTH = 3, 64, 96
+#: Of speech: features, and steps in time.
+_FEATURES, _STEPS = 64, 160
+
+#: Arguments of the networks that take something else than one picture, by the module that they come from.
+_SPEECH = (Given((1, _FEATURES, _STEPS)), Given((1,), every=_STEPS))
+_ARGUMENTS: Final[Mapping[str, tuple[Given, ...]]] = {
+    "jasper": _SPEECH,
+    "jasperdr": _SPEECH,
+    "quartznet": _SPEECH,
+    "raft": (Given((1, 3, 128, 128)), Given((1, 3, 128, 128))),
+    "propainter_rfc": (Given((1, _FRAMES, 2, _HEIGHT, _WIDTH)), Given((1, _FRAMES, 1, _HEIGHT, _WIDTH), mask=True)),
+    "propainter_ip": (
+        Given((_FRAMES, 3, _HEIGHT, _WIDTH)),
+        Given((_FRAMES, 1, _HEIGHT, _WIDTH), mask=True),
+        Given((_FRAMES - 1, 4, _HEIGHT, _WIDTH)),
+    ),
+    "voca": (Given((1, 1, 16, 29)), Given((1,), every=3)),
+    "nvpattexp": (Given((1, 8, 16, 29)), Given((1,), every=3)),
+    "visemenet": (Given((34, 8, 195)), Given((34, 76))),
+}
+#: What is asked of a constructor beside its defaults: speech as features, since the step from sound to them needs one
+#: more library; poses as maps, since places in them are found by Python's own decisions.
+_OPTIONS: Final[Mapping[str, dict[str, Any]]] = {
+    "jasper": {"from_audio": False},
+    "jasperdr": {"from_audio": False},
+    "quartznet": {"from_audio": False},
+    "alphapose_coco": {"return_heatmap": True},
+    "simplepose_coco": {"return_heatmap": True},
+    "simpleposemobile_coco": {"return_heatmap": True},
+}
+#: Channels of a picture, where they are not red, green and blue.
+_CHANNELS: Final[Mapping[str, int]] = {"superpointnet": 1, "pfpcnet": 1}
+
+
+def _builders() -> dict[str, Callable[..., nn.Module]]:
+    """name -> constructor. Raises `SourceError` where pytorchcv is not installed."""
+    provider: Any = imported("pytorchcv.model_provider", "pytorchcv:", "pytorchcv")
+    return provider._models
+
+
+def names() -> list[str]:
+    """Every network that pytorchcv knows, sorted."""
+    return sorted(_builders())
+
+
+def open_pytorchcv(source: Source) -> list[Program]:
+    """One program. Raises `SourceError` for a name that pytorchcv does not know."""
+    chosen = settings(source)
+    _builder(source)
+    return [Program(source.target, source.text, lambda: _build(source, chosen))]
+
+
+def parameters(source: Source) -> int:
+    """How many parameters the network has, without memory for them."""
+    return parameters_of(source, lambda: _create(source))
+
+
+def _builder(source: Source) -> Callable[..., nn.Module]:
+    known = _builders()
+    if source.target not in known:
+        raise SourceError(f"{source.text}: pytorchcv has no model {source.target!r}{suggest(source.target, known)}")
+    return known[source.target]
+
+
+def _family(source: Source) -> str:
+    return _builder(source).__module__.rpartition(".")[2]
+
+
+def _build(source: Source, chosen: Settings) -> Built:
+    given = _ARGUMENTS.get(_family(source))
+    model = construct(source, chosen, lambda: _create(source))
+    if given is not None:
+        return with_arguments(model, given, chosen)
+    height, width = native = _native_size(model)
+    if chosen.size is not None:
+        height = width = chosen.size
+    while height * width > _MOST_PIXELS:
+        height, width = height // 2, width // 2
+    if (height, width) != native:
+        model = construct(source, chosen, lambda: _create(source, (height, width)))
+    batch = chosen.batch or (2 if chosen.train else 1)
+    return with_arguments(model, [Given((batch, _CHANNELS.get(_family(source), 3), height, width))], chosen)
+
+
+def _create(source: Source, edges: tuple[int, int] | None = None) -> nn.Module:
+    builder, options = _builder(source), _OPTIONS.get(_family(source), {})
+    if edges is not None:
+        try:
+            return builder(pretrained=False, in_size=edges, **options)
+        except TypeError:
+            pass  # Some take any size and have no such argument.
+    return builder(pretrained=False, **options)
+
+
+def _native_size(model: nn.Module) -> tuple[int, int]:
+    """Height and width of the pictures that a network was made for."""
+    found: Any = getattr(model, "in_size", None)
+    if not isinstance(found, tuple):
+        return 224, 224
+    height, width = cast("tuple[int, int]", found)
+    return int(height), int(width)

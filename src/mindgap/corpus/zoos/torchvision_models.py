@@ -1,0 +1,83 @@
+"""`torchvision:NAME`: classifiers, segmentation, video, optical flow, and detectors (see `detectors`)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from torch import nn
+
+from mindgap.corpus.libraries import imported
+from mindgap.corpus.program import Built, Program
+from mindgap.corpus.source import Settings, Source, SourceError, settings, suggest
+from mindgap.corpus.weights.construction import construct, parameters_of
+from mindgap.corpus.zoos.image_inputs import with_pictures
+from mindgap.corpus.zoos.torchvision_detectors import OneStage, TwoStage, whole
+
+#: Edge in pixels of the pictures that boxes are found in: the smallest that torchvision offers a detector for.
+_DETECTED: Final = 320
+
+
+def _models() -> Any:
+    """`torchvision.models`. Raises `SourceError` where torchvision is not installed."""
+    return imported("torchvision.models", "torchvision:", "torchvision")
+
+
+def names() -> list[str]:
+    """Every model that torchvision knows, sorted."""
+    return sorted(_models().list_models())
+
+
+def open_torchvision(source: Source) -> list[Program]:
+    """One program. Raises `SourceError` for a name that torchvision does not know."""
+    chosen = settings(source)
+    _check(source)
+    return [Program(source.target, source.text, lambda: _build(source, chosen))]
+
+
+def parameters(source: Source) -> int:
+    """How many parameters the model has, without memory for them. Raises `SourceError` as `open_torchvision`."""
+    _check(source)
+    return parameters_of(source, lambda: _create(source.target, None))
+
+
+def _check(source: Source) -> None:
+    known = names()
+    if source.target not in known:
+        raise SourceError(f"{source.text}: torchvision has no model {source.target!r}{suggest(source.target, known)}")
+
+
+def _build(source: Source, chosen: Settings) -> Built:
+    model = construct(source, chosen, lambda: _create(source.target, chosen.size))
+    batch = chosen.batch or (2 if chosen.train else 1)
+    return with_pictures(model, _shapes(model, source.target, batch, chosen.size), chosen)
+
+
+def _create(name: str, size: int | None) -> nn.Module:
+    models = _models()
+    builder = models.get_model_builder(name)
+    family = builder.__module__.split(".")[2]
+    if family == "detection":
+        detector = builder(weights=None, weights_backbone=None)
+        return whole(detector, None if name.startswith("ssd") else size or _DETECTED)
+    if family == "segmentation":
+        return builder(weights=None, weights_backbone=None)
+    if family == "quantization":
+        return builder(weights=None, quantize=False)
+    if name in ("googlenet", "inception_v3"):
+        return builder(weights=None, init_weights=False)
+    return builder(weights=None)
+
+
+def _shapes(model: nn.Module, name: str, batch: int, size: int | None) -> list[tuple[int, ...]]:
+    """The shapes of a model's arguments."""
+    family = type(model).__module__.split(".")[2] if type(model).__module__.startswith("torchvision") else ""
+    if family == "video":
+        frames, edge = (16, 224) if name.startswith(("mvit", "swin3d")) else (8, 112)
+        return [(batch, 3, frames, size or edge, size or edge)]
+    if family == "optical_flow":
+        return [(batch, 3, size or 128, size or 128)] * 2
+    if isinstance(model, (OneStage, TwoStage)):
+        edge = size or (300 if name.startswith("ssd300") else _DETECTED)
+        return [(batch, 3, edge, edge)]
+    edge = size or getattr(model, "image_size", None) or (299 if name.startswith("inception") else 224)
+    return [(batch, 3, edge, edge)]

@@ -1,0 +1,246 @@
+"""`transformers:NAME`: a class (`BertModel`) or a model type (`bert`), with a small configuration."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from mindgap.corpus.libraries import imported, silenced
+from mindgap.corpus.program import Built, Program
+from mindgap.corpus.source import Settings, Source, SourceError, one_line, settings, suggest
+from mindgap.corpus.weights.construction import construct
+from mindgap.corpus.weights.seeding import seed_statistics, seed_weights
+from mindgap.corpus.weights.tensor_registry import Ledger
+from mindgap.corpus.zoos.transformers.arguments import Again, Arguments, Scatters, Sizes, candidates, kinds_beside
+from mindgap.corpus.zoos.transformers.overrides import ABSENT, CONFIGURATION, IMPOSSIBLE
+from mindgap.corpus.zoos.transformers.shrinking import Shrinking, shrunk, stays_wide
+
+#: A model that is wider than this after shrinking is not built.
+_MOST_PARAMETERS = 60_000_000
+#: Tokens in a text for one picture or one piece of sound.
+_MOST_PLACES = 1024
+
+
+def _transformers() -> Any:
+    """The library. Raises `SourceError` where it is not installed."""
+    library = imported("transformers", "transformers:", "transformers")
+    library.logging.set_verbosity_error()
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    return library
+
+
+def names(heads: bool = False) -> list[str]:
+    """The base class of every model type; with `heads`, every class that is made of one for a task, and no base."""
+    auto: Any = _transformers().models.auto.modeling_auto
+    base = _classes(auto.MODEL_MAPPING_NAMES)
+    if not heads:
+        return list(base)
+    found: dict[str, None] = {}
+    mappings = cast("dict[str, Any]", vars(auto))
+    for name in sorted(mappings):
+        if name.startswith("MODEL_FOR_") and name.endswith("_MAPPING_NAMES"):
+            found.update(_classes(mappings[name]))
+    return [name for name in found if name not in base]
+
+
+def _classes(mapping: Mapping[str, Any]) -> dict[str, None]:
+    found: dict[str, None] = {}
+    for value in mapping.values():
+        found.update(dict.fromkeys([value] if isinstance(value, str) else value))
+    return found
+
+
+def open_transformers(source: Source) -> list[Program]:
+    """One program. Raises `SourceError` for a name that is neither a model's class nor a model type."""
+    chosen = settings(source)
+    name = source.target
+    library = _transformers()
+    types: Any = library.models.auto.modeling_auto.MODEL_MAPPING_NAMES
+    class_name = types.get(name, name)
+    if not isinstance(class_name, str):
+        class_name = class_name[0]
+    found = _class_named(library, class_name)
+    if isinstance(found, type) and any("DummyObject" in type(kind).__name__ for kind in found.__mro__):
+        raise SourceError(f"{source.text}: {_needs(found)}")
+    model_type = str(getattr(getattr(found, "config_class", None), "model_type", ""))
+    why = IMPOSSIBLE.get(class_name, IMPOSSIBLE.get(model_type))
+    if why is not None:
+        raise SourceError(f"{source.text}: no graph can be had of it: {why}")
+    if not (isinstance(found, type) and issubclass(found, nn.Module) and hasattr(found, "config_class")):
+        known = [*types, *names(), *(n for n in dir(library) if "For" in n or n.endswith("Model"))]
+        raise SourceError(f"{source.text}: transformers has no model {name!r}{suggest(name, known)}")
+    return [Program(class_name, source.text, functools.partial(_build, source, found, chosen))]
+
+
+def _class_named(library: Any, class_name: str) -> Any:
+    """The class, exported or not: some are in their model's own module only."""
+    found = getattr(library, class_name, None)
+    if found is not None:
+        return found
+    auto: Any = library.models.auto
+    for model_type, names_of in auto.modeling_auto.MODEL_MAPPING_NAMES.items():
+        if class_name in ([names_of] if isinstance(names_of, str) else names_of):
+            folder = auto.configuration_auto.model_type_to_module_name(model_type)
+            with contextlib.suppress(ImportError):
+                module = importlib.import_module(f"transformers.models.{folder}.modeling_{folder}")
+                return getattr(module, class_name, None)
+    return None
+
+
+def _needs(dummy: Any) -> str:
+    """What a class stands for whose packages are not there."""
+    return f"it needs {' and '.join(getattr(dummy, '_backends', ['packages']))}, which is not installed"
+
+
+def _build(source: Source, model_class: Any, chosen: Settings) -> Built:
+    """The first small configuration and set of arguments with which the model runs: with all that it takes if it can
+    be, else with the main part of that."""
+    failures: list[str] = []
+    models = _models(source, model_class, chosen, failures)
+    built_so_far: list[nn.Module] = []
+    for model in models:
+        built_so_far.append(model)
+        built = _with_arguments(model, chosen, failures, whole=True)
+        if built is not None:
+            return built
+    for model in built_so_far:
+        built = _with_arguments(model, chosen, failures, whole=False)
+        if built is not None:
+            return built
+    reason = failures[0] if failures else "there is no telling what arguments it takes"
+    raise SourceError(reason if reason.startswith(source.text) else f"{source.text}: {reason}")
+
+
+def _models(source: Source, model_class: Any, chosen: Settings, failures: list[str]) -> Iterator[nn.Module]:
+    """The model in each small configuration that it can be built with; what failed is added to `failures`."""
+    tried: set[str] = set()
+    for way in _ways(chosen):
+        try:
+            small = _configured(model_class, way)
+            if str(small) in tried:
+                continue
+            tried.add(str(small))
+            model = construct(source, chosen, functools.partial(_create, model_class, way, small))
+        except SourceError as error:
+            failures.append(str(error))
+            continue
+        yield model
+
+
+def _ways(chosen: Settings) -> Iterator[Shrinking]:
+    layers = chosen.layers or 2
+    sizes = [chosen.size] if chosen.size else [64, 224]
+    for size in sizes:
+        yield Shrinking("divided", layers, size)
+        yield Shrinking("uniform", layers, size)
+    yield Shrinking("shallow", layers, chosen.size)
+
+
+def _configured(model_class: Any, way: Shrinking) -> dict[str, Any]:
+    """The dictionary of a small configuration."""
+    with silenced():
+        try:
+            small = shrunk(model_class.config_class().to_dict(), way)
+        except Exception as error:
+            raise SourceError(f"its configuration raised {one_line(error)}") from error
+    _amend(small)
+    return small
+
+
+def _amend(small: dict[str, Any]) -> None:
+    """What the table says of this model type, and of those of the parts."""
+    for part in small.values():
+        if isinstance(part, dict) and "model_type" in part:
+            _amend(cast("dict[str, Any]", part))
+    for path, value in CONFIGURATION.get(str(small.get("model_type")), {}).items():
+        _put(small, path, value)
+
+
+def _create(model_class: Any, way: Shrinking, small: dict[str, Any]) -> nn.Module:
+    """A small model. Raises whatever its own code raises where the small configuration does not fit."""
+    with silenced():
+        config = model_class.config_class.from_dict(small)
+        # One matrix product for all experts: the other ways loop over what the router decided.
+        config._experts_implementation = "batched_mm"
+        with torch.device("meta"):
+            wide = stays_wide(model_class.config_class().to_dict(), way)
+            parameters = sum(p.numel() for p in model_class(config).parameters()) if wide else 0
+        if parameters > _MOST_PARAMETERS:
+            raise ValueError(f"{parameters:,} parameters even with {way.layers} layers")
+        return model_class(config)
+
+
+def _with_arguments(model: nn.Module, chosen: Settings, failures: list[str], whole: bool) -> Built | None:
+    """The seeded model with the first arguments that it accepts, or None; what failed is added to `failures`."""
+    ledger = Ledger()
+    seed_weights(model, chosen.seed, ledger)
+    sizes = Sizes(chosen.batch or 1, chosen.length or 12, chosen.size, chosen.seed, chosen.dtype or "float32")
+    for again in candidates(model, sizes, ledger, whole):
+        arguments = _accepted(model, again, failures)
+        if arguments is None:
+            continue
+        call = functools.partial(model, **arguments.fixed) if arguments.fixed else model
+        seed_statistics(model, functools.partial(call, **arguments.given), chosen.seed, ledger)
+        if chosen.train:
+            model.train()
+        return Built(call, (), arguments.given, ledger)
+    return None
+
+
+def arguments_of(model: nn.Module, sizes: Sizes, ledger: Ledger, failures: list[str]) -> Arguments | None:
+    """The first arguments that a model runs with, if it can be all that it takes; to `failures` goes what failed."""
+    for whole in (True, False):
+        for again in candidates(model, sizes, ledger, whole):
+            arguments = _accepted(model, again, failures)
+            if arguments is not None:
+                return arguments
+    return None
+
+
+def _accepted(model: nn.Module, again: Again, failures: list[str]) -> Arguments | None:
+    """The arguments, if the model runs with them, with as many tokens in the text as it has rows for."""
+    arguments = again({})
+    try:
+        kinds = kinds_beside(model, arguments)
+        if kinds:
+            # The library compares numbers of tokens and rows, which a graph cannot: they are made equal here instead.
+            os.environ["TRANSFORMERS_DISABLE_TORCH_CHECK"] = "1"
+            arguments = again(dict.fromkeys(kinds, 1))
+            scatters = Scatters(model, arguments.given["input_ids"])
+            with scatters:
+                _try(model, arguments)
+            if not all(0 < rows <= _MOST_PLACES for rows in scatters.rows.values()):
+                raise ValueError(f"the text would need {scatters.rows} tokens for what stands beside it")
+            arguments = again(scatters.rows)
+        _try(model, arguments)
+    except Exception as error:
+        failures.append(f"with {arguments} it raised {one_line(error)}")
+        return None
+    return arguments
+
+
+def _try(model: nn.Module, arguments: Arguments) -> None:
+    with torch.no_grad(), silenced():
+        model(**arguments.given, **arguments.fixed)
+
+
+def _put(config: dict[str, Any], path: str, value: Any) -> None:
+    """Set a value by its dotted path, where there is such a part."""
+    *parts, last = path.split(".")
+    for part in parts:
+        inner: Any = config.get(part)
+        if not isinstance(inner, dict):
+            return
+        config = cast("dict[str, Any]", inner)
+    if value is ABSENT:
+        config.pop(last, None)
+    else:
+        config[last] = value
