@@ -3,8 +3,8 @@
 Judging runs operators of strange graphs in this process, in float64 and many times over. Apart from the campaign it
 may take too long, or crash, and cost one row. It runs nothing on a platform itself: it asks for that.
 
-parent → judge    judge     a graph, what the reference and a platform did with it, the settings, what the platform does
-                            to dtypes
+parent → judge    judge     a graph, what the reference and a platform did with it, the settings, and what both sides
+                            declare of dtypes and decompositions
 judge → parent    job       to be run; answered by `outcome`, by `refused` where it cannot be meant, or by `stop`
                   row       the answer; or `broken`, with the traceback; or `stopped`, after `stop`
 """
@@ -105,7 +105,7 @@ class _Server:
     def _row(self, frame: Frame) -> Row:
         header = frame.header
         digest: str = header["graph"]
-        self._descriptions[header["outcome"]["platform"]] = {"dtypes": header["dtypes"]}
+        self._descriptions.update(header["described"])
         comparison = self._comparisons.get(digest)
         if comparison is None:
             graph = decode(frame.arrays[0].tobytes())

@@ -22,6 +22,7 @@ from mindgap.campaign.supply import Case
 from mindgap.diff.rows import Row
 from mindgap.diff.session import Describe, Execute, Settings, row_of, says_nothing, without_judging
 from mindgap.graph import MindgapError, TensorStore, decode
+from mindgap.platforms.protocol import PYTORCH_DECOMPOSITIONS
 from mindgap.run.channel import Frame
 from mindgap.run.cpu import CpuAccount, Purpose
 from mindgap.run.identity import remember
@@ -155,7 +156,7 @@ class Judging:
             "settings": dataclasses.asdict(self._terms.settings),
             "reference": told(reference),
             "outcome": told(outcome),
-            "dtypes": self._describe(outcome.platform).get("dtypes", {}),
+            "described": {name: self._facts(name) for name in (outcome.platform, reference.platform)},
         }
         worker.jobs += 1
         worker.stage = "judging"
@@ -170,6 +171,11 @@ class Judging:
             row = row_of(case.name, outcome)
             return dataclasses.replace(row, detail="mindgap failed", broken=str(frame.header["traceback"]))
         return _ROWS.validate_python(json.loads(frame.header["row"]))
+
+    def _facts(self, platform: str) -> dict[str, Any]:
+        """The parts of a platform's description that judging uses."""
+        description = self._describe(platform)
+        return {key: description[key] for key in ("dtypes", PYTORCH_DECOMPOSITIONS) if key in description}
 
     def _run(self, frame: Frame, meter: _Meter) -> tuple[dict[str, Any], list[Any]]:
         """What to answer a job with."""

@@ -18,6 +18,7 @@ from mindgap.compare.metrics import MANTISSA_BITS
 from mindgap.diff.rows import Culprit, Model, Refused, Row
 from mindgap.graph import Graph, MindgapError, materialise_all
 from mindgap.graph.tensors import TensorStore
+from mindgap.platforms.protocol import PYTORCH_DECOMPOSITIONS
 from mindgap.run.identity import digest_of
 from mindgap.run.outcome import Job, Outcome, Want
 
@@ -78,7 +79,7 @@ def says_nothing(_: str) -> Mapping[str, Any]:
 class Bench:
     """Where a graph runs: something that executes jobs, the tensors kept beside graphs, and the settings.
 
-    `describe`: what a platform says of itself; its `dtypes` explain findings.
+    `describe`: a platform's description. Its `dtypes` explain findings; `PYTORCH_DECOMPOSITIONS` excludes evidence.
     """
 
     execute: Execute
@@ -89,6 +90,10 @@ class Bench:
     def dtypes(self, platform: str) -> Mapping[str, Mapping[str, str]]:
         """What the platform does to each dtype; empty where it does not say."""
         return self.describe(platform).get("dtypes", {})
+
+    def decomposes(self, platform: str) -> bool:
+        """Whether the platform declares that it compiles PyTorch's decompositions."""
+        return bool(self.describe(platform).get(PYTORCH_DECOMPOSITIONS, False))
 
     def run(self, platform: str, graph: Graph, want: Want = "digests") -> Outcome:
         """One job under the settings."""
@@ -179,6 +184,7 @@ class Comparison:
                 deadline_s=settings.deadline_s,
                 internal=settings.internal,
                 dtypes=self.bench.dtypes,
+                decomposes=self.bench.decomposes,
             )
         return self._judge
 

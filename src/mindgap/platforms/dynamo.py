@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Graph
-from mindgap.platforms.protocol import Array, Availability, Executable, Fallback, Options, Platform
+from mindgap.platforms.protocol import (
+    PYTORCH_DECOMPOSITIONS,
+    Array,
+    Availability,
+    Executable,
+    Fallback,
+    Options,
+    Platform,
+)
 from mindgap.platforms.pytorch import options as known
 from mindgap.platforms.pytorch import presence
 from mindgap.platforms.pytorch.devices import DEVICES, Device
@@ -71,7 +79,7 @@ class _Compiling:
     compiler: Any
 
     def describe(self) -> Mapping[str, Any]:
-        return self.description
+        return {**self.description, PYTORCH_DECOMPOSITIONS: True}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
         from mindgap.platforms.pytorch import compiled, whole

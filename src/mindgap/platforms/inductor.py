@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Graph
-from mindgap.platforms.protocol import Array, Availability, Executable, Options, Platform, Unsupported
+from mindgap.platforms.protocol import (
+    PYTORCH_DECOMPOSITIONS,
+    Array,
+    Availability,
+    Executable,
+    Options,
+    Platform,
+    Unsupported,
+)
 from mindgap.platforms.pytorch import options as known
 from mindgap.platforms.pytorch import presence
 from mindgap.platforms.pytorch.devices import DEVICES, Device
@@ -62,7 +70,7 @@ class _Inductor:
     description: Mapping[str, Any]
 
     def describe(self) -> Mapping[str, Any]:
-        return self.description
+        return {**self.description, PYTORCH_DECOMPOSITIONS: True}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
         from mindgap.platforms.pytorch import compiled, inductor_settings

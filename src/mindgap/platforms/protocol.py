@@ -19,6 +19,11 @@ from mindgap.graph import Graph, MindgapError
 Options = Mapping[str, str]
 #: Key of `describe()`: true for a runtime whose users run inference only. Campaigns give it no gradient operators.
 INFERENCE_ONLY: Final = "inference_only"
+#: Key of `describe()`: true for a compiler that compiles what PyTorch decomposes operators into. A decomposition that
+#: gives the same result as such a platform is no independent evidence. Absent means false.
+PYTORCH_DECOMPOSITIONS: Final = "pytorch_decompositions"
+#: Keys of `describe()` that a backend's code declares. They do not depend on the machine, so fingerprints omit them.
+DECLARED: Final = frozenset({INFERENCE_ONLY, PYTORCH_DECOMPOSITIONS})
 Array = np.ndarray[Any, np.dtype[Any]]
 
 

@@ -19,6 +19,7 @@ import xxhash
 from mindgap.compare.digest import Digested, digest_array, digested
 from mindgap.graph import DTYPES, Graph, GraphError, Recipe, Stored, TensorSpec, TensorStore, materialise
 from mindgap.platforms.protocol import (
+    DECLARED,
     CompileFailure,
     Executable,
     Fallback,
@@ -155,8 +156,9 @@ def make_inputs(job: Job, tensors: TensorStore | None, caches: Caches) -> list[A
 
 
 def fingerprint_of(description: Mapping[str, Any]) -> str:
-    """128 bits over what a platform says of itself: equal where hardware, versions and settings are."""
-    text = json.dumps(description, sort_keys=True, separators=(",", ":"), default=str)
+    """128 bits over a platform's description: equal where hardware, versions and settings are equal."""
+    machine = {key: value for key, value in description.items() if key not in DECLARED}
+    text = json.dumps(machine, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -80,17 +80,19 @@ class Judge:
     `inputs`: every graph input as numpy, in order. `execute` runs a job on any platform. `trace=False` leaves out the
     roles of nodes (which take one more run of each side). `internal`: judge results that no public function returns
     like any other. `dtypes`: what a platform does to each dtype, which may explain a finding.
+    `decomposes`: whether a platform declares `PYTORCH_DECOMPOSITIONS`.
     """
 
     def __init__(
         self, graph: Graph, inputs: Sequence[Array], execute: Execute, reference: str, *, trace: bool = True,
         deadline_s: float = 300.0, internal: bool = False, dtypes: Dtypes | None = None,
+        decomposes: Callable[[str], bool] = lambda platform: False,
     ) -> None:  # fmt: skip
         self._graph, self._inputs, self._execute, self._reference = graph, list(inputs), execute, reference
         self._asked = graph
         self._trace, self._deadline_s = trace, deadline_s
         self._internal_asked, self._internal = internal, InternalValues()
-        self._dtypes = dtypes
+        self._dtypes, self._decomposes = dtypes, decomposes
         self._oracle: Oracle | None = None
         self._origin: tuple[int, ...] = ()
         self._lockstep: Lockstep | None = None
@@ -353,8 +355,7 @@ class Judge:
         confirmed, side = finding
         other = self._reference if side == platform else platform
         also = any(set(c.nodes) & set(confirmed.nodes) for c in self.lockstep.confirmed(other))
-        # Of the platforms here, torch.compile is the one that runs what PyTorch decomposes operators into.
-        blame = blamed(self.oracle, confirmed, side == platform, also, decomposes="/inductor" in side)
+        blame = blamed(self.oracle, confirmed, side == platform, also, decomposes=self._decomposes(side))
         graph = self.oracle.graph
         ops = "+".join(dict.fromkeys(graph.nodes[n].op for n in confirmed.nodes))
         node = self._origin[confirmed.nodes[-1]]
