@@ -90,7 +90,7 @@ def test_what_a_platform_does_to_dtypes_reaches_the_judge(
     row = judging.row(case, outcome, reference)
     bench = Bench(pool.run, SETTINGS, tensors, describe)
     assert bare(row) == bare(Comparison(bench, case.name, case.graph, reference).settled(outcome))
-        assert set(asked) == {"toys:EXACT", "toys:WRONG"}
+    assert set(asked) == {"toys:EXACT", "toys:WRONG"}
     judging.close()
 
 
