@@ -25,7 +25,7 @@ import torch
 
 from mindgap.graph import TensorSpec
 from mindgap.oracle.bounds_range import out_of_range
-from mindgap.oracle.float64 import Call, OracleError, evaluate
+from mindgap.oracle.float64 import Call, OracleError, OracleMemoryError, evaluate, first_line
 from mindgap.oracle.precision import FORMATS, is_real
 
 
@@ -39,6 +39,17 @@ class Bound:
     typical: torch.Tensor
     hard: torch.Tensor
     hazard: torch.Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A bound per result slot, None where the result must be exact (or is no float).
+
+    `missing`: why no rule of the operator gave them, empty where one did.
+    """
+
+    slots: list[Bound | None]
+    missing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +75,8 @@ class Site:
         return evaluate(self.call, [*args, *self.args[len(args) :]], self.kwargs)[0]
 
 
+#: What a defective rule raises. Recorded as a `Weakness`, never dropped.
+RULE_ERRORS: Final = (IndexError, KeyError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError)
 Rule = Callable[[Site], "list[Bound | None]"]
 _RULES: Final[dict[str, Rule]] = {}
 
@@ -86,11 +99,11 @@ def has_rule(packet: str) -> bool:
     return packet in _RULES
 
 
-def bounds_of(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], results: Sequence[Any]) -> list[Bound | None]:
-    """A bound per result slot; None where the result must be exact (or is no float)."""
+def bounds_of(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], results: Sequence[Any]) -> Bounds:
+    """The bounds of one call, from its operands and its exact results in float64."""
     real = [s.dtype for s in call.node.outputs if s is not None and is_real(s.dtype)]
-    if not real:
-        return [None] * len(results)
+    if not real or not any(t.numel() for t in _tensors(results)):
+        return Bounds([None] * len(results))
     formats = [FORMATS[d] for d in real]
     # Operands narrower than the result are converted first: `softmax(x, dtype=float64)` of a float32 x.
     site = Site(
@@ -100,10 +113,11 @@ def bounds_of(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], result
         u_out=max(f.u for f in formats),
         largest=min(f.largest_acc for f in formats),
     )  # fmt: skip
-    found = _apply(_RULES.get(call.packet, perturbed), site)
+    found = _apply(site)
     step = max(f.u * f.tiny for f in formats)
-    narrowed = [_narrow(site, b, y, step) for b, y in zip(found, results, strict=True)]
-    return [_ranged(site, b, y, s) for b, y, s in zip(narrowed, results, call.node.outputs, strict=True)]
+    narrowed = [_narrow(site, b, y, step) for b, y in zip(found.slots, results, strict=True)]
+    ranged = [_ranged(site, b, y, s) for b, y, s in zip(narrowed, results, call.node.outputs, strict=True)]
+    return Bounds(ranged, found.missing)
 
 
 def _ranged(site: Site, bound: Bound | None, result: Any, spec: TensorSpec | None) -> Bound | None:
@@ -118,13 +132,26 @@ def _ranged(site: Site, bound: Bound | None, result: Any, spec: TensorSpec | Non
     return Bound(bound.typical, bound.hard, mask if bound.hazard is None else mask | bound.hazard)
 
 
-def _apply(found: Rule, site: Site) -> list[Bound | None]:
-    """A rule meets overloads that its family did not foresee: those are measured instead."""
+def _apply(site: Site) -> Bounds:
+    """The bounds that the operator's rule gives; measured ones, with the reason, where there is none or it fails.
+
+    A rule that raises is defective: tests/oracle/test_every_rule.py runs all of them. Judging goes on, and the
+    judgement reports the failure.
+    """
+    found = _RULES.get(site.call.packet)
+    if found is None:
+        return _filled_up(site, perturbed(site), "the operator has no bound rule")
     try:
-        bounds = found(site)
-    except (IndexError, TypeError, ValueError, RuntimeError, AttributeError, OracleError):
-        bounds = perturbed(site)
-    return [*bounds, *[None] * (len(site.results) - len(bounds))]
+        return _filled_up(site, found(site))
+    except OracleMemoryError:
+        raise
+    except (OracleError, *RULE_ERRORS) as error:
+        return _filled_up(site, perturbed(site), f"{found.__name__} raised {first_line(error)}")
+
+
+def _filled_up(site: Site, bounds: list[Bound | None], missing: str = "") -> Bounds:
+    """None for the slots that a rule leaves out."""
+    return Bounds([*bounds, *[None] * (len(site.results) - len(bounds))], missing)
 
 
 def _widens(call: Call) -> bool:

@@ -248,11 +248,9 @@ def layer_norm_backward(site: Site) -> list[Bound | None]:
     return [own, *_parameters(site, g, x, mean, rstd, rows)]
 
 
-@rule("native_batch_norm_backward", "cudnn_batch_norm_backward", "batch_norm_backward")
+@rule("native_batch_norm_backward", "batch_norm_backward")
 def batch_norm_backward(site: Site) -> list[Bound | None]:
     """Statistics over batch and space: the batch's own in training, else constants."""
-    if site.call.packet != "native_batch_norm_backward":
-        raise ValueError("other argument order")
     g, x, weight, running_mean, running_var, mean, rstd, train, eps = site.args[:9]
     if not train:
         mean, rstd = running_mean, 1 / (running_var + eps).sqrt()

@@ -100,7 +100,8 @@ def _parts(apart: torch.Tensor, g: torch.Tensor, distance: torch.Tensor, p: floa
 
 def _added(site: Site, hard: torch.Tensor, norm: torch.Tensor, p: float, terms: float) -> Bound:
     y = site.results[0]
-    hard, norm = hard.expand(y.shape), norm.expand(y.shape)
+    # One set of points against several batches of the other, or against none.
+    hard, norm = hard.sum_to_size(y.shape), (norm**2).sum_to_size(y.shape).sqrt()
     if math.isinf(p):
         return Bound(hard, hard)
     # Powers p-1 of the difference and of the distance, each with the rounding of a logarithm.

@@ -58,7 +58,8 @@ def magnitudes(site: Site) -> list[Bound | None]:
 def one_rounding(site: Site) -> list[Bound | None]:
     """u·|y|, and where an operand is scaled by `alpha` the rounding of both, which may be in the declared dtype."""
     alpha = site.kwargs.get("alpha", 1)
-    other = site.arg(1, "other", 0.0)
+    # The slopes of `prelu` are one per channel: tensors, which are not rounded.
+    other = site.arg(1, "other", 0.0) if site.call.packet != "prelu" else 0.0
     kept = 1.0 + (site.u_out / site.u if site.u_out > site.u else 0.0)
     scaled = (kept + coarse_scalar(site, alpha)) * abs(alpha) * magnitude(other) if alpha not in (1, -1) else 0.0
     return relative(site, 1.0, scaled + coarse_scalar(site, other) * magnitude(other))

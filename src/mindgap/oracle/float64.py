@@ -22,7 +22,11 @@ from mindgap.oracle.power import half_power
 from mindgap.oracle.precision import FORMATS, is_real, widen
 
 #: Their meaning depends on the bits of the declared dtype: float64 has nothing to say of them.
-OPAQUE: Final = frozenset({"aten.view.dtype", "aten.nextafter.default", "aten.frexp.Tensor"})
+OPAQUE: Final = frozenset({"aten.view.dtype", "aten.nextafter.default"})
+#: Of these, the operators whose expected values are then those of the kernel under judgement.
+_NATIVE_REASONS: Final = {
+    "aten.nextafter.default": "the neighbour of a number depends on its format",
+}
 VIEWS: Final = frozenset({"aten.view.default", "aten._unsafe_view.default"})
 _CASTS: Final = frozenset({"to", "_to_copy", "type_as"})
 #: Comparisons of narrow floats: the scalar may be rounded to the tensor's dtype first.
@@ -45,6 +49,16 @@ Values = Sequence[Any] | Mapping[int, Any]
 
 class OracleError(MindgapError):
     """The graph cannot be evaluated in float64, nor by its own kernels, nor said to read memory that it shows."""
+
+
+class OracleMemoryError(OracleError):
+    """The machine has too little memory to evaluate an operator. No other way of evaluating it is tried."""
+
+
+#: What operators raise for operands, dtypes or values that they do not take.
+OPERATOR_ERRORS: Final = (RuntimeError, TypeError, ValueError, IndexError, AssertionError, ArithmeticError)
+#: What PyTorch's allocator writes into the RuntimeError that it raises.
+_NO_MEMORY: Final = ("DefaultCPUAllocator", "not enough memory", "out of memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +109,8 @@ class Float64Graph:
         self.graph = on_roots(graph, reads)
         bound = [bind_call(self.graph, node, narrow_scalars) for node in self.graph.nodes]
         self.calls = [_reading(call, reads[i]) if i in reads else call for i, call in enumerate(bound)]
+        #: Nodes evaluated in their own dtypes, and why float64 did not serve.
+        self.fallbacks: dict[int, str] = {}
         # Outputs die too: who wants them says so.
         self._dying = last_uses(replace(self.graph, outputs=()))
 
@@ -130,7 +146,9 @@ class Float64Graph:
             for index in nodes:
                 call, first = self.calls[index], self.graph.first_value[index]
                 args, kwargs = call.bind(values)
-                results = evaluate(call, args, kwargs)
+                results, reason = evaluate_with_reason(call, args, kwargs)
+                if reason:
+                    self.fallbacks.setdefault(index, reason)
                 if before is not None:
                     before(index, call, args, kwargs, results)
                 values.update(enumerate(after(index, results), start=first))
@@ -161,20 +179,45 @@ def neutral_float64() -> Generator[None]:
 
 
 def evaluate(call: Call, args: list[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """A node's results in float64; by its own dtypes where the operator has no float64 form.
+    """Computes a node's results in float64, or in its own dtypes where the operator has no float64 form.
 
-    Raises `OracleError` where neither works.
+    Raises `OracleError` where neither works, `OracleMemoryError` where memory does not suffice.
     """
-    if not call.native:
-        try:
-            if (quick := convolved(call.packet, args, kwargs)) is not None:
-                return [quick]
-            if (root := half_power(call.packet, args, kwargs)) is not None:
-                return [root]
-            return [widen(t) if t is not None else None for t in flatten_result(call.function(*args, **kwargs))]
-        except Exception:  # whatever an operator says of operands in float64
-            pass
-    return _by_its_own_dtypes(call, args, kwargs)
+    return evaluate_with_reason(call, args, kwargs)[0]
+
+
+def evaluate_with_reason(call: Call, args: list[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], str]:
+    """Computes a node's results as `evaluate` does. Returns also why float64 was not used, empty where it was."""
+    if call.native:
+        return _by_its_own_dtypes(call, args, kwargs), _NATIVE_REASONS.get(call.node.op, "")
+    try:
+        return _in_float64(call, args, kwargs), ""
+    except (MemoryError, *OPERATOR_ERRORS) as error:
+        _raise_for_memory(call, error)
+        reason = first_line(error)
+    return _by_its_own_dtypes(call, args, kwargs), reason
+
+
+def _in_float64(call: Call, args: list[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    if (quick := convolved(call.packet, args, kwargs)) is not None:
+        return [quick]
+    if (root := half_power(call.packet, args, kwargs)) is not None:
+        return [root]
+    return [widen(t) if t is not None else None for t in flatten_result(call.function(*args, **kwargs))]
+
+
+def _raise_for_memory(call: Call, error: BaseException) -> None:
+    """Raises `OracleMemoryError` where the error means that memory ran out."""
+    if isinstance(error, OracleMemoryError):
+        raise error
+    if isinstance(error, MemoryError) or any(sign in str(error) for sign in _NO_MEMORY):
+        raise OracleMemoryError(f"memory does not suffice to evaluate {call.node.op}: {first_line(error)}") from error
+
+
+def first_line(error: BaseException) -> str:
+    """The type of an exception and the first line of its message."""
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def _reading(call: Call, read: StorageRead) -> Call:
@@ -204,9 +247,11 @@ def _by_its_own_dtypes(call: Call, args: list[Any], kwargs: Mapping[str, Any]) -
         narrowed = [narrow(arg) for arg in args]
         named = {key: narrow(arg) for key, arg in kwargs.items()}
         return [widen(t) if t is not None else None for t in flatten_result(call.function(*narrowed, **named))]
-    except Exception as error:
-        line = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise OracleError(f"{call.node.op} runs neither in float64 nor in its own dtypes: {line}") from error
+    except (MemoryError, *OPERATOR_ERRORS) as error:
+        _raise_for_memory(call, error)
+        raise OracleError(
+            f"{call.node.op} runs neither in float64 nor in its own dtypes: {first_line(error)}"
+        ) from error
 
 
 def _narrow_dtype(arg: Any, call: Call) -> Any:

@@ -11,6 +11,7 @@ import psutil
 import torch
 
 from mindgap.aten.tensors import to_torch
+from mindgap.compare.weakness import Missing, Weakness
 from mindgap.graph import Graph, operands
 from mindgap.oracle.classes import ANY, class_bits
 from mindgap.oracle.decisions import ANY_OF_EQUALS, decision_slots, implausible
@@ -70,6 +71,18 @@ class Oracle:
         """S."""
         held = self._noise if self._noise_bytes >= noise_bytes(self.graph) else None
         return Stepwise(self._float64, self._inputs, self.parts, self.watched, self._decisions, held, self._held_bytes)
+
+    @property
+    def weaknesses(self) -> tuple[Weakness, ...]:
+        """The operators judged on weaker evidence so far, by node of `graph`; replays may add to them."""
+        found: list[tuple[Missing, dict[int, str]]] = [
+            ("bound rule", self.step.measured), ("float64 reference", self._float64.fallbacks),
+        ]  # fmt: skip
+        return tuple(sorted(
+            Weakness(node, self.graph.nodes[node].op, missing, reason)
+            for missing, reasons in found
+            for node, reason in reasons.items()
+        ))  # fmt: skip
 
     @cached_property
     def wide(self) -> dict[int, Any]:

@@ -30,7 +30,7 @@ def _none() -> dict[int, torch.Tensor]:
 @dataclass(frozen=True)
 class Piece:
     """S over one stretch, by value number. `values`: in their declared dtypes. `residual`: what rounding took off each
-    operator's exact result."""
+    operator's exact result. `measured`: by node, why no rule gave its bounds."""
 
     values: dict[int, torch.Tensor] = field(default_factory=_none)
     typical: dict[int, torch.Tensor] = field(default_factory=_none)
@@ -38,6 +38,7 @@ class Piece:
     hazards: dict[int, torch.Tensor] = field(default_factory=_none)
     residual: dict[int, torch.Tensor] = field(default_factory=_none)
     undefined: dict[int, torch.Tensor] = field(default_factory=_none)
+    measured: dict[int, str] = field(default_factory=dict[int, str])
 
 
 class Stepwise:
@@ -70,6 +71,8 @@ class Stepwise:
         self._most_bytes = most_bytes
         self._bytes = [stretch_bytes(graph.graph, nodes) for nodes in parts]
         self.undefined: dict[int, torch.Tensor] = {}
+        #: Nodes whose bounds were measured on perturbed operands, and why no rule gave them.
+        self.measured: dict[int, str] = {}
         #: Of each value that rounds: its elements, and the parts of a number (2 for a complex one).
         self.sizes: dict[int, tuple[int, int]] = {}
         self.values, self.typical, self.hard, self.hazards, self.residual = (_Held(self, kind) for kind in _KINDS)
@@ -80,6 +83,7 @@ class Stepwise:
     def _learn(self, piece: Piece, borders: frozenset[int]) -> None:
         self._kept.update({number: y for number, y in piece.values.items() if number in borders})
         self.undefined.update(piece.undefined)
+        self.measured.update(piece.measured)
         if self._noise[0] is not None:
             self._noise[1].update(getattr(piece, self._noise[0]))
         for number in piece.typical:
@@ -153,7 +157,10 @@ def _piece(graph: Float64Graph, nodes: range, values: dict[int, Any], decisions:
 
     def before(index: int, call: Call, args: list[Any], kwargs: dict[str, Any], results: list[Any]) -> None:
         first = starts[index]
-        for slot, bound in enumerate(bounds_of(call, args, kwargs, results)):
+        bounds = bounds_of(call, args, kwargs, results)
+        if bounds.missing:
+            made.measured[index] = bounds.missing
+        for slot, bound in enumerate(bounds.slots):
             if bound is None:
                 continue
             made.typical[first + slot] = _compact(bound.typical, call.node.outputs[slot])

@@ -1,0 +1,28 @@
+"""Evidence that a judgement had to do without."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+#: What is missing:
+#: - `bound rule`: the error bound was measured on perturbed operands instead of derived.
+#: - `float64 reference`: the expected value was computed in the operator's own dtype, perhaps by the kernel under
+#:   judgement.
+#: - `independent implementation`: blame was not checked against one.
+#: - `replay`: replays with rounding noise do not cover a value.
+Missing = Literal["bound rule", "float64 reference", "independent implementation", "replay"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Weakness:
+    """One operator that was judged on weaker evidence.
+
+    `node`: index of the node in the graph that was judged (the functional one, where the oracle reports it).
+    `op`: its overload, such as `aten.add.Tensor`. `reason`: one sentence, without a newline.
+    """
+
+    node: int
+    op: str
+    missing: Missing
+    reason: str

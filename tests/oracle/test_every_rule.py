@@ -1,0 +1,148 @@
+"""Every bound rule runs for every overload that PyTorch's own samples show it, forward and backward, without raising.
+
+Where a rule raises, the bound is measured and the judgement reports a `Weakness`. No sample may lead to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+
+from mindgap.aten.functional import functionalize
+from mindgap.compare.weakness import Weakness
+from mindgap.corpus import CaptureFailure, capture_source
+from mindgap.corpus.operator_samples import names
+from mindgap.graph import Graph, GraphError, materialise_all
+from mindgap.oracle import Oracle
+from mindgap.oracle import bounds as module
+from mindgap.oracle.bounds import Bound, Site
+from mindgap.oracle.float64 import Call, OracleMemoryError, bind_call, evaluate_with_reason
+from oracle.applied import applied, normal
+
+#: Samples are spread over this many tests, so that each takes seconds.
+PARTS = 12
+#: Operators whose samples write to memory that no value shows.
+NO_FUNCTIONAL_FORM = {"resize_", "resize_as_"}
+#: Operators that run in their own dtypes only, and why that is right.
+OWN_DTYPES = {
+    "aten.nextafter.default": "the neighbour of a number depends on its format",
+    "aten._scaled_mm.default": "takes float8 operands only",
+    "aten._scaled_mm_v2.default": "takes float8 operands only",
+}
+
+
+def sample_graphs(name: str, dtype: str) -> list[Graph]:
+    """The functional graphs of an operator's samples, forward and backward, none where it does not take the dtype."""
+    found: list[Graph] = []
+    for backward in (False, True):
+        items = capture_source(f"ops:{name}{dtype}", backward=backward)
+        found += [functionalize(graph).graph for _, graph in items if not isinstance(graph, CaptureFailure)]
+    return found
+
+
+def weaknesses(name: str, dtype: str = "") -> list[Weakness]:
+    found: list[Weakness] = []
+    for graph in sample_graphs(name, dtype):
+        oracle = Oracle(graph, materialise_all(graph))
+        found += oracle.weaknesses
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_rule_raises_and_float64_serves(part: int) -> None:
+    bad: list[str] = []
+    for name in names()[part::PARTS]:
+        if name in NO_FUNCTIONAL_FORM:
+            continue
+        for one in weaknesses(name):
+            raised = one.missing == "bound rule" and "raised" in one.reason
+            if raised or (one.missing == "float64 reference" and one.op not in OWN_DTYPES):
+                bad.append(f"{name}: {one.op}: {one.missing}: {one.reason}")
+    assert not bad
+
+
+def test_what_has_no_functional_form_says_so() -> None:
+    for name in NO_FUNCTIONAL_FORM:
+        with pytest.raises(GraphError, match="no functional form"):
+            sample_graphs(name, "")
+
+
+@pytest.mark.parametrize("error", [AttributeError, TypeError, KeyError, ZeroDivisionError, RuntimeError])
+def test_a_rule_that_raises_is_reported(monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
+    def broken(site: Site) -> list[Bound | None]:
+        raise error("misspelt")
+
+    monkeypatch.setitem(module._RULES, "tanh", broken)
+    (found,) = applied("aten.tanh.default", normal(64)).oracle.weaknesses
+    assert (found.node, found.op, found.missing) == (0, "aten.tanh.default", "bound rule")
+    assert "broken raised" in found.reason and "misspelt" in found.reason
+
+
+def test_an_operator_without_a_rule_is_reported_and_still_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(module._RULES, "tanh")
+    one = applied("aten.tanh.default", normal(64))
+    assert [(w.missing, w.reason) for w in one.oracle.weaknesses] == [("bound rule", "the operator has no bound rule")]
+    (y,) = one.outputs
+    assert y is not None and one.kinds() == [None] and one.kind(y * 1.5) == "discrepant"
+
+
+def test_strong_evidence_has_no_weakness() -> None:
+    assert applied("aten.tanh.default", normal(64)).oracle.weaknesses == ()
+
+
+def test_an_operator_that_runs_in_its_own_dtype_only_is_reported() -> None:
+    x = normal(16)
+    (found,) = applied("aten.nextafter.default", x, x + 1).oracle.weaknesses
+    assert found.missing == "float64 reference" and found.op == "aten.nextafter.default"
+
+
+def tanh_call(function: Callable[[torch.Tensor], torch.Tensor]) -> Call:
+    """A call of tanh on float32, evaluated by this function."""
+    graph = applied("aten.tanh.default", normal(8)).graph
+    return replace(bind_call(graph, graph.nodes[0]), function=function)
+
+
+def in_its_own_dtype(error: BaseException) -> Callable[[torch.Tensor], torch.Tensor]:
+    """tanh that raises in float64."""
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        if x.dtype == torch.float64:
+            raise error
+        return torch.tanh(x)
+
+    return call
+
+
+def test_an_operator_that_refuses_float64_runs_in_its_own_dtype_with_the_reason() -> None:
+    x = normal(8)
+    refused = NotImplementedError("not implemented for 'Double'\nand more")
+    (y,), reason = evaluate_with_reason(tanh_call(in_its_own_dtype(refused)), [x.double()], {})
+    assert torch.equal(y, torch.tanh(x).double())
+    assert reason == "NotImplementedError: not implemented for 'Double'"
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: tried 8 bytes")]
+)
+def test_lack_of_memory_is_not_taken_for_lack_of_a_float64_kernel(error: BaseException) -> None:
+    with pytest.raises(OracleMemoryError, match="memory does not suffice"):
+        evaluate_with_reason(tanh_call(in_its_own_dtype(error)), [normal(8).double()], {})
+
+
+def test_lack_of_memory_in_a_rule_is_not_measured_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    def starved(site: Site) -> list[Bound | None]:
+        raise OracleMemoryError("none left")
+
+    monkeypatch.setitem(module._RULES, "tanh", starved)
+    with pytest.raises(OracleMemoryError):
+        applied("aten.tanh.default", normal(64))
+
+
+def test_an_error_of_our_own_is_no_refusal() -> None:
+    with pytest.raises(KeyError):
+        evaluate_with_reason(tanh_call(in_its_own_dtype(KeyError("ours"))), [normal(8).double()], {})
