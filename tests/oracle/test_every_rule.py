@@ -14,7 +14,7 @@ import torch
 from mindgap.aten.functional import functionalize
 from mindgap.compare.weakness import Weakness
 from mindgap.corpus import CaptureFailure, capture_source
-from mindgap.corpus.operator_samples import names
+from mindgap.corpus.operator_samples.operators import names
 from mindgap.graph import Graph, GraphError, materialise_all
 from mindgap.oracle import Oracle
 from mindgap.oracle import bounds as module
