@@ -25,9 +25,9 @@ os.environ["PYTHONPATH"] = str(TESTS)
 
 from small_supply import Small, plan_text  # noqa: E402
 
-from mindgap.campaign.live import Live  # noqa: E402
 from mindgap.campaign.plan import parse_plan  # noqa: E402
 from mindgap.campaign.session import Manner, begin  # noqa: E402
+from mindgap.campaign.state.progress import Live  # noqa: E402
 
 
 def main() -> None:

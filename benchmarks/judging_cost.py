@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mindgap.campaign.expenses import lines_of, spent
+from mindgap.campaign.state.expenses import lines_of, spent
 from mindgap.store import Store
 
 PLATFORMS = ("cpu/eager@isa=default", "cpu/eager@isa=avx2", "cpu/jit", "onnxruntime/cpu", "openvino/cpu@precision=f32")

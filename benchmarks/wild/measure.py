@@ -19,9 +19,9 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from mindgap.campaign import reproduce
-from mindgap.campaign.findings import rows_of_case
-from mindgap.campaign.folder import open_folder
+from mindgap.campaign.results import script as reproduce
+from mindgap.campaign.results.findings import rows_of_case
+from mindgap.campaign.state.directory import open_folder
 from mindgap.graph import MindgapError
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -25,9 +25,9 @@ def campaign(tmp_path: Path) -> Callable[..., Any]:
     """`campaign(count, platforms, out=…, shard=…, **lines of the plan)` begins one and gives where it stands."""
     from small_supply import Small, plan_text
 
+    from mindgap.campaign.cases.case import Shard
     from mindgap.campaign.plan import parse_plan
     from mindgap.campaign.session import Manner, begin
-    from mindgap.campaign.supply import Shard
 
     def run(count: int, *platforms: str, out: str = "out", shard: str = "0/1", source: Any = None, **more: Any) -> Any:
         manner = more.pop("manner", None) or Manner(jobs=2)

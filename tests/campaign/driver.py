@@ -7,9 +7,9 @@ from pathlib import Path
 
 from small_supply import Small, plan_text
 
-from mindgap.campaign.folder import open_folder
 from mindgap.campaign.plan import parse_plan
 from mindgap.campaign.session import Manner, begin, go_on
+from mindgap.campaign.state.directory import open_folder
 from mindgap.graph import MindgapError
 
 

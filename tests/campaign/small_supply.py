@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mindgap.campaign.cases.case import BLOCK, Case, graphs_of
 from mindgap.campaign.plan import Plan
-from mindgap.campaign.supply import BLOCK, Case, graphs_of
 from mindgap.graph import Graph, Input, Node, Normal, Ref, TensorSpec, Uniform, decode, digest, encode
 
 _BASES = "bases.json"

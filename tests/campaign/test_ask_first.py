@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from small_supply import GRAPHS, Small, plan_text
 
-from mindgap.campaign.case_probes import case_probes
-from mindgap.campaign.folder import Beforehand, make_folder, open_folder
+from mindgap.campaign.cases.case import Shard
 from mindgap.campaign.plan import parse_plan
-from mindgap.campaign.probe_key import Key
 from mindgap.campaign.session import Manner, go_on
-from mindgap.campaign.supply import Shard
+from mindgap.campaign.state.directory import Beforehand, make_folder, open_folder
 from mindgap.graph import Graph, Input, Literal, Node, Ref, TensorSpec, Uniform
 from mindgap.store import Store
+from mindgap.support.graph_probes import case_probes
+from mindgap.support.key import Key
 
 Campaign = Callable[..., Any]
 NEG, EXP, ADD, RELU = (
@@ -85,8 +85,8 @@ def test_what_the_budget_did_not_reach_is_said(
     campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The first job is begun whatever the budget is, and takes all of it, as a platform that compiles does.
-    monkeypatch.setattr("mindgap.campaign.probing._FIRST", 1)
-    monkeypatch.setattr("mindgap.campaign.probing.Meter.read", lambda self: 7.0)
+    monkeypatch.setattr("mindgap.support.prober._FIRST", 1)
+    monkeypatch.setattr("mindgap.support.prober.CpuMeter.read", lambda self: 7.0)
     said: list[str] = []
     manner = Manner(jobs=1, say=said.append, support=tmp_path / "support", coverage_minutes=0.1)
     campaign(6, "toys:SLOW", manner=manner)
@@ -96,7 +96,7 @@ def test_what_the_budget_did_not_reach_is_said(
 def test_a_platform_that_refuses_nothing_is_not_asked_everything(
     campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mindgap.campaign.ask_first._SOME", 2)
+    monkeypatch.setattr("mindgap.support.graph_survey._SOME", 2)
     said: list[str] = []
     manner = Manner(jobs=1, say=said.append, support=tmp_path / "support")
     campaign(6, "toys:WRONG", "toys:REFUSES", manner=manner)

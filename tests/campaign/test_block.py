@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mindgap.campaign.block import OpenBlock
-from mindgap.campaign.choice import Chosen
+from mindgap.campaign.schedule.block import OpenBlock
+from mindgap.campaign.schedule.selection import Chosen
 
 
 def block() -> OpenBlock:

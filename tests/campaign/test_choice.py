@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_supply import plan_text
 
-from mindgap.campaign.block import Saturation
-from mindgap.campaign.budget import Budget
-from mindgap.campaign.choice import Choice, novel_first
-from mindgap.campaign.known import KnownSupport
+from mindgap.campaign.cases.case import BLOCK, Case
 from mindgap.campaign.plan import parse_plan
-from mindgap.campaign.supply import BLOCK, Case
-from mindgap.campaign.support import Support
+from mindgap.campaign.schedule.block import Saturation
+from mindgap.campaign.schedule.budget import CpuBudget
+from mindgap.campaign.schedule.eligibility import KnownSupport
+from mindgap.campaign.schedule.selection import Choice, novel_first
 from mindgap.graph import Graph, Input, Node, Ref, TensorSpec, Uniform, digest, encode
+from mindgap.support.answers import Support
 
 PLATFORMS = ["toys:EXACT", "toys:PICKY", "toys:SLOW"]
 
@@ -68,7 +68,7 @@ def test_quotas_add_up_and_what_was_given_is_remembered() -> None:
 
 
 def test_budgets_are_spread_over_blocks() -> None:
-    budget = Budget(100.0, 4)
+    budget = CpuBudget(100.0, 4)
     assert [budget.left(position) for position in range(5)] == [25, 50, 75, 100, 100]
     budget.spent = 60.0
     assert budget.left(1) == -10 and budget.left(2) == 15

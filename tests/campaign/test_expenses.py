@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from small_supply import Small
 
-from mindgap.campaign.expenses import Spent, lines_of, spent
 from mindgap.campaign.session import go_on
+from mindgap.campaign.state.expenses import Spent, lines_of, spent
 from mindgap.store import Store
 
 Campaign = Callable[..., Any]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from small_supply import Small
 
-from mindgap.campaign.folder import open_folder
 from mindgap.campaign.session import Manner, go_on
-from mindgap.campaign.standing import standing_of
+from mindgap.campaign.state.directory import open_folder
+from mindgap.campaign.state.status import standing_of
 from mindgap.store import Store, StoreError
 
 

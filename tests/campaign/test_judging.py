@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from small_supply import GRAPHS, SmallSupply, plan_text
 
-from mindgap.campaign.judging import JudgeFailed, Judging, Terms
+from mindgap.campaign.cases.case import Case
+from mindgap.campaign.judging.judge import JudgeFailed, Judging, Terms
 from mindgap.campaign.plan import parse_plan
-from mindgap.campaign.supply import Case
 from mindgap.diff.rows import Row
 from mindgap.diff.session import Bench, Comparison, Settings
 from mindgap.graph import TensorStore

@@ -12,9 +12,18 @@ from typing import Any
 import pytest
 from small_supply import Small
 
-from mindgap.campaign.folder import open_folder
-from mindgap.campaign.pack import FromPack, PackError, PackSupply, agreement, export, is_pack, plan_of, take_back
+from mindgap.campaign.cases.bundle import (
+    FromPack,
+    PackError,
+    PackSupply,
+    agreement,
+    export,
+    is_pack,
+    plan_of,
+    take_back,
+)
 from mindgap.campaign.session import Manner, begin, go_on
+from mindgap.campaign.state.directory import open_folder
 from mindgap.cli.campaign_view import print_standing
 from mindgap.diff.stored import report_of, runs
 from mindgap.graph import MindgapError

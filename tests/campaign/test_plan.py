@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mindgap.campaign.lines import line_of, lines_of
+from mindgap.campaign.cases.case import Shard
 from mindgap.campaign.plan import Plan, PlanError, changed, parse_plan, read_plan
-from mindgap.campaign.supply import Shard
+from mindgap.campaign.plan.positions import line_of, lines_of
 from mindgap.graph import MindgapError
 
 GOOD = """\

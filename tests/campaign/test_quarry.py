@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from mindgap.campaign.cases.factory import FromCatalogue
+from mindgap.campaign.cases.region_sampling import Yield, quarry_all
+from mindgap.campaign.cases.variants import POOL, yield_of
 from mindgap.campaign.plan import Plan, Variants
-from mindgap.campaign.quarry import Yield, quarry_all
-from mindgap.campaign.source import FromCatalogue
-from mindgap.campaign.synthesis import POOL, yield_of
 from mindgap.catalogue import Catalogue, build
 from mindgap.synth.regions.sampler import Wanted
 

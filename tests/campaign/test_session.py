@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from small_supply import GRAPHS, Small
 
-from mindgap.campaign.folder import open_folder
-from mindgap.campaign.judge_again import judge_again
+from mindgap.campaign.judging.rejudge import judge_again
 from mindgap.campaign.session import Manner, begin, go_on
-from mindgap.campaign.standing import nothing_of, standing_of
+from mindgap.campaign.state.directory import open_folder
+from mindgap.campaign.state.status import nothing_of, standing_of
 from mindgap.diff.stored import report_of
 from mindgap.graph import MindgapError
 from mindgap.platforms.protocol import PlatformError

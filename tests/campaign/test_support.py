@@ -9,19 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mindgap.campaign.beforehand import Asked, nothing_asked, support_of
-from mindgap.campaign.operator_coverage import operator_coverage
-from mindgap.campaign.probe_cuts import calls
-from mindgap.campaign.probe_forms import in_place, recast, relaid
-from mindgap.campaign.probe_key import Key, key_of
-from mindgap.campaign.probe_set import probe_set
-from mindgap.campaign.probes import Probe
-from mindgap.campaign.support import Answer, Support, answer_of, read_support, supported_packets
 from mindgap.catalogue import Catalogue, build
 from mindgap.graph import DType, Graph, Input, Literal, Node, Ref, TensorSpec, Uniform, concatenate, encode, materialise
 from mindgap.platforms import registry
 from mindgap.run import Outcome
 from mindgap.store import Store
+from mindgap.support.answers import Answer, Support, answer_of, read_support, supported_packets
+from mindgap.support.call_forms import in_place, recast, relaid
+from mindgap.support.coverage import operator_coverage
+from mindgap.support.key import Key, key_of
+from mindgap.support.probe_file import probe_set
+from mindgap.support.probes import Probe
+from mindgap.support.single_calls import calls
+from mindgap.support.survey import Asked, nothing_asked, support_of
 
 F32 = TensorSpec.contiguous("float32", (2, 3))
 
@@ -79,7 +79,7 @@ def test_the_set_is_made_once(catalogue: Catalogue, made: list[Probe], tmp_path:
 
 def test_without_a_catalogue_the_samples_are_captured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("expecttest")
-    monkeypatch.setattr("mindgap.campaign.probe_set.SOURCES", ("ops:tanh",))
+    monkeypatch.setattr("mindgap.support.probe_file.SOURCES", ("ops:tanh",))
     seen: list[str] = []
     found = probe_set(folder=tmp_path, told=lambda done, total, what: seen.append(what))
     assert {"aten.tanh.default", "aten.tanh_backward.default"} <= {one.op for one in found} and "ops:tanh" in seen

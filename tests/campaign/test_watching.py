@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 from small_supply import Small
 
-from mindgap.campaign.folder import open_folder
-from mindgap.campaign.live import Live
-from mindgap.campaign.past import finding_key
-from mindgap.campaign.progress import Progress
 from mindgap.campaign.session import Manner, go_on
-from mindgap.campaign.session_file import SESSION, Running, announced, running
-from mindgap.campaign.standing import standing_of, starting
+from mindgap.campaign.state.directory import open_folder
+from mindgap.campaign.state.progress import Live
+from mindgap.campaign.state.resume_state import finding_key
+from mindgap.campaign.state.session_file import SESSION, Running, announced, running
+from mindgap.campaign.state.status import standing_of, starting
+from mindgap.campaign.state.steps import Progress
 from mindgap.diff.rows import Row
 from mindgap.diff.stored import report_of
 from mindgap.graph import MindgapError
@@ -134,7 +134,7 @@ def test_distinct_findings_are_counted_before_their_block_is_done(campaign: Camp
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """The time by which `Live` counts."""
     now = SimpleNamespace(seconds=1000.0)
-    monkeypatch.setattr("mindgap.campaign.live.time", SimpleNamespace(monotonic=lambda: now.seconds))
+    monkeypatch.setattr("mindgap.campaign.state.progress.time", SimpleNamespace(monotonic=lambda: now.seconds))
     return now
 
 

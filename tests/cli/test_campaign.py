@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cli.command_line import mindgap
-from mindgap.campaign.progress import Progress
-from mindgap.campaign.session_file import announced
+from mindgap.campaign.state.session_file import announced
+from mindgap.campaign.state.steps import Progress
 
 TOYS = Path(__file__).parent.parent / "campaign"
 sys.path.insert(0, str(TOYS))
@@ -57,10 +57,10 @@ def test_what_is_no_campaign(tmp_path: Path) -> None:
 def test_a_pack_is_run_looked_at_resumed_and_taken_back(tmp_path: Path) -> None:
     from small_supply import Small, plan_text
 
-    from mindgap.campaign.folder import open_folder
-    from mindgap.campaign.pack import export
+    from mindgap.campaign.cases.bundle import export
     from mindgap.campaign.plan import parse_plan
     from mindgap.campaign.session import Manner, begin
+    from mindgap.campaign.state.directory import open_folder
 
     text = plan_text(9, {"toys:EXACT@number=2": ""}, top='reference = "toys:EXACT"')
     begin(parse_plan(text, "p"), text, tmp_path / "home-run", Small(), manner=Manner(jobs=1))
@@ -117,10 +117,10 @@ def test_findings_and_a_script(tmp_path: Path) -> None:
 def test_a_log_says_from_the_start_what_is_being_done(tmp_path: Path) -> None:
     from small_supply import Small, plan_text
 
-    from mindgap.campaign.folder import open_folder
-    from mindgap.campaign.pack import export
+    from mindgap.campaign.cases.bundle import export
     from mindgap.campaign.plan import parse_plan
     from mindgap.campaign.session import Manner, begin
+    from mindgap.campaign.state.directory import open_folder
 
     text = plan_text(6, {"toys:EXACT@number=2": ""}, top='reference = "toys:EXACT"')
     begin(parse_plan(text, "p"), text, tmp_path / "home-run", Small(), manner=Manner(jobs=1))

@@ -20,8 +20,8 @@ from mindgap.graph import (
     materialise_all,
     validate,
 )
-from mindgap.synth import merge
-from mindgap.synth.merge import Merger
+from mindgap.synth.merging import merge
+from mindgap.synth.merging.merge import Merger
 from mindgap.synth.merging.variant import Part, Variant
 from mindgap.synth.regions.features import features_of
 from mindgap.synth.regions.pool import Pool

@@ -1,4 +1,7 @@
-"""Variants run by the thousand on many platforms, judged, and written into a store: resumable at any moment.
+"""Runs thousands of variants on many platforms, judges them, and writes a store. Can be resumed after a kill.
 
-Comes in: a catalogue, a plan, platforms. Goes out: a store. Knows nothing of pages.
+Input: a catalogue, a plan, platforms. Output: a store. Must not know pages. `session.py` begins and resumes a campaign.
+The folders, each of which imports only those before it: `plan` (what to do), `cases` (the graphs to run), `state` (what
+the campaign's directory holds), `judging` (judge processes), `schedule` (which platform runs which case, and when) and
+`results` (findings and scripts).
 """

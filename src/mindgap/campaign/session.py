@@ -13,22 +13,20 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final, Protocol
 
-from mindgap.campaign.ask_first import Terms as AskTerms
-from mindgap.campaign.ask_first import ask_first, may_lack
-from mindgap.campaign.budget import Budget
-from mindgap.campaign.choice import Choice
-from mindgap.campaign.drive import Drive, Station
-from mindgap.campaign.expenses import Expenses
-from mindgap.campaign.folder import Beforehand, Folder, check_identity, make_folder, open_folder, refuse_begun
-from mindgap.campaign.judging import judging, terms_of
-from mindgap.campaign.known import KnownSupport, known_support
-from mindgap.campaign.live import Live
-from mindgap.campaign.past import Past, read_past
+from mindgap.campaign.cases.case import BLOCK, Shard, Supply
+from mindgap.campaign.judging.judge import judging, terms_of
 from mindgap.campaign.plan import Plan
-from mindgap.campaign.progress import Progress
-from mindgap.campaign.session_file import announced
-from mindgap.campaign.standing import Standing, planned_cases, standing_of
-from mindgap.campaign.supply import BLOCK, Shard, Supply
+from mindgap.campaign.schedule.budget import CpuBudget
+from mindgap.campaign.schedule.driver import Drive, Station
+from mindgap.campaign.schedule.eligibility import KnownSupport, known_support
+from mindgap.campaign.schedule.selection import Choice
+from mindgap.campaign.state.directory import Beforehand, Folder, check_identity, make_folder, open_folder, refuse_begun
+from mindgap.campaign.state.expenses import Expenses
+from mindgap.campaign.state.progress import Live
+from mindgap.campaign.state.resume_state import Past, read_past
+from mindgap.campaign.state.session_file import announced
+from mindgap.campaign.state.status import Standing, planned_cases, standing_of
+from mindgap.campaign.state.steps import Progress
 from mindgap.diff.facts import facts_of
 from mindgap.diff.recording import Recording
 from mindgap.diff.rows import PlatformFacts
@@ -36,6 +34,8 @@ from mindgap.graph import MindgapError, TensorStore, default_tensor_store
 from mindgap.run.local import fingerprint_of
 from mindgap.run.pool import WorkerPool
 from mindgap.store import Store
+from mindgap.support.graph_survey import Terms as AskTerms
+from mindgap.support.graph_survey import ask_first, may_lack
 
 #: A session that is killed loses what its writer holds: at most so many rows, or what is so old.
 _ROWS: Final = 4096
@@ -144,7 +144,8 @@ def _session(folder: Folder, supply: Supply, manner: Manner, expenses: Expenses)
                  "seconds_before": past.seconds}  # fmt: skip
         record.begin(created, version("mindgap"), facts, wanted, about)
         choice = Choice(plan, wanted, support)
-        past.restore(choice)
+        for row in past.finished_blocks:
+            choice.restore(row["features"] or (), row["given"] or {})
         judges = stack.enter_context(judging(busy, terms, pool.run, pool.describe, pool.cpu))
         live = Live(planned_cases(plan, folder.shard), _done_cases(past, plan))
         budgets = _budgets(folder, wanted, past)
@@ -221,12 +222,12 @@ def _say_changes(store: Store, run: str, pool: WorkerPool, platforms: Sequence[s
             manner.say(f"CHANGED since the campaign began (versions, hardware or settings): {platform}")
 
 
-def _budgets(folder: Folder, wanted: Sequence[str], past: Past) -> dict[str, Budget]:
+def _budgets(folder: Folder, wanted: Sequence[str], past: Past) -> dict[str, CpuBudget]:
     """Each shard has its part of a budget."""
     plan, shard = folder.plan, folder.shard
     blocks = len(list(shard.blocks(plan.variants.count)))
     return {
-        platform: Budget(60 * minutes / shard.of, blocks, past.cpu.get(platform, 0.0))
+        platform: CpuBudget(60 * minutes / shard.of, blocks, past.cpu.get(platform, 0.0))
         for platform in wanted
         if (minutes := plan.platforms[platform].cpu_minutes) is not None
     }

@@ -21,10 +21,10 @@ from mindgap.cli.streams import complain, result_stream
 from mindgap.graph import MindgapError
 
 if TYPE_CHECKING:
-    from mindgap.campaign.folder import Folder
-    from mindgap.campaign.progress import Progress
     from mindgap.campaign.session import Manner, Source
-    from mindgap.campaign.standing import Standing
+    from mindgap.campaign.state.directory import Folder
+    from mindgap.campaign.state.status import Standing
+    from mindgap.campaign.state.steps import Progress
 
 campaign = typer.Typer(
     no_args_is_help=True, help="Variants of real graphs by the thousand, run on many platforms, and judged."
@@ -61,9 +61,9 @@ def run(
 
     Example: mindgap campaign run campaign.toml --out out/campaign
     """
-    from mindgap.campaign.pack import is_pack, plan_of
+    from mindgap.campaign.cases.bundle import is_pack, plan_of
+    from mindgap.campaign.cases.case import Shard
     from mindgap.campaign.plan import read_plan
-    from mindgap.campaign.supply import Shard
 
     part = Shard.parse(shard)
     packed = plan.is_file() and is_pack(plan)
@@ -72,7 +72,7 @@ def run(
     known = None if no_support else support or _home() / "support"
     with result_stream() as stream:
         with _shown() as progress:
-            from mindgap.campaign.pack import FromPack
+            from mindgap.campaign.cases.bundle import FromPack
             from mindgap.campaign.session import begin
 
             minutes = 0.0 if no_coverage else coverage_minutes
@@ -89,7 +89,7 @@ def resume(directory: Directory, jobs: Jobs = None, as_json: AsJson = False) -> 
 
     Example: mindgap campaign resume out/campaign
     """
-    from mindgap.campaign.folder import open_folder
+    from mindgap.campaign.state.directory import open_folder
 
     folder = open_folder(directory)
     with result_stream() as stream:
@@ -106,8 +106,8 @@ def status(directory: Directory, as_json: AsJson = False) -> int:
 
     Example: mindgap campaign status out/campaign --json
     """
-    from mindgap.campaign.folder import open_folder
-    from mindgap.campaign.standing import standing_of, starting
+    from mindgap.campaign.state.directory import open_folder
+    from mindgap.campaign.state.status import standing_of, starting
 
     with result_stream() as stream:
         session = starting(directory)
@@ -136,7 +136,7 @@ def judge(
     """
     with result_stream() as stream:
         with _shown() as progress:
-            from mindgap.campaign.judge_again import judge_again
+            from mindgap.campaign.judging.rejudge import judge_again
 
             changed = judge_again(directory, words or (), manner=_manner(jobs, progress))
         counts = [{"before": old, "now": new, "rows": count} for (old, new), count in sorted(changed.items())]
@@ -157,8 +157,8 @@ def merge(
 
     Example: mindgap campaign merge out/shard0 out/shard1 out/shard2
     """
-    from mindgap.campaign.folder import open_folder
-    from mindgap.campaign.standing import standing_of
+    from mindgap.campaign.state.directory import open_folder
+    from mindgap.campaign.state.status import standing_of
 
     with result_stream() as stream:
         folder = open_folder(directory)
@@ -187,9 +187,9 @@ def export_(
 
     Example: mindgap campaign export out/campaign cases.pack -p cuda/eager   (there: mindgap campaign run cases.pack)
     """
-    from mindgap.campaign.folder import open_folder
-    from mindgap.campaign.pack import export
-    from mindgap.campaign.progress import Progress
+    from mindgap.campaign.cases.bundle import export
+    from mindgap.campaign.state.directory import open_folder
+    from mindgap.campaign.state.steps import Progress
 
     with result_stream() as stream:
         folder = open_folder(directory)
@@ -210,8 +210,8 @@ def import_(
 
     Example: mindgap campaign import out/campaign from-the-other-machine/
     """
-    from mindgap.campaign.folder import open_folder
-    from mindgap.campaign.pack import take_back
+    from mindgap.campaign.cases.bundle import take_back
+    from mindgap.campaign.state.directory import open_folder
 
     with result_stream() as stream:
         merged = take_back(open_folder(directory), parts)
@@ -220,7 +220,7 @@ def import_(
 
 
 def _home() -> Path:
-    from mindgap.campaign.probe_set import home
+    from mindgap.support.probe_file import home
 
     return home()
 
@@ -228,7 +228,7 @@ def _home() -> Path:
 @contextmanager
 def _shown() -> Generator[Progress]:
     """What a session does, shown from its first second: importing PyTorch takes several on a busy machine."""
-    from mindgap.campaign.progress import Progress
+    from mindgap.campaign.state.steps import Progress
 
     # Operators that are deprecated are run on purpose; PyTorch reads this when it is imported.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
@@ -238,14 +238,14 @@ def _shown() -> Generator[Progress]:
 
 
 def _from_catalogue(jobs: int | None, progress: Progress) -> Source:
-    from mindgap.campaign.source import FromCatalogue
+    from mindgap.campaign.cases.factory import FromCatalogue
 
     return FromCatalogue(jobs, progress, complain)
 
 
 def _source_of(folder: Folder, jobs: int | None, progress: Progress) -> Source:
     """Where the cases of a campaign that has begun come from."""
-    from mindgap.campaign.pack import FromPack
+    from mindgap.campaign.cases.bundle import FromPack
 
     return FromPack(folder.pack) if folder.pack is not None else _from_catalogue(jobs, progress)
 
@@ -258,7 +258,7 @@ def _manner(jobs: int | None, progress: Progress) -> Manner:
 
 def _told(found: Standing, directory: Path, out: TextIO, as_json: bool) -> int:
     """The end of a session: its figures, what must not be overlooked, the exit status."""
-    from mindgap.campaign.standing import nothing_of
+    from mindgap.campaign.state.status import nothing_of
 
     _print(found, out, as_json)
     if found.stopped:

@@ -16,7 +16,7 @@ from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import console
 
 if TYPE_CHECKING:
-    from mindgap.campaign.findings import Group
+    from mindgap.campaign.results.findings import Group
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of the campaign.")]
 _LONGEST = 110
@@ -36,9 +36,9 @@ def findings(
 
     Example: mindgap campaign findings out/campaign --word discrepant
     """
-    from mindgap.campaign.findings import as_json as groups_as_json
-    from mindgap.campaign.findings import findings_of
-    from mindgap.campaign.folder import open_folder
+    from mindgap.campaign.results.findings import as_json as groups_as_json
+    from mindgap.campaign.results.findings import findings_of
+    from mindgap.campaign.state.directory import open_folder
 
     with result_stream() as out:
         groups = findings_of(open_folder(directory), words or (), platform)
@@ -71,9 +71,9 @@ def show(
 
     Example: mindgap campaign show out/campaign v000042 -p onnxruntime/cpu -o case.py && python case.py
     """
-    from mindgap.campaign.findings import rows_of_case
-    from mindgap.campaign.folder import open_folder
-    from mindgap.campaign.reproduce import script_of_row
+    from mindgap.campaign.results.findings import rows_of_case
+    from mindgap.campaign.results.script import script_of_row
+    from mindgap.campaign.state.directory import open_folder
 
     with result_stream() as out:
         folder = open_folder(directory)

@@ -21,10 +21,10 @@ from mindgap.compare.verdict import FINDINGS
 from mindgap.diff.rows import ordered
 
 if TYPE_CHECKING:
-    from mindgap.campaign.live import Snapshot
-    from mindgap.campaign.progress import Progress, Step
-    from mindgap.campaign.session_file import Running
-    from mindgap.campaign.standing import Standing
+    from mindgap.campaign.state.progress import Snapshot
+    from mindgap.campaign.state.session_file import Running
+    from mindgap.campaign.state.status import Standing
+    from mindgap.campaign.state.steps import Progress, Step
 
 #: Seconds between two looks, between two lines of a log, and until a step that is still going on gets its first line.
 _LOOK_S: Final = 0.25
@@ -60,7 +60,7 @@ def line_of(snapshot: Snapshot) -> str:
 
 def print_standing(found: Standing, out: TextIO) -> None:
     """The totals, a line for each platform, and what platforms lack."""
-    from mindgap.campaign.expenses import lines_of
+    from mindgap.campaign.state.expenses import lines_of
 
     page = console(out)
     page.print(_head(found), highlight=False)

@@ -19,8 +19,8 @@ from mindgap.cli.streams import result_stream
 from mindgap.cli.tables import console
 
 if TYPE_CHECKING:
-    from mindgap.campaign.beforehand import Asked
-    from mindgap.campaign.operator_coverage import OperatorCoverage
+    from mindgap.support.coverage import OperatorCoverage
+    from mindgap.support.survey import Asked
 
 #: Characters of a reason that the table shows; `--json` has all that is kept.
 _REASON = 110
@@ -56,7 +56,7 @@ def coverage(
     with result_stream() as out:
         _require_any(platforms)
         asked = _asked(platforms, catalogue, store, budget, jobs)
-        from mindgap.campaign.operator_coverage import operator_coverage
+        from mindgap.support.coverage import operator_coverage
 
         found = {
             platform: operator_coverage(asked.keys, asked.support.answers(fingerprint))
@@ -82,10 +82,10 @@ def _require_any(platforms: list[str]) -> None:
 
 def _asked(platforms: list[str], catalogue: Path | None, store: Path | None, budget: float | None, jobs: int) -> Asked:
     """Raises `MindgapError` where nothing could be asked."""
-    from mindgap.campaign.beforehand import nothing_asked, support_of
-    from mindgap.campaign.probe_set import home, probe_set
     from mindgap.catalogue import Catalogue
     from mindgap.store import Store
+    from mindgap.support.probe_file import home, probe_set
+    from mindgap.support.survey import nothing_asked, support_of
 
     with counting() as tick:
         probes = probe_set(Catalogue(catalogue) if catalogue is not None else None, told=tick)

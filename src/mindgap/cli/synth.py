@@ -19,10 +19,10 @@ from mindgap.cli.streams import result_stream
 from mindgap.graph import Graph, MindgapError, decode, prune
 
 if TYPE_CHECKING:
+    from mindgap.campaign.cases.region_sampling import Tried
     from mindgap.campaign.plan import Variants
-    from mindgap.campaign.quarry import Tried
     from mindgap.compare.digest import Digested
-    from mindgap.synth.merge import Merger
+    from mindgap.synth.merging.merge import Merger
     from mindgap.synth.merging.variant import Variant
     from mindgap.synth.regions.pool import Pool
 
@@ -57,9 +57,9 @@ def synth(
 
     Example: mindgap synth out/catalogue -n 1000 --nodes 1000 --seed 7 --json
     """
+    from mindgap.campaign.cases.variants import POOL
     from mindgap.campaign.plan import Size, Variants
-    from mindgap.campaign.synthesis import POOL
-    from mindgap.synth.merge import Merger
+    from mindgap.synth.merging.merge import Merger
 
     size = Size(nodes=nodes, share=1.0)
     with result_stream() as out:
@@ -91,7 +91,7 @@ def synth(
 
 def _pool(directory: Path, file: Path | None, jobs: int) -> tuple[Pool, dict[str, Any]]:
     """The pool, and how making it went where it had to be made."""
-    from mindgap.campaign.synthesis import pool_of
+    from mindgap.campaign.cases.variants import pool_of
 
     figures: dict[str, Any] = {}
 
@@ -111,7 +111,7 @@ def _pool(directory: Path, file: Path | None, jobs: int) -> tuple[Pool, dict[str
 
 def _made_of(file: Path) -> dict[str, Any]:
     """How many graphs the pool was made of, and how many of them gave no region, by reason."""
-    from mindgap.campaign.synthesis import yield_of
+    from mindgap.campaign.cases.variants import yield_of
 
     made = yield_of(file)
     return {} if made is None else {"pool_graphs": made.bases, "pool_graphs_without_region": dict(made.barren)}
@@ -130,8 +130,8 @@ class _Described:
 
 def _described(merger: Merger, seed: int, wanted: Variants, out: TextIO | None) -> _Described:
     """All variants, described with the specs of their borders and their digests."""
-    from mindgap.campaign.supply import BLOCK
-    from mindgap.campaign.synthesis import drawn
+    from mindgap.campaign.cases.case import BLOCK
+    from mindgap.campaign.cases.variants import drawn
 
     found = _Described()
     every = max(1, wanted.count // _TIMED)

@@ -1,0 +1,73 @@
+"""A process that cuts and mutates bases: `python -m mindgap.campaign.cases.region_worker --parent PID`.
+
+parent → worker   quarry    a base's digest and bytes, a seed, and what is wanted
+worker → parent   regions   what was tried: kinds and reasons, and the regions as a table's bytes
+                  failed    a reason
+Mutated operators run for the first time here, and some of them end the process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from mindgap.graph import MindgapError, TensorStore, decode
+from mindgap.run.channel import ChannelClosed, Frame, FrameReader, send_frame
+from mindgap.run.serving import claim_channel, prepare_to_die
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serves until the parent hangs up."""
+    parser = argparse.ArgumentParser(prog="mindgap.campaign.cases.region_worker", description=__doc__)
+    parser.add_argument("--parent", type=int, help="the process to die with")
+    parser.add_argument("--tensors", type=Path, required=True, help="where the bases' stored tensors are")
+    arguments = parser.parse_args(argv)
+    requests, answers = claim_channel()
+    prepare_to_die(arguments.parent, requests, None)
+    reader, tensors = FrameReader(requests), TensorStore(arguments.tensors)
+    send_frame(answers, {"kind": "ready"})
+    with contextlib.suppress(ChannelClosed):
+        while True:
+            frame = _next(reader)
+            before = time.process_time()
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    header, data = _quarried(frame, tensors)
+            except MindgapError as error:
+                header, data = {"kind": "failed", "reason": str(error)}, b""
+            spent = time.process_time() - before
+            send_frame(answers, {**header, "cpu_seconds": spent}, [np.frombuffer(data, np.uint8)] if data else [])
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _next(reader: FrameReader) -> Frame:
+    while (frame := reader.pull()) is None:
+        pass
+    return frame
+
+
+def _quarried(frame: Frame, tensors: TensorStore) -> tuple[dict[str, Any], bytes]:
+    from mindgap.synth.regions.pool import to_bytes
+    from mindgap.synth.regions.sampler import Wanted, quarry
+
+    asked = frame.header
+    graph = decode(frame.arrays[0].tobytes())
+    tried = list(quarry(asked["base"], graph, Random(asked["seed"]), Wanted(**asked["wanted"]), tensors=tensors))
+    regions = [one.region for one in tried if one.region is not None]
+    return {"kind": "regions", "tried": [[one.kind, one.reason] for one in tried]}, to_bytes(regions)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""The cases of a campaign, out of a pool of regions."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import json
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from random import Random
+from typing import Final, TypeVar
+
+import torch
+
+from mindgap.campaign.cases.case import BLOCK, Case, graphs_of
+from mindgap.campaign.cases.region_sampling import OnTick, Tried, Yield, bases_of, quarry_all
+from mindgap.campaign.plan import Plan, Variants
+from mindgap.catalogue import Catalogue
+from mindgap.graph import Graph, MindgapError
+from mindgap.synth.merging.merge import Merger
+from mindgap.synth.merging.variant import Variant
+from mindgap.synth.regions.pool import Pool, marks_of
+from mindgap.synth.regions.sampler import Wanted
+
+_T = TypeVar("_T")
+
+#: The pool of a catalogue, or of a campaign, in its directory.
+POOL: Final = "pool.parquet"
+#: Blocks that are drawn once more, to look at their operators, for less than going through a pool takes.
+_FEW: Final = 4
+
+
+class Synthesis:
+    """A `Supply` of variants. Not thread-safe."""
+
+    def __init__(self, pool: Pool, plan: Plan) -> None:
+        self._merger = Merger(pool)
+        self._seed = plan.seed
+        self._variants = plan.variants
+
+    @property
+    def identity(self) -> str:
+        """The pool's digest."""
+        return self._merger.pool.digest
+
+    def block(self, number: int) -> list[Case]:
+        """The cases from `number * BLOCK` on."""
+        return drawn(self._merger, self._seed, number, self._variants, self._case)
+
+    def samples(self, blocks: Sequence[int]) -> Iterator[Graph]:
+        """The cases themselves where they are few; else the pool's regions, which are fewer and hold all but the glue
+        between them."""
+        if len(blocks) <= _FEW:
+            return graphs_of(self, blocks)
+        return (region.graph for region in self._merger.pool)
+
+    def _case(self, index: int, variant: Variant) -> Case:
+        assembly = self._merger.assembly(variant)
+        nodes = sum(piece.fragment.nodes for piece in assembly.pieces)
+        features = tuple(sorted(self._merger.features(variant)))
+        return Case(
+            index, f"v{index:06d}", assembly.encode(), assembly.digest(), variant.to_json(), features, nodes
+        )  # fmt: skip
+
+
+def drawn(merger: Merger, seed: int, block: int, wanted: Variants, make: Callable[[int, Variant], _T]) -> list[_T]:
+    """What is made of each variant of a block and its number among all, right after it is drawn: that reads the same
+    memory. What has been covered counts anew in each block, so that none depends on another.
+    """
+    rng = Random(f"{seed}/{block}")
+    unseen = merger.unseen()
+    made: list[_T] = []
+    with _collecting_later():
+        for index in range(block * BLOCK, min((block + 1) * BLOCK, wanted.count)):
+            made.append(make(index, merger.draw(rng, _nodes(rng, wanted), unseen, wanted.mutated, wanted.large)))
+    return made
+
+
+@contextmanager
+def _collecting_later() -> Generator[None]:
+    """Variants hold no cycles, and looking for some in all that a merger holds takes a third of the time."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
+
+
+def _nodes(rng: Random, wanted: Variants) -> int:
+    """A size, drawn."""
+    left = rng.random()
+    for size in wanted.sizes:
+        left -= size.share
+        if left < 0:
+            return size.nodes
+    return wanted.sizes[-1].nodes
+
+
+def pool_of(
+    directory: str | Path, wanted: Wanted | None = None, *, file: str | Path | None = None, jobs: int | None = None,
+    on_tick: OnTick | None = None, on_made: Callable[[Tried], None] | None = None,
+) -> Pool:  # fmt: skip
+    """The pool of a catalogue: the one in `file` (default: in the catalogue), or a new one where it is none of this
+    catalogue as it is, of what is wanted, and of this PyTorch. `on_made` is told how making it went.
+
+    Raises `MindgapError` for a catalogue without graphs, and for a file that is no pool or damaged.
+    """
+    catalogue = Catalogue(directory)
+    wanted = wanted or Wanted()
+    where = Path(file) if file is not None else Path(directory) / POOL
+    bases = bases_of(catalogue)
+    made_of = _made_of(bases, wanted)
+    if where.exists() and marks_of(where)["made_of"] == made_of:
+        return Pool.load(where)
+    pool, tried = quarry_all(catalogue, bases, 0, wanted, jobs=jobs, on_tick=on_tick)
+    pool.save(where, made_of, Yield(len(bases), tried.barren).to_json())
+    if on_made is not None:
+        on_made(tried)
+    return pool
+
+
+def yield_of(file: str | Path) -> Yield | None:
+    """How making the pool in a file went; None for one whose maker did not say."""
+    made = marks_of(file).get("made", "")
+    return Yield.from_json(made) if made else None
+
+
+def pool_in(file: str | Path) -> Pool:
+    """The pool in a file, whatever it is made of. Raises `MindgapError` where there is none."""
+    if not Path(file).exists():
+        raise MindgapError(f"{file}: no such pool; mindgap synth CATALOGUE makes one")
+    return Pool.load(file)
+
+
+def _made_of(bases: Sequence[str], wanted: Wanted) -> str:
+    told = [version("mindgap"), torch.__version__, asdict(wanted), list(bases)]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()

@@ -1,0 +1,267 @@
+"""Rows that need a judge, each judged in another process, for as long as the plan allows."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+import numpy as np
+from pydantic import TypeAdapter
+
+from mindgap.campaign.cases.case import Case
+from mindgap.campaign.judging.worker import told
+from mindgap.campaign.plan import Plan
+from mindgap.diff.rows import Row
+from mindgap.diff.session import Describe, Execute, Settings, row_of, says_nothing, without_judging
+from mindgap.graph import MindgapError, TensorStore, decode
+from mindgap.platforms.protocol import PYTORCH_DECOMPOSITIONS
+from mindgap.run.channel import Frame
+from mindgap.run.cpu import CpuAccount, Purpose
+from mindgap.run.identity import remember
+from mindgap.run.message import PROTOCOL, graph_bytes, outcome_frame, read_job
+from mindgap.run.outcome import Job, Outcome
+from mindgap.run.process import Limits, WorkerFailed, WorkerProcess
+
+#: Until a judge that has started must have said so.
+_START_S: Final = 300.0
+#: On a machine that others use too, processor seconds pass this much more slowly than seconds.
+_SLOW: Final = 20.0
+_ROWS: Final = TypeAdapter(Row)
+
+
+class JudgeFailed(MindgapError):
+    """No judge can be started."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Terms:
+    """How judges work: the settings of the rows, what one row may take, where stored tensors are.
+
+    `seconds`: of a row whose outputs are judged. `follow_s`: of a failure that is followed to its operator.
+    """
+
+    settings: Settings
+    seconds: float
+    memory_bytes: int
+    tensors: TensorStore
+    follow_s: float = 60.0
+
+    def limit(self, outcome: Outcome) -> float:
+        """The seconds that a row with this outcome may take."""
+        return self.seconds if outcome.ran else self.follow_s
+
+
+def terms_of(plan: Plan, tensors: TensorStore) -> Terms:
+    """The terms that a plan sets."""
+    limits = plan.limits
+    settings = Settings(plan.reference, limits.trace, limits.repeat, limits.deadline_s)
+    return Terms(settings, limits.judge_s, int(limits.memory_gib * (1 << 30)), tensors, limits.follow_s)
+
+
+@contextmanager
+def judging(
+    count: int, terms: Terms, execute: Execute, describe: Describe = says_nothing, account: CpuAccount | None = None
+) -> Generator[list[Judging]]:  # fmt: skip
+    """So many judges, whose processes end with the context. `describe` gives what a platform says of itself;
+    `account` is charged for their processor time."""
+    with ExitStack() as stack:
+        starter = stack.enter_context(ThreadPoolExecutor(1, "mindgap-judge-start"))
+        judges = [Judging(terms, execute, starter, describe, account) for _ in range(count)]
+        for judge in judges:
+            stack.callback(judge.close)
+        yield judges
+
+
+class Judging:
+    """One judging process through all its deaths. Thread-safe: one row at a time."""
+
+    def __init__(
+        self, terms: Terms, execute: Execute, starter: ThreadPoolExecutor, describe: Describe = says_nothing,
+        account: CpuAccount | None = None,
+    ) -> None:  # fmt: skip
+        """`starter`: a thread that outlives this object; a process dies with the thread that started it."""
+        self._terms, self._execute, self._describe, self._starter = terms, execute, describe, starter
+        self._account, self._spent = account or CpuAccount(), 0.0
+        self._worker: WorkerProcess | None = None
+        self._lock = threading.Lock()
+        self._closing = False
+
+    def row(self, case: Case, outcome: Outcome, reference: Outcome) -> Row:
+        """The row, judged; `unjudged`, or without a culprit, where that took too long. `judge` among its timings are
+        processor seconds: the judge's, and those of the jobs that it asked for.
+
+        Raises `JudgeFailed` where no process can be started. What fails in the process is in the row (`broken`).
+        """
+        plain = row_of(case.name, outcome)
+        with self._lock:
+            self._spent = 0.0
+            try:
+                found = self._judged(case, outcome, reference)
+            except _OutOfBounds as error:
+                found = _unjudged(plain, outcome, reference, str(error))
+            except WorkerFailed as failed:
+                detail = f"mindgap failed, twice: the process that judges was {failed.message}"
+                found = dataclasses.replace(plain, detail=detail, broken=f"{detail}\n{failed.tail}")
+            self._charge(self._worker)
+            return dataclasses.replace(found, timings={**found.timings, "judge": self._spent})
+
+    @property
+    def pid(self) -> int | None:
+        """The process that runs now, if one does."""
+        worker = self._worker
+        return None if worker is None else worker.pid
+
+    def close(self) -> None:
+        """Ends the process, in the middle of a row too."""
+        self._closing = True
+        while not self._lock.acquire(timeout=0.05):
+            if (worker := self._worker) is not None:
+                worker.kill()
+        try:
+            self._drop()
+        finally:
+            self._lock.release()
+
+    def _judged(self, case: Case, outcome: Outcome, reference: Outcome) -> Row:
+        for attempt in (1, 2):
+            try:
+                return self._ask(self._ready(), case, outcome, reference)
+            except WorkerFailed as failed:
+                self._drop()
+                if failed.fault == "timeout":
+                    raise _OutOfBounds(_too_long(self._terms, outcome)) from None
+                if failed.fault == "oom":
+                    allowed = self._terms.memory_bytes / (1 << 30)
+                    raise _OutOfBounds(f"judging took more than {allowed:g} GiB of memory") from None
+                # Whoever is killed from outside (or after rows that may have damaged it) gets another try.
+                if attempt == 2 or self._closing:
+                    raise
+        raise AssertionError
+
+    def _ask(self, worker: WorkerProcess, case: Case, outcome: Outcome, reference: Outcome) -> Row:
+        """One attempt. Raises `WorkerFailed` and `_OutOfBounds`."""
+        meter = _Meter(worker, self._terms, self._terms.limit(outcome))
+        header: dict[str, Any] = {
+            "kind": "judge",
+            "name": case.name,
+            "graph": case.digest,
+            "settings": dataclasses.asdict(self._terms.settings),
+            "reference": told(reference),
+            "outcome": told(outcome),
+            "described": {name: self._facts(name) for name in (outcome.platform, reference.platform)},
+        }
+        worker.jobs += 1
+        worker.stage = "judging"
+        frame = worker.ask(header, [np.frombuffer(case.data, np.uint8)], meter.limits())
+        while frame.header["kind"] == "job":
+            answer, arrays = self._run(frame, meter)
+            frame = worker.ask(answer, arrays, meter.limits())
+        kind = frame.header["kind"]
+        if kind == "stopped":
+            raise _OutOfBounds(_too_long(self._terms, outcome))
+        if kind == "broken":
+            row = row_of(case.name, outcome)
+            return dataclasses.replace(row, detail="mindgap failed", broken=str(frame.header["traceback"]))
+        return _ROWS.validate_python(json.loads(frame.header["row"]))
+
+    def _facts(self, platform: str) -> dict[str, Any]:
+        """The parts of a platform's description that judging uses."""
+        description = self._describe(platform)
+        return {key: description[key] for key in ("dtypes", PYTORCH_DECOMPOSITIONS) if key in description}
+
+    def _run(self, frame: Frame, meter: _Meter) -> tuple[dict[str, Any], list[Any]]:
+        """What to answer a job with."""
+        if meter.left() <= 0 or self._closing:
+            return {"kind": "stop"}, []
+        header = frame.header
+        data = graph_bytes(frame)
+        assert data is not None, "a judge sends every graph along"
+        graph = decode(data)
+        remember(graph, header["graph"], data)
+        job: Job = read_job(frame, header["platform"], graph)
+        started = time.perf_counter()
+        try:
+            outcome = self._execute(dataclasses.replace(job, deadline_s=header["deadline_s"], purpose="judging"))
+        except MindgapError as error:
+            return {"kind": "refused", "message": str(error)}, []
+        # Not the time spent waiting for a turn, where the worker says how long it took.
+        meter.spent += outcome.timings.get("total", time.perf_counter() - started)
+        self._spent += outcome.timings.get("cpu", 0.0)
+        answer, arrays = outcome_frame(outcome, 0)
+        return {**answer, "fingerprint": outcome.fingerprint}, arrays
+
+    def _ready(self) -> WorkerProcess:
+        if self._worker is not None and self._worker.alive:
+            return self._worker
+        self._drop()
+        command = [sys.executable, "-P", "-m", "mindgap.campaign.judging.worker", "--parent", str(os.getpid())]
+        command += ["--tensors", str(self._terms.tensors.path), "--memory-limit", str(self._terms.memory_bytes)]
+        # Rows are judged side by side with what workers run; more threads would only wait for each other.
+        environment = {"OMP_NUM_THREADS": "1", **os.environ}
+        try:
+            worker = self._worker = self._starter.submit(WorkerProcess, command, environment).result()
+            frame = worker.listen(Limits(_START_S, self._terms.memory_bytes))
+            self._charge(worker, "starting")
+        except OSError as error:
+            raise JudgeFailed(f"no judge can be started: {error}") from None
+        except WorkerFailed as failed:
+            if failed.outside:
+                raise
+            raise JudgeFailed(f"no judge can be started: {failed.message} {failed.tail[-500:]}".strip()) from None
+        if frame.header.get("kind") != "ready" or frame.header.get("protocol") != PROTOCOL:
+            raise JudgeFailed("the judge that was started is another version of mindgap")
+        return worker
+
+    def _drop(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.stop()
+            self._charge(worker)
+
+    def _charge(self, worker: WorkerProcess | None, purpose: Purpose = "judging") -> None:
+        if worker is not None:
+            seconds = worker.spent()
+            self._account.add(purpose, "judge", seconds)
+            self._spent += seconds if purpose != "starting" else 0.0
+
+
+class _OutOfBounds(Exception):
+    """Judging took more than it may."""
+
+
+class _Meter:
+    """What one row has taken: processor seconds of the judge, seconds of its jobs (`spent`)."""
+
+    def __init__(self, worker: WorkerProcess, terms: Terms, seconds: float) -> None:
+        self._terms, self._seconds, self._cpu = terms, seconds, worker.cpu_seconds
+        self._before = worker.cpu_seconds()
+        self._started = time.monotonic()
+        self.spent = 0.0
+
+    def left(self) -> float:
+        return self._seconds - self.spent - (self._cpu() - self._before)
+
+    def limits(self) -> Limits:
+        left = max(self.left(), 0.05)
+        return Limits(_SLOW * left, self._terms.memory_bytes, left)
+
+
+def _too_long(terms: Terms, outcome: Outcome) -> str:
+    what = "judging" if outcome.ran else "following the failure"
+    return f"{what} took more than {terms.limit(outcome):g} s"
+
+
+def _unjudged(plain: Row, outcome: Outcome, reference: Outcome, why: str) -> Row:
+    """A failure stays one, without the operator that makes it; a difference is left undecided."""
+    decided = without_judging(plain, outcome, reference)
+    if decided is not None:
+        return dataclasses.replace(decided, detail=f"{why}: the operator at fault was not looked for to the end")
+    return dataclasses.replace(plain, unjudged=True, detail=f"it differs; {why}, so nothing is known of it")

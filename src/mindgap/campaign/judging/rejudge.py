@@ -1,0 +1,82 @@
+"""Findings of a campaign judged again, by a judge that knows more than the one that judged them first."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from mindgap.campaign.cases.case import Case
+from mindgap.campaign.judging.judge import judging, terms_of
+from mindgap.campaign.session import Manner
+from mindgap.campaign.state.directory import open_folder
+from mindgap.compare.verdict import FINDINGS
+from mindgap.diff.recording import Recording
+from mindgap.diff.session import row_of, without_judging
+from mindgap.graph import MindgapError, default_tensor_store, encode
+from mindgap.run.outcome import Job
+from mindgap.run.pool import WorkerPool
+
+#: Words of rows whose graphs a campaign keeps.
+_WORDS: Final = (*FINDINGS, "not_judged")
+#: Rows whose graph the store keeps, in the order of the cases.
+_ROWS: Final = """
+SELECT v.model, v.platform, v.word, v.graph, m.position, m.nodes
+FROM verdicts v JOIN models m USING (run, model)
+WHERE v.run = $run AND list_contains($words, v.word) ORDER BY m.position, v.platform
+"""
+
+
+def judge_again(
+    path: str | Path, words: Collection[str] = (), *, manner: Manner | None = None
+) -> Counter[tuple[str, str]]:
+    """Runs the cases of these findings (default: of all but failures) once more and judges them as the judge is now.
+    `not_judged`, where mindgap itself failed, counts among them.
+
+    The new row takes the place of the old one. Gives how many rows went from which word to which. Raises `MindgapError`
+    for a word that is no finding, and where no row has one of the words.
+    """
+    words = list(words) or [word for word in _WORDS if word != "failed"]
+    for word in words:
+        if word not in _WORDS:
+            raise MindgapError(f"--word {word}: it takes one of {', '.join(_WORDS)}")
+    folder, manner = open_folder(path), manner or Manner()
+    plan = folder.plan
+    rows = folder.store.rows(_ROWS, {"run": folder.run, "words": words})
+    if not rows:
+        raise MindgapError(f"{path} has no row that is {' or '.join(words)}: nothing is to be judged again")
+    terms = terms_of(plan, manner.tensors or default_tensor_store())
+    busy = manner.jobs or os.cpu_count() or 2
+    names = [plan.reference, *dict.fromkeys(row["platform"] for row in rows)]
+    changed: Counter[tuple[str, str]] = Counter()
+    with ExitStack() as stack:
+        pool = stack.enter_context(
+            WorkerPool(names, tensors=terms.tensors, busy=busy, memory_limit_bytes=terms.memory_bytes)
+        )
+        writer = stack.enter_context(folder.store.writer())
+        record = Recording(folder.store, writer, terms.settings, pool.describe, "campaign", folder.run)
+        judges = stack.enter_context(judging(busy, terms, pool.run, pool.describe))
+        threads = stack.enter_context(ThreadPoolExecutor(busy, "mindgap-again"))
+
+        def again(row: Mapping[str, Any]) -> tuple[str, str]:
+            graph = folder.store.get_graph(row["graph"])
+            case = Case(row["position"], row["model"], encode(graph, labels=False), row["graph"], "", (), row["nodes"])
+            reference, outcome = (
+                pool.run(Job(name, graph, repeat=plan.limits.repeat, deadline_s=plan.limits.deadline_s))
+                for name in (plan.reference, row["platform"])
+            )
+            found = without_judging(row_of(case.name, outcome), outcome, reference)
+            if found is None or found.verdict == "failed":
+                found = judges[case.index % len(judges)].row(case, outcome, reference)
+            record.row(case.digest, found, outcome)
+            return row["word"], found.word
+
+        manner.progress.step("judging findings again", len(rows))
+        for done, change in enumerate(threads.map(again, rows), 1):
+            changed[change] += 1
+            manner.progress.tick(done, len(rows))
+    return changed

@@ -1,0 +1,243 @@
+"""What a campaign is to do: `campaign.toml`, read strictly.
+
+```toml
+seed = 7
+catalogue = "out/catalogue"
+reference = "cpu/eager"
+[variants]                # what is synthesised
+count = 20000
+sizes = [ {nodes = 20, share = 0.5}, {nodes = 200, share = 0.475}, {nodes = 1000, share = 0.025} ]
+mutated = 0.25
+large = 0.1
+[platforms]
+"cpu/eager@isa=avx2" = {}                            # everything
+"onnxruntime/cpu" = { variants = 3000 }              # those with most that is new for their size
+"cpu/aotinductor" = { cpu_minutes = 60, batch = 50 } # the same, for as long as that lasts
+[limits]
+deadline_s = 60
+[stop]
+minutes = 30
+```
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from mindgap.campaign.plan.positions import line_of, lines_of
+from mindgap.diff.facts import spelled
+from mindgap.graph import MindgapError
+from mindgap.platforms.protocol import PlatformError
+
+#: What may be changed in a campaign that has begun: when it ends, not what it does.
+CHANGEABLE: Final = frozenset({"stop"})
+_AT: Final = re.compile(r"\(at line (\d+), column \d+\)")
+
+
+class PlanError(MindgapError):
+    """A plan that cannot be meant. The message names the file, the line and the key."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class Size(_Part):
+    """`share` of the variants have about `nodes` nodes."""
+
+    nodes: Annotated[int, Field(ge=1)]
+    share: Annotated[float, Field(gt=0, le=1)]
+
+
+class Variants(_Part):
+    """What is synthesised. `mutated`, `large`: the shares of regions that are mutated, and that may have values of more
+    than 32,768 elements."""
+
+    count: Annotated[int, Field(ge=1)]
+    sizes: Annotated[tuple[Size, ...], Field(strict=False, min_length=1)] = (Size(nodes=60, share=1.0),)
+    mutated: Annotated[float, Field(ge=0, le=1)] = 0.25
+    large: Annotated[float, Field(ge=0, le=1)] = 0.1
+
+    @model_validator(mode="after")
+    def _whole(self) -> Variants:
+        total = sum(size.share for size in self.sizes)
+        if abs(total - 1) > 1e-6:
+            raise ValueError(f"the shares of sizes add up to {total:g}, not to 1")
+        return self
+
+
+class OnPlatform(_Part):
+    """What a platform gets: everything, or `variants` of them, or as many as `cpu_minutes` are enough for.
+
+    Chosen are those with most that is new to the platform for their size.
+    `batch`: how many are compiled at once, where the platform can. `gradients`: whether it is given graphs with
+    operators that only a backward pass calls; by default it is, unless it is a runtime for inference only.
+    """
+
+    variants: Annotated[int, Field(ge=1)] | None = None
+    cpu_minutes: Annotated[float, Field(gt=0)] | None = None
+    batch: Annotated[int, Field(ge=1)] = 1
+    gradients: bool | None = None
+
+    @property
+    def everything(self) -> bool:
+        return self.variants is None and self.cpu_minutes is None
+
+
+class Limits(_Part):
+    """For one variant: `deadline_s` on one platform, `repeat` runs there, `judge_s` for judging it against one
+    platform (processor seconds of the judge, and what its jobs take), `follow_s` for following a failure to its
+    operator, counted in the same way. `memory_gib`: of one worker.
+
+    `coverage_minutes`: processor minutes for which each platform may be asked, before the campaign begins, which
+    operators it runs; 0: none is asked.
+    """
+
+    deadline_s: Annotated[float, Field(gt=0)] = 60.0
+    repeat: Annotated[int, Field(ge=1)] = 2
+    memory_gib: Annotated[float, Field(gt=0)] = 4.0
+    judge_s: Annotated[float, Field(gt=0)] = 20.0
+    follow_s: Annotated[float, Field(gt=0)] = 60.0
+    trace: bool = True
+    coverage_minutes: Annotated[float, Field(ge=0)] = 5.0
+
+
+class Stop(_Part):
+    """When to end before everything has run; 0: not for that reason. `minutes` count from `run` or `resume`.
+
+    `saturation`: after so many blocks in a row that covered nothing new and found no new failure or culprit.
+    """
+
+    minutes: Annotated[float, Field(ge=0)] = 0.0
+    variants: Annotated[int, Field(ge=0)] = 0
+    saturation: Annotated[int, Field(ge=0)] = 0
+
+
+class Plan(_Part):
+    """The whole plan. `skip_unavailable`: a platform that is not on this machine is left out, and said loudly."""
+
+    seed: int
+    catalogue: Annotated[str, Field(min_length=1)]
+    reference: str = "cpu/eager"
+    skip_unavailable: bool = False
+    variants: Variants
+    platforms: Annotated[dict[str, OnPlatform], Field(min_length=1)]
+    limits: Limits = Limits()
+    stop: Stop = Stop()
+
+    @property
+    def digest(self) -> str:
+        """128 bits over what decides the results: not where the catalogue lies, what is asked first, nor when to
+        stop."""
+        told = self.model_dump(exclude={"catalogue", "skip_unavailable", *CHANGEABLE})
+        del told["limits"]["coverage_minutes"]
+        for asked in told["platforms"].values():
+            if asked["gradients"] is None:
+                del asked["gradients"]
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
+
+    @property
+    def count(self) -> int:
+        """How many variants are run at most."""
+        return min(self.variants.count, self.stop.variants or self.variants.count)
+
+
+def read_plan(path: str | Path) -> tuple[Plan, str]:
+    """The plan in a file, and the file's text. Raises `PlanError`."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise PlanError(f"plan {path} cannot be read: {why}") from None
+    return parse_plan(text, str(path)), text
+
+
+def parse_plan(text: str, where: str) -> Plan:
+    """The plan that a text holds. Raises `PlanError`: one line that names `where`, the line and the key."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        at = _AT.search(str(error))
+        line = int(at[1]) if at else text.count("\n") + 1
+        raise PlanError(f"{where}:{line}: this is no TOML: {_AT.sub('', str(error)).strip()}") from None
+    lines = lines_of(text)
+    try:
+        plan = Plan.model_validate(data)
+    except ValidationError as error:
+        wrong = sorted(((line_of(lines, _place(e["loc"])), _place(e["loc"]), e) for e in error.errors()), key=_by_line)
+        line, place, first = wrong[0]
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        raise PlanError(f"{where}:{line}: {_told(place, first)}{more}") from None
+    return _spelled(plan, where, lines)
+
+
+def changed(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") -> list[str]:
+    """The keys whose values two plans do not share, dotted, in order."""
+    found: list[str] = []
+    for key in sorted(old.keys() | new.keys()):
+        was, now = old.get(key), new.get(key)
+        name = f"{path}.{key}" if path else key
+        if isinstance(was, dict) and isinstance(now, dict):
+            found += changed(cast("dict[str, Any]", was), cast("dict[str, Any]", now), name)
+        elif was != now:
+            found.append(name)
+    return found
+
+
+def _spelled(plan: Plan, where: str, lines: Mapping[tuple[str | int, ...], int]) -> Plan:
+    """The plan with each platform in its one spelling."""
+    platforms: dict[str, OnPlatform] = {}
+    for name, asked in plan.platforms.items():
+        line = line_of(lines, ("platforms", name))
+        try:
+            known = spelled(name)
+        except PlatformError as error:
+            raise PlanError(f"{where}:{line}: platforms.{_quoted(name)}: {error}") from None
+        if known in platforms:
+            raise PlanError(f"{where}:{line}: platforms.{_quoted(name)}: {known} is there already")
+        platforms[known] = asked
+    try:
+        reference = spelled(plan.reference)
+    except PlatformError as error:
+        raise PlanError(f"{where}:{line_of(lines, ('reference',))}: reference: {error}") from None
+    return plan.model_copy(update={"platforms": platforms, "reference": reference})
+
+
+def _by_line(wrong: tuple[int, tuple[str | int, ...], Any]) -> tuple[bool, int, str]:
+    """What is missing comes last: its name may be what is misspelt elsewhere."""
+    return wrong[2]["type"] == "missing", wrong[0], str(wrong[1])
+
+
+def _place(location: Sequence[str | int]) -> tuple[str | int, ...]:
+    return tuple(location)
+
+
+def _told(place: tuple[str | int, ...], error: Any) -> str:
+    key = ".".join(_quoted(part) for part in place)
+    if error["type"] == "extra_forbidden":
+        return f"{key}: there is no such key; known are {', '.join(_known(place[:-1]))}"
+    if error["type"] == "missing":
+        return f"{key} is missing"
+    given = error.get("input")
+    shown = f", not {given!r}" if isinstance(given, (str, int, float, bool)) else ""
+    return f"{key}: {error['msg'].removeprefix('Value error, ')}{shown}" if key else str(error["msg"])
+
+
+def _known(place: tuple[str | int, ...]) -> list[str]:
+    """The keys that the table at `place` may have."""
+    parts: dict[str, type[BaseModel]] = {"variants": Variants, "limits": Limits, "stop": Stop, "platforms": OnPlatform}
+    model: type[BaseModel] = parts.get(str(place[0]), Plan) if place else Plan
+    return list(Size.model_fields if "sizes" in place else model.model_fields)
+
+
+def _quoted(part: str | int) -> str:
+    text = str(part)
+    return text if re.fullmatch(r"[A-Za-z0-9_-]+", text) else f'"{text}"'

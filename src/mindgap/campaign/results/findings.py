@@ -1,0 +1,117 @@
+"""The findings of a campaign, grouped as it counts them, and the rows of one case, read from the store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from mindgap.campaign.state.directory import Folder
+from mindgap.campaign.state.resume_state import finding_key
+from mindgap.compare.verdict import FINDINGS
+from mindgap.graph import MindgapError
+
+#: Rows of the campaign and of its runs on other machines.
+_OURS: Final = "(v.run = $run OR starts_with(v.run, $run || '-'))"
+_ROWS: Final = f"""
+SELECT v.run, v.model, v.platform, v.word, v.blame, v.culprit_node, v.culprit_op, v.max_abs, v.detail, o.signature,
+  o.message, m.position
+FROM verdicts v JOIN models m ON m.run = v.run AND m.model = v.model
+  JOIN outcomes o ON o.run = v.run AND o.model = v.model AND o.graph = v.graph AND o.platform = v.platform
+WHERE {_OURS} AND list_contains($words, v.word) AND ($platform = '' OR v.platform = $platform)
+ORDER BY m.position, v.run, v.platform
+"""
+_OF_CASE: Final = f"""
+SELECT v.*, m.position, o.signature, o.message, o.op, o.outputs
+FROM verdicts v JOIN models m ON m.run = v.run AND m.model = v.model
+  JOIN outcomes o ON o.run = v.run AND o.model = v.model AND o.graph = v.graph AND o.platform = v.platform
+WHERE {_OURS} AND v.model = $case AND ($platform = '' OR v.platform = $platform) ORDER BY v.run, v.platform
+"""
+_REFERENCE: Final = "SELECT outputs, status, message FROM outcomes WHERE run = ? AND model = ? AND platform = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Findings that count as one: the same platform, verdict, and culprit (or signature of a failure).
+
+    `run`: in which they were found; `case`: the first; `detail`: what is said of that one.
+    """
+
+    run: str
+    platform: str
+    word: str
+    culprit: str
+    count: int
+    case: str
+    blame: str
+    max_abs: float | None
+    detail: str
+    cases: tuple[str, ...]
+
+
+def findings_of(folder: Folder, words: Sequence[str] = (), platform: str = "") -> list[Group]:
+    """Groups of findings, by platform, then the worst verdict, then the most frequent.
+
+    Raises `MindgapError` for a word that is no finding and for a platform that the campaign has no row of.
+    """
+    for word in words:
+        if word not in FINDINGS:
+            raise MindgapError(f"--word {word}: it takes one of {', '.join(FINDINGS)}")
+    if platform:
+        _require_platform(folder, platform)
+    asked = {"run": folder.run, "words": list(words or FINDINGS), "platform": platform}
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in folder.store.rows(_ROWS, asked):
+        key = finding_key(row["platform"], row["word"], row["culprit_op"], row["signature"] or "")
+        groups.setdefault((row["run"], key), []).append(row)
+    found = [_group(rows) for rows in groups.values()]
+    return sorted(found, key=lambda g: (g.platform, FINDINGS.index(g.word), -g.count, g.case))  # pyright: ignore[reportArgumentType] # a word of FINDINGS
+
+
+def rows_of_case(folder: Folder, case: str, platform: str = "") -> list[Mapping[str, Any]]:
+    """The rows of `verdicts` of a case, with what `outcomes` holds of it. Raises `MindgapError` where it has none."""
+    found = folder.store.rows(_OF_CASE, {"run": folder.run, "case": case, "platform": platform})
+    if found:
+        return list(found)
+    if platform:
+        others = [row["platform"] for row in rows_of_case(folder, case)]
+        raise MindgapError(f"case {case} has no row on {platform}; it has some on {', '.join(others)}")
+    raise MindgapError(
+        f"{folder.path} has no row of a case {case}: `mindgap campaign findings {folder.path}` lists cases, "
+        "which are called v000000, v000001, …"
+    )
+
+
+def reference_of(folder: Folder, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The outcome of the reference that a row was held against: outputs, status and message."""
+    found = folder.store.rows(_REFERENCE, [row["run"], row["model"], row["reference"]])
+    return found[0] if found else {"outputs": [], "status": "", "message": ""}
+
+
+def as_json(groups: Sequence[Group]) -> str:
+    """A JSON array, an object for each group."""
+    return json.dumps([asdict(group) for group in groups], indent=1)
+
+
+def _group(rows: Sequence[Mapping[str, Any]]) -> Group:
+    first = rows[0]
+    return Group(
+        run=first["run"],
+        platform=first["platform"],
+        word=first["word"],
+        culprit=first["culprit_op"] or first["signature"] or "",
+        count=len(rows),
+        case=first["model"],
+        blame=first["blame"] or "",
+        max_abs=first["max_abs"],
+        detail=first["detail"] or first["message"] or "",
+        cases=tuple(row["model"] for row in rows),
+    )
+
+
+def _require_platform(folder: Folder, platform: str) -> None:
+    rows = folder.store.rows(f"SELECT DISTINCT platform FROM verdicts v WHERE {_OURS}", {"run": folder.run})
+    names = sorted(row["platform"] for row in rows)
+    if platform not in names:
+        raise MindgapError(f"{folder.path} has no row on {platform}; it has some on {', '.join(names) or 'none'}")

@@ -1,0 +1,326 @@
+"""Runs the blocks of a campaign: the reference once for each case, each platform once, and a judge where they differ.
+
+Each platform has a queue and a worker of its own. A few blocks are under way at a time, so that a slow platform does
+not hold up the others at once, and nothing is held for long: what is found goes to the store as it is found.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from mindgap.campaign.cases.case import BLOCK, Case, Supply
+from mindgap.campaign.judging.judge import Judging
+from mindgap.campaign.schedule.batch import run_batch
+from mindgap.campaign.schedule.block import OpenBlock, Saturation
+from mindgap.campaign.schedule.budget import CpuBudget
+from mindgap.campaign.schedule.selection import Choice
+from mindgap.campaign.state.directory import Folder
+from mindgap.campaign.state.expenses import Expenses
+from mindgap.campaign.state.progress import Live
+from mindgap.campaign.state.resume_state import Pair, Past, finding_key
+from mindgap.diff.recording import Recording
+from mindgap.diff.rows import Row
+from mindgap.diff.session import model_of, row_of, row_of_reference, without_judging
+from mindgap.graph import MindgapError
+from mindgap.run.outcome import Job, Outcome
+from mindgap.run.pool import WorkerPool
+
+#: Blocks that are under way at a time: while a slow platform is at its part of one, others go on.
+_OPEN: Final = 8
+#: Rows under way at a time of the platforms that get every variant: few enough that workers still hold the program of a
+#: variant, and judges what they know of it, when its turn comes again. The others, mostly slower, hold nobody up.
+_AHEAD: Final = 256
+#: After so many blocks the store's small segments are put together.
+_COMPACT: Final = 50
+
+
+@dataclass(frozen=True)
+class Station:
+    """All that a drive works with. `budgets`: of the platforms that have one."""
+
+    folder: Folder
+    supply: Supply
+    platforms: Sequence[str]
+    pool: WorkerPool
+    judges: Sequence[Judging]
+    record: Recording
+    choice: Choice
+    past: Past
+    live: Live
+    expenses: Expenses
+    budgets: dict[str, CpuBudget] = field(default_factory=dict[str, CpuBudget])
+
+
+class Drive:
+    """One session of a campaign."""
+
+    def __init__(self, station: Station) -> None:
+        self.s = station
+        self.plan = station.folder.plan
+        self.numbers = list(station.folder.shard.blocks(self.plan.count))
+        #: Why no further block is begun; empty while there is no reason.
+        self.stopped = ""
+        self._started = time.monotonic()
+        self._error: BaseException | None = None
+        self._window = threading.BoundedSemaphore(_OPEN)
+        #: What platforms did with the cases that wait for a judge, by the case's index.
+        self._waiting: dict[int, deque[Outcome]] = {}
+        self._guard = threading.Lock()
+        self._ahead = threading.BoundedSemaphore(_AHEAD)
+        everything = {name for name, asked in self.plan.platforms.items() if asked.everything}
+        self._paced = everything - {self.plan.reference}
+        self._closing = False
+        self._saturation = Saturation(self.numbers)
+        for row in station.past.finished_blocks:
+            self._saturation.add(row["block"], row["features"] or (), row["found"] or ())
+        names = dict.fromkeys([self.plan.reference, *station.platforms])
+        self._lanes = {name: ThreadPoolExecutor(1, f"mindgap-{name}") for name in names}
+        self._courts = [ThreadPoolExecutor(1, f"mindgap-judge-{index}") for index in range(len(station.judges))]
+
+    def run(self) -> None:
+        """Runs what is not finished. Raises what went wrong: a full disk, a pool that gives no case, a bug of ours."""
+        todo = [(at, number) for at, number in enumerate(self.numbers) if number not in self.s.past.done]
+        supplier = ThreadPoolExecutor(1, "mindgap-supply")
+        try:
+            ahead: Future[list[Case]] | None = None
+            for step, (position, number) in enumerate(todo):
+                if not self._room():
+                    break
+                ahead = ahead or supplier.submit(self._draw, number)
+                cases = ahead.result()[: max(0, self.plan.count - number * BLOCK)]
+                ahead = supplier.submit(self._draw, todo[step + 1][1]) if step + 1 < len(todo) else None
+                if not cases and step == 0:
+                    raise nothing_to_run(self.s.supply)
+                self._open(number, position, cases)
+            for _ in range(_OPEN):
+                self._acquire(self._window)
+        except BaseException as error:
+            self._fail(error)
+        finally:
+            self._close()
+            supplier.shutdown(cancel_futures=True)
+        if self._error is not None:
+            raise self._error
+
+    def _draw(self, number: int) -> list[Case]:
+        return self.s.expenses.drawing(lambda: self.s.supply.block(number))
+
+    def _room(self) -> bool:
+        """Waits until another block may be begun; False where none shall be."""
+        if not self._acquire(self._window):
+            return False
+        if 0 < self.plan.stop.saturation <= self._saturation.idle:
+            self.stopped = f"the last {self._saturation.idle} blocks brought nothing new"
+            self._window.release()
+            return False
+        return True
+
+    def _acquire(self, room: threading.Semaphore) -> bool:
+        """Waits for room; False where the session ends first."""
+        while not self._halted():
+            if room.acquire(timeout=0.2):
+                return True
+        return False
+
+    def _halted(self) -> bool:
+        """Whether queued work is to be left for a resume."""
+        minutes = self.plan.stop.minutes
+        if minutes and not self._closing and time.monotonic() - self._started > 60 * minutes:
+            self.stopped = f"{minutes:g} minutes are over"
+            return True
+        return self._closing
+
+    def _open(self, number: int, position: int, cases: list[Case]) -> None:
+        chosen = self.s.choice.choose(number, cases)
+        block = OpenBlock(number, position, cases, chosen, self.s.past.pairs)
+        self.s.live.block(number, len(cases), block.pairs, len(self.s.choice.covered), len(chosen.features))
+        self.s.record.block(block.row(self.s.folder.shard, finished=False))
+        if block.empty:
+            self._done(block)
+            return
+        reference = self._lanes[self.plan.reference]
+        gathered: dict[str, dict[int, Outcome]] = {platform: {} for platform in self.s.budgets}
+        for case in block.order(cases):
+            reference.submit(self._guarded, self._reference, block, case, gathered)
+        for platform, outcomes in gathered.items():
+            # In the reference's queue: when its turn comes, every outcome of the block is there.
+            reference.submit(self._guarded, self._gathered, block, platform, outcomes)
+
+    # What follows runs in the queues.
+
+    def _reference(self, block: OpenBlock, case: Case, gathered: dict[str, dict[int, Outcome]]) -> None:
+        """The reference on one case; then its platforms' turn. Those with a budget wait for the whole block."""
+        takers = block.takers(case)
+        waiting = [platform for platform in takers if block.known(case, platform) is None]
+        outcome: Outcome | None = None
+        if waiting:
+            outcome = self.s.pool.run(self._job(self.plan.reference, case))
+            if self._closing:
+                return
+            self._record_case(case, outcome)
+        self.s.live.case()
+        for platform in takers:
+            if platform in gathered:
+                if outcome is not None:
+                    gathered[platform][case.index] = outcome
+            elif platform == self.plan.reference:
+                self._itself(block, case, outcome)
+            elif platform not in self._paced or self._acquire(self._ahead):
+                self._lanes[platform].submit(self._guarded, self._case, block, platform, case, outcome)
+
+    def _itself(self, block: OpenBlock, case: Case, outcome: Outcome | None) -> None:
+        """The reference as one of the platforms: it ran once, for both."""
+        known = block.known(case, self.plan.reference)
+        if known is not None:
+            self._known(block, self.plan.reference, known)
+        elif outcome is not None:
+            self._row(block, case, row_of_reference(case.name, outcome), None)
+
+    def _gathered(self, block: OpenBlock, platform: str, outcomes: dict[int, Outcome]) -> None:
+        self._lanes[platform].submit(self._guarded, self._budgeted, block, platform, outcomes)
+
+    def _case(self, block: OpenBlock, platform: str, case: Case, reference: Outcome | None) -> None:
+        """One case on one platform."""
+        known = block.known(case, platform)
+        if known is not None:
+            self._known(block, platform, known)
+            return
+        assert reference is not None, "the reference runs whatever a platform has still to run"
+        outcome = self.s.pool.run(self._job(platform, case))
+        if not self._closing:
+            self._decide(block, case, outcome, reference)
+
+    def _budgeted(self, block: OpenBlock, platform: str, references: dict[int, Outcome]) -> None:
+        """A block's cases on a platform with a budget, the most novel first, until its part of the budget is spent."""
+        budget, size = self.s.budgets[platform], self.plan.platforms[platform].batch
+        order = block.chosen.orders[platform]
+        for first in range(0, len(order), size):
+            batch = order[first : first + size]
+            known = [(case, pair) for case in batch if (pair := block.known(case, platform)) is not None]
+            fresh = [case for case in batch if block.known(case, platform) is None]
+            runs = bool(fresh) and budget.left(block.position) > 0
+            # Before anything of it can end the block, whose row holds it.
+            given = [case for case, _ in known] + (fresh if runs else [])
+            block.chosen.given[platform] = block.chosen.given.get(platform, []) + self.s.choice.spent(platform, given)
+            for _, pair in known:
+                self._known(block, platform, pair)
+            if not runs:
+                for _ in fresh:
+                    self._finished(block, platform, block.leave(platform))
+                continue
+            for case, outcome in run_batch(self.s.pool, [(case, self._job(platform, case)) for case in fresh]):
+                if self._closing:
+                    return
+                budget.spent += outcome.timings.get("cpu", 0.0)
+                self._decide(block, case, outcome, references[case.index])
+            if self._halted():
+                return
+
+    def _known(self, block: OpenBlock, platform: str, pair: Pair) -> None:
+        """A pair that an earlier session finished: it counts as if it had been run now."""
+        if pair.word == "failed":
+            block.follows(platform, pair.signature, pair.op)
+        self._finished(block, platform, block.finish(pair.finding))
+
+    def _decide(self, block: OpenBlock, case: Case, outcome: Outcome, reference: Outcome) -> None:
+        """The row where it needs no judge; else the judge's turn."""
+        row = without_judging(row_of(case.name, outcome), outcome, reference)
+        followed = row is None or (
+            row.verdict == "failed"
+            and block.follows(outcome.platform, outcome.signature, outcome.op)
+            and self.plan.limits.trace
+        )
+        if row is not None and not followed:
+            self._row(block, case, row, outcome)
+            return
+        # One judge for all platforms of a case, and all that differ in a row: it keeps what it knows of the graph.
+        court = int(case.digest[:8], 16) % len(self.s.judges)
+        self.s.live.judge(1)
+        with self._guard:
+            first = case.index not in self._waiting
+            self._waiting.setdefault(case.index, deque()).append(outcome)
+        if first:
+            self._courts[court].submit(self._guarded, self._judge, block, case, reference, court)
+
+    def _judge(self, block: OpenBlock, case: Case, reference: Outcome, court: int) -> None:
+        """A case on every platform that waits for it, also those that come while others are judged."""
+        while not self._halted():
+            with self._guard:
+                if not self._waiting[case.index]:
+                    del self._waiting[case.index]
+                    return
+                outcome = self._waiting[case.index].popleft()
+            row = self.s.judges[court].row(case, outcome, reference)
+            self.s.live.judge(-1)
+            if not self._closing:
+                self._row(block, case, row, outcome)
+
+    def _row(self, block: OpenBlock, case: Case, row: Row, outcome: Outcome | None) -> None:
+        if row.finding or row.broken:
+            self.s.record.keep(case.digest, case.data)
+        self.s.record.row(case.digest, row, outcome)
+        self.s.live.row(row)
+        culprit = row.culprit.op if row.culprit else None
+        found = finding_key(row.platform, row.word, culprit, row.signature) if row.finding else ""
+        self._finished(block, row.platform, block.finish(found))
+
+    def _finished(self, block: OpenBlock, platform: str, last: bool) -> None:
+        self.s.live.finished()
+        if platform in self._paced:
+            self._ahead.release()
+        if last:
+            self._done(block)
+
+    def _done(self, block: OpenBlock) -> None:
+        self.s.record.block(block.row(self.s.folder.shard, finished=True))
+        self.s.record.expenses(self.s.expenses.rows(self.s.record.run, self.s.pool.cpu))
+        self._saturation.add(block.number, block.chosen.features, block.found)
+        if block.position and block.position % _COMPACT == 0:
+            self.s.folder.store.compact()
+        self._window.release()
+
+    def _record_case(self, case: Case, outcome: Outcome) -> None:
+        if not case.description:
+            self.s.record.keep(case.digest, case.data)
+        graph = case.graph
+        self.s.record.variant(case.name, graph, case.description)
+        self.s.record.model(case.index, model_of(case.name, graph, outcome, {}), outcome)
+
+    def _job(self, platform: str, case: Case) -> Job:
+        limits = self.plan.limits
+        return Job(platform, case.graph, repeat=limits.repeat, deadline_s=limits.deadline_s)
+
+    def _guarded(self, work: Callable[..., None], *arguments: Any) -> None:
+        """Does the work unless the session is at its end; what it raises ends the session."""
+        if self._halted():
+            return
+        try:
+            work(*arguments)
+        except BaseException as error:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._closing:
+            self._error, self._closing = error, True
+
+    def _close(self) -> None:
+        """Lets what runs come to its end, or ends it where the session failed: then none of it is recorded."""
+        queues: Iterable[ThreadPoolExecutor] = (*self._lanes.values(), *self._courts)
+        if self._closing:
+            for judge in self.s.judges:
+                judge.close()
+            self.s.pool.close()
+        # Queues feed each other in this order: the reference's, the platforms', the judges'.
+        for queue in queues:
+            queue.shutdown(wait=True)
+
+
+def nothing_to_run(supply: Supply) -> MindgapError:
+    """What is said of a supply that gives nothing."""
+    return MindgapError(f"no case could be made ({supply.identity[:12]}): is the catalogue or the pool empty?")

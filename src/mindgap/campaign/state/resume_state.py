@@ -1,0 +1,93 @@
+"""What a campaign has done already, read from its store: what a resume need not do again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from mindgap.campaign.cases.case import BLOCK
+from mindgap.campaign.state.directory import Folder
+from mindgap.compare.verdict import FINDINGS
+from mindgap.store import Store
+
+#: A pair is finished when its verdict is there: outcomes are published before verdicts, verdicts before blocks.
+_PAIRS: Final = """
+SELECT v.model, v.platform, v.word, v.verdict, v.culprit_op, o.signature, o.op
+FROM verdicts v JOIN models m USING (run, model)
+LEFT JOIN outcomes o ON o.run = v.run AND o.model = v.model AND o.graph = v.graph AND o.platform = v.platform
+WHERE v.run = $run AND m.position // $block NOT IN
+  (SELECT block FROM blocks WHERE run = $run AND seconds IS NOT NULL)
+"""
+_CPU: Final = """
+SELECT platform, sum(element_at(timings, 'cpu')[1]) AS seconds FROM outcomes WHERE run = ? GROUP BY platform
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A case on a platform that has its row. `signature`: of the platform's message. `op`: the operator it names."""
+
+    word: str
+    finding: str
+    signature: str
+    op: str | None = None
+
+
+@dataclass(frozen=True)
+class Past:
+    """`created`: when the run began, None where it has not. `seconds`: of sessions that came to their end.
+
+    `done`: numbers of finished blocks. `pairs`: of the other blocks, by case and platform. `blocks`: rows of the
+    shard's blocks in order. `cpu`: processor seconds by platform, where they are counted.
+    """
+
+    created: datetime | None = None
+    seconds: float = 0.0
+    done: frozenset[int] = frozenset()
+    pairs: Mapping[str, Mapping[str, Pair]] = field(default_factory=dict[str, Mapping[str, Pair]])
+    blocks: tuple[Mapping[str, Any], ...] = ()
+    cpu: Mapping[str, float] = field(default_factory=dict[str, float])
+
+    @property
+    def finished_blocks(self) -> list[Mapping[str, Any]]:
+        """Rows of the finished blocks, in order."""
+        return [row for row in self.blocks if row["block"] in self.done]
+
+
+def finding_key(platform: str, word: str, culprit: str | None, signature: str) -> str:
+    """What a finding counts as when new ones are counted: a failure by its signature, another by its culprit."""
+    return f"{platform} {word} {culprit or signature}"
+
+
+def read_past(store: Store, folder: Folder) -> Past:
+    """What is in the store of this campaign and shard. Raises `StoreError` for a damaged store."""
+    known = store.rows("SELECT created, seconds, settings FROM runs WHERE run = ?", [folder.run])
+    if not known:
+        return Past()
+    before = json.loads(known[0]["settings"]).get("seconds_before", 0.0)
+    blocks = store.rows(
+        "SELECT block, features, given, found, seconds FROM blocks WHERE run = ? AND shard = ? ORDER BY block",
+        [folder.run, str(folder.shard)],
+    )
+    pairs: dict[str, dict[str, Pair]] = {}
+    for row in store.rows(_PAIRS, {"run": folder.run, "block": BLOCK}):
+        finding = _finding(row)
+        pair = Pair(row["word"], finding, row["signature"] or "", row["op"] or None)
+        pairs.setdefault(row["model"], {})[row["platform"]] = pair
+    return Past(
+        created=known[0]["created"],
+        seconds=known[0]["seconds"] or before,
+        done=frozenset(row["block"] for row in blocks if row["seconds"] is not None),
+        pairs=pairs,
+        blocks=tuple(blocks),
+        cpu={row["platform"]: row["seconds"] for row in store.rows(_CPU, [folder.run]) if row["seconds"]},
+    )
+
+
+def _finding(row: Mapping[str, Any]) -> str:
+    if row["verdict"] not in FINDINGS:
+        return ""
+    return finding_key(row["platform"], row["word"], row["culprit_op"], row["signature"] or "")

@@ -1,0 +1,241 @@
+"""Where a campaign stands, by what its folder holds: of one that runs, that was killed, or that has ended."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from mindgap.campaign.cases.bundle import agreement
+from mindgap.campaign.cases.case import BLOCK, Shard
+from mindgap.campaign.plan import Plan
+from mindgap.campaign.state.directory import Folder, begun
+from mindgap.campaign.state.expenses import Spent, spent
+from mindgap.campaign.state.session_file import Running, running
+from mindgap.compare.verdict import FINDINGS
+from mindgap.diff.rows import Totals
+from mindgap.diff.stored import totals
+from mindgap.graph import MindgapError
+from mindgap.store import Store
+
+_PLATFORMS: Final = """
+WITH counted AS (
+  SELECT platform, word, status, count(*) AS n, sum(judge_seconds) AS judge FROM verdicts WHERE run = $run
+  GROUP BY platform, word, status)
+SELECT platform, sum(n)::BIGINT AS rows, sum(judge) AS judge_seconds,
+  (SELECT map(list(word ORDER BY word), list(n ORDER BY word)) FROM
+     (SELECT word, sum(n)::BIGINT AS n FROM counted i WHERE i.platform = o.platform GROUP BY word)) AS words,
+  (SELECT map(list(status ORDER BY status), list(n ORDER BY status)) FROM
+     (SELECT status, sum(n)::BIGINT AS n FROM counted i WHERE i.platform = o.platform GROUP BY status)) AS statuses
+FROM counted o GROUP BY platform
+"""
+_BLOCKS: Final = """
+SELECT count(*) AS begun, count(*) FILTER (seconds IS NOT NULL) AS done,
+  (SELECT count(DISTINCT feature) FROM (SELECT unnest(features) AS feature FROM blocks WHERE run = $run)) AS features,
+  (SELECT list(DISTINCT shard ORDER BY shard) FROM blocks WHERE run = $run) AS shards
+FROM blocks WHERE run = $run
+"""
+_LEFT: Final = """
+SELECT key AS platform, sum(value)::BIGINT AS n
+FROM (SELECT unnest(map_entries(left_out), recursive := true) FROM blocks WHERE run = ?) GROUP BY key
+"""
+_REFUSED: Final = """
+SELECT platform, reason, sum(count)::BIGINT AS n
+FROM (SELECT unnest(refused, recursive := true) FROM blocks WHERE run = ?) GROUP BY ALL ORDER BY n DESC, reason
+"""
+#: Cases of the last minutes, and how long they took.
+_RATE: Final = """
+SELECT count(*) AS n, (max(_written) - min(_written)) / 1e6 AS seconds FROM models
+WHERE run = $run AND _written > (SELECT max(_written) FROM models WHERE run = $run) - 600e6
+"""
+#: Distinct findings by `resume_state.finding_key`, over all rows, also those of unfinished blocks.
+_KINDS: Final = """
+SELECT count(DISTINCT (v.platform, v.word, coalesce(v.culprit_op, o.signature, ''))) AS n FROM verdicts v
+LEFT JOIN outcomes o ON o.run = v.run AND o.model = v.model AND o.graph = v.graph AND o.platform = v.platform
+WHERE v.run = $run AND list_contains($findings, v.verdict)
+"""
+_REFERENCE: Final = """
+SELECT o.status, count(*) AS n FROM outcomes o JOIN models m USING (run, model)
+WHERE o.run = ? AND o.platform = ? GROUP BY o.status ORDER BY o.status
+"""
+
+
+_NOTHING: Final = Totals(
+    models=0, platforms=0, rows=0, refused=0, broken=0, words={}, statuses={}, findings=0, known=0, new=0
+)
+
+
+@dataclass(frozen=True)
+class OnPlatform:
+    """Rows of one platform. `refused`: cases not run because the platform is known to lack something, `left`: because
+    its budget was spent. `judge_seconds`: processor seconds that judging its rows took."""
+
+    platform: str
+    rows: int
+    words: Mapping[str, int]
+    statuses: Mapping[str, int]
+    refused: int
+    left: int
+    judge_seconds: float
+
+
+@dataclass(frozen=True)
+class Standing:
+    """`state`: `finished`, `running`, or `unfinished`. `running`: the session that runs, None where none does, and its
+    counts, which are ahead of the store's by up to ten seconds; `eta_s`: its time left. `cases`: those that the
+    reference has run, of `planned`. `features`: covered by them. `found`: distinct findings, by platform and verdict,
+    and by culprit or, where there is none, the failure's signature.
+    `lacking`: (platform, what it lacks, cases not run for it). `agreement`: of a campaign that came in a pack, for how
+    many cases the reference gave the same bits here and where the pack was made, and how many ran on both. `stopped`:
+    why a session ended before everything ran. `cpu`: what it took of the processor."""
+
+    run: str
+    state: str
+    shard: str
+    shards: Sequence[str]
+    blocks: int
+    blocks_begun: int
+    blocks_done: int
+    planned: int
+    cases: int
+    reference: str
+    reference_statuses: Mapping[str, int]
+    platforms: Sequence[OnPlatform]
+    totals: Totals
+    features: int
+    found: int
+    lacking: Sequence[tuple[str, str, int]]
+    seconds: float
+    cases_per_second: float
+    eta_s: float | None
+    agreement: tuple[int, int] | None
+    cpu: Spent = field(default_factory=Spent)
+    running: Running | None = None
+    stopped: str = ""
+
+    def to_json(self) -> str:
+        """One JSON object."""
+        return json.dumps({**dataclasses.asdict(self), "nothing": nothing_of(self)}, indent=1)
+
+
+def planned_cases(plan: Plan, shard: Shard) -> int:
+    """How many cases a shard has."""
+    return sum(min(BLOCK, plan.count - number * BLOCK) for number in shard.blocks(plan.count))
+
+
+def standing_of(folder: Folder) -> Standing:
+    """Where the campaign in a folder stands. Raises `MindgapError` where it has written nothing yet and none runs."""
+    store, run, plan = folder.store, folder.run, folder.plan
+    session = running(folder.path)
+    known = store.rows("SELECT * FROM runs WHERE run = ?", [run])
+    if not known:
+        if session is None:
+            raise MindgapError(f"{folder.path} has nothing in its store yet: `mindgap campaign resume {folder.path}`")
+        return _empty(folder, session)
+    (about,) = known
+    (blocks,) = store.rows(_BLOCKS, {"run": run})
+    (rate,) = store.rows(_RATE, {"run": run})
+    (kinds,) = store.rows(_KINDS, {"run": run, "findings": list(FINDINGS)})
+    reference = {row["status"]: row["n"] for row in store.rows(_REFERENCE, [run, plan.reference])}
+    # A store that shards were merged into is as wide as all of them.
+    shards = [Shard.parse(text) for text in blocks["shards"] or [str(folder.shard)]]
+    refused = [(row["platform"], row["reason"], row["n"]) for row in store.rows(_REFUSED, [run])]
+    settings = json.loads(about["settings"])
+    return dataclasses.replace(
+        _empty(folder, session, shards),
+        state="running" if session else "finished" if blocks["done"] == _blocks(plan, shards) else "unfinished",
+        blocks_begun=blocks["begun"],
+        blocks_done=blocks["done"],
+        cases=sum(reference.values()),
+        reference_statuses=reference,
+        platforms=_platforms(store, run, settings["platforms"], refused),
+        totals=totals(store, run),
+        features=blocks["features"],
+        found=kinds["n"],
+        lacking=refused,
+        seconds=about["seconds"] or settings.get("seconds_before", 0.0),
+        cases_per_second=rate["n"] / rate["seconds"] if rate["seconds"] else 0.0,
+        agreement=agreement(folder),
+        cpu=spent(store, run),
+    )
+
+
+def starting(path: str | Path) -> Running | None:
+    """The session that is about to make a campaign in this directory, before there is one to open."""
+    return None if begun(path) else running(path)
+
+
+def _empty(folder: Folder, session: Running | None, shards: Sequence[Shard] = ()) -> Standing:
+    """Of a campaign without any row."""
+    plan, shards = folder.plan, shards or [folder.shard]
+    return Standing(
+        run=folder.run,
+        state="running" if session else "unfinished",
+        shard=str(folder.shard),
+        shards=[str(shard) for shard in shards],
+        blocks=_blocks(plan, shards),
+        blocks_begun=0,
+        blocks_done=0,
+        planned=sum(planned_cases(plan, shard) for shard in shards),
+        cases=0,
+        reference=plan.reference,
+        reference_statuses={},
+        platforms=[OnPlatform(name, 0, {}, {}, 0, 0, 0.0) for name in plan.platforms],
+        totals=_NOTHING,
+        features=0,
+        found=0,
+        lacking=[],
+        seconds=0.0,
+        cases_per_second=0.0,
+        eta_s=session.eta_s if session else None,
+        agreement=None,
+        running=session,
+    )
+
+
+def _blocks(plan: Plan, shards: Sequence[Shard]) -> int:
+    return sum(len(list(shard.blocks(plan.count))) for shard in shards)
+
+
+def nothing_of(standing: Standing) -> list[str]:
+    """What must not pass for a result: nothing ran at all, or a platform said no to everything. Empty: all is well."""
+    if not standing.cases:
+        return ["NOTHING RAN: the reference was given no case"]
+    ran = sum(standing.reference_statuses.get(status, 0) for status in ("ok", "nondeterministic"))
+    if not ran:
+        what = ", ".join(f"{count} {status}" for status, count in standing.reference_statuses.items())
+        return [f"NOTHING WAS COMPARED: the reference {standing.reference} ran none of its cases: {what}"]
+    wrong: list[str] = []
+    for each in standing.platforms:
+        said_no = each.statuses.get("unsupported", 0)
+        if not each.rows:
+            why = f"{each.refused} are known to be refused, {each.left} were left out for its budget"
+            wrong.append(f"NOTHING RAN on {each.platform}: {why}")
+        elif said_no == each.rows:
+            wrong.append(f"NOTHING RAN on {each.platform}: it refused every one of {each.rows} cases")
+    return wrong
+
+
+def _platforms(
+    store: Store, run: str, names: Sequence[str], refused: Sequence[tuple[str, str, int]]
+) -> list[OnPlatform]:
+    found = {row["platform"]: row for row in store.rows(_PLATFORMS, {"run": run})}
+    left = {row["platform"]: row["n"] for row in store.rows(_LEFT, [run])}
+    listed: list[OnPlatform] = []
+    for name in dict.fromkeys([*names, *found]):
+        row: Mapping[str, Any] = found.get(name, {})
+        listed.append(
+            OnPlatform(
+                platform=name,
+                rows=row.get("rows", 0),
+                words=row.get("words") or {},
+                statuses=row.get("statuses") or {},
+                refused=sum(count for platform, _, count in refused if platform == name),
+                left=left.get(name, 0),
+                judge_seconds=row.get("judge_seconds") or 0.0,
+            )
+        )
+    return listed

@@ -1,0 +1,71 @@
+"""What a session is doing at the moment, and how far it is: for whoever watches it, here or from another process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+
+from mindgap.campaign.state.progress import Live, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`done` of `total`, 0 where it is not known. `seconds`: since it began. `number`: of the steps until now.
+
+    `running`: the counts, once cases run.
+    """
+
+    name: str
+    done: int
+    total: int
+    seconds: float
+    number: int
+    running: Snapshot | None = None
+
+    def line(self) -> str:
+        """In words, without the counts of running cases."""
+        far = f": {self.done:,} of {self.total:,}" if self.total else ""
+        return f"{self.name}{far} ({self.seconds:.0f} s)" if self.seconds >= 1 else f"{self.name}{far}"
+
+
+class Progress:
+    """The step that a session is at. Thread-safe."""
+
+    def __init__(self, name: str = "starting") -> None:
+        self._lock = threading.Lock()
+        self._number = 0
+        self._live: Live | None = None
+        #: The counts of the step in which cases ran last, also when it is over.
+        self.ran: Live | None = None
+        self._set(name, 0, 0)
+
+    def step(self, name: str, total: int = 0) -> None:
+        """Begins another step, which counts no cases."""
+        with self._lock:
+            self._number += 1
+            self._live = None
+            self._set(name, 0, total)
+
+    def tick(self, done: int, total: int) -> None:
+        """So much of the step is done."""
+        with self._lock:
+            self._done, self._total = done, total
+
+    def run(self, live: Live) -> None:
+        """From here on cases run, counted by `live`."""
+        with self._lock:
+            self._number += 1
+            self._set("running", 0, 0)
+            self._live = self.ran = live
+
+    def now(self) -> Step:
+        """The step, with the counts of this moment."""
+        with self._lock:
+            live = self._live
+            seconds = time.monotonic() - self._began
+            name, done, total, number = self._name, self._done, self._total, self._number
+        return Step(name, done, total, seconds, number, None if live is None else live.snapshot())
+
+    def _set(self, name: str, done: int, total: int) -> None:
+        self._name, self._done, self._total, self._began = name, done, total, time.monotonic()

@@ -1,0 +1,102 @@
+"""How much of the reference's operators a platform runs, and what it lacks, in its own words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from mindgap.support.answers import RUNNING, WORDS, Answer
+from mindgap.support.call_forms import DTYPES
+from mindgap.support.key import SCALAR, Key, packet_of
+
+UNTRIED: Final = "untried"
+#: From the best to the worst.
+ALL_WORDS: Final = (*WORDS, UNTRIED)
+_PLAIN: Final = frozenset({"contiguous", SCALAR})
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """What a platform does not run of an operator, though the reference does.
+
+    `whole`: it runs no call of the operator. Otherwise only those of `dtypes` and `layouts` are meant. `word`: the best
+    of the answers; `reason` the most frequent one among those of that word.
+    """
+
+    op: str
+    word: str
+    whole: bool
+    dtypes: tuple[str, ...]
+    layouts: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class OperatorCoverage:
+    """Counts by word. A packet or overload counts as the best of its calls. `dtypes`: overloads that run in a dtype
+    plainly laid out, and overloads that were asked in it."""
+
+    packets: Mapping[str, int]
+    overloads: Mapping[str, int]
+    calls: Mapping[str, int]
+    dtypes: Mapping[str, tuple[int, int]]
+    lacks: tuple[Lack, ...]
+
+
+def operator_coverage(keys: Iterable[Key], answers: Mapping[Key, Answer]) -> OperatorCoverage:
+    """Of the keys, what the answers say; a key without an answer is `untried`."""
+    words = {key: (answers[key].answer if key in answers else UNTRIED) for key in sorted(keys)}
+    by_op: dict[str, list[Key]] = {}
+    for key in words:
+        by_op.setdefault(key.op, []).append(key)
+    overloads = {op: _best(words[key] for key in group) for op, group in by_op.items()}
+    by_packet: dict[str, list[str]] = {}
+    for op, word in overloads.items():
+        by_packet.setdefault(packet_of(op), []).append(word)
+    lacks = [lack for op, group in by_op.items() for lack in _lacks(op, group, words, answers)]
+    return OperatorCoverage(
+        packets=_counts(_best(found) for found in by_packet.values()),
+        overloads=_counts(overloads.values()),
+        calls=_counts(words.values()),
+        dtypes={dtype: _running(dtype, words) for dtype in DTYPES},
+        lacks=tuple(sorted(lacks, key=lambda lack: (not lack.whole, lack.op, lack.dtypes, lack.layouts))),
+    )
+
+
+def _best(words: Iterable[str]) -> str:
+    return min(words, key=ALL_WORDS.index)
+
+
+def _counts(words: Iterable[str]) -> dict[str, int]:
+    found = Counter(words)
+    return {word: found[word] for word in ALL_WORDS}
+
+
+def _running(dtype: str, words: Mapping[Key, str]) -> tuple[int, int]:
+    asked = {key.op: word for key, word in words.items() if key.dtype == dtype and key.layout in _PLAIN}
+    return sum(word in RUNNING for word in asked.values()), len(asked)
+
+
+def _lacks(op: str, group: list[Key], words: Mapping[Key, str], answers: Mapping[Key, Answer]) -> list[Lack]:
+    missing = [key for key in group if words[key] not in RUNNING]
+    if not missing:
+        return []
+    if len(missing) == len(group):
+        return [_lack(op, missing, words, answers, whole=True)]
+    running = {key.dtype for key in group if words[key] in RUNNING}
+    parts: dict[tuple[str, str], list[Key]] = {}
+    for key in missing:
+        # A dtype that runs in no layout is one lack; a layout that fails in a dtype that runs is another.
+        what = "" if key.dtype not in running else key.layout
+        parts.setdefault((words[key], what), []).append(key)
+    return [_lack(op, found, words, answers, whole=False) for found in parts.values()]
+
+
+def _lack(op: str, keys: list[Key], words: Mapping[Key, str], answers: Mapping[Key, Answer], whole: bool) -> Lack:
+    word = _best(words[key] for key in keys)
+    reasons = Counter(answers[key].reason for key in keys if key in answers and words[key] == word)
+    reason = reasons.most_common(1)[0][0] if reasons else ""
+    dtypes = tuple(dict.fromkeys(key.dtype for key in keys))
+    return Lack(op, word, whole, dtypes, tuple(dict.fromkeys(key.layout for key in keys)), reason)

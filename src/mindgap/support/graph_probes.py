@@ -1,0 +1,54 @@
+"""Probes cut from the graphs that a campaign runs: of the calls that its cases hold, and of no others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Set
+from dataclasses import dataclass
+
+from mindgap.graph import Graph, MindgapError, TensorStore, encode
+from mindgap.support.key import Key, key_of
+from mindgap.support.probes import MOST, Probe
+from mindgap.support.single_calls import calls
+
+#: Bytes of a probe's graph. Hundreds of probes are held at a time, and small operands ask as well as large ones.
+_MOST_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class CaseProbes:
+    """`keys`: all that the cases hold. `probes`: of those that are not known. A key without a probe cannot be asked:
+    its calls have operands that are too large, or could not be run by themselves."""
+
+    keys: Set[Key]
+    probes: list[Probe]
+
+
+def case_probes(
+    graphs: Iterable[Graph], known: Set[Key], tensors: TensorStore | None = None,
+    on_graph: Callable[[int], None] = lambda done: None,
+) -> CaseProbes:  # fmt: skip
+    """Up to three probes of each key that is not `known`, sorted by key. `on_graph`: told how many graphs are done.
+
+    A graph that holds a key of which more probes are wanted is run once on the CPU, for the values of its operands.
+    """
+    keys: set[Key] = set()
+    found: dict[Key, dict[bytes, Probe]] = {}
+    for done, graph in enumerate(graphs, 1):
+        held = {key_of(graph, node) for node in graph.nodes}
+        keys |= held
+        wanted = {key for key in held - known if len(found.get(key, ())) < MOST}
+        for cut in _calls(graph, tensors) if wanted else ():
+            key, data = key_of(cut, cut.nodes[0]), encode(cut, labels=False)
+            of_key = found.setdefault(key, {})
+            if key in wanted and len(of_key) < MOST and len(data) <= _MOST_BYTES:
+                of_key[data] = Probe(*key, data)
+        on_graph(done)
+    return CaseProbes(keys, [probe for key in sorted(found) for probe in found[key].values()])
+
+
+def _calls(graph: Graph, tensors: TensorStore | None) -> list[Graph]:
+    """The calls of a graph; none of one that does not run here: its keys stay without a probe, and are counted so."""
+    try:
+        return list(calls(graph, tensors))
+    except (MindgapError, RuntimeError, ValueError, TypeError, IndexError, NotImplementedError):
+        return []

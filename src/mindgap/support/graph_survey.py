@@ -1,0 +1,154 @@
+"""Asks platforms, before a campaign begins, which of its operator calls they refuse, for a limited time.
+
+A refusal that is known is not run. On a fresh machine most rows of a translating platform were refusals otherwise.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+from mindgap.graph import Graph
+from mindgap.run.local import fingerprint_of
+from mindgap.run.pool import WorkerPool
+from mindgap.store import Store
+from mindgap.support.answers import Support, read_support
+from mindgap.support.graph_probes import CaseProbes, case_probes
+from mindgap.support.key import Key
+from mindgap.support.survey import support_of
+
+#: A platform that refuses none of so many calls, evenly spread over all, is asked no more.
+_SOME: Final = 128
+
+
+def may_lack(platform: str, reference: str) -> bool:
+    """Whether a platform can lack what the reference runs: not if it is the reference with other options."""
+    return platform.partition("@")[0] != reference.partition("@")[0]
+
+
+class Steps(Protocol):
+    """Receives what the survey is doing, and how far it is."""
+
+    def step(self, name: str, total: int = 0) -> None:
+        """Begins another step."""
+        ...
+
+    def tick(self, done: int, total: int) -> None:
+        """Reports how much of the step is done."""
+        ...
+
+
+@dataclass(frozen=True)
+class Terms:
+    """`store`: where answers are kept. `minutes`: processor time for each platform. `progress`, `say`: told of it."""
+
+    store: Path
+    minutes: float
+    progress: Steps
+    say: Callable[[str], None]
+
+
+@dataclass
+class _Answered:
+    """What asking one platform came to, in keys. `idle`: left unasked, as it refused none of those before."""
+
+    asked: int = 0
+    untried: int = 0
+    idle: int = 0
+    seconds: float = 0.0
+    support: Support = field(default_factory=lambda: Support({}, {}))
+
+
+def ask_first(platforms: Sequence[str], graphs: Iterable[Graph], pool: WorkerPool, terms: Terms) -> None:
+    """Asks each platform of `pool` the calls of the graphs that the store does not know of it, and keeps the answers.
+
+    Says for each platform how many were known, asked and left unasked, and how many it refuses. Raises `MindgapError`
+    for a damaged store.
+    """
+    store, progress = Store(terms.store), terms.progress
+    prints = {platform: fingerprint_of(pool.describe(platform)) for platform in dict.fromkeys(platforms)}
+    known = read_support(store, prints)
+    everywhere = [set(known.answers(fingerprint)) for fingerprint in prints.values()]
+    progress.step("finding out which operators the cases hold")
+    cases = case_probes(graphs, set[Key].intersection(*everywhere), on_graph=lambda done: progress.tick(done, 0))
+    names = ", ".join(prints)
+    terms.say(
+        f"asking {names} which operators they run, for at most {terms.minutes:g} min of processor time each "
+        "(--coverage-minutes M; --no-coverage asks nothing)"
+    )
+    progress.step(f"asking {names} which operators they run")
+    counts: dict[str, tuple[int, int]] = {}
+    lock = threading.Lock()
+
+    def told(platform: str, done: int, total: int) -> None:
+        with lock:
+            counts[platform] = (done, total)
+            progress.tick(sum(d for d, _ in counts.values()), sum(t for _, t in counts.values()))
+
+    def ask(platform: str) -> _Answered:
+        answered = _Answered(support=known)
+        _ask(platform, prints[platform], cases, store, pool, terms.minutes, answered, told)
+        return answered
+
+    with ThreadPoolExecutor(len(prints), "mindgap-ask-first") as threads:
+        for platform, answered in zip(prints, threads.map(ask, prints), strict=True):
+            before = len(cases.keys & known.answers(prints[platform]).keys())
+            terms.say(_line(platform, prints[platform], cases, before, answered, terms.minutes))
+
+
+def _ask(
+    platform: str, fingerprint: str, cases: CaseProbes, store: Store, pool: WorkerPool, minutes: float,
+    answered: _Answered, told: Callable[[str, int, int], None],
+) -> None:  # fmt: skip
+    """Some calls first, all others where the platform refuses any."""
+    known = answered.support.answers(fingerprint)
+    unknown = sorted({probe.key for probe in cases.probes} - known.keys())
+    some = set(unknown[:: max(1, -(-len(unknown) // _SOME))])
+    for keys in (some, set(unknown) - some):
+        budget = 60 * minutes - answered.seconds
+        if not keys:
+            continue
+        if keys is not some and not _refused(answered.support, fingerprint, cases.keys):
+            answered.idle = len(keys)
+            continue
+        if budget <= 0:
+            answered.untried += len(keys)
+            continue
+        before = answered.asked
+        found = support_of(
+            [platform], [probe for probe in cases.probes if probe.key in keys], store, budget_s=budget, pool=pool,
+            told=lambda name, done, total, what, before=before: told(name, before + done, len(unknown)),
+        )  # fmt: skip
+        left = len(found.untried.get(platform, ()))
+        answered.asked += len(keys) - left
+        answered.untried += left
+        answered.seconds += found.cpu_seconds.get(platform, 0.0)
+        answered.support = found.support
+    told(platform, len(unknown), len(unknown))
+
+
+def _refused(support: Support, fingerprint: str, keys: Iterable[Key]) -> int:
+    """How many of the keys the platform is known to refuse."""
+    answers = support.answers(fingerprint)
+    return sum(key in answers and answers[key].answer == "refuses" for key in keys)
+
+
+def _line(platform: str, fingerprint: str, cases: CaseProbes, known: int, answered: _Answered, minutes: float) -> str:
+    refused = _refused(answered.support, fingerprint, cases.keys)
+    large = len(cases.keys) - known - answered.asked - answered.untried - answered.idle
+    parts = [
+        f"{platform}: of {len(cases.keys):,} calls in the cases (by operator, dtype and layout) {known:,} were known",
+        f"{answered.asked:,} were asked in {answered.seconds:.0f} s of processor time",
+        f"it refuses {refused:,}",
+    ]
+    if answered.idle:
+        parts.append(f"{answered.idle:,} were not asked, as it refused none before them")
+    if answered.untried:
+        parts.append(f"{answered.untried:,} WERE NOT ASKED, as {minutes:g} min are spent (--coverage-minutes)")
+    if large:
+        parts.append(f"{large:,} cannot be asked by themselves, mostly for the size of their operands")
+    return "; ".join(parts)

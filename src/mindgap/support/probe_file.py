@@ -1,0 +1,93 @@
+"""The probes of this PyTorch, made once and kept in one file."""
+
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# (pyarrow has no types)
+
+from __future__ import annotations
+
+import hashlib
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mindgap.catalogue import Catalogue, Limits, build
+from mindgap.graph import MindgapError, default_tensor_store
+from mindgap.run.pool import WorkerPool
+from mindgap.store.place import LocalPlace
+from mindgap.support.probes import Probe, Told, probes
+
+#: Raised when other probes would be made of the same samples.
+FORMAT: Final = 2
+REFERENCE: Final = "cpu/eager"
+#: What is captured where no catalogue is given: PyTorch's own samples, forward and backward.
+SOURCES: Final = ("ops:*", "modules:*")
+_COLUMNS: Final = ("op", "dtype", "layout", "graph")
+_LIMITS: Final = Limits(cpu_seconds=60.0, memory_bytes=4 << 30)
+
+
+def home() -> Path:
+    """Where what is made once for all runs is kept: `$MINDGAP_HOME`, or the system's directory for caches."""
+    return default_tensor_store().path.parent
+
+
+def probe_set(
+    catalogue: Catalogue | None = None, *, folder: Path | None = None, told: Told = lambda done, total, what: None
+) -> list[Probe]:
+    """The probes of a catalogue's graphs, or of PyTorch's samples where none is given, sorted by their keys.
+
+    Read from a file of `folder` (by default under `home`) where they were made before with this PyTorch and of the same
+    graphs; otherwise made, which takes some minutes of processor time without a catalogue and less than one with it.
+    Raises `MindgapError` where there is no sample at all.
+    """
+    folder = home() / "probes" if folder is None else folder
+    name = f"torch-{version('torch')}-{_identity(catalogue)}.parquet"
+    file = folder / name
+    if file.is_file() and (found := _read(file)) is not None:
+        return found
+    folder.mkdir(parents=True, exist_ok=True)
+    graphs = catalogue if catalogue is not None else _samples(folder, told)
+    with WorkerPool([REFERENCE], tensors=graphs.tensors, busy=1) as pool:
+        made = list(probes(graphs, pool.run, REFERENCE, told))
+    if not made:
+        where = "PyTorch's samples" if catalogue is None else str(catalogue.path)
+        raise MindgapError(
+            f"{where} hold no operator that {REFERENCE} runs: capture some (mindgap corpus build DIR 'ops:*')"
+        )
+    _write(folder, name, made)
+    return made
+
+
+def _samples(folder: Path, told: Told) -> Catalogue:
+    """PyTorch's samples as a catalogue beside the probes; where it was being built and was killed, that goes on."""
+    found = Catalogue(folder / f"samples-{version('torch')}-{version('mindgap')}", create=True)
+    build(found, SOURCES, ("forward", "backward"), limits=_LIMITS, on_tick=lambda t: told(t.done, t.total, t.source))
+    return found
+
+
+def _identity(catalogue: Catalogue | None) -> str:
+    """Equal where the same graphs would be asked."""
+    of = ["samples", version("mindgap")]
+    if catalogue is not None:
+        of = sorted({entry.holder for entry in catalogue.entries("status = 'captured'")})
+    return hashlib.sha256(f"{FORMAT} {' '.join(of)}".encode()).hexdigest()[:16]
+
+
+def _read(file: Path) -> list[Probe] | None:
+    """None for a file that is damaged: it is made again."""
+    try:
+        table = pq.read_table(file, columns=list(_COLUMNS))
+    except (pa.ArrowException, OSError):
+        return None
+    columns = [table.column(name).to_pylist() for name in _COLUMNS]
+    return [Probe(*row) for row in zip(*columns, strict=True)]
+
+
+def _write(folder: Path, name: str, made: list[Probe]) -> None:
+    rows = [[one.op for one in made], [one.dtype for one in made], [one.layout for one in made]]
+    table = pa.table([*rows, pa.array([one.data for one in made], pa.binary())], names=list(_COLUMNS))
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    LocalPlace(folder).publish(name, sink.getvalue().to_pybytes())

@@ -1,0 +1,134 @@
+"""Support of several platforms: read from a store where it is known, asked where it is not, and kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from mindgap.graph import MindgapError
+from mindgap.run.local import fingerprint_of
+from mindgap.run.pool import WorkerPool
+from mindgap.store import Store, Writer
+from mindgap.support.answers import Answer, Support, read_support, rows_of
+from mindgap.support.key import Key
+from mindgap.support.prober import Budget, ask
+from mindgap.support.probes import Probe
+
+#: Told (platform, done, total, what).
+TellsOf = Callable[[str, int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is known now. `keys`: all that there is to ask. `absent`: platforms that are not here, and why.
+
+    `untried`: what a platform's budget did not reach. `cpu_seconds`: what asking took this time.
+    """
+
+    support: Support
+    keys: tuple[Key, ...]
+    absent: Mapping[str, str] = field(default_factory=dict[str, str])
+    untried: Mapping[str, Sequence[Key]] = field(default_factory=dict[str, Sequence[Key]])
+    cpu_seconds: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+def support_of(
+    platforms: Sequence[str],
+    probes: Sequence[Probe],
+    store: Store,
+    *,
+    budget_s: float | None = None,
+    jobs: int = 1,
+    pool: WorkerPool | None = None,
+    told: TellsOf = lambda platform, done, total, what: None,
+) -> Asked:
+    """Support of each platform as it is on this machine now.
+
+    What the store knows of a platform's fingerprint is not asked again; what is asked is in the store within seconds,
+    so that a run that is killed goes on where it was. `budget_s`: processor seconds for each platform. `jobs`:
+    platforms at a time. `pool`: workers to use, which must have all platforms. Raises `PlatformError` for a platform
+    that is not known; one that is known and cannot be opened is `absent`.
+    """
+    with _pool(platforms, pool, jobs) as workers, store.writer() as writer:
+        present: dict[str, str] = {}
+        absent: dict[str, str] = {}
+        for platform in dict.fromkeys(platforms):
+            description = workers.describe(platform)
+            if set(description) == {"error"}:
+                absent[platform] = " ".join(str(description["error"]).split())
+            else:
+                present[platform] = fingerprint_of(description)
+        session = _Session(workers, writer, probes, read_support(store, present), budget_s, told)
+        with ThreadPoolExecutor(max(jobs, 1), thread_name_prefix="mindgap-ask") as threads:
+            list(threads.map(session.ask, present))
+    keys = tuple(sorted({probe.key for probe in probes}))
+    return Asked(session.support(), keys, absent, session.untried, session.cpu_seconds)
+
+
+@contextmanager
+def _pool(platforms: Sequence[str], pool: WorkerPool | None, jobs: int) -> Generator[WorkerPool]:
+    if pool is not None:
+        yield pool
+        return
+    with WorkerPool(platforms, busy=max(jobs, 1)) as own:
+        yield own
+
+
+class _Session:
+    def __init__(
+        self,
+        pool: WorkerPool,
+        writer: Writer,
+        probes: Sequence[Probe],
+        known: Support,
+        budget_s: float | None,
+        told: TellsOf,
+    ) -> None:
+        self._pool = pool
+        self._writer = writer
+        self._probes = probes
+        self._known = known
+        self._budget_s = budget_s
+        self._told = told
+        self._lock = threading.Lock()
+        self._begun: dict[str, threading.Lock] = {
+            fingerprint: threading.Lock() for fingerprint in known.platforms.values()
+        }
+        self._new: dict[str, dict[Key, Answer]] = {fingerprint: {} for fingerprint in known.platforms.values()}
+        self.untried: dict[str, list[Key]] = {}
+        self.cpu_seconds: dict[str, float] = {}
+
+    def ask(self, platform: str) -> None:
+        """Asks one platform what is not known of it. Two spellings of one platform are asked one after the other."""
+        fingerprint = self._known.platforms[platform]
+        budget = Budget(self._budget_s)
+
+        def keep(answer: Answer) -> None:
+            self._new[fingerprint][answer.key] = answer
+            self._writer.append("support", rows_of(platform, fingerprint, [answer]))
+
+        with self._begun[fingerprint]:
+            known = {**self._known.answers(fingerprint), **self._new[fingerprint]}
+            left = ask(
+                platform, self._probes, self._pool, known=known, budget=budget, keep=keep,
+                told=lambda done, total, what: self._told(platform, done, total, what),
+            )  # fmt: skip
+        with self._lock:
+            self.untried[platform] = left
+            self.cpu_seconds[platform] = budget.spent
+
+    def support(self) -> Support:
+        """What was known, and what is known now."""
+        platforms = self._known.platforms
+        return Support({f: {**self._known.answers(f), **self._new[f]} for f in self._new}, platforms)
+
+
+def nothing_asked(asked: Asked) -> MindgapError | None:
+    """The error where no platform could be asked at all."""
+    if asked.support.platforms:
+        return None
+    why = "; ".join(f"{platform}: {reason}" for platform, reason in asked.absent.items())
+    return MindgapError(f"no platform could be asked: {why}")
