@@ -11,7 +11,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from mindgap.catalogue import Catalogue, Limits, build, stats_of
+from mindgap.catalogue import Catalogue, ModelLimits, build, stats_of
 from mindgap.graph import MindgapError
 from mindgap.store import StoreError
 
@@ -103,7 +103,7 @@ def test_a_bad_model_costs_its_row_and_says_why(models, tmp_path):
     # The good ones come between and after the bad.
     sources = models("relu", "raises", "exits", "leaves", "prints", "crashes", "spins", "sleeps", "eats", "data",
                      "absent", "tanh")  # fmt: skip
-    limits = Limits(cpu_seconds=8, memory_bytes=2 << 30, patience=2.5)
+    limits = ModelLimits(cpu_seconds=8, memory_bytes=2 << 30, patience=2.5)
     assert build(catalogue, sources, limits=limits) == len(sources)
     found = statuses(catalogue)
     assert Counter(found.values()) == {"captured": len(good), "failed": len(reasons)}

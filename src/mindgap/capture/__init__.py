@@ -9,8 +9,8 @@ is handed out.
 
 from mindgap.capture.capture import capture
 from mindgap.capture.errors import CaptureError
-from mindgap.capture.explicit import with_explicit_gradients
+from mindgap.capture.explicit_gradients import with_explicit_gradients
 from mindgap.capture.kernels import capture_kernels
-from mindgap.capture.kernels_pass import Optimizer
+from mindgap.capture.training_pass import Optimizer
 
 __all__ = ["CaptureError", "Optimizer", "capture", "capture_kernels", "with_explicit_gradients"]

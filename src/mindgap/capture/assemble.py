@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from mindgap.aten.tensors import spec_of
-from mindgap.capture.draw import packet
 from mindgap.capture.errors import CaptureError
+from mindgap.capture.random_operators import packet
 from mindgap.capture.recipes import recipe_for
-from mindgap.capture.recording import Call, Recorded, Source
+from mindgap.capture.recording import RecordedCall, RecordedInput, Recording
 from mindgap.graph import Graph, Input, Labels, refs
 from mindgap.graph.tensors import TensorStore
 
@@ -16,8 +16,8 @@ Weights = Literal["stored", "seeded"]
 
 
 def assemble(
-    recorded: Recorded, returned: list[tuple[str, int]], store: TensorStore | None, weights: Weights, name: str
-) -> tuple[Graph, list[Source]]:
+    recorded: Recording, returned: list[tuple[str, int]], store: TensorStore | None, weights: Weights, name: str
+) -> tuple[Graph, list[RecordedInput]]:
     """The graph with its values renumbered, and its inputs' sources in order."""
     calls = _without_unread_memory(recorded, returned)
     used = {r for call in calls for arg in (*call.args, *[a for _, a in call.kwargs]) for r in refs(arg)}
@@ -49,7 +49,7 @@ def assemble(
     return graph, sources
 
 
-def _without_unread_memory(recorded: Recorded, returned: list[tuple[str, int]]) -> list[Call]:
+def _without_unread_memory(recorded: Recording, returned: list[tuple[str, int]]) -> list[RecordedCall]:
     """The calls without those that make memory which nobody sets or reads: what is in it would differ by chance."""
     read = {r for call in recorded.calls for arg in (*call.args, *[a for _, a in call.kwargs]) for r in refs(arg)}
     read |= {number for _, number in returned}

@@ -10,18 +10,19 @@ from typing import Any
 import torch
 
 from mindgap.capture.assemble import Weights, assemble
-from mindgap.capture.check import Subject, Verify, check, wanted
-from mindgap.capture.dispatcher import seen_by
 from mindgap.capture.errors import CaptureError, UnprovenCapture
 from mindgap.capture.kernels import Optimizer, capture_kernels
-from mindgap.capture.neutral import neutral
-from mindgap.capture.program import Held, copied, differentiable, leaves, paths_of, uncompiled
+from mindgap.capture.neutral_settings import neutral_settings
+from mindgap.capture.program import HeldTensor, copy_program, differentiable, leaves, module_paths
 from mindgap.capture.recorder import Recorder
-from mindgap.capture.recording import Recorded, Source
+from mindgap.capture.recording import RecordedInput, Recording
+from mindgap.capture.replay_check import CheckSubject, Verify, check, wanted
 from mindgap.capture.tracing import faked, run_traced
 from mindgap.graph import Graph
 from mindgap.graph.tensors import TensorStore, default_tensor_store
 from mindgap.torch_private.fake_tensors import FakeTensorMode
+from mindgap.torch_private.modules import unwrap_compiled
+from mindgap.torch_private.pre_dispatch import run_under_pre_dispatch
 
 __all__ = ["UnprovenCapture", "Weights", "capture"]
 
@@ -64,8 +65,8 @@ def capture(
             optimizer=optimizer, verify=verify,
         )  # fmt: skip
     store = tensors if tensors is not None or weights == "seeded" else default_tensor_store()
-    program = uncompiled(program)
-    with neutral():
+    program = unwrap_compiled(program)
+    with neutral_settings():
         recorded, returned, able = _trace(program, args, kwargs or {})
         graph, sources = assemble(recorded, returned, store, weights, name)
         if any(s.real is not None and s.real.device.type == "meta" for s in sources):
@@ -73,38 +74,40 @@ def capture(
         else:
             unproven = wanted(verify, graph)
         if not unproven:
-            graph = check(Subject(graph, sources, len(returned), program, args, kwargs or {}))
+            graph = check(CheckSubject(graph, sources, len(returned), program, args, kwargs or {}))
     if unproven:
         warnings.warn(unproven, UnprovenCapture, stacklevel=2)
-    return dataclasses.replace(graph, grad=_asked(grad, sources, able)) if grad else graph
+    return dataclasses.replace(graph, grad=_grad_inputs(grad, sources, able)) if grad else graph
 
 
 def _trace(
     program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> tuple[Recorded, list[tuple[str, int]], set[tuple[str, str]]]:
+) -> tuple[Recording, list[tuple[str, int]], set[tuple[str, str]]]:
     """What the program called, (name, value number) of each tensor that it returned, and (role, name) of the tensors
     that may have a gradient."""
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
-    fakes: list[tuple[Held, torch.Tensor]] = []
+    fakes: list[tuple[HeldTensor, torch.Tensor]] = []
 
-    def fake_of(held: Held) -> torch.Tensor:
+    def fake_of(held: HeldTensor) -> torch.Tensor:
         fake = faked(held.tensor, fake_mode)
         fakes.append((held, fake))
         return fake
 
-    twin = copied(program, args, kwargs, fake_of)
-    recorder = Recorder(fake_mode, paths_of(twin.program))
-    book = recorder.book
+    twin = copy_program(program, args, kwargs, fake_of)
+    recorder = Recorder(fake_mode, module_paths(twin.program))
+    values = recorder.values
     for held, fake in fakes:
-        book.add_input(held.tensor.detach(), fake, held.role, held.name)
-    result = run_traced(lambda: twin.program(*twin.args, **twin.kwargs), seen_by(fake_mode, recorder))
+        values.add_input(held.tensor.detach(), fake, held.role, held.name)
+    result = run_traced(lambda: twin.program(*twin.args, **twin.kwargs), run_under_pre_dispatch(fake_mode, recorder))
     with fake_mode:
-        returned = [(path, book.number(leaf)) for path, leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
+        returned = [(path, values.number(leaf)) for path, leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
     able = {(held.role, held.name) for held, _ in fakes if differentiable(held)}
-    return book.recorded, returned, able
+    return values.recorded, returned, able
 
 
-def _asked(grad: bool | Sequence[str], sources: Sequence[Source], able: set[tuple[str, str]]) -> tuple[int, ...]:
+def _grad_inputs(
+    grad: bool | Sequence[str], sources: Sequence[RecordedInput], able: set[tuple[str, str]]
+) -> tuple[int, ...]:
     """The numbers of the inputs whose gradients are asked for. Raises `CaptureError` for a name that has none."""
     found = {s.name: i for i, s in enumerate(sources) if (s.role, s.name) in able}
     if isinstance(grad, bool):

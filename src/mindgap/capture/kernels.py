@@ -10,18 +10,19 @@ from typing import Any
 import torch
 
 from mindgap.capture.assemble import Weights, assemble
-from mindgap.capture.check import Ready, Run, Subject, Verify, check, wanted
 from mindgap.capture.errors import CaptureError, UnprovenCapture
-from mindgap.capture.kernels_pass import Optimizer, Pass, run_pass
-from mindgap.capture.kernels_recorder import KernelDrawing, KernelRecorder, seen_below
-from mindgap.capture.neutral import neutral_kernels
-from mindgap.capture.origin import here
-from mindgap.capture.program import Held, copied, paths_of, uncompiled
-from mindgap.capture.recording import Recorded
+from mindgap.capture.kernel_recorder import KernelRecorder, KernelReplayMode, record_kernels
+from mindgap.capture.neutral_settings import neutral_kernel_settings
+from mindgap.capture.origin import current_origin
+from mindgap.capture.program import HeldTensor, copy_program, module_paths
+from mindgap.capture.recording import Recording
+from mindgap.capture.replay_check import CheckSubject, PreparedRun, Run, Verify, check, wanted
 from mindgap.capture.tracing import faked, run_traced
+from mindgap.capture.training_pass import Optimizer, TrainingPass, run_pass
 from mindgap.graph import Graph, Recipe, Role
 from mindgap.graph.tensors import TensorStore, default_tensor_store
 from mindgap.torch_private.fake_tensors import FakeTensorMode
+from mindgap.torch_private.modules import unwrap_compiled
 
 #: What autograd says when a program writes to an argument that is to have a gradient.
 _WRITTEN_LEAF = "leaf Variable that requires grad"
@@ -55,9 +56,9 @@ def capture_kernels(
     if isinstance(optimizer, str) and optimizer not in ("sgd", "adamw"):
         raise CaptureError(f"optimizer {optimizer!r}: sgd, adamw, or a function from parameters to an optimiser")
     store = tensors if tensors is not None or weights == "seeded" else default_tensor_store()
-    work = Pass(backward or optimizer is not None, optimizer)
-    call = (uncompiled(program), args, kwargs or {})
-    with neutral_kernels(work.backward):
+    work = TrainingPass(backward or optimizer is not None, optimizer)
+    call = (unwrap_compiled(program), args, kwargs or {})
+    with neutral_kernel_settings(work.backward):
         work, recorded, returned = _traced(work, *call)
         graph, sources = assemble(recorded, returned, store, weights, name)
         if any(s.real is not None and s.real.device.type == "meta" for s in sources):
@@ -65,16 +66,16 @@ def capture_kernels(
         else:
             unproven = wanted(verify, graph)
         if not unproven:
-            graph = check(Subject(graph, sources, len(returned), *call, run=_again(work)))
+            graph = check(CheckSubject(graph, sources, len(returned), *call, run=_replay_with(work)))
     if unproven:
         warnings.warn(unproven, UnprovenCapture, stacklevel=2)
     return graph
 
 
-_Traced = tuple[Pass, Recorded, list[tuple[str, int]]]
+_Traced = tuple[TrainingPass, Recording, list[tuple[str, int]]]
 
 
-def _traced(work: Pass, program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Traced:
+def _traced(work: TrainingPass, program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Traced:
     try:
         return _trace(work, program, args, kwargs)
     except CaptureError as error:
@@ -83,31 +84,31 @@ def _traced(work: Pass, program: Any, args: Sequence[Any], kwargs: Mapping[str, 
         return _trace(dataclasses.replace(work, arguments=False), program, args, kwargs)
 
 
-def _trace(work: Pass, program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Traced:
+def _trace(work: TrainingPass, program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Traced:
     """What the pass called, and (label, value number) of each tensor that it gave."""
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
-    fakes: list[tuple[Held, torch.Tensor]] = []
+    fakes: list[tuple[HeldTensor, torch.Tensor]] = []
 
-    def fake_of(held: Held) -> torch.Tensor:
+    def fake_of(held: HeldTensor) -> torch.Tensor:
         fake = faked(held.tensor, fake_mode)
         fakes.append((held, fake))
         return fake
 
-    twin = copied(program, args, kwargs, fake_of)
-    paths = paths_of(twin.program)
-    recorder = KernelRecorder(fake_mode, lambda: here(paths))
-    book = recorder.book
+    twin = copy_program(program, args, kwargs, fake_of)
+    paths = module_paths(twin.program)
+    recorder = KernelRecorder(fake_mode, lambda: current_origin(paths))
+    values = recorder.values
     for held, fake in fakes:
-        book.add_input(held.tensor.detach(), fake, held.role, held.name)
-    named = run_traced(lambda: run_pass(work, twin, fakes, book.made), seen_below(fake_mode, recorder))
+        values.add_input(held.tensor.detach(), fake, held.role, held.name)
+    named = run_traced(lambda: run_pass(work, twin, fakes, values.made), record_kernels(fake_mode, recorder))
     with fake_mode:
-        return work, book.recorded, [(label, book.number(tensor)) for label, tensor in named]
+        return work, values.recorded, [(label, values.number(tensor)) for label, tensor in named]
 
 
-def _again(work: Pass) -> Run:
+def _replay_with(work: TrainingPass) -> Run:
     """The same pass for real, on the graph's own inputs."""
 
-    def run(ready: Ready) -> list[torch.Tensor]:
+    def run(ready: PreparedRun) -> list[torch.Tensor]:
         def own(
             role: Role, name: str, recipe: Recipe, shape: tuple[int, ...], dtype: torch.dtype, readable: bool = False
         ) -> torch.Tensor:
@@ -116,7 +117,7 @@ def _again(work: Pass) -> Run:
                 raise CaptureError(f"the program returns other tensors than when it was captured ({name})")
             return found
 
-        with KernelDrawing(ready.pool):
+        with KernelReplayMode(ready.pool):
             return [tensor for _, tensor in run_pass(work, ready.twin, ready.held, own)]
 
     return run

@@ -9,13 +9,14 @@ from typing import Final
 
 import torch
 
+from mindgap.torch_private.modules import MODULE_CALL
+
 _HERE: Final = os.path.dirname(os.path.abspath(__file__))
 _OURS: Final = os.path.dirname(_HERE) + os.sep
 _TORCH: Final = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _STDLIB: Final = os.path.dirname(os.path.abspath(os.__file__))
 #: The function that starts the program: beyond it are the callers of capture.
 _START: Final = (os.path.join(_HERE, "tracing.py"), "run_traced")
-_CALL: Final[CodeType] = torch.nn.Module._call_impl.__code__  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType] # the one frame that holds the module
 
 
 def _is_users(code: CodeType) -> bool:
@@ -33,7 +34,7 @@ def _shown(frame: FrameType, line: int) -> str:
     return f"{os.path.basename(frame.f_code.co_filename)}:{line}"
 
 
-def here(modules: dict[int, str]) -> str:
+def current_origin(modules: dict[int, str]) -> str:
     """The innermost module's path and the user's line of the running call: `layer1.0 (model.py:42)`.
 
     `modules`: path by id of every module of the program. The name of its class stands for a root that has neither.
@@ -44,7 +45,7 @@ def here(modules: dict[int, str]) -> str:
         code = frame.f_code
         if not line and _is_users(code):
             line = _shown(frame, frame.f_lineno)
-        if not path and code is _CALL:
+        if not path and code is MODULE_CALL:
             module = frame.f_locals["self"]
             path, kind = modules.get(id(module), ""), kind or type(module).__name__
         if line and path:
@@ -53,7 +54,7 @@ def here(modules: dict[int, str]) -> str:
     return f"{path} ({line})" if path and line else path or line or kind
 
 
-def line_of(traceback: TracebackType | None) -> str:
+def user_line_of(traceback: TracebackType | None) -> str:
     """The innermost line of the user's own code that an exception passed through, "" if none."""
     found = ""
     while traceback is not None:

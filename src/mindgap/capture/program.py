@@ -12,17 +12,17 @@ from typing import Any, cast
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
 
-from mindgap.capture.dispatcher import memory_of
 from mindgap.capture.errors import CaptureError
 from mindgap.graph import Role
+from mindgap.torch_private import pytree
+from mindgap.torch_private.storage import storage_id
 
 Program = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldTensor:
     """A tensor that the program or its arguments hold."""
 
     tensor: torch.Tensor
@@ -31,20 +31,13 @@ class Held:
 
 
 @dataclass
-class Copy:
+class ProgramCopy:
     """The program with other tensors in place of its own, and which it had."""
 
     program: Program
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    held: list[Held] = field(default_factory=list[Held])
-
-
-def uncompiled(program: Any) -> Any:
-    """What `torch.compile` was given, where the program is what it returned."""
-    for name in ("_orig_mod", "_torchdynamo_orig_callable"):
-        program = getattr(program, name, program)
-    return program
+    held: list[HeldTensor] = field(default_factory=list[HeldTensor])
 
 
 def modules_of(program: Any, prefix: str = "") -> list[tuple[str, torch.nn.Module]]:
@@ -60,7 +53,7 @@ def modules_of(program: Any, prefix: str = "") -> list[tuple[str, torch.nn.Modul
             **program.keywords,
         }
     elif isinstance(program, types.FunctionType):
-        parts = _reached(program)
+        parts = _referenced(program)
     else:
         parts = dict(getattr(program, "__dict__", {}))
     found: list[tuple[str, torch.nn.Module]] = []
@@ -75,7 +68,7 @@ def modules_of(program: Any, prefix: str = "") -> list[tuple[str, torch.nn.Modul
     return found
 
 
-def paths_of(program: Any) -> dict[int, str]:
+def module_paths(program: Any) -> dict[int, str]:
     """The path of every module that a callable holds, by id."""
     paths: dict[int, str] = {}
     for prefix, root in modules_of(program):
@@ -84,7 +77,7 @@ def paths_of(program: Any) -> dict[int, str]:
     return paths
 
 
-def _reached(function: types.FunctionType) -> dict[str, Any]:
+def _referenced(function: types.FunctionType) -> dict[str, Any]:
     """Values of a function's closure, and the modules and tensors among the globals that its code names."""
     reached: dict[str, Any] = {}
     for name in function.__code__.co_names:
@@ -99,9 +92,9 @@ def _reached(function: types.FunctionType) -> dict[str, Any]:
     return reached
 
 
-def copied(
-    program: Program, args: Sequence[Any], kwargs: Mapping[str, Any], swap: Callable[[Held], torch.Tensor]
-) -> Copy:
+def copy_program(
+    program: Program, args: Sequence[Any], kwargs: Mapping[str, Any], swap: Callable[[HeldTensor], torch.Tensor]
+) -> ProgramCopy:
     """A copy in which every tensor is what `swap` gives for it; tensors that share their place share it still.
 
     Arguments come first, then parameters, then buffers, then tensors found elsewhere. The original is not touched.
@@ -109,14 +102,14 @@ def copied(
     """
     memo: dict[int, Any] = {}
     places: dict[Any, torch.Tensor] = {}
-    held: list[Held] = []
+    held: list[HeldTensor] = []
 
     def put(tensor: torch.Tensor, role: Role, name: str) -> torch.Tensor:
         if id(tensor) in memo:
             return memo[id(tensor)]
         place = _place(tensor)
         if place not in places:
-            one = Held(tensor, role, name)
+            one = HeldTensor(tensor, role, name)
             held.append(one)
             places[place] = swap(one)
         memo[id(tensor)] = places[place]
@@ -126,8 +119,8 @@ def copied(
     for name, leaf in _named_arguments(program, args, kwargs):
         if isinstance(leaf, torch.Tensor):
             put(leaf, "input", name)
-    with _Tensors(lambda t: put(t, "input", f"argument.{len(held)}")):
-        new_args, new_kwargs = _deep((tuple(args), dict(kwargs)), memo)
+    with _TensorSwap(lambda t: put(t, "input", f"argument.{len(held)}")):
+        new_args, new_kwargs = _deepcopy((tuple(args), dict(kwargs)), memo)
     roots = modules_of(program)
     for prefix, module in roots:
         for name, parameter in module.named_parameters(remove_duplicate=False):
@@ -135,21 +128,21 @@ def copied(
     for prefix, module in roots:
         for name, buffer in module.named_buffers(remove_duplicate=False):
             put(buffer, "buffer", ".".join(p for p in (prefix, name) if p))
-    with _Tensors(lambda t: put(t, "constant", f"held.{len(held)}")):
-        new_program = _renewed(program, memo)
-    return Copy(new_program, new_args, new_kwargs, held)
+    with _TensorSwap(lambda t: put(t, "constant", f"held.{len(held)}")):
+        new_program = _deep_copy(program, memo)
+    return ProgramCopy(new_program, new_args, new_kwargs, held)
 
 
 def _place(tensor: torch.Tensor) -> Any:
     """Equal for two tensors that are the same elements of the same memory."""
     try:
-        memory = memory_of(tensor)
+        memory = storage_id(tensor)
         return memory, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype
     except (RuntimeError, NotImplementedError):  # layouts without storage: refused when they are used
         return id(tensor)
 
 
-def _deep(value: Any, memo: dict[int, Any]) -> Any:
+def _deepcopy(value: Any, memo: dict[int, Any]) -> Any:
     try:
         return copy.deepcopy(value, memo)
     except CaptureError:
@@ -161,22 +154,24 @@ def _deep(value: Any, memo: dict[int, Any]) -> Any:
         ) from error
 
 
-def _renewed(program: Any, memo: dict[int, Any]) -> Any:
+def _deep_copy(program: Any, memo: dict[int, Any]) -> Any:
     """A deep copy that follows functions into their closures, which `copy.deepcopy` shares."""
     if isinstance(program, types.FunctionType):
-        return _renewed_function(program, memo)
+        return _copy_function(program, memo)
     if isinstance(program, functools.partial):
-        keywords = {name: _renewed(value, memo) for name, value in program.keywords.items()}
-        return functools.partial(_renewed(program.func, memo), *[_renewed(a, memo) for a in program.args], **keywords)
+        keywords = {name: _deep_copy(value, memo) for name, value in program.keywords.items()}
+        return functools.partial(
+            _deep_copy(program.func, memo), *[_deep_copy(a, memo) for a in program.args], **keywords
+        )
     if isinstance(program, types.MethodType):
-        return types.MethodType(program.__func__, _renewed(program.__self__, memo))
-    return program if isinstance(program, types.ModuleType) else _deep(program, memo)
+        return types.MethodType(program.__func__, _deep_copy(program.__self__, memo))
+    return program if isinstance(program, types.ModuleType) else _deepcopy(program, memo)
 
 
-def _renewed_function(function: types.FunctionType, memo: dict[int, Any]) -> Any:
+def _copy_function(function: types.FunctionType, memo: dict[int, Any]) -> Any:
     if id(function) in memo:
         return memo[id(function)]
-    reached = _reached(function)
+    reached = _referenced(function)
     if not reached and not function.__defaults__ and not function.__kwdefaults__:
         return function
     free = function.__code__.co_freevars
@@ -188,19 +183,19 @@ def _renewed_function(function: types.FunctionType, memo: dict[int, Any]) -> Any
     world = function.__globals__
     own = {name for name in reached if name not in free}
     if own:
-        world = {**world, **{name: _renewed(reached[name], memo) for name in own}}
-    defaults = tuple(_renewed(d, memo) for d in function.__defaults__) if function.__defaults__ else None
+        world = {**world, **{name: _deep_copy(reached[name], memo) for name in own}}
+    defaults = tuple(_deep_copy(d, memo) for d in function.__defaults__) if function.__defaults__ else None
     new = types.FunctionType(function.__code__, world, function.__name__, defaults, tuple(cells[n] for n in free))
     memo[id(function)] = new
-    new.__kwdefaults__ = {k: _renewed(v, memo) for k, v in (function.__kwdefaults__ or {}).items()}
+    new.__kwdefaults__ = {k: _deep_copy(v, memo) for k, v in (function.__kwdefaults__ or {}).items()}
     new.__dict__.update(function.__dict__)
     for name in free:
         if name in reached:
-            cells[name].cell_contents = _renewed(reached[name], memo)
+            cells[name].cell_contents = _deep_copy(reached[name], memo)
     return new
 
 
-class _Tensors(TorchFunctionMode):
+class _TensorSwap(TorchFunctionMode):
     """While deep-copying: tensors are asked for instead of cloned."""
 
     def __init__(self, put: Callable[[torch.Tensor], torch.Tensor]) -> None:
@@ -251,7 +246,7 @@ def leaves(value: Any) -> list[tuple[str, Any]]:
     return [(_joined(name, path), leaf) for name, item in items for path, leaf in leaves(item)]
 
 
-def differentiable(held: Held) -> bool:
+def differentiable(held: HeldTensor) -> bool:
     """A parameter that wants a gradient, or a floating-point argument."""
     if not held.tensor.is_floating_point():
         return False

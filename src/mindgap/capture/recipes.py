@@ -9,7 +9,7 @@ import torch
 
 from mindgap.aten.tensors import to_numpy
 from mindgap.capture.errors import CaptureError
-from mindgap.capture.recording import Source
+from mindgap.capture.recording import RecordedInput
 from mindgap.graph import Constant, Normal, Recipe, Stored, Uniform
 from mindgap.graph import Literal as LiteralBytes
 from mindgap.graph.tensors import TensorStore
@@ -20,7 +20,9 @@ SMALL: Final = 256
 SMALL_INTEGERS: Final = 1 << 16
 
 
-def recipe_for(source: Source, store: TensorStore | None, weights: Literal["stored", "seeded"], seed: int) -> Recipe:
+def recipe_for(
+    source: RecordedInput, store: TensorStore | None, weights: Literal["stored", "seeded"], seed: int
+) -> Recipe:
     """The recipe of a captured tensor. Raises `CaptureError` where it has no values and none may be drawn."""
     tensor = source.real
     assert tensor is not None

@@ -8,20 +8,20 @@ from typing import Any, Final
 import torch
 
 from mindgap.aten.operators import is_composite
-from mindgap.capture import draw
-from mindgap.capture.book import Book
-from mindgap.capture.dispatcher import (
-    PreDispatchMode,
-    autocast_casts,
-    away,
-    below,
-    in_function_transform,
-    taken_apart,
-    through_autocast,
-)
-from mindgap.capture.neutral import portable_kernels
-from mindgap.capture.origin import here
+from mindgap.capture import random_operators
+from mindgap.capture.neutral_settings import portable_kernels
+from mindgap.capture.origin import current_origin
+from mindgap.capture.value_table import ValueTable
 from mindgap.torch_private.fake_tensors import FakeTensorMode
+from mindgap.torch_private.pre_dispatch import (
+    PreDispatchMode,
+    call_decomposed,
+    call_with_autocast,
+    has_autocast_rule,
+    in_function_transform,
+    redispatch_below,
+    without_mode,
+)
 
 
 class Recorder(PreDispatchMode):
@@ -29,7 +29,7 @@ class Recorder(PreDispatchMode):
 
     def __init__(self, fake_mode: FakeTensorMode, modules: dict[int, str]) -> None:
         super().__init__()
-        self.book = Book(fake_mode, lambda: here(modules), lambda: self, lambda: away(self))
+        self.values = ValueTable(fake_mode, lambda: current_origin(modules), lambda: self, lambda: without_mode(self))
 
     def __torch_dispatch__(self, func: Any, kinds: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -37,26 +37,26 @@ class Recorder(PreDispatchMode):
             return func(*args, **kwargs)
         if in_function_transform():
             with self:
-                return below(func, args, kwargs)
+                return redispatch_below(func, args, kwargs)
         if torch.is_autocast_enabled("cpu"):
-            if autocast_casts(func):
+            if has_autocast_rule(func):
                 with self:
-                    return through_autocast(func, args, kwargs)
+                    return call_with_autocast(func, args, kwargs)
             # A composite without a rule of its own may call operators that have one.
-            if is_composite(func) and not draw.is_random(func, args, kwargs):
+            if is_composite(func) and not random_operators.is_random(func, args, kwargs):
                 with self, portable_kernels():
-                    return taken_apart(func, *args, **kwargs)
-        if draw.is_random(func, args, kwargs):
-            return self.book.draw(func, args, kwargs)
-        hidden = _HIDDEN_WRITES.get(draw.packet(func))
+                    return call_decomposed(func, *args, **kwargs)
+        if random_operators.is_random(func, args, kwargs):
+            return self.values.draw(func, args, kwargs)
+        hidden = _HIDDEN_WRITES.get(random_operators.packet(func))
         if hidden is not None:
-            bound = draw.bind(func, args, kwargs)
+            bound = random_operators.bind(func, args, kwargs)
             if hidden[0](bound):
                 with self:
                     return hidden[1](func, bound, args, kwargs)
         if func in (torch.ops.aten.lift_fresh.default, torch.ops.aten.detach_.default):
-            return self.book.faked(args[0])  # nothing happens to the values: there are no gradients here
-        return self.book.record(func, args, kwargs)
+            return self.values.faked(args[0])  # nothing happens to the values: there are no gradients current_origin
+        return self.values.record(func, args, kwargs)
 
 
 def _training_norm(func: Any, bound: Mapping[str, Any], _: Any, __: Any) -> Any:
@@ -74,7 +74,7 @@ def _training_norm(func: Any, bound: Mapping[str, Any], _: Any, __: Any) -> Any:
 
 
 def _taken_apart(func: Any, _: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    return taken_apart(func, *args, **kwargs)
+    return call_decomposed(func, *args, **kwargs)
 
 
 #: Operators that write running statistics without saying so in their schema: (does this call?, what to record).

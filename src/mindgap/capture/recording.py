@@ -12,7 +12,7 @@ from mindgap.graph import Arg, Node, Recipe, Role, TensorSpec, map_refs
 
 
 @dataclass(frozen=True)
-class Source:
+class RecordedInput:
     """An input as it is found: the tensor (None for a drawn one), its fake, its role and name."""
 
     real: torch.Tensor | None
@@ -23,16 +23,16 @@ class Source:
 
 
 @dataclass
-class Recorded:
+class Recording:
     """Inputs and calls so far. A `Ref` holds -(k + 1) for input k and n for the n-th output slot of all calls."""
 
-    inputs: list[Source] = field(default_factory=list[Source])
-    calls: list[Call] = field(default_factory=list["Call"])
+    inputs: list[RecordedInput] = field(default_factory=list[RecordedInput])
+    calls: list[RecordedCall] = field(default_factory=list["RecordedCall"])
     written: set[int] = field(default_factory=set[int])
 
 
 @dataclass(frozen=True)
-class Call:
+class RecordedCall:
     """One recorded call; `fixed`: nothing that it reads depends on an argument, a parameter or a drawn tensor."""
 
     func: Any

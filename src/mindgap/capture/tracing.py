@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from mindgap.capture.errors import CaptureError
-from mindgap.capture.origin import line_of
+from mindgap.capture.origin import user_line_of
 from mindgap.graph import MindgapError
 from mindgap.torch_private.fake_tensors import FakeTensorMode
 
@@ -22,9 +22,9 @@ def run_traced(call: Callable[[], Any], modes: AbstractContextManager[Any]) -> A
     except CaptureError:
         raise
     except MindgapError as error:
-        raise CaptureError(str(error), line_of(error.__traceback__)) from error
+        raise CaptureError(str(error), user_line_of(error.__traceback__)) from error
     except Exception as error:
-        raise CaptureError(_reason(error), line_of(error.__traceback__)) from error
+        raise CaptureError(_reason(error), user_line_of(error.__traceback__)) from error
 
 
 def _reason(error: Exception) -> str:

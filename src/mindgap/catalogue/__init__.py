@@ -6,21 +6,21 @@ Each model is built in a worker process: one that hangs, crashes, prints or take
 Knows no platform.
 """
 
-from mindgap.catalogue.build import Limits, Tick, build
+from mindgap.catalogue.build import BuildProgress, ModelLimits, build
 from mindgap.catalogue.catalogue import Catalogue, Entry
-from mindgap.catalogue.integrity import Damaged, damaged_graphs
+from mindgap.catalogue.integrity import DamagedGraph, damaged_graphs
 from mindgap.catalogue.passes import PASSES, Pass
-from mindgap.catalogue.stats import Stats, stats_of
+from mindgap.catalogue.stats import CatalogueStats, stats_of
 
 __all__ = [
     "PASSES",
+    "BuildProgress",
     "Catalogue",
-    "Damaged",
+    "CatalogueStats",
+    "DamagedGraph",
     "Entry",
-    "Limits",
+    "ModelLimits",
     "Pass",
-    "Stats",
-    "Tick",
     "build",
     "damaged_graphs",
     "stats_of",

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
+from mindgap.catalogue.capture_client import CaptureClient, ModelLimits, WorkerDied
 from mindgap.catalogue.catalogue import Catalogue
-from mindgap.catalogue.integrity import Checker, damaged_graphs, discard
+from mindgap.catalogue.integrity import GraphChecker, damaged_graphs, discard
 from mindgap.catalogue.passes import PASSES, Pass
-from mindgap.catalogue.prospect import Died, Limits, Prospector
 from mindgap.graph import MindgapError
 from mindgap.run.signature import signature
 from mindgap.store import Writer
 
-__all__ = ["Limits", "Tick", "build"]
+__all__ = ["BuildProgress", "ModelLimits", "build"]
 
 #: A build that is killed loses what its writer holds: at most so many rows, or what is so old.
 _ROWS: Final = 500
@@ -28,7 +28,7 @@ _LIBRARIES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class BuildProgress:
     """A source is done: `done` of `total`; `statuses` counts what its programs and passes came to."""
 
     done: int
@@ -42,10 +42,10 @@ def build(
     patterns: Sequence[str],
     passes: Sequence[Pass] = ("forward",),
     *,
-    limits: Limits | None = None,
+    limits: ModelLimits | None = None,
     jobs: int = 1,
     retry: bool = False,
-    on_tick: Callable[[Tick], None] = lambda tick: None,
+    on_tick: Callable[[BuildProgress], None] = lambda tick: None,
 ) -> int:
     """Captures what the patterns name and the catalogue is not done with; says how many sources that were.
 
@@ -55,7 +55,7 @@ def build(
     at all was named.
     """
     wanted: tuple[Pass, ...] = tuple(each for each in PASSES if each == "forward" or each in passes)
-    session = _Session(catalogue, wanted, limits or Limits(), on_tick)
+    session = _BuildSession(catalogue, wanted, limits or ModelLimits(), on_tick)
     try:
         sources = session.expanded(patterns)
         if not sources:
@@ -68,11 +68,11 @@ def build(
 
 
 @dataclass
-class _Session:
+class _BuildSession:
     catalogue: Catalogue
     passes: tuple[Pass, ...]
-    limits: Limits
-    on_tick: Callable[[Tick], None]
+    limits: ModelLimits
+    on_tick: Callable[[BuildProgress], None]
     finished: int = 0
     total: int = 0
     wrong: list[str] = field(default_factory=list[str])
@@ -84,7 +84,7 @@ class _Session:
         self.lock = threading.Lock()
         self.known: dict[tuple[str, str], tuple[str, str]] = self.catalogue.holders()
         self.versions = _versions()
-        self.checker = Checker(self.catalogue)
+        self.checker = GraphChecker(self.catalogue)
 
     def undone(self, sources: Sequence[str], retry: bool) -> list[str]:
         """The sources that are to be captured. What is damaged stands for no structure any more."""
@@ -98,17 +98,17 @@ class _Session:
 
     def expanded(self, patterns: Sequence[str]) -> list[str]:
         """The sources that patterns stand for, each once; what names nothing becomes a failed row."""
-        prospector = Prospector(self.catalogue.tensors, self.limits)
+        client = CaptureClient(self.catalogue.tensors, self.limits)
         found: dict[str, None] = {}
         try:
             for pattern in patterns:
                 try:
-                    found |= dict.fromkeys(prospector.expand(pattern))
-                except (LookupError, Died) as error:
+                    found |= dict.fromkeys(client.expand(pattern))
+                except (LookupError, WorkerDied) as error:
                     self.wrong.append(str(error))
                     self.failed(pattern, pattern, "forward", str(error))
         finally:
-            prospector.close()
+            client.close()
         return list(found)
 
     def run(self, sources: Sequence[str], jobs: int) -> None:
@@ -127,25 +127,25 @@ class _Session:
             raise self.error
 
     def _work(self) -> None:
-        prospector = Prospector(self.catalogue.tensors, self.limits)
+        client = CaptureClient(self.catalogue.tensors, self.limits)
         try:
             while True:
                 try:
                     source = self.queue.popleft()
                 except IndexError:
                     return
-                statuses = self._one(prospector, source)
+                statuses = self._one(client, source)
                 with self.lock:
                     self.finished += 1
-                    self.on_tick(Tick(self.finished, self.total, source, statuses))
+                    self.on_tick(BuildProgress(self.finished, self.total, source, statuses))
         except BaseException as error:
             # A full disk, or a bug of ours: the others stop too, and the caller hears of it.
             self.error = error
             self.queue.clear()
         finally:
-            prospector.close()
+            client.close()
 
-    def _one(self, prospector: Prospector, source: str) -> Mapping[str, int]:
+    def _one(self, client: CaptureClient, source: str) -> Mapping[str, int]:
         """All programs and passes of one source, and then the word that it is done."""
         statuses: dict[str, int] = {}
 
@@ -154,8 +154,8 @@ class _Session:
             return status
 
         try:
-            opened: Mapping[str, Any] = prospector.open(source)
-        except Died as died:
+            opened: Mapping[str, Any] = client.open(source)
+        except WorkerDied as died:
             opened = {"kind": "failed", "reason": str(died)}
         programs: Sequence[tuple[str, str]] = opened.get("programs", ())
         if opened["kind"] != "opened":
@@ -167,20 +167,20 @@ class _Session:
                 if each != "forward" and (reason := self._too_big(parameters)):
                     count(self.failed(program[1], source, each, reason, "left_out", label=program[0]))
                     break
-                status, parameters = self._pass(prospector, source, index, program, each)
+                status, parameters = self._pass(client, source, index, program, each)
                 if count(status) != "captured":
                     break
         self.writer.append("asked", {"source": source, "passes": list(self.passes), "programs": len(programs)})
         return statuses
 
     def _pass(
-        self, prospector: Prospector, source: str, index: int, program: tuple[str, str], name: Pass
+        self, client: CaptureClient, source: str, index: int, program: tuple[str, str], name: Pass
     ) -> tuple[str, int]:
         """One pass of one program: its row is written, its status and number of parameters given."""
         label, text = program
         try:
-            answer, data = prospector.capture(source, index, name, lambda found: self._is_new(name, found, text))
-        except Died as died:
+            answer, data = client.capture(source, index, name, lambda found: self._is_new(name, found, text))
+        except WorkerDied as died:
             return self.failed(text, source, name, str(died), label=label), 0
         if answer["kind"] != "captured":
             return self.failed(text, source, name, answer["reason"], "failed", answer, label=label), 0

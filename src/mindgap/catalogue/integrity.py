@@ -18,7 +18,7 @@ WHERE status IN ('captured', 'duplicate') GROUP BY holder ORDER BY holder
 
 
 @dataclass(frozen=True, slots=True)
-class Damaged:
+class DamagedGraph:
     """A graph that cannot be run. `reason`: what is missing or damaged. `programs`: (source, pass) of all that it
     stands for."""
 
@@ -27,7 +27,7 @@ class Damaged:
     programs: tuple[tuple[str, str], ...]
 
 
-class Checker:
+class GraphChecker:
     """Reads graphs back as whoever runs them would. Each stored tensor is read once. Not thread-safe."""
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -54,15 +54,15 @@ class Checker:
         return ""
 
 
-def damaged_graphs(catalogue: Catalogue, on_checked: OnChecked = lambda done, total: None) -> tuple[Damaged, ...]:
+def damaged_graphs(catalogue: Catalogue, on_checked: OnChecked = lambda done, total: None) -> tuple[DamagedGraph, ...]:
     """The graphs that stand for some entry of the catalogue and cannot be made, sorted by digest."""
-    checker, found = Checker(catalogue), list[Damaged]()
+    checker, found = GraphChecker(catalogue), list[DamagedGraph]()
     rows = catalogue.store.rows(_HOLDERS)
     for done, row in enumerate(rows, 1):
         reason = checker.fault(row["holder"])
         if reason:
             programs = tuple((each["source"], each["pass"]) for each in row["programs"])
-            found.append(Damaged(row["holder"], reason, programs))
+            found.append(DamagedGraph(row["holder"], reason, programs))
         on_checked(done, len(rows))
     return tuple(found)
 

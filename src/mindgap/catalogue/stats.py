@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from mindgap.catalogue.catalogue import Catalogue
-from mindgap.catalogue.integrity import Damaged, OnChecked, damaged_graphs
+from mindgap.catalogue.integrity import DamagedGraph, OnChecked, damaged_graphs
 from mindgap.graph import MindgapError
 
 #: The three ways to call two graphs the same, from coarse to fine, and the column of each.
@@ -19,7 +19,7 @@ _HELD: Final = "status IN ('captured', 'duplicate')"
 
 
 @dataclass(frozen=True, slots=True)
-class Zoo:
+class SchemeCounts:
     """Programs of one scheme in one pass. `tried` is the sum of the four after it; `proven` are among `captured`."""
 
     scheme: str
@@ -34,8 +34,8 @@ class Zoo:
 
 
 @dataclass(frozen=True, slots=True)
-class Distinct:
-    """Distinct graphs of one pass under each definition; `models`: programs captured, duplicates among them."""
+class DistinctCounts:
+    """DistinctCounts graphs of one pass under each definition; `models`: programs captured, duplicates among them."""
 
     of: str
     models: int
@@ -46,7 +46,7 @@ class Distinct:
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class FailureReason:
     """Why programs failed or were left out: `count` of one scheme with one normalised message, and one of them."""
 
     scheme: str
@@ -58,32 +58,32 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class Stats:
+class CatalogueStats:
     """`union`: overload packets over all passes. `nbytes`: all files; `bytes_by_folder`: graphs, tables, tensors.
 
     `verified`: graphs that were read back from disk, `damaged` ones among them.
     """
 
-    zoos: tuple[Zoo, ...]
-    distinct: tuple[Distinct, ...]
-    reasons: tuple[Reason, ...]
+    zoos: tuple[SchemeCounts, ...]
+    distinct: tuple[DistinctCounts, ...]
+    reasons: tuple[FailureReason, ...]
     union: int
     cpu_seconds: float
     nbytes: int
     bytes_by_folder: dict[str, int]
     verified: int
-    damaged: tuple[Damaged, ...]
+    damaged: tuple[DamagedGraph, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
         return asdict(self)
 
 
-def stats_of(catalogue: Catalogue, on_checked: OnChecked = lambda done, total: None) -> Stats:
+def stats_of(catalogue: Catalogue, on_checked: OnChecked = lambda done, total: None) -> CatalogueStats:
     """Counts a catalogue and reads every graph back. Raises `MindgapError` for one in which nothing was tried."""
     rows = catalogue.store.rows
     zoos = tuple(
-        Zoo(**row)
+        SchemeCounts(**row)
         for row in rows(
             f"""SELECT scheme, pass AS of, count(*) AS tried, {_count("status = 'captured'")} AS captured,
                       {_count("status = 'duplicate'")} AS duplicates, {_count("status = 'left_out'")} AS left_out,
@@ -95,7 +95,7 @@ def stats_of(catalogue: Catalogue, on_checked: OnChecked = lambda done, total: N
     if not zoos:
         raise MindgapError(f"{catalogue.path}: nothing was ever tried in it; mindgap corpus build fills it")
     folders = {folder.name: _bytes(folder) for folder in sorted(catalogue.path.iterdir()) if folder.is_dir()}
-    return Stats(
+    return CatalogueStats(
         zoos,
         _distinct(catalogue),
         _reasons(catalogue),
@@ -108,7 +108,7 @@ def stats_of(catalogue: Catalogue, on_checked: OnChecked = lambda done, total: N
     )  # fmt: skip
 
 
-def _distinct(catalogue: Catalogue) -> tuple[Distinct, ...]:
+def _distinct(catalogue: Catalogue) -> tuple[DistinctCounts, ...]:
     counts = ", ".join(f'count(DISTINCT {column}) AS "{name}"' for name, column in DEFINITIONS.items())
     graphs = catalogue.store.rows(
         f"""SELECT pass AS of, count(*) AS models, count(DISTINCT graph) AS graphs, {counts}
@@ -120,7 +120,7 @@ def _distinct(catalogue: Catalogue) -> tuple[Distinct, ...]:
     )
     operators = {row["of"]: row for row in used}
     return tuple(
-        Distinct(
+        DistinctCounts(
             row["of"], row["models"], row["graphs"], {name: row[name] for name in DEFINITIONS},
             operators[row["of"]]["overloads"], operators[row["of"]]["packets"],
         )
@@ -128,9 +128,9 @@ def _distinct(catalogue: Catalogue) -> tuple[Distinct, ...]:
     )  # fmt: skip
 
 
-def _reasons(catalogue: Catalogue) -> tuple[Reason, ...]:
+def _reasons(catalogue: Catalogue) -> tuple[FailureReason, ...]:
     return tuple(
-        Reason(**row)
+        FailureReason(**row)
         for row in catalogue.store.rows(
             """SELECT scheme, pass AS of, status, arg_min(reason, source) AS reason, count(*) AS count,
                       min(source) AS example

@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     requests, answers = claim_channel()
     prepare_to_die(arguments.parent, requests, None)
-    server = _Server(FrameReader(requests), answers, TensorStore(arguments.tensors))
+    server = _CaptureServer(FrameReader(requests), answers, TensorStore(arguments.tensors))
     with contextlib.suppress(ChannelClosed):
         server.serve()
     sys.stderr.flush()
@@ -73,7 +73,7 @@ class _Opened:
 
 
 @dataclass
-class _Server:
+class _CaptureServer:
     reader: FrameReader
     answers: int
     tensors: TensorStore
@@ -138,7 +138,7 @@ class _Server:
         one = self.opened.programs[index]
         # Under the keys that they have on disk: the graph that is sent is the one whose digest is told.
         pending = PendingTensors(self.tensors)
-        traced = _Traced(self)
+        traced = _TraceAnswer(self)
         if isinstance(one, Captured):
             graph = captured_graph(one, name != "forward")
             if traced.proves(graph):
@@ -162,7 +162,9 @@ class _Server:
         pending.keep(stored_keys(graph))
         return found, encode(graph)
 
-    def _program_graph(self, index: int, program: Program, name: str, tensors: TensorStore, traced: _Traced) -> Graph:
+    def _program_graph(
+        self, index: int, program: Program, name: str, tensors: TensorStore, traced: _TraceAnswer
+    ) -> Graph:
         from mindgap.capture.errors import UnprovenCapture
         from mindgap.corpus import capture_built
 
@@ -173,7 +175,7 @@ class _Server:
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", UnprovenCapture)
             graph = capture_built(
-                built, tensors, "auto" if built.ledger or built.ledger.describes else "seeded", traced.proves,
+                built, tensors, "auto" if built.registry or built.registry.describes else "seeded", traced.proves,
                 backward=name != "forward", optimizer=name if name in ("sgd", "adamw") else None,
             )  # fmt: skip
         traced.unproven = any(issubclass(each.category, UnprovenCapture) for each in said)
@@ -189,10 +191,10 @@ class _Server:
 
 
 @dataclass
-class _Traced:
+class _TraceAnswer:
     """What the parent said of the graph that was traced."""
 
-    server: _Server
+    server: _CaptureServer
     asked: bool = False
     wanted: bool = False
     unproven: bool = False

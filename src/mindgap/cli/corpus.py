@@ -20,7 +20,7 @@ from mindgap.cli.tables import console
 from mindgap.graph import MindgapError, TensorStore, default_tensor_store
 
 if TYPE_CHECKING:
-    from mindgap.catalogue import Catalogue, Entry, Pass, Stats, Tick
+    from mindgap.catalogue import BuildProgress, Catalogue, CatalogueStats, Entry, Pass
 
 corpus = typer.Typer(
     no_args_is_help=True, help="A catalogue of real models as graphs: built once, deduplicated by structure."
@@ -57,13 +57,13 @@ def build(
 
     Example: mindgap corpus build out/catalogue 'timm:resnet*' 'transformers:*' --pass backward
     """
-    from mindgap.catalogue import Catalogue, Limits
+    from mindgap.catalogue import Catalogue, ModelLimits
     from mindgap.catalogue import build as build_catalogue
     from mindgap.corpus.patterns import EVERYTHING
 
     with result_stream() as out:
         catalogue = Catalogue(directory, create=True)
-        limits = Limits(cpu, int(memory * (1 << 30)), parameters * 1_000_000 or None, trained * 1_000_000 or None)
+        limits = ModelLimits(cpu, int(memory * (1 << 30)), parameters * 1_000_000 or None, trained * 1_000_000 or None)
         with _ticking() as tick:
             build_catalogue(
                 catalogue, patterns or EVERYTHING, [_pass(name) for name in passes or ()],
@@ -155,7 +155,7 @@ def stats(directory: Directory, as_json: AsJson = False) -> None:
         _refuse_damage(found, directory)
 
 
-def _verified(catalogue: Catalogue) -> Stats:
+def _verified(catalogue: Catalogue) -> CatalogueStats:
     """The catalogue's figures, with a bar while its graphs are read back."""
     from mindgap.catalogue import stats_of
 
@@ -163,7 +163,7 @@ def _verified(catalogue: Catalogue) -> Stats:
         return stats_of(catalogue, lambda done, total: tick(done, total, "reading graphs back"))
 
 
-def _refuse_damage(stats: Stats, directory: Path) -> None:
+def _refuse_damage(stats: CatalogueStats, directory: Path) -> None:
     """Raises `MindgapError` for a catalogue with graphs that cannot be run: the first of them, and what to do."""
     if stats.damaged:
         programs = sum(len(each.programs) for each in stats.damaged)
@@ -190,7 +190,7 @@ def _pass(name: str) -> Pass:
     raise MindgapError(f"--pass {name}: there are {', '.join(PASSES)}")
 
 
-def _print_stats(stats: Stats, out: TextIO, as_json: bool) -> None:
+def _print_stats(stats: CatalogueStats, out: TextIO, as_json: bool) -> None:
     if as_json:
         json.dump(stats.to_dict(), out, indent=1)
         out.write("\n")
@@ -216,7 +216,7 @@ def _table(title: str, columns: tuple[str, ...], left: int) -> Table:
     return table
 
 
-def _zoos(stats: Stats) -> Table:
+def _zoos(stats: CatalogueStats) -> Table:
     columns = ("source", "pass", "tried", "captured", "of them proven", "duplicates", "left out", "failed", "CPU s")
     table = _table("programs", columns, 2)
     for z in stats.zoos:
@@ -225,7 +225,7 @@ def _zoos(stats: Stats) -> Table:
     return table
 
 
-def _distinct(stats: Stats) -> Table:
+def _distinct(stats: CatalogueStats) -> Table:
     names = tuple(stats.distinct[0].structures) if stats.distinct else ()
     table = _table("distinct", ("pass", "programs", "graphs", *names, "overloads", "packets"), 1)
     for d in stats.distinct:
@@ -234,7 +234,7 @@ def _distinct(stats: Stats) -> Table:
     return table
 
 
-def _reasons(stats: Stats) -> Table:
+def _reasons(stats: CatalogueStats) -> Table:
     table = _table("not captured", ("count", "source", "pass", "reason", "for example"), 5)
     for r in stats.reasons[:_MOST_REASONS]:
         table.add_row(str(r.count), r.scheme, r.of, r.reason[:160], r.example)
@@ -245,11 +245,11 @@ def _reasons(stats: Stats) -> Table:
 
 
 @contextmanager
-def _ticking() -> Generator[Callable[[Tick], None]]:
+def _ticking() -> Generator[Callable[[BuildProgress], None]]:
     """A bar on a terminal; in a log, a line for what failed and now and then one for how far it is."""
     with counting() as bar:
 
-        def tell(tick: Tick) -> None:
+        def tell(tick: BuildProgress) -> None:
             bar(tick.done, tick.total, tick.source)
             if not sys.stderr.isatty() and (tick.done % 50 == 0 or tick.done == tick.total):
                 print(f"{tick.done}/{tick.total} {tick.source}", file=sys.stderr, flush=True)  # noqa: T201

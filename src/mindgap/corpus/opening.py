@@ -10,7 +10,7 @@ from typing import Literal
 
 from mindgap.capture import CaptureError, Optimizer, capture
 from mindgap.capture.capture import UnprovenCapture
-from mindgap.capture.check import Verify
+from mindgap.capture.replay_check import Verify
 from mindgap.corpus.program import Built, Captured, Program
 from mindgap.corpus.source import Source, SourceError, parse
 from mindgap.graph import Graph, MindgapError
@@ -108,12 +108,12 @@ def captured_graph(one: Captured, backward: bool) -> Graph:
 def _captured(
     built: Built, tensors: TensorStore | None, weights: str, verify: Verify, backward: bool, optimizer: Optimizer | None
 ) -> Graph:
-    kept = built.ledger.store() if weights == "auto" and built.ledger else None
-    seeded = weights == "seeded" or built.ledger.describes
+    kept = built.registry.store() if weights == "auto" and built.registry else None
+    seeded = weights == "seeded" or built.registry.describes
     graph = capture(
         built.program, built.args, built.kwargs, tensors=tensors if kept is None else kept,
         weights="seeded" if seeded else "stored", verify=verify, backward=backward, optimizer=optimizer,
     )  # fmt: skip
     # First, since a memory store's keys must not leave this function.
-    graph = graph if kept is None else built.ledger.restore(graph, kept, tensors)
-    return built.ledger.described(graph) if built.ledger.describes else graph
+    graph = graph if kept is None else built.registry.restore(graph, kept, tensors)
+    return built.registry.described(graph) if built.registry.describes else graph

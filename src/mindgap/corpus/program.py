@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mindgap.corpus.weights.tensor_registry import Ledger
+from mindgap.corpus.weights.tensor_registry import TensorRegistry
 from mindgap.graph import Graph
 
 #: An `nn.Module` or a function, its positional arguments, its keyword arguments.
@@ -20,7 +20,7 @@ class Built:
     program: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    ledger: Ledger = field(default_factory=Ledger)
+    registry: TensorRegistry = field(default_factory=TensorRegistry)
 
 
 @dataclass(frozen=True, slots=True)

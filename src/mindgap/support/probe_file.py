@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mindgap.catalogue import Catalogue, Limits, build
+from mindgap.catalogue import Catalogue, ModelLimits, build
 from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.run.pool import WorkerPool
 from mindgap.store.place import LocalPlace
@@ -25,7 +25,7 @@ REFERENCE: Final = "cpu/eager"
 #: What is captured where no catalogue is given: PyTorch's own samples, forward and backward.
 SOURCES: Final = ("ops:*", "modules:*")
 _COLUMNS: Final = ("op", "dtype", "layout", "graph")
-_LIMITS: Final = Limits(cpu_seconds=60.0, memory_bytes=4 << 30)
+_LIMITS: Final = ModelLimits(cpu_seconds=60.0, memory_bytes=4 << 30)
 
 
 def home() -> Path:

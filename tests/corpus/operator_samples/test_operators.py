@@ -12,7 +12,7 @@ import torch
 from mindgap.corpus import SourceError, capture_program, capture_source, open_source
 from mindgap.corpus.operator_samples.operators import MOST, names
 from mindgap.corpus.operator_samples.sample_call import sample_of, spread
-from mindgap.corpus.operator_samples.sample_inputs import Drawing, new_ledger, settled
+from mindgap.corpus.operator_samples.sample_inputs import Drawing, new_registry, settled
 from mindgap.graph import Stored, Uniform
 from mindgap.graph.codec import encode
 
@@ -98,7 +98,7 @@ def test_a_call_has_the_tensors_as_its_arguments_wherever_they_were():
     again = sample_of(sample.call.function, ([x + 1], 2.0), {"other": {"b": y}}, "p")
     wider = sample_of(sample.call.function, ([x + 1], 4.0), {"other": {"b": y}}, "p")
     assert again.form() == sample.form() != wider.form()
-    built = sample.built(new_ledger())
+    built = sample.built(new_registry())
     built.args[0].add_(1)
     assert x.tolist() == [1.0, 1.0]
 
@@ -111,14 +111,14 @@ def test_spread_keeps_the_ends():
 
 def test_random_calls_are_answered_from_recipes_whatever_the_generator_holds():
     def draw():
-        with Drawing(new_ledger(), "name", 0):
+        with Drawing(new_registry(), "name", 0):
             return [torch.randn(20), torch.rand(3, dtype=torch.float64), torch.randint(5, (9,)), torch.randperm(7)]
 
     torch.manual_seed(1)
     first = draw()
     torch.manual_seed(2)
     assert all(torch.equal(a, b) for a, b in zip(first, draw(), strict=True))
-    mode = Drawing(new_ledger(), "name", 0)
+    mode = Drawing(new_registry(), "name", 0)
     with mode:
         _ = torch.ones(2, 2).expand(2, 2).clamp(0, 1)
         assert not mode.inexact
@@ -127,14 +127,14 @@ def test_random_calls_are_answered_from_recipes_whatever_the_generator_holds():
 
 
 def test_what_was_computed_keeps_twelve_bits_so_that_the_last_ones_do_not_matter():
-    ledger = new_ledger()
+    registry = new_registry()
     x = torch.tensor([1 / 3, -1e-30, 0.0, float("inf"), 5.0])
     nearby = torch.nextafter(x, torch.tensor(0.0))
     nearby[3] = float("inf")
-    one, other = settled(x.clone(), ledger), settled(nearby, ledger)
+    one, other = settled(x.clone(), registry), settled(nearby, registry)
     assert torch.equal(one, other) and torch.allclose(one, x, rtol=2**-12)
-    drawn = ledger.draw(Uniform(3), "float32", (4,))
-    assert torch.equal(settled(drawn.clone(), ledger), drawn)
+    drawn = registry.draw(Uniform(3), "float32", (4,))
+    assert torch.equal(settled(drawn.clone(), registry), drawn)
 
 
 def some_bytes():
@@ -146,7 +146,7 @@ def some_bytes():
 def test_graphs_do_not_depend_on_the_vectors_of_the_machine():
     """The suite's own draws of normal numbers do."""
     settings = {"ATEN_CPU_CAPABILITY": "default", "OMP_NUM_THREADS": "1"}
-    program = "import test_operator_samples; print(test_operator_samples.some_bytes())"
+    program = "import test_operators; print(test_operators.some_bytes())"
     ran = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, **settings}, cwd=Path(__file__).parent, capture_output=True, text=True,

@@ -94,7 +94,7 @@ def test_what_a_constructor_leaves_unset_is_the_same_everywhere():
     model = construct(SOURCE, Settings(), Unset)
     assert (model.weight == 0).all() and (model.places == 0).all()
     built = with_arguments(model, [Given((2, 60))], Settings())
-    assert 0 < model.weight.abs().max() < 1 and built.ledger.knows(model.weight.detach().numpy())
+    assert 0 < model.weight.abs().max() < 1 and built.registry.knows(model.weight.detach().numpy())
     assert not torch.are_deterministic_algorithms_enabled()
 
 
@@ -116,4 +116,4 @@ def test_arguments_of_every_kind_come_from_recipes():
     assert set(mask.flatten().tolist()) <= {0.0, 1.0}
     again = with_arguments(Mixed().eval(), given, Settings(dtype="float32", seed=5))
     assert all(torch.equal(one, other) for one, other in zip(built.args, again.args, strict=True))
-    assert all(built.ledger.knows(one.numpy()) for one in built.args)
+    assert all(built.registry.knows(one.numpy()) for one in built.args)

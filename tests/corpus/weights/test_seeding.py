@@ -10,7 +10,7 @@ from mindgap.capture import capture
 from mindgap.corpus.opening import capture_built
 from mindgap.corpus.program import Built
 from mindgap.corpus.weights.seeding import seed_statistics, seed_weights, weight_recipe
-from mindgap.corpus.weights.tensor_registry import Ledger
+from mindgap.corpus.weights.tensor_registry import TensorRegistry
 from mindgap.graph import Literal, PendingTensors, Stored, TensorStore, Uniform, materialise_all, tensor_key
 
 
@@ -42,10 +42,10 @@ def seeded(seed=0):
         model = Degenerate().eval()
         # Its scale decides the statistics: of another picture they may be other powers of two.
         x = torch.rand(1, 3, 16, 16)
-    ledger = Ledger()
-    seed_weights(model, seed, ledger)
-    seed_statistics(model, lambda: model(x), seed, ledger)
-    return model, ledger, x
+    registry = TensorRegistry()
+    seed_weights(model, seed, registry)
+    seed_statistics(model, lambda: model(x), seed, registry)
+    return model, registry, x
 
 
 def test_nothing_is_constant_any_more_and_the_output_says_something():
@@ -71,9 +71,9 @@ def test_statistics_follow_what_flows_through():
 def test_after_forty_batch_norms_the_picture_is_still_seen():
     layers = [part for _ in range(40) for part in (nn.Conv2d(16, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU())]
     model = nn.Sequential(nn.Conv2d(3, 16, 3), *layers).eval()
-    ledger = Ledger()
-    seed_weights(model, 0, ledger)
-    seed_statistics(model, lambda: model(torch.randn(1, 3, 12, 12)), 0, ledger)
+    registry = TensorRegistry()
+    seed_weights(model, 0, registry)
+    seed_statistics(model, lambda: model(torch.randn(1, 3, 12, 12)), 0, registry)
     with torch.no_grad():
         one, other = model(torch.randn(1, 3, 12, 12)), model(torch.randn(1, 3, 12, 12))
     assert 0.1 < one.std() < 10
@@ -91,7 +91,7 @@ def test_a_batch_norm_that_is_not_reached_and_one_on_a_single_value_are_set():
 
     model = Odd()
     model.used.eval()
-    seed_statistics(model, lambda: model(torch.full((1, 6), 64.0)), 0, Ledger())
+    seed_statistics(model, lambda: model(torch.full((1, 6), 64.0)), 0, TensorRegistry())
     assert 2000 < model.used.running_var.mean() < 6200
     assert model.unused.running_var.min() >= 0.5 and model.unused.running_mean.abs().max() <= 0.25
     assert model.training and model.unused.training and not model.used.training
@@ -104,9 +104,9 @@ def test_the_same_seed_gives_the_same_bits():
 
 
 def test_a_captured_graph_holds_recipes_that_give_the_very_weights():
-    model, ledger, x = seeded()
-    kept = ledger.store()
-    graph = ledger.restore(capture(model, (x,), tensors=kept), kept, None)
+    model, registry, x = seeded()
+    kept = registry.store()
+    graph = registry.restore(capture(model, (x,), tensors=kept), kept, None)
     arrays = dict(zip(graph.labels.inputs, materialise_all(graph, kept), strict=True))
     recipes = dict(zip(graph.labels.inputs, graph.inputs, strict=True))
     for name, weight in model.named_parameters():
@@ -118,10 +118,10 @@ def test_a_captured_graph_holds_recipes_that_give_the_very_weights():
 
 def test_a_large_constant_is_referred_to_by_the_key_that_its_file_gets(tmp_path):
     """What was not drawn and is too large for a graph's bytes: 1.1 MiB of an architecture's own table."""
-    model, ledger, x = seeded()
+    model, registry, x = seeded()
     model.register_buffer("table", torch.arange(1.0, 300_001.0))
     tensors = PendingTensors(TensorStore(tmp_path))
-    graph = capture_built(Built(model, (x,), {}, ledger), tensors)
+    graph = capture_built(Built(model, (x,), {}, registry), tensors)
     (key,) = (given.recipe.key for given in graph.inputs if isinstance(given.recipe, Stored))
     assert key == tensor_key(np.arange(1, 300_001, dtype=np.float32)) and not list(tmp_path.iterdir())
     tensors.keep([key])
@@ -131,7 +131,7 @@ def test_a_large_constant_is_referred_to_by_the_key_that_its_file_gets(tmp_path)
 def test_shared_weights_stay_shared():
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     model[1].weight = model[0].weight
-    seed_weights(model, 0, Ledger())
+    seed_weights(model, 0, TensorRegistry())
     assert model[1].weight is model[0].weight
 
 

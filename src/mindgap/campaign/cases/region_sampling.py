@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from mindgap.catalogue import Catalogue
-from mindgap.catalogue.integrity import Checker
+from mindgap.catalogue.integrity import GraphChecker
 from mindgap.graph import MindgapError, encode
 from mindgap.run.channel import Frame
 from mindgap.run.process import Limits, WorkerFailed, WorkerProcess
@@ -135,7 +135,7 @@ class _Session:
         return [part for part in self._found if part]
 
     def _work(self) -> None:
-        worker, checker = _Worker(self._catalogue.tensors), Checker(self._catalogue)
+        worker, checker = _Worker(self._catalogue.tensors), GraphChecker(self._catalogue)
         try:
             while self._error is None:
                 try:
@@ -148,7 +148,7 @@ class _Session:
         finally:
             worker.close()
 
-    def _one(self, worker: _Worker, checker: Checker, number: int) -> None:
+    def _one(self, worker: _Worker, checker: GraphChecker, number: int) -> None:
         base = self._bases[number]
         # A graph whose tensors are missing would give regions of other numbers than it was captured with.
         fault = checker.fault(base)

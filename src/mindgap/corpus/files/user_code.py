@@ -14,12 +14,12 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils import _pytree as pytree
 
 from mindgap.corpus.program import Built, Program
 from mindgap.corpus.source import SCHEMES, Settings, Source, SourceError, one_line, settings, suggest
 from mindgap.corpus.type_guards import is_list, is_sequence, is_tuple
 from mindgap.corpus.weights.construction import seeded
+from mindgap.torch_private import pytree
 
 _SHAPES = "return (module, args), (module, args, kwargs), (name, module, args[, kwargs]), or a list of such"
 
@@ -154,4 +154,4 @@ def cast_floats(built: Built, dtype: str | None) -> Built:
 
     program = built.program.to(target) if isinstance(built.program, nn.Module) else built.program
     args, kwargs = pytree.tree_map(cast, (built.args, dict(built.kwargs)))
-    return Built(program, args, kwargs, built.ledger)
+    return Built(program, args, kwargs, built.registry)

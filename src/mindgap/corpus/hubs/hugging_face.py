@@ -23,7 +23,7 @@ from mindgap.corpus.source import Settings, Source, SourceError, one_line, setti
 from mindgap.corpus.type_guards import is_list, is_table
 from mindgap.corpus.weights.construction import construct
 from mindgap.corpus.weights.seeding import seed_statistics, seed_weights
-from mindgap.corpus.weights.tensor_registry import Ledger, seed_of
+from mindgap.corpus.weights.tensor_registry import TensorRegistry, seed_of
 from mindgap.corpus.zoos.image_inputs import with_pictures
 from mindgap.graph import Normal
 
@@ -124,15 +124,15 @@ def _build_transformers(model_class: Any, source: Source, model: HubModel, chose
     # One matrix product for all experts: the other ways loop over what the router decided.
     config._experts_implementation = "batched_mm"
     _refuse_size(source, lambda: model_class(config))
-    ledger = Ledger()
-    built, seeded = _weights(source, model, chosen, ledger, lambda: model_class(config),
+    registry = TensorRegistry()
+    built, seeded = _weights(source, model, chosen, registry, lambda: model_class(config),
                              lambda absent: _pretrained(model_class, model, absent, config=config))  # fmt: skip
     sizes = Sizes(chosen.batch or 1, chosen.length or 12, chosen.size, chosen.seed, _dtype_of(built))
     failures: list[str] = []
-    found = arguments_of(built, sizes, ledger, failures)
+    found = arguments_of(built, sizes, registry, failures)
     if found is None:
         raise _unanswered(source, failures)
-    return _called(built, found.given, found.fixed, chosen, ledger, seeded)
+    return _called(built, found.given, found.fixed, chosen, registry, seeded)
 
 
 def _build_diffusers(model_class: Any, source: Source, model: HubModel, chosen: Settings) -> Built:
@@ -143,12 +143,12 @@ def _build_diffusers(model_class: Any, source: Source, model: HubModel, chosen: 
     if chosen.layers is not None:
         raise SourceError(f"{source.text}: a network of diffusers keeps its layers; leave layers= out")
     _refuse_size(source, lambda: model_class.from_config(table))
-    ledger = Ledger()
-    built, seeded = _weights(source, model, chosen, ledger, lambda: model_class.from_config(table),
+    registry = TensorRegistry()
+    built, seeded = _weights(source, model, chosen, registry, lambda: model_class.from_config(table),
                              lambda absent: _pretrained(model_class, model, absent))  # fmt: skip
     case = CASES.get(model_class.__name__, Case())
     try:
-        made = Maker(built, case, chosen, ledger).arguments()
+        made = Maker(built, case, chosen, registry).arguments()
     except LookupError as error:
         raise SourceError(f"{source.text}: there is no telling what its input {error.args[0]} takes") from error
     try:
@@ -158,7 +158,7 @@ def _build_diffusers(model_class: Any, source: Source, model: HubModel, chosen: 
         raise _unanswered(source, [f"with {', '.join(made)} it raised {one_line(error)}"]) from error
     given = {name: value for name, value in made.items() if name not in case.fixed}
     fixed = {name: value for name, value in made.items() if name in case.fixed}
-    return _called(built, given, fixed, chosen, ledger, seeded)
+    return _called(built, given, fixed, chosen, registry, seeded)
 
 
 def _build_timm(architecture: str, source: Source, model: HubModel, chosen: Settings) -> Built:
@@ -183,10 +183,10 @@ def _build_timm(architecture: str, source: Source, model: HubModel, chosen: Sett
     _refuse_size(source, create)
     if not model.safetensors:
         return with_pictures(construct(source, chosen, create), shapes, chosen)
-    ledger = Ledger()
-    built, _ = _weights(source, model, chosen, ledger, create, lambda _: _filled(create(), model))
-    picture = ledger.draw(Normal(seed_of("picture 0", chosen.seed)), _dtype_of(built), shapes[0])
-    return Built(built.train(chosen.train), (picture,), {}, ledger)
+    registry = TensorRegistry()
+    built, _ = _weights(source, model, chosen, registry, create, lambda _: _filled(create(), model))
+    picture = registry.draw(Normal(seed_of("picture 0", chosen.seed)), _dtype_of(built), shapes[0])
+    return Built(built.train(chosen.train), (picture,), {}, registry)
 
 
 def _architecture(config: dict[str, Any]) -> dict[str, Any]:
@@ -213,7 +213,7 @@ def _refuse_size(source: Source, make: Callable[[], nn.Module]) -> None:
 
 
 def _weights(
-    source: Source, model: HubModel, chosen: Settings, ledger: Ledger,
+    source: Source, model: HubModel, chosen: Settings, registry: TensorRegistry,
     create: Callable[[], nn.Module], load: Callable[[set[str]], nn.Module],
 ) -> tuple[nn.Module, bool]:  # fmt: skip
     """The model with its trained weights, or seeded ones and True.
@@ -222,11 +222,11 @@ def _weights(
     """
     if not model.safetensors or chosen.layers is not None:
         built = construct(source, chosen, create)
-        seed_weights(built, chosen.seed, ledger)
+        seed_weights(built, chosen.seed, registry)
         return built, True
     absent: set[str] = set()
     built = construct(source, chosen, lambda: load(absent))
-    seed_weights(built, chosen.seed, ledger, only=absent)
+    seed_weights(built, chosen.seed, registry, only=absent)
     return built, False
 
 
@@ -255,14 +255,19 @@ def _dtype_of(built: nn.Module) -> str:
 
 
 def _called(
-    model: nn.Module, given: dict[str, Any], fixed: dict[str, Any], chosen: Settings, ledger: Ledger, seeded: bool
+    model: nn.Module,
+    given: dict[str, Any],
+    fixed: dict[str, Any],
+    chosen: Settings,
+    registry: TensorRegistry,
+    seeded: bool,
 ) -> Built:
     """The model with its arguments; those in `fixed` are what its Python code decides by."""
     call = functools.partial(model, **fixed) if fixed else model
     if seeded:
-        seed_statistics(model, functools.partial(call, **given), chosen.seed, ledger)
+        seed_statistics(model, functools.partial(call, **given), chosen.seed, registry)
     model.train(chosen.train)
-    return Built(call, (), given, ledger)
+    return Built(call, (), given, registry)
 
 
 def _unanswered(source: Source, failures: list[str]) -> SourceError:

@@ -25,7 +25,7 @@ from mindgap.corpus.program import Built, Program
 from mindgap.corpus.source import Settings, Source, SourceError, one_line, settings, suggest
 from mindgap.corpus.weights.construction import construct
 from mindgap.corpus.weights.seeding import seed_statistics, seed_weights
-from mindgap.corpus.weights.tensor_registry import Ledger, seed_of
+from mindgap.corpus.weights.tensor_registry import TensorRegistry, seed_of
 from mindgap.graph import Integers, Normal, Recipe
 
 _REPOSITORY: Final = re.compile(r"^[\w.-]+/[\w.-]+(:[\w./-]+)?$")
@@ -83,13 +83,13 @@ def _located(source: Source, place: str) -> Path:
 def _build(source: Source, folder: Path, entry: str, chosen: Settings) -> Built:
     with _no_downloads(source), _own_modules(folder):
         model = construct(source, chosen, lambda: _made(source, folder, entry))
-        ledger = Ledger()
-        seed_weights(model, chosen.seed, ledger)
-        argument = _accepted(source, model, chosen, ledger)
+        registry = TensorRegistry()
+        seed_weights(model, chosen.seed, registry)
+        argument = _accepted(source, model, chosen, registry)
         with silenced():
-            seed_statistics(model, lambda: model(argument), chosen.seed, ledger)
+            seed_statistics(model, lambda: model(argument), chosen.seed, registry)
     model.train(chosen.train)
-    return Built(model, (argument,), {}, ledger)
+    return Built(model, (argument,), {}, registry)
 
 
 def _made(source: Source, folder: Path, entry: str) -> nn.Module:
@@ -130,11 +130,11 @@ def _untrained(function: Callable[..., Any]) -> dict[str, Any]:
     return found | {name: None for name in ("weights", "weights_backbone") if name in taken}
 
 
-def _accepted(source: Source, model: nn.Module, chosen: Settings, ledger: Ledger) -> torch.Tensor:
+def _accepted(source: Source, model: nn.Module, chosen: Settings, registry: TensorRegistry) -> torch.Tensor:
     """The first argument that the model runs with."""
     failures: list[str] = []
     for recipe, dtype, shape in _arguments(model, chosen):
-        argument = ledger.draw(recipe, dtype, shape)
+        argument = registry.draw(recipe, dtype, shape)
         try:
             with torch.no_grad(), silenced():
                 model(argument)

@@ -19,10 +19,10 @@ import torch
 from mindgap.aten.tensors import to_numpy, torch_dtype_name
 from mindgap.corpus.onnx_cases.node import Untranslated
 from mindgap.corpus.onnx_cases.translation import OnnxCalls, tensor_of, translated
-from mindgap.corpus.operator_samples.sample_inputs import new_ledger
+from mindgap.corpus.operator_samples.sample_inputs import new_registry
 from mindgap.corpus.program import Built, Program
 from mindgap.corpus.source import Source, SourceError, settings, suggest
-from mindgap.corpus.weights.tensor_registry import Ledger, seed_of
+from mindgap.corpus.weights.tensor_registry import TensorRegistry, seed_of
 from mindgap.graph import Uniform
 
 
@@ -62,10 +62,10 @@ def _build(source: Source, case: Any, seed: int) -> Built:
             program, tensors = _proven(case)
     except Untranslated as reason:
         raise SourceError(f"{source.text}: {reason}") from reason
-    ledger = new_ledger()
+    registry = new_registry()
     if seed:
-        tensors = [_redrawn(t, seed_of(n, seed), ledger) for n, t in zip(program.inputs, tensors, strict=True)]
-    return Built(program, tuple(tensors), {}, ledger)
+        tensors = [_redrawn(t, seed_of(n, seed), registry) for n, t in zip(program.inputs, tensors, strict=True)]
+    return Built(program, tuple(tensors), {}, registry)
 
 
 def _proven(case: Any) -> tuple[OnnxCalls, list[torch.Tensor]]:
@@ -112,10 +112,10 @@ def _compare(name: str, found: Any, expected: Any, rtol: float, atol: float) -> 
         raise Untranslated(f"PyTorch gives other values than ONNX in {wrong} of {close.size} elements of output {name}")
 
 
-def _redrawn(tensor: torch.Tensor, seed: int, ledger: Ledger) -> torch.Tensor:
+def _redrawn(tensor: torch.Tensor, seed: int, registry: TensorRegistry) -> torch.Tensor:
     if not tensor.is_floating_point() or not tensor.numel() or not bool(torch.isfinite(tensor).all()):
         return tensor
     low, high = float(tensor.min()), float(tensor.max())
     if low == high:
         return tensor
-    return ledger.draw(Uniform(seed, low, high), torch_dtype_name(tensor.dtype), tuple(tensor.shape))
+    return registry.draw(Uniform(seed, low, high), torch_dtype_name(tensor.dtype), tuple(tensor.shape))

@@ -18,12 +18,13 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from mindgap.corpus.libraries import stay_offline
 from mindgap.corpus.operator_samples.operators import chosen_numbers, one_program
 from mindgap.corpus.operator_samples.sample_call import Sample, sample_of
-from mindgap.corpus.operator_samples.sample_inputs import drawn, new_ledger, quiet_suite, settled
+from mindgap.corpus.operator_samples.sample_inputs import drawn, new_registry, settled
 from mindgap.corpus.program import Built, Program
 from mindgap.corpus.source import Settings, Source, SourceError, one_line, settings, suggest
 from mindgap.corpus.weights.construction import construct
 from mindgap.corpus.weights.seeding import seed_statistics, seed_weights
-from mindgap.corpus.weights.tensor_registry import Ledger
+from mindgap.corpus.weights.tensor_registry import TensorRegistry
+from mindgap.torch_private.test_suite import module_descriptions
 
 
 @functools.cache
@@ -31,12 +32,10 @@ def _modules() -> Mapping[str, Any]:
     """PyTorch's descriptions of modules by class name. Raises `SourceError` where the suite cannot be imported."""
     stay_offline()
     try:
-        with quiet_suite():
-            from torch.testing._internal.common_modules import module_db
+        descriptions = module_descriptions()
     except ImportError as error:
         raise SourceError(f"modules: PyTorch's test suite needs a package ({error}); pip install expecttest") from error
-    infos: list[Any] = module_db
-    return {info.module_cls.__name__: info for info in infos}
+    return {info.module_cls.__name__: info for info in descriptions}
 
 
 def names() -> list[str]:
@@ -52,20 +51,20 @@ def open_modules(source: Source) -> list[Program]:
     known = _modules()
     if name not in known:
         raise SourceError(f"{source.text}: PyTorch has no samples for {target!r}{suggest(name, known)}")
-    ledger = new_ledger()
-    samples = _samples(source, known[name], chosen, ledger)
+    registry = new_registry()
+    samples = _samples(source, known[name], chosen, registry)
     wanted = chosen_numbers(source, number if hash_sign else "", len(samples))
     return [
-        one_program(source, name, k, functools.partial(_build, source, chosen, *samples[k], ledger)) for k in wanted
+        one_program(source, name, k, functools.partial(_build, source, chosen, *samples[k], registry)) for k in wanted
     ]
 
 
-def _samples(source: Source, info: Any, chosen: Settings, ledger: Ledger) -> list[tuple[Sample, Sample]]:
+def _samples(source: Source, info: Any, chosen: Settings, registry: TensorRegistry) -> list[tuple[Sample, Sample]]:
     """(constructor, forward call) of the samples that differ in more than values."""
     dtype = getattr(torch, chosen.dtype or "float32")
     try:
         made = drawn(
-            lambda: info.module_inputs_func(info, "cpu", dtype, False, chosen.train), info.name, chosen.seed, ledger
+            lambda: info.module_inputs_func(info, "cpu", dtype, False, chosen.train), info.name, chosen.seed, registry
         )
     except Exception as error:
         raise SourceError(f"{source.text}: PyTorch's samples raised {one_line(error)}") from error
@@ -78,19 +77,19 @@ def _samples(source: Source, info: Any, chosen: Settings, ledger: Ledger) -> lis
         )
         if inexact:
             for tensor in (*pair[0].all_tensors, *pair[1].all_tensors):
-                settled(tensor, ledger)
+                settled(tensor, registry)
         found.setdefault(f"{pair[0].form()} {pair[1].form()}", pair)
     return list(found.values())
 
 
-def _build(source: Source, chosen: Settings, built: Sample, called: Sample, ledger: Ledger) -> Built:
+def _build(source: Source, chosen: Settings, built: Sample, called: Sample, registry: TensorRegistry) -> Built:
     module = construct(source, chosen, lambda: _module(built, called))
     args, kwargs = _arguments(called)
-    seed_weights(module, chosen.seed, ledger)
-    seed_statistics(module, lambda: module(*copy.deepcopy(args), **copy.deepcopy(kwargs)), chosen.seed, ledger)
+    seed_weights(module, chosen.seed, registry)
+    seed_statistics(module, lambda: module(*copy.deepcopy(args), **copy.deepcopy(kwargs)), chosen.seed, registry)
     if chosen.train:
         module.train()
-    return Built(module, args, kwargs, ledger)
+    return Built(module, args, kwargs, registry)
 
 
 def _module(built: Sample, called: Sample) -> Any:

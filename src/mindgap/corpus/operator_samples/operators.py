@@ -16,10 +16,11 @@ import torch
 
 from mindgap.corpus.libraries import stay_offline
 from mindgap.corpus.operator_samples.sample_call import Sample, sample_of, spread
-from mindgap.corpus.operator_samples.sample_inputs import drawn, new_ledger, quiet_suite, settled
+from mindgap.corpus.operator_samples.sample_inputs import drawn, new_registry, settled
 from mindgap.corpus.program import Built, Program
 from mindgap.corpus.source import Source, SourceError, one_line, settings, suggest
-from mindgap.corpus.weights.tensor_registry import Ledger
+from mindgap.corpus.weights.tensor_registry import TensorRegistry
+from mindgap.torch_private.test_suite import operator_descriptions
 
 #: Samples that a name alone gives.
 MOST: Final = 8
@@ -32,12 +33,11 @@ def _operators() -> Mapping[str, Any]:
     """PyTorch's descriptions of operators by name. Raises `SourceError` where the suite cannot be imported."""
     stay_offline()
     try:
-        with quiet_suite():
-            from torch.testing._internal.common_methods_invocations import op_db
+        descriptions = operator_descriptions()
     except ImportError as error:
         raise SourceError(f"ops: PyTorch's test suite needs a package ({error}); pip install expecttest") from error
     known: dict[str, Any] = {}
-    for info in op_db:
+    for info in descriptions:
         known.setdefault(f"{info.name}.{info.variant_test_name}" if info.variant_test_name else info.name, info)
     return known
 
@@ -60,10 +60,10 @@ def open_operators(source: Source) -> list[Program]:
         variants = [other for other in known if other.startswith(f"{name}.")][:6]
         near = f"; its variants: {', '.join(variants)}" if variants else suggest(name, known)
         raise SourceError(f"{source.text}: PyTorch has no samples for {name!r}{near}")
-    ledger = new_ledger()
-    samples = _samples(source, known[name], _dtype(source, known[name], chosen.dtype), chosen.seed, ledger)
+    registry = new_registry()
+    samples = _samples(source, known[name], _dtype(source, known[name], chosen.dtype), chosen.seed, registry)
     wanted = chosen_numbers(source, number if hash_sign else "", len(samples))
-    return [one_program(source, name, k, functools.partial(samples[k].built, ledger)) for k in wanted]
+    return [one_program(source, name, k, functools.partial(samples[k].built, registry)) for k in wanted]
 
 
 def one_program(source: Source, name: str, number: int, make: Callable[[], Built]) -> Program:
@@ -96,11 +96,11 @@ def _dtype(source: Source, info: Any, asked: str | None) -> torch.dtype:
     return found
 
 
-def _samples(source: Source, info: Any, dtype: torch.dtype, seed: int, ledger: Ledger) -> list[Sample]:
+def _samples(source: Source, info: Any, dtype: torch.dtype, seed: int, registry: TensorRegistry) -> list[Sample]:
     """The samples that differ in more than values, in the suite's order. Raises `SourceError` where there are none."""
     slopes = info.supports_autograd and (dtype.is_floating_point or dtype.is_complex)
     try:
-        made = drawn(lambda: info.sample_inputs_func(info, "cpu", dtype, slopes), info.name, seed, ledger)
+        made = drawn(lambda: info.sample_inputs_func(info, "cpu", dtype, slopes), info.name, seed, registry)
     except Exception as error:
         raise SourceError(f"{source.text}: PyTorch's samples raised {one_line(error)}") from error
     found: dict[str, Sample] = {}
@@ -108,7 +108,7 @@ def _samples(source: Source, info: Any, dtype: torch.dtype, seed: int, ledger: L
         sample = sample_of(info.op, (given.input, *given.args), given.kwargs, "input")
         if inexact:
             for tensor in sample.all_tensors:
-                settled(tensor, ledger)
+                settled(tensor, registry)
         found.setdefault(sample.form(), sample)
     if not found:
         raise SourceError(f"{source.text}: PyTorch's suite has no samples of {str(dtype).removeprefix('torch.')}")

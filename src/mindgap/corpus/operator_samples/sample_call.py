@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 import torch
 from torch import nn
-from torch.utils import _pytree as pytree
 
 from mindgap.corpus.program import Built
 from mindgap.corpus.source import SourceError
-from mindgap.corpus.weights.tensor_registry import Ledger
+from mindgap.corpus.weights.tensor_registry import TensorRegistry
+from mindgap.torch_private import pytree
 
 T = TypeVar("T")
 
@@ -72,13 +72,13 @@ class Sample:
         """Those that it is called with, and those that it keeps."""
         return [*self.tensors, *self.call.kept.buffers()]
 
-    def built(self, ledger: Ledger) -> Built:
+    def built(self, registry: TensorRegistry) -> Built:
         """The program on tensors of its own, which it may write to. Raises `SourceError` where one is not strided."""
         for tensor in self.all_tensors:
             if tensor.layout != torch.strided:
                 raise SourceError(f"the sample holds a tensor of layout {tensor.layout}; graphs hold strided ones")
         call, tensors = copy.deepcopy((self.call, self.tensors))
-        return Built(call, tensors, {}, ledger)
+        return Built(call, tensors, {}, registry)
 
     def form(self) -> str:
         """Equal for samples that differ in nothing but the values of their tensors."""

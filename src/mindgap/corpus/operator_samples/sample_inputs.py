@@ -22,9 +22,9 @@ import torch
 
 from mindgap.aten.tensors import to_numpy, torch_dtype_name
 from mindgap.capture import CaptureError
-from mindgap.capture.draw import is_random, lower, needs_result, packet
+from mindgap.capture.random_operators import is_random, lower, needs_result, packet
 from mindgap.corpus.weights.construction import seeded
-from mindgap.corpus.weights.tensor_registry import Ledger, seed_of
+from mindgap.corpus.weights.tensor_registry import TensorRegistry, seed_of
 from mindgap.graph import Constant, GraphError, Recipe
 from mindgap.torch_private.dispatch_modes import TorchDispatchMode
 
@@ -43,9 +43,9 @@ _BITS: Final = 12
 class Drawing(TorchDispatchMode):
     """Answers random calls from recipes. `inexact`: an operator ran whose last bits depend on the machine."""
 
-    def __init__(self, ledger: Ledger, name: str, seed: int) -> None:
+    def __init__(self, registry: TensorRegistry, name: str, seed: int) -> None:
         super().__init__()  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
-        self._ledger = ledger
+        self._registry = registry
         self._name = name
         self._seed = seed
         self._count = 0
@@ -67,19 +67,19 @@ class Drawing(TorchDispatchMode):
     def _draw(self, make: Any, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         self._count += 1
         recipe: Recipe = make(seed_of(f"{self._name} {self._count}", self._seed))
-        return self._ledger.draw(recipe, torch_dtype_name(dtype), shape)
+        return self._registry.draw(recipe, torch_dtype_name(dtype), shape)
 
 
-def new_ledger() -> Ledger:
-    """A ledger that holds something, so that a graph captured with it keeps what was not drawn inside itself."""
-    ledger = Ledger()
-    ledger.draw(Constant(0.0), "float32", (1,))
-    return ledger
+def new_registry() -> TensorRegistry:
+    """A registry that holds something, so that a graph captured with it keeps what was not drawn inside itself."""
+    registry = TensorRegistry()
+    registry.draw(Constant(0.0), "float32", (1,))
+    return registry
 
 
-def drawn(make: Callable[[], Iterable[T]], name: str, seed: int, ledger: Ledger) -> list[tuple[T, bool]]:
+def drawn(make: Callable[[], Iterable[T]], name: str, seed: int, registry: TensorRegistry) -> list[tuple[T, bool]]:
     """The suite's samples, made under a `Drawing`, and for each whether its tensors are to be `settled`."""
-    mode = Drawing(ledger, name, seed)
+    mode = Drawing(registry, name, seed)
     with _python_seeded(seed), seeded(seed), warnings.catch_warnings(), mode:
         warnings.simplefilter("ignore")
         return [(sample, mode.inexact) for sample in make()]
@@ -98,27 +98,14 @@ def _python_seeded(seed: int) -> Generator[None]:
         np.random.set_state(legacy)
 
 
-def settled(tensor: torch.Tensor, ledger: Ledger) -> torch.Tensor:
+def settled(tensor: torch.Tensor, registry: TensorRegistry) -> torch.Tensor:
     """A strided floating tensor with `_BITS` significant bits; others, and those that were drawn, as they are."""
     if tensor.layout != torch.strided or not (tensor.is_floating_point() or tensor.is_complex()) or not tensor.numel():
         return tensor
-    if ledger.knows(to_numpy(tensor)):
+    if registry.knows(to_numpy(tensor)):
         return tensor
     parts = torch.view_as_real(tensor.detach().resolve_conj()) if tensor.is_complex() else tensor.detach()
     mantissa, exponent = torch.frexp(parts.double())
     whole = torch.ldexp(torch.round(mantissa * 2**_BITS), exponent - _BITS).to(parts.dtype)
     parts.copy_(torch.where(torch.isfinite(parts), whole, parts))
     return tensor
-
-
-@contextlib.contextmanager
-def quiet_suite() -> Generator[None]:
-    """While the suite is imported: it forbids the flags of `torch.backends` to be set, which is not ours to decide."""
-    frozen: Any = torch.backends.disable_global_flags
-    world: dict[str, Any] = frozen.__globals__
-    flag = "__allow_nonbracketed_mutation_flag"
-    before = world[flag]
-    try:
-        yield
-    finally:
-        world[flag] = before

@@ -16,6 +16,8 @@ from typing import Any, Final
 import torch
 import torch.nn.functional as functional
 
+from mindgap.torch_private.native_functions import AUTOCAST_SWITCHES, NATIVE_MODULES, dispatcher_operators, is_native
+
 #: PyTorch without its type stubs, which leave out or half type most of what is looked up here.
 _torch: Any = torch
 
@@ -63,10 +65,7 @@ _ATTRIBUTES: Final = _words(
     """
 )
 _MODULES: Final[dict[str, Any]] = {
-    "torch._C._nn": _torch._C._nn,
-    "torch._C._fft": _torch._C._fft,
-    "torch._C._linalg": _torch._C._linalg,
-    "torch._C._special": _torch._C._special,
+    **NATIVE_MODULES,
     "torch.fft": _torch.fft,
     "torch.linalg": _torch.linalg,
     "torch.special": _torch.special,
@@ -126,8 +125,7 @@ def _of_a_family(target: str) -> Any:
     if family == "torch":
         if private and name not in _PRIVATE_TORCH:
             return None
-        native = getattr(_torch._C._VariableFunctions, name, None)
-        return getattr(torch, name, None) if native is not None or name in _torch.functional.__all__ else None
+        return getattr(torch, name, None) if is_native(name) or name in _torch.functional.__all__ else None
     if family == "torch.functional":
         return getattr(_torch.functional, name, None) if name in _torch.functional.__all__ else None
     if family == "torch.nn.functional":
@@ -147,7 +145,7 @@ def _aten(parts: list[str]) -> Any:
     """
     if not 1 <= len(parts) <= 2 or parts[0] in _DENIED or any(part.startswith("__") for part in parts):
         return None
-    if f"aten::{parts[0]}" not in _dispatched():
+    if f"aten::{parts[0]}" not in dispatcher_operators():
         return None
     found: Any = _torch.ops.aten
     try:
@@ -156,12 +154,6 @@ def _aten(parts: list[str]) -> Any:
     except AttributeError:
         return None
     return found
-
-
-@cache
-def _dispatched() -> frozenset[str]:
-    """Names of the dispatcher's operators, without overloads."""
-    return frozenset(name.partition(".")[0] for name in _torch._C._dispatch_get_all_op_names())
 
 
 def _attention(
@@ -202,6 +194,5 @@ _EXACT: Final[dict[str, Callable[..., Any]]] = {
     "torch.sym_not": _torch.sym_not,
     "torch.sym_sum": _torch.sym_sum,
     "torch.ops.aten._local_scalar_dense": _torch.ops.aten._local_scalar_dense.default,
-    "torch.amp.autocast_mode._enter_autocast": _torch.amp.autocast_mode._enter_autocast,
-    "torch.amp.autocast_mode._exit_autocast": _torch.amp.autocast_mode._exit_autocast,
+    **AUTOCAST_SWITCHES,
 }

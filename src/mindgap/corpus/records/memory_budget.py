@@ -17,7 +17,7 @@ from torch.utils.flop_counter import flop_registry
 from mindgap.corpus.type_guards import is_list, is_sequence, is_table, is_tuple
 from mindgap.graph import DTYPES, numpy_dtype
 from mindgap.torch_private.dispatch_modes import TorchDispatchMode
-from mindgap.torch_private.fake_tensors import FakeTensor, FakeTensorMode
+from mindgap.torch_private.fake_tensors import FAKE_TENSOR_LOGGERS, FakeTensor, FakeTensorMode
 
 #: Up to here tensors are drawn and the capture is proven by running it, which takes some 3.3 times as much.
 MOST_DRAWN: Final = 1 << 30
@@ -227,7 +227,7 @@ def _storages(value: Any, known: set[int]) -> Generator[int]:
 @contextmanager
 def quiet() -> Generator[None]:
     """PyTorch logs a traceback for each call that fails without data; here that is expected."""
-    log = logging.getLogger("torch._subclasses.fake_tensor")
+    log = logging.getLogger(FAKE_TENSOR_LOGGERS[0])
     before = log.level
     log.setLevel(logging.CRITICAL)
     try:

@@ -31,7 +31,7 @@ from mindgap.corpus.records.recipes import record_recipe, scalar_value
 from mindgap.corpus.records.recorded_calls import MalformedRecord, RecordedCalls, Step, check, decode, names_in
 from mindgap.corpus.source import Settings, Source, SourceError, one_line, settings, suggest
 from mindgap.corpus.type_guards import is_list, is_table
-from mindgap.corpus.weights.tensor_registry import Ledger, seed_of
+from mindgap.corpus.weights.tensor_registry import TensorRegistry, seed_of
 from mindgap.graph import GraphError, kind_of
 
 _COLUMNS = ("inputs", "nodes", "outputs")
@@ -193,10 +193,10 @@ def assemble(
 ) -> Built:
     """The module and the arguments of a parsed record.
 
-    `described`: its tensors have no values, and the ledger keeps their recipes; floating ones are then of `dtype`.
+    `described`: its tensors have no values, and the registry keeps their recipes; floating ones are then of `dtype`.
     Raises `MalformedRecord`, `UnknownTarget`, KeyError or TypeError for a record that breaks the format.
     """
-    ledger = Ledger()
+    registry = TensorRegistry()
     tensors: dict[str, torch.Tensor] = {}
     entries: list[dict[str, Any]] = record["inputs"]
     constants = _numbers(entries)
@@ -215,14 +215,14 @@ def assemble(
             tensors[name] = torch.empty(shape, dtype=TORCH_DTYPES[own["dtype"]], device="meta")
         else:
             # In memory of PyTorch's own, since the proof of a capture shares parameters until one is written to.
-            tensors[name] = ledger.draw(recipe, own["dtype"], shape).clone()
+            tensors[name] = registry.draw(recipe, own["dtype"], shape).clone()
         if kinds[name] == "input":
             label = f"inputs.{arguments.index(name)}"
         else:
             label = module.place(name, own.get("path") or name, tensors[name], kinds[name] == "parameter")
         if described:
-            ledger.describe(label, recipe)
-    return Built(module.eval(), tuple(tensors[name] for name in arguments), {}, ledger)
+            registry.describe(label, recipe)
+    return Built(module.eval(), tuple(tensors[name] for name in arguments), {}, registry)
 
 
 def _numbers(entries: list[dict[str, Any]]) -> dict[str, Any]:

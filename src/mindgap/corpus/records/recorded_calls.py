@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,8 +12,8 @@ from torch import nn
 from mindgap.corpus.records.allowed_targets import IGNORED, UnknownTarget, attribute, function, method
 from mindgap.corpus.records.memory_budget import Budget, check_plain, may_grow, quiet
 from mindgap.corpus.type_guards import is_list, is_sequence, is_slice, is_table, is_tuple
+from mindgap.torch_private.native_functions import VMAP_STEPS
 
-_functorch: Any = importlib.import_module("torch._C._functorch")
 #: `vmap` over one more dimension, as the tracer recorded it, and its names in two versions of PyTorch.
 _VMAP = ("torch._functorch.predispatch.", "torch._C._functorch.")
 #: Calls that change PyTorch's state: made once, not tried before.
@@ -269,6 +268,6 @@ def _call_method(name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
 
 def _vmap(name: str, args: list[Any]) -> Any:
     """A step of a recorded `vmap`, through the same functions of PyTorch that the tracer saw."""
-    if name not in ("_add_batch_dim", "_remove_batch_dim", "_vmap_increment_nesting", "_vmap_decrement_nesting"):
+    if name not in VMAP_STEPS:
         raise UnknownTarget(f"vmap {name}")
-    return getattr(_functorch, name)(*args)
+    return VMAP_STEPS[name](*args)

@@ -27,13 +27,12 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from mindgap.corpus.weights.tensor_registry import Ledger, seed_of
+from mindgap.corpus.weights.tensor_registry import TensorRegistry, seed_of
 from mindgap.graph import Constant, Recipe, Uniform
+from mindgap.torch_private.modules import BatchNorm, Convolution, TransposedConvolution
 
-BatchNorm = nn.modules.batchnorm._BatchNorm  # pyright: ignore[reportPrivateUsage] # the one base of all batch norms
 
-
-def seed_weights(module: nn.Module, seed: int, ledger: Ledger, only: Container[str] | None = None) -> None:
+def seed_weights(module: nn.Module, seed: int, registry: TensorRegistry, only: Container[str] | None = None) -> None:
     """Draw every floating parameter of `module` anew, in place; shared ones once. `only`: those of these names."""
     seen: set[int] = set()
     with torch.no_grad():
@@ -47,7 +46,7 @@ def seed_weights(module: nn.Module, seed: int, ledger: Ledger, only: Container[s
                     continue
                 recipe = weight_recipe(weight.detach().float(), leaf, owner, seed_of(name, seed))
                 if recipe is not None:
-                    weight.copy_(_drawn(ledger, recipe, weight))
+                    weight.copy_(_drawn(registry, recipe, weight))
 
 
 def weight_recipe(weight: torch.Tensor, leaf: str, owner: nn.Module, seed: int) -> Recipe | None:
@@ -77,9 +76,9 @@ def fan_in_of(weight: torch.Tensor, owner: nn.Module) -> int:
     vector = weight.numel() == max(weight.shape, default=1)
     if vector or isinstance(owner, (nn.Embedding, nn.EmbeddingBag)):
         return 0
-    if isinstance(owner, nn.modules.conv._ConvTransposeNd):  # pyright: ignore[reportPrivateUsage] # the one base of transposed convolutions
+    if isinstance(owner, TransposedConvolution):
         return weight.shape[0] // owner.groups * math.prod(weight.shape[2:])
-    if isinstance(owner, (nn.Linear, nn.modules.conv._ConvNd)):  # pyright: ignore[reportPrivateUsage] # the one base of convolutions
+    if isinstance(owner, (nn.Linear, Convolution)):
         return math.prod(weight.shape[1:])
     return 0
 
@@ -96,7 +95,7 @@ def _spread_constant(value: float, leaf: str, fan_in: int, seed: int) -> Recipe:
     return Uniform(seed, low, high)
 
 
-def seed_statistics(module: nn.Module, run: Callable[[], Any], seed: int, ledger: Ledger) -> None:
+def seed_statistics(module: nn.Module, run: Callable[[], Any], seed: int, registry: TensorRegistry) -> None:
     """Give the batch norms of `module` running statistics that suit what flows through it.
 
     `run` runs the module once, as far as it can; each batch norm is set when its first input reaches it, so that what
@@ -108,7 +107,7 @@ def seed_statistics(module: nn.Module, run: Callable[[], Any], seed: int, ledger
 
     def reached(norm: Any, given: tuple[Any, ...]) -> None:
         if norm in norms and given and isinstance(given[0], torch.Tensor):
-            _set_statistics(norm, norms.pop(norm), _scale(given[0]), seed, ledger)
+            _set_statistics(norm, norms.pop(norm), _scale(given[0]), seed, registry)
 
     handles = [norm.register_forward_pre_hook(reached) for norm in norms]
     training = [part for part in module.modules() if part.training]
@@ -123,10 +122,10 @@ def seed_statistics(module: nn.Module, run: Callable[[], Any], seed: int, ledger
             part.training = True
     with torch.no_grad():
         for norm, path in norms.items():
-            _set_statistics(norm, path, 1.0, seed, ledger)
+            _set_statistics(norm, path, 1.0, seed, registry)
 
 
-def _set_statistics(norm: Any, path: str, scale: float, seed: int, ledger: Ledger) -> None:
+def _set_statistics(norm: Any, path: str, scale: float, seed: int, registry: TensorRegistry) -> None:
     """Statistics for an input whose root mean square is `scale`.
 
     The mean is small: one that is drawn is not the input's own, so that its square would be added to that of the
@@ -134,8 +133,8 @@ def _set_statistics(norm: Any, path: str, scale: float, seed: int, ledger: Ledge
     """
     drawn_mean = Uniform(seed_of(f"{path}.running_mean", seed), -0.25 * scale, 0.25 * scale)
     drawn_var = Uniform(seed_of(f"{path}.running_var", seed), 0.5 * scale * scale, 1.5 * scale * scale)
-    norm.running_mean.copy_(_drawn(ledger, drawn_mean, norm.running_mean))
-    norm.running_var.copy_(_drawn(ledger, drawn_var, norm.running_var))
+    norm.running_mean.copy_(_drawn(registry, drawn_mean, norm.running_mean))
+    norm.running_var.copy_(_drawn(registry, drawn_var, norm.running_var))
     if norm.num_batches_tracked is not None:
         norm.num_batches_tracked.fill_(1)
 
@@ -146,7 +145,7 @@ def _scale(given: torch.Tensor) -> float:
     return _power_of_two(max(math.sqrt(square), 2.0**-10)) if math.isfinite(square) else 1.0
 
 
-def _tracking(module: nn.Module) -> Iterator[tuple[str, nn.modules.batchnorm._BatchNorm]]:  # pyright: ignore[reportPrivateUsage] # see BatchNorm
+def _tracking(module: nn.Module) -> Iterator[tuple[str, BatchNorm]]:
     for path, part in _parts(module):
         if isinstance(part, BatchNorm) and part.running_mean is not None and part.running_var is not None:
             yield path, part
@@ -157,8 +156,8 @@ def _parts(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     yield from parts
 
 
-def _drawn(ledger: Ledger, recipe: Recipe, like: torch.Tensor) -> torch.Tensor:
-    return ledger.draw(recipe, str(like.dtype).removeprefix("torch."), tuple(like.shape))
+def _drawn(registry: TensorRegistry, recipe: Recipe, like: torch.Tensor) -> torch.Tensor:
+    return registry.draw(recipe, str(like.dtype).removeprefix("torch."), tuple(like.shape))
 
 
 def _power_of_two(value: float) -> float:

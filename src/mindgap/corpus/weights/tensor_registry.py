@@ -1,7 +1,7 @@
 """Tensors drawn from recipes, remembered by their bytes.
 
 A model's weights are drawn here, copied into the model, and captured with it. Afterwards the
-ledger puts the recipe back wherever a captured graph holds those very bytes, so that the graph file
+registry puts the recipe back wherever a captured graph holds those very bytes, so that the graph file
 carries a few bytes for a tensor and still describes it bit for bit.
 """
 
@@ -39,7 +39,7 @@ def _key(array: Array) -> str:
     return hashed.hexdigest().rjust(64, "0")
 
 
-class Ledger:
+class TensorRegistry:
     """The recipes drawn so far, by the content of what they gave."""
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class Ledger:
 
 
 class MemoryStore(TensorStore):
-    """Tensors by content, in memory only, under keys that no file has: `Ledger.restore` must replace all of them.
+    """Keeps tensors by content in memory, under keys that no file has. `TensorRegistry.restore` replaces them.
 
     For graphs that may be kept there is `PendingTensors`.
     """

@@ -11,7 +11,7 @@ from torch import nn
 from mindgap.corpus.program import Built
 from mindgap.corpus.source import Settings
 from mindgap.corpus.weights.seeding import seed_statistics, seed_weights
-from mindgap.corpus.weights.tensor_registry import Ledger, seed_of
+from mindgap.corpus.weights.tensor_registry import TensorRegistry, seed_of
 from mindgap.graph import Constant, Integers, Normal
 
 
@@ -32,20 +32,20 @@ def with_pictures(model: nn.Module, shapes: Sequence[tuple[int, ...]], chosen: S
 
 def with_arguments(model: nn.Module, given: Sequence[Given], chosen: Settings) -> Built:
     """The model with seeded weights, and seeded arguments in its own order."""
-    ledger = Ledger()
-    seed_weights(model, chosen.seed, ledger)
+    registry = TensorRegistry()
+    seed_weights(model, chosen.seed, registry)
     dtype = chosen.dtype or "float32"
-    tensors = tuple(_argument(one, index, chosen.seed, ledger, dtype) for index, one in enumerate(given))
-    seed_statistics(model, lambda: model(*tensors), chosen.seed, ledger)
+    tensors = tuple(_argument(one, index, chosen.seed, registry, dtype) for index, one in enumerate(given))
+    seed_statistics(model, lambda: model(*tensors), chosen.seed, registry)
     if chosen.train:
         model.train()
-    return Built(model, tensors, {}, ledger)
+    return Built(model, tensors, {}, registry)
 
 
-def _argument(given: Given, index: int, seed: int, ledger: Ledger, dtype: str) -> torch.Tensor:
+def _argument(given: Given, index: int, seed: int, registry: TensorRegistry, dtype: str) -> torch.Tensor:
     if given.every is not None:
-        return ledger.draw(Constant(given.every), "int64", given.shape)
+        return registry.draw(Constant(given.every), "int64", given.shape)
     drawn = seed_of(f"picture {index}", seed)
     if given.mask:
-        return ledger.draw(Integers(drawn, 0, 2), dtype, given.shape)
-    return ledger.draw(Normal(drawn), dtype, given.shape)
+        return registry.draw(Integers(drawn, 0, 2), dtype, given.shape)
+    return registry.draw(Normal(drawn), dtype, given.shape)

@@ -25,7 +25,7 @@ from mindgap.corpus.program import Built, Program
 from mindgap.corpus.source import Settings, Source, SourceError, settings, suggest
 from mindgap.corpus.weights.construction import construct
 from mindgap.corpus.weights.seeding import seed_statistics, seed_weights
-from mindgap.corpus.weights.tensor_registry import Ledger, seed_of
+from mindgap.corpus.weights.tensor_registry import TensorRegistry, seed_of
 from mindgap.graph import Integers, Normal
 
 _VOCABULARY: Final = 1024
@@ -83,21 +83,21 @@ def open_open_clip(source: Source) -> list[Program]:
 
 def _build(source: Source, chosen: Settings) -> Built:
     model: Any = construct(source, chosen, lambda: _create(source.target, chosen.size))
-    ledger = Ledger()
-    seed_weights(model, chosen.seed, ledger)
+    registry = TensorRegistry()
+    seed_weights(model, chosen.seed, registry)
     batch = chosen.batch or (2 if chosen.train else 1)
     edge: Any = model.visual.image_size
     height, width = (edge, edge) if isinstance(edge, int) else edge
     picture = Normal(seed_of("image", chosen.seed))
     text = Integers(seed_of("text", chosen.seed), 3, _VOCABULARY)
     arguments = {
-        "image": ledger.draw(picture, chosen.dtype or "float32", (batch, 3, height, width)),
-        "text": ledger.draw(text, "int64", (batch, _text_length(model))),
+        "image": registry.draw(picture, chosen.dtype or "float32", (batch, 3, height, width)),
+        "text": registry.draw(text, "int64", (batch, _text_length(model))),
     }
-    seed_statistics(model, lambda: model(**arguments), chosen.seed, ledger)
+    seed_statistics(model, lambda: model(**arguments), chosen.seed, registry)
     if chosen.train:
         model.train()
-    return Built(model, (), arguments, ledger)
+    return Built(model, (), arguments, registry)
 
 
 def _text_length(model: Any) -> int:

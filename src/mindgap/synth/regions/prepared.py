@@ -11,7 +11,7 @@ import torch
 
 from mindgap.aten.counterpart import counterpart
 from mindgap.aten.operators import UNINITIALISED, UnknownOperator, facts, is_inplace, overload
-from mindgap.capture.draw import is_random
+from mindgap.capture.random_operators import is_random
 from mindgap.graph import Graph, GraphError, Node, TensorSpec, operands, refs
 from mindgap.synth.values.constraints import pointing, shaping
 from mindgap.synth.values.rules import value_rules

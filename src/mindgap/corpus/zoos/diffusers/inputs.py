@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from mindgap.corpus.source import Settings
-from mindgap.corpus.weights.tensor_registry import Ledger, seed_of
+from mindgap.corpus.weights.tensor_registry import TensorRegistry, seed_of
 from mindgap.graph import Constant, Integers, Normal, Recipe, Uniform
 
 
@@ -66,7 +66,7 @@ class Maker:
     model: nn.Module
     case: Case
     chosen: Settings
-    ledger: Ledger
+    registry: TensorRegistry
 
     def arguments(self) -> dict[str, Any]:
         """Inputs by name. Raises `LookupError` naming a required one that nothing is known of."""
@@ -92,7 +92,7 @@ class Maker:
         if isinstance(wanted, Tensor):
             seed = seed_of(name, self.chosen.seed)
             dtype = wanted.dtype or self.chosen.dtype or "float32"
-            return self.ledger.draw(wanted.make(seed), dtype, self.shape(wanted.shape))
+            return self.registry.draw(wanted.make(seed), dtype, self.shape(wanted.shape))
         if isinstance(wanted, (list, tuple)):
             items: list[Any] = [self._valued(f"{name}.{i}", item) for i, item in enumerate(wanted)]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] # any list
             return items if isinstance(wanted, list) else tuple(items)

@@ -16,7 +16,7 @@ from mindgap.corpus.program import Built, Program
 from mindgap.corpus.source import Settings, Source, SourceError, one_line, settings, suggest
 from mindgap.corpus.weights.construction import construct
 from mindgap.corpus.weights.seeding import seed_statistics, seed_weights
-from mindgap.corpus.weights.tensor_registry import Ledger
+from mindgap.corpus.weights.tensor_registry import TensorRegistry
 from mindgap.corpus.zoos.diffusers.cases import BORROWERS, CASES, PARTS
 from mindgap.corpus.zoos.diffusers.inputs import Case, Maker
 from mindgap.corpus.zoos.diffusers.shrinking import small
@@ -64,20 +64,20 @@ def _build(source: Source, model_class: Any, chosen: Settings) -> Built:
     case = CASES.get(source.target, Case())
     with silenced():
         model = construct(source, chosen, functools.partial(_create, model_class, case, chosen.layers or 2))
-        ledger = Ledger()
-        seed_weights(model, chosen.seed, ledger)
+        registry = TensorRegistry()
+        seed_weights(model, chosen.seed, registry)
         try:
-            given = Maker(model, case, chosen, ledger).arguments()
+            given = Maker(model, case, chosen, registry).arguments()
         except LookupError as error:
             raise SourceError(f"{source.text}: there is no telling what its input {error.args[0]} takes") from error
-        seed_statistics(model, lambda: _run(source, model, given), chosen.seed, ledger)
+        seed_statistics(model, lambda: _run(source, model, given), chosen.seed, registry)
     if chosen.train:
         model.train()
     held = {name: value for name, value in given.items() if name in case.fixed}
     if not held:
-        return Built(model, (), given, ledger)
+        return Built(model, (), given, registry)
     rest = {name: value for name, value in given.items() if name not in held}
-    return Built(functools.partial(model, **held), (), rest, ledger)
+    return Built(functools.partial(model, **held), (), rest, registry)
 
 
 def _create(model_class: Any, case: Case, layers: int) -> nn.Module:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from mindgap.corpus.weights.tensor_registry import Ledger, seed_of
+from mindgap.corpus.weights.tensor_registry import TensorRegistry, seed_of
 from mindgap.graph import Integers, Normal, Recipe, Uniform
 
 NODES: Final = 24
@@ -48,9 +48,9 @@ _FIXED: Final = frozenset(
 class World:
     """Draws what is asked for by name. `library`: `torch_geometric.nn`."""
 
-    def __init__(self, library: Any, ledger: Ledger, seed: int, dtype: str) -> None:
+    def __init__(self, library: Any, registry: TensorRegistry, seed: int, dtype: str) -> None:
         self.library = library
-        self._ledger = ledger
+        self._registry = registry
         self._seed = seed
         self._dtype = dtype
 
@@ -72,7 +72,7 @@ class World:
         return name in ("edge_weight", "batch", "index", "edge_type", "type_vec")
 
     def draw(self, name: str, recipe: Callable[[int], Recipe], shape: tuple[int, ...], dtype: str = "") -> torch.Tensor:
-        return self._ledger.draw(recipe(seed_of(name, self._seed)), dtype or self._dtype, shape)
+        return self._registry.draw(recipe(seed_of(name, self._seed)), dtype or self._dtype, shape)
 
     def normal(self, name: str, *shape: int) -> torch.Tensor:
         return self.draw(name, Normal, shape)

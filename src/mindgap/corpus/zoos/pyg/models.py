@@ -21,7 +21,7 @@ from mindgap.corpus.program import Built, Program
 from mindgap.corpus.source import Settings, Source, SourceError, one_line, settings, suggest
 from mindgap.corpus.weights.construction import construct
 from mindgap.corpus.weights.seeding import seed_statistics, seed_weights
-from mindgap.corpus.weights.tensor_registry import Ledger
+from mindgap.corpus.weights.tensor_registry import TensorRegistry
 from mindgap.corpus.zoos.pyg.example_graph import SIZES, World
 from mindgap.corpus.zoos.pyg.layer_cases import ABSTRACT, CONSTRUCTED, GIVEN
 
@@ -54,16 +54,16 @@ def open_pyg(source: Source) -> list[Program]:
 
 
 def _build(source: Source, chosen: Settings) -> Built:
-    name, library, ledger = source.target, _layers(), Ledger()
-    world = World(library, ledger, chosen.seed, chosen.dtype or "float32")
+    name, library, registry = source.target, _layers(), TensorRegistry()
+    world = World(library, registry, chosen.seed, chosen.dtype or "float32")
     layer = construct(source, chosen, lambda: _create(source, getattr(library, name), world))
-    seed_weights(layer, chosen.seed, ledger)
+    seed_weights(layer, chosen.seed, registry)
     held, given = _arguments(source, layer, world)
     program = functools.partial(layer, **held)
-    seed_statistics(layer, lambda: _run(source, program, given), chosen.seed, ledger)
+    seed_statistics(layer, lambda: _run(source, program, given), chosen.seed, registry)
     if chosen.train:
         layer.train()
-    return Built(program if held else layer, (), given, ledger)
+    return Built(program if held else layer, (), given, registry)
 
 
 def _run(source: Source, program: Any, given: Mapping[str, Any]) -> None:

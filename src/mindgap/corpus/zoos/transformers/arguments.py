@@ -13,7 +13,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from mindgap.corpus.type_guards import is_sequence
-from mindgap.corpus.weights.tensor_registry import Ledger, seed_of
+from mindgap.corpus.weights.tensor_registry import TensorRegistry, seed_of
 from mindgap.corpus.zoos.transformers.argument_specs import Filled, Fixed, Floats, Ids, Made, Shape
 from mindgap.corpus.zoos.transformers.overrides import ARGUMENTS, CONSTANT
 from mindgap.corpus.zoos.transformers.shrinking import FIRST_SPECIAL
@@ -77,7 +77,7 @@ class Arguments:
 Again = Callable[[Mapping[str, int]], Arguments]
 
 
-def candidates(model: nn.Module, sizes: Sizes, ledger: Ledger, whole: bool) -> Iterator[Again]:
+def candidates(model: nn.Module, sizes: Sizes, registry: TensorRegistry, whole: bool) -> Iterator[Again]:
     """Sets of arguments to try, the most telling first: with `whole` every modality in several shapes, without it what
     is left: the main input, texts alone."""
     signature = inspect.signature(model.forward).parameters
@@ -101,7 +101,7 @@ def candidates(model: nn.Module, sizes: Sizes, ledger: Ledger, whole: bool) -> I
         asked = [n for n in dict.fromkeys(names) if n in special or n in signature]
         asked = [n for n in asked if not (n in special and special[n] is None)]
         for variant in range(len(_PICTURES)):
-            again: Again = functools.partial(_arguments, model, sizes, ledger, tuple(asked), variant)
+            again: Again = functools.partial(_arguments, model, sizes, registry, tuple(asked), variant)
             made = again({})
             shape = str({n: getattr(v, "shape", v) for n, v in [*made.given.items(), *made.fixed.items()]})
             if (made.given or made.fixed) and shape not in seen:
@@ -110,10 +110,15 @@ def candidates(model: nn.Module, sizes: Sizes, ledger: Ledger, whole: bool) -> I
 
 
 def _arguments(
-    model: nn.Module, sizes: Sizes, ledger: Ledger, names: tuple[str, ...], variant: int, places: Mapping[str, int]
+    model: nn.Module,
+    sizes: Sizes,
+    registry: TensorRegistry,
+    names: tuple[str, ...],
+    variant: int,
+    places: Mapping[str, int],
 ) -> Arguments:
     """Arguments of these names, those that there is a value for."""
-    maker = _Maker(model, sizes, ledger, places)
+    maker = _Maker(model, sizes, registry, places)
     special = special_arguments(model)
     constant = _DECIDING | CONSTANT.get(_model_type(model), frozenset())
     given: dict[str, Any] = {}
@@ -192,11 +197,11 @@ _DECIDING = frozenset({"grid_thw", "image_grid_thw", "video_grid_thw", "image_si
 class _Maker:
     """Makes one argument by name. `variant` counts through shapes where a name alone does not say which."""
 
-    def __init__(self, model: nn.Module, sizes: Sizes, ledger: Ledger, places: Mapping[str, int]) -> None:
+    def __init__(self, model: nn.Module, sizes: Sizes, registry: TensorRegistry, places: Mapping[str, int]) -> None:
         self._model = model
         self._facts = _Facts(model.config)
         self._sizes = sizes
-        self._ledger = ledger
+        self._registry = registry
         self._places = places
 
     @property
@@ -268,7 +273,7 @@ class _Maker:
         return torch.tensor([[1, 4, 4]])
 
     def draw(self, name: str, recipe: Recipe, shape: tuple[int, ...], dtype: str | None = None) -> torch.Tensor:
-        return self._ledger.draw(recipe, dtype or self._sizes.dtype, shape)
+        return self._registry.draw(recipe, dtype or self._sizes.dtype, shape)
 
     def seed(self, name: str) -> int:
         return seed_of(name, self._sizes.seed)

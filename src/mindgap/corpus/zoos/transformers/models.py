@@ -18,7 +18,7 @@ from mindgap.corpus.program import Built, Program
 from mindgap.corpus.source import Settings, Source, SourceError, one_line, settings, suggest
 from mindgap.corpus.weights.construction import construct
 from mindgap.corpus.weights.seeding import seed_statistics, seed_weights
-from mindgap.corpus.weights.tensor_registry import Ledger
+from mindgap.corpus.weights.tensor_registry import TensorRegistry
 from mindgap.corpus.zoos.transformers.arguments import Again, Arguments, Scatters, Sizes, candidates, kinds_beside
 from mindgap.corpus.zoos.transformers.overrides import ABSENT, CONFIGURATION, IMPOSSIBLE
 from mindgap.corpus.zoos.transformers.shrinking import Shrinking, shrunk, stays_wide
@@ -180,25 +180,25 @@ def _create(model_class: Any, way: Shrinking, small: dict[str, Any]) -> nn.Modul
 
 def _with_arguments(model: nn.Module, chosen: Settings, failures: list[str], whole: bool) -> Built | None:
     """The seeded model with the first arguments that it accepts, or None; what failed is added to `failures`."""
-    ledger = Ledger()
-    seed_weights(model, chosen.seed, ledger)
+    registry = TensorRegistry()
+    seed_weights(model, chosen.seed, registry)
     sizes = Sizes(chosen.batch or 1, chosen.length or 12, chosen.size, chosen.seed, chosen.dtype or "float32")
-    for again in candidates(model, sizes, ledger, whole):
+    for again in candidates(model, sizes, registry, whole):
         arguments = _accepted(model, again, failures)
         if arguments is None:
             continue
         call = functools.partial(model, **arguments.fixed) if arguments.fixed else model
-        seed_statistics(model, functools.partial(call, **arguments.given), chosen.seed, ledger)
+        seed_statistics(model, functools.partial(call, **arguments.given), chosen.seed, registry)
         if chosen.train:
             model.train()
-        return Built(call, (), arguments.given, ledger)
+        return Built(call, (), arguments.given, registry)
     return None
 
 
-def arguments_of(model: nn.Module, sizes: Sizes, ledger: Ledger, failures: list[str]) -> Arguments | None:
+def arguments_of(model: nn.Module, sizes: Sizes, registry: TensorRegistry, failures: list[str]) -> Arguments | None:
     """The first arguments that a model runs with, if it can be all that it takes; to `failures` goes what failed."""
     for whole in (True, False):
-        for again in candidates(model, sizes, ledger, whole):
+        for again in candidates(model, sizes, registry, whole):
             arguments = _accepted(model, again, failures)
             if arguments is not None:
                 return arguments

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, Protocol
 import torch
 
 from mindgap.capture.errors import CaptureError
-from mindgap.capture.program import Copy, Held, differentiable, leaves
+from mindgap.capture.program import HeldTensor, ProgramCopy, differentiable, leaves
 from mindgap.graph import Constant, Normal, Recipe, Role, Uniform
 
 #: By name, or what makes one from parameters (for a fused or foreach form, or another kind).
@@ -21,7 +21,7 @@ Optimizer = Literal["sgd", "adamw"] | Callable[[list[torch.Tensor]], torch.optim
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class TrainingPass:
     """`backward`: run it; `optimizer`: take a step with it; `arguments`: they have gradients as well."""
 
     backward: bool
@@ -29,7 +29,7 @@ class Pass:
     arguments: bool = True
 
 
-class Own(Protocol):
+class MakeTensor(Protocol):
     """Gives a tensor that belongs to the pass and not to the program, which `recipe` describes."""
 
     def __call__(
@@ -40,7 +40,9 @@ class Own(Protocol):
 Named = list[tuple[str, torch.Tensor]]
 
 
-def run_pass(work: Pass, twin: Copy, held: Sequence[tuple[Held, torch.Tensor]], own: Own) -> Named:
+def run_pass(
+    work: TrainingPass, twin: ProgramCopy, held: Sequence[tuple[HeldTensor, torch.Tensor]], own: MakeTensor
+) -> Named:
     """(label, tensor) of what the program returns; with a backward pass the `loss` and `grad:<name>` for every
     parameter and floating-point argument that it depends on; what an optimiser made. Runs under the modes in force.
 
@@ -64,7 +66,7 @@ def run_pass(work: Pass, twin: Copy, held: Sequence[tuple[Held, torch.Tensor]], 
     return [*returned, ("loss", loss), *gradients, *made]
 
 
-def _loss(roots: Named, own: Own) -> torch.Tensor:
+def _loss(roots: Named, own: MakeTensor) -> torch.Tensor:
     """Σ weight·output. The weights are uniform in [-1, 1): against ones, the gradient of a softmax or of a
     normalisation is zero but for rounding."""
     loss: torch.Tensor | None = None
@@ -79,7 +81,7 @@ def _loss(roots: Named, own: Own) -> torch.Tensor:
     return loss
 
 
-def _step(optimizer: Optimizer, slopes: Sequence[tuple[str, torch.Tensor, torch.Tensor]], own: Own) -> Named:
+def _step(optimizer: Optimizer, slopes: Sequence[tuple[str, torch.Tensor, torch.Tensor]], own: MakeTensor) -> Named:
     """One step on the parameters, in place. Gives the state tensors that the optimiser made for itself."""
     if not slopes:
         raise CaptureError("no parameter has a gradient: an optimiser has nothing to step")
@@ -109,11 +111,11 @@ def _adamw(parameters: list[torch.Tensor]) -> torch.optim.Optimizer:
     return torch.optim.AdamW(parameters, lr=1e-3, foreach=False, fused=False)
 
 
-def _sgd_state(name: str, parameter: torch.Tensor, own: Own) -> dict[str, torch.Tensor]:
+def _sgd_state(name: str, parameter: torch.Tensor, own: MakeTensor) -> dict[str, torch.Tensor]:
     return {"momentum_buffer": _state(own, f"{name}.momentum_buffer", Normal, parameter, 0.0, 0.01)}
 
 
-def _adamw_state(name: str, parameter: torch.Tensor, own: Own) -> dict[str, torch.Tensor]:
+def _adamw_state(name: str, parameter: torch.Tensor, own: MakeTensor) -> dict[str, torch.Tensor]:
     """The state after a first step: a step count of 1, a mean and a mean square of gradients."""
     return {
         "step": own("buffer", f"{name}.step", Constant(1.0), (), torch.float32, readable=True),
@@ -122,7 +124,9 @@ def _adamw_state(name: str, parameter: torch.Tensor, own: Own) -> dict[str, torc
     }
 
 
-def _state(own: Own, name: str, kind: type[Normal | Uniform], like: torch.Tensor, a: float, b: float) -> torch.Tensor:
+def _state(
+    own: MakeTensor, name: str, kind: type[Normal | Uniform], like: torch.Tensor, a: float, b: float
+) -> torch.Tensor:
     return own("buffer", name, kind(_seed(name), a, b), tuple(like.shape), like.dtype)
 
 

@@ -12,12 +12,14 @@ import numpy as np
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from mindgap.torch_private.fake_tensors import FAKE_TENSOR_LOGGERS
+
 #: Loggers that print a traceback for each operator without a fake kernel; the failure reaches the user as an error.
-_LOUD = ("torch._subclasses.fake_tensor", "torch._subclasses.fake_impls", "torch.fx.experimental.symbolic_shapes")
+_LOUD = (*FAKE_TENSOR_LOGGERS, "torch.fx.experimental.symbolic_shapes")
 
 
 @contextmanager
-def neutral() -> Generator[None]:
+def neutral_settings() -> Generator[None]:
     """Portable settings: fused attention paths of the CPU off, one thread, no gradients.
 
     Random states of torch, numpy and Python are put back on leaving.
@@ -27,7 +29,7 @@ def neutral() -> Generator[None]:
     with ExitStack() as stack:
         stack.enter_context(torch.random.fork_rng(devices=[]))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType] # untyped in PyTorch
         stack.enter_context(torch.no_grad())
-        stack.enter_context(_quiet())
+        stack.enter_context(_silence_loggers())
         stack.enter_context(torch.autocast("cpu", enabled=False))
         torch.backends.mha.set_fastpath_enabled(False)
         torch.set_num_threads(1)
@@ -41,7 +43,7 @@ def neutral() -> Generator[None]:
 
 
 @contextmanager
-def _quiet() -> Generator[None]:
+def _silence_loggers() -> Generator[None]:
     loggers = [logging.getLogger(name) for name in _LOUD]
     before = [logger.disabled for logger in loggers]
     for logger in loggers:
@@ -63,7 +65,7 @@ def portable_kernels() -> Generator[None]:
 
 
 @contextmanager
-def neutral_kernels(gradients: bool) -> Generator[None]:
+def neutral_kernel_settings(gradients: bool) -> Generator[None]:
     """`neutral`, and every composite operator is taken apart into portable parts; `gradients`: autograd follows."""
-    with neutral(), portable_kernels(), sdpa_kernel(SDPBackend.MATH), torch.set_grad_enabled(gradients):
+    with neutral_settings(), portable_kernels(), sdpa_kernel(SDPBackend.MATH), torch.set_grad_enabled(gradients):
         yield

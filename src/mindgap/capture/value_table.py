@@ -14,11 +14,10 @@ from mindgap.aten.imagine import imagined
 from mindgap.aten.operators import facts, overload_name
 from mindgap.aten.tape import flatten_result
 from mindgap.aten.tensors import to_torch, torch_dtype_name
-from mindgap.capture import draw
-from mindgap.capture.dispatcher import memory_of, tensors_in
+from mindgap.capture import random_operators
 from mindgap.capture.errors import CaptureError
 from mindgap.capture.origin import current_line
-from mindgap.capture.recording import Call, Recorded, Source
+from mindgap.capture.recording import RecordedCall, RecordedInput, Recording
 from mindgap.graph import Arg, Device, DType, Input, Layout, MemoryFormat, Recipe, Ref, Role, TensorSpec
 from mindgap.graph.materialise import materialise
 from mindgap.torch_private.fake_tensors import (
@@ -28,6 +27,8 @@ from mindgap.torch_private.fake_tensors import (
     FakeTensorMode,
     unset_fake_temporarily,
 )
+from mindgap.torch_private.pre_dispatch import tensors_in
+from mindgap.torch_private.storage import storage_id
 
 #: Operators of one device or of one library: a portable graph holds none.
 _DEVICE_BOUND: Final = (
@@ -55,7 +56,7 @@ _SIZED_BY: Final = {
 }
 
 
-class Book:
+class ValueTable:
     """What one dispatch mode has recorded.
 
     `place` says where the running call comes from; `seen` puts the mode back in force for a block, `unseen` takes it
@@ -69,7 +70,7 @@ class Book:
         seen: Callable[[], AbstractContextManager[Any]],
         unseen: Callable[[], AbstractContextManager[Any]],
     ) -> None:
-        self.recorded = Recorded()
+        self.recorded = Recording()
         self._fake_mode = fake_mode
         self._origin = place
         self._seen = seen
@@ -79,7 +80,7 @@ class Book:
         self._slots = 0
         self._memory: dict[int, list[tuple[int, torch.Tensor]]] = {}
         self._inputs_of: dict[int, set[int]] = {}
-        self._tainted: set[int] = set()
+        self._variable: set[int] = set()
         self._actual: dict[int, torch.Tensor] = {}
         self._evaluated = 0
         self._within = ""
@@ -91,12 +92,12 @@ class Book:
     ) -> None:
         """Declare a tensor as the next input. `real` is None for one that its recipe gives."""
         index = len(self.recorded.inputs)
-        self.recorded.inputs.append(Source(real, fake, role, name, recipe))
-        memory = memory_of(fake)
+        self.recorded.inputs.append(RecordedInput(real, fake, role, name, recipe))
+        memory = storage_id(fake)
         self._inputs_of.setdefault(memory, set()).add(index)
         self._name(fake, -(index + 1))
         if role not in ("constant", "buffer"):
-            self._tainted.add(memory)
+            self._variable.add(memory)
 
     def number(self, tensor: torch.Tensor) -> int:
         """The value number of a tensor of the program's."""
@@ -114,11 +115,11 @@ class Book:
     def draw(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Record a random call as arithmetic on drawn tensors."""
         plain = {k: None if k == "generator" else v for k, v in kwargs.items()}
-        like = func(*args, **plain) if draw.needs_result(func) else None
+        like = func(*args, **plain) if random_operators.needs_result(func) else None
         outer, self._within = self._within, self._within or overload_name(func)
         try:
             with self._seen():
-                return draw.lower(func, args, plain, like, self._drawn)
+                return random_operators.lower(func, args, plain, like, self._drawn)
         finally:
             self._within = outer
 
@@ -141,7 +142,7 @@ class Book:
             fake = torch.empty(shape, dtype=dtype)
         self.add_input(None, fake, role, name, recipe)
         if not readable:
-            self._tainted.add(memory_of(fake))
+            self._variable.add(storage_id(fake))
         return fake
 
     def record(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -149,7 +150,7 @@ class Book:
         name = overload_name(func)
         noted = tuple(self._arg(arg) for arg in args)
         named = tuple(sorted((key, self._arg(arg)) for key, arg in kwargs.items() if not _is_idle(key, arg)))
-        fixed = all(memory_of(fake) not in self._tainted for fake in self._fakes((args, kwargs)))
+        fixed = all(storage_id(fake) not in self._variable for fake in self._fakes((args, kwargs)))
         # The call runs on fakes: a tensor of the program that is real is a constant and has one.
         real_args, real_kwargs = _swap(args, self.faked), _swap(kwargs, self.faked)
         try:
@@ -161,7 +162,7 @@ class Book:
         flat = flatten_result(result)
         if not any(isinstance(slot, torch.Tensor) for slot in flat) and flat:
             return result
-        self._append(func, noted, named, flat, fixed, draw.bind(func, real_args, real_kwargs))
+        self._append(func, noted, named, flat, fixed, random_operators.bind(func, real_args, real_kwargs))
         return result
 
     def _append(
@@ -180,16 +181,16 @@ class Book:
         if self._within:
             origin = f"{origin} in {self._within}".strip()
         slots = tuple(None if slot is None else _spec(slot) for slot in flat)
-        self.recorded.calls.append(Call(func, args, kwargs, slots, origin, fixed, self._slots))
+        self.recorded.calls.append(RecordedCall(func, args, kwargs, slots, origin, fixed, self._slots))
         writes = facts(name).mutates
         for key, value in bound.items():
             if key in writes:
                 for tensor in self._fakes(value):
-                    self._written(memory_of(tensor), fixed)
+                    self._written(storage_id(tensor), fixed)
         for offset, slot in enumerate(flat):
             if slot is not None:
                 if not fixed:
-                    self._tainted.add(memory_of(slot))
+                    self._variable.add(storage_id(slot))
                 self._name(slot, self._slots + offset)
         self._slots += len(flat)
 
@@ -200,14 +201,14 @@ class Book:
             raise CaptureError(f"{names} share memory, and it is written to", current_line())
         self.recorded.written |= owners
         if not fixed:
-            self._tainted.add(memory)
+            self._variable.add(memory)
 
     # Values by identity.
 
     def _name(self, tensor: torch.Tensor, number: int) -> None:
         self._numbers[id(tensor)] = number
         self._alive.append(tensor)
-        self._memory.setdefault(memory_of(tensor), []).append((number, tensor))
+        self._memory.setdefault(storage_id(tensor), []).append((number, tensor))
 
     def _arg(self, arg: Any) -> Arg:
         if isinstance(arg, torch.Tensor):
@@ -241,11 +242,11 @@ class Book:
         self._numbers[id(tensor)] = self._numbers[id(fake)]
         self._alive.append(tensor)
         # Made while the program ran, so nobody sees what is written to it except through the outputs.
-        self._inputs_of.pop(memory_of(fake))
+        self._inputs_of.pop(storage_id(fake))
 
     def _adopt(self, tensor: torch.Tensor) -> None:
         """A tensor made outside the dispatcher (`x.data`, `nn.Parameter(x)`): an alias of a known one."""
-        known = [(number, one) for number, one in self._memory.get(memory_of(tensor), ()) if one.dtype == tensor.dtype]
+        known = [(number, one) for number, one in self._memory.get(storage_id(tensor), ()) if one.dtype == tensor.dtype]
         if not known:
             raise CaptureError("a tensor that no recorded call made", current_line())
         place = _place(tensor)
@@ -259,7 +260,7 @@ class Book:
             (Ref(number), *place),
             (),
             [tensor],
-            memory_of(source) not in self._tainted,
+            storage_id(source) not in self._variable,
             {},
         )
 
@@ -280,7 +281,7 @@ class Book:
     ) -> Any:
         """The result of a call whose shape is in its operands' data, where those operands are constants."""
         sizing = _SIZED_BY.get(overload_name(func))
-        tainted = [any(memory_of(t) in self._tainted for t in self._fakes(fake)) for fake in fakes]
+        tainted = [any(storage_id(t) in self._variable for t in self._fakes(fake)) for fake in fakes]
         if any(taint and (sizing is None or position in sizing) for position, taint in enumerate(tainted)):
             raise CaptureError(
                 f"the size of what {overload_name(func)} returns depends on the data of the arguments", current_line()
@@ -330,7 +331,7 @@ class Book:
         return torch.device("cpu") if isinstance(arg, Device) else arg
 
 
-def _made(source: Source) -> torch.Tensor:
+def _made(source: RecordedInput) -> torch.Tensor:
     assert source.recipe is not None
     spec = _spec(source.fake)
     return to_torch(materialise(Input(spec, source.recipe)), spec)

@@ -13,51 +13,52 @@ import torch
 
 from mindgap.aten.tape import OnNode, Tape, clone_strided
 from mindgap.aten.tensors import to_numpy, to_torch, torch_dtype_name
-from mindgap.capture import draw
-from mindgap.capture.dispatcher import PreDispatchMode, as_without_modes, seen_by
+from mindgap.capture import random_operators
 from mindgap.capture.errors import CaptureError
-from mindgap.capture.origin import line_of
-from mindgap.capture.program import Copy, Held, copied, leaves
-from mindgap.capture.recording import Source
+from mindgap.capture.origin import user_line_of
+from mindgap.capture.program import HeldTensor, ProgramCopy, copy_program, leaves
+from mindgap.capture.recording import RecordedInput
 from mindgap.graph import Graph, Node, Recipe, Role, TensorSpec
 from mindgap.graph.materialise import materialise
+from mindgap.torch_private.pre_dispatch import PreDispatchMode, call_without_python_dispatcher, run_under_pre_dispatch
+from mindgap.torch_private.storage import lazy_clone
 
 #: Elements from which a parameter is not copied before it must be.
 _BIG = 1 << 14
 
 
 @dataclass(frozen=True)
-class Ready:
+class PreparedRun:
     """A copy of the program on other tensors, about to run.
 
     `held`: what it held and what it holds now; `made`: inputs of the graph that are no tensors of the program's, by
     name; `pool`: the drawn tensors in their order.
     """
 
-    twin: Copy
-    held: Sequence[tuple[Held, torch.Tensor]]
+    twin: ProgramCopy
+    held: Sequence[tuple[HeldTensor, torch.Tensor]]
     made: Mapping[str, torch.Tensor]
     pool: Sequence[torch.Tensor]
 
 
 #: Runs a program as it was captured: the tensors that the graph returns, but for those that it writes to.
-Run = Callable[[Ready], Sequence[torch.Tensor]]
+Run = Callable[[PreparedRun], Sequence[torch.Tensor]]
 
 
-def run_calls(ready: Ready) -> list[torch.Tensor]:
+def run_calls(ready: PreparedRun) -> list[torch.Tensor]:
     """The program as it is, its random numbers those of the graph."""
-    modes = seen_by(_Drawing(ready.pool)) if ready.pool else nullcontext()
+    modes = run_under_pre_dispatch(_CallReplayMode(ready.pool)) if ready.pool else nullcontext()
     with modes:
         result = ready.twin.program(*ready.twin.args, **ready.twin.kwargs)
     return [leaf for _, leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
 
 
 @dataclass(frozen=True)
-class Subject:
+class CheckSubject:
     """What is proven: a graph against its program. `returned`: how many of the outputs the program returns."""
 
     graph: Graph
-    sources: Sequence[Source]
+    sources: Sequence[RecordedInput]
     returned: int
     program: Any
     args: Sequence[Any]
@@ -76,7 +77,7 @@ def wanted(verify: Verify, graph: Graph) -> str:
     return "verify=False: the capture was not replayed, so it is not proven"
 
 
-def check(subject: Subject) -> Graph:
+def check(subject: CheckSubject) -> Graph:
     """The graph, proven, its dtypes those that the kernels gave: fake ones keep statistics of bfloat16 in float32.
 
     Raises `CaptureError` naming the first output that the graph and the program disagree on.
@@ -84,7 +85,7 @@ def check(subject: Subject) -> Graph:
     graph, sources = subject.graph, subject.sources
     tape = Tape(graph)
     drawn = [_materialised(graph, i) if s.real is None else None for i, s in enumerate(sources)]
-    given = [_twin_of(s.real, s.role) if s.real is not None else d for s, d in zip(sources, drawn, strict=True)]
+    given = [_lazy_copy(s.real, s.role) if s.real is not None else d for s, d in zip(sources, drawn, strict=True)]
     tensors = [t for t in given if t is not None]
     given_dtypes: dict[int, Node] = {}
 
@@ -95,18 +96,18 @@ def check(subject: Subject) -> Graph:
             given_dtypes[index] = replace(node, outputs=outputs)
 
     try:
-        _agree(subject, tape, tensors, "the given arguments", note)
-    except _Invalid as error:
+        _compare_runs(subject, tape, tensors, "the given arguments", note)
+    except _InvalidInputs as error:
         raise CaptureError(f"the program was traced, but fails when it runs for real ({error})", error.line) from error
-    other = redrawn(tensors, sources, whole=True)
+    other = redraw(tensors, sources, whole=True)
     try:
-        _agree(subject, tape, other, "other arguments of the same kind")
-    except _Invalid:
+        _compare_runs(subject, tape, other, "other arguments of the same kind")
+    except _InvalidInputs:
         # Shuffled integers need not be valid (offsets, lengths): then only the floating-point arguments change.
-        other = redrawn(tensors, sources, whole=False)
+        other = redraw(tensors, sources, whole=False)
         try:
-            _agree(subject, tape, other, "other arguments of the same kind")
-        except _Invalid as error:
+            _compare_runs(subject, tape, other, "other arguments of the same kind")
+        except _InvalidInputs as error:
             raise CaptureError(
                 f"the program refuses other values for its arguments ({error}), so that the capture cannot be proven",
                 error.line,
@@ -120,7 +121,7 @@ def _of_dtype(spec: TensorSpec | None, real: torch.Tensor | None) -> TensorSpec 
     return None if spec is None else spec if real is None else replace(spec, dtype=torch_dtype_name(real.dtype))
 
 
-class _Invalid(Exception):
+class _InvalidInputs(Exception):
     """The program itself failed on these inputs."""
 
     def __init__(self, message: str, line: str) -> None:
@@ -128,7 +129,7 @@ class _Invalid(Exception):
         self.line = line
 
 
-def redrawn(tensors: Sequence[torch.Tensor], sources: Sequence[Source], whole: bool) -> list[torch.Tensor]:
+def redraw(tensors: Sequence[torch.Tensor], sources: Sequence[RecordedInput], whole: bool) -> list[torch.Tensor]:
     """The same inputs with other values for the arguments: floats drawn from the range of the given ones; with
     `whole`, integers and booleans shuffled."""
     found: list[torch.Tensor] = []
@@ -139,7 +140,7 @@ def redrawn(tensors: Sequence[torch.Tensor], sources: Sequence[Source], whole: b
         generator = np.random.Generator(np.random.Philox(key=zlib.crc32(source.name.encode()) + index))
         array = to_numpy(tensor)
         other = _other_floats(array, generator) if _is_real(tensor) else _shuffled(array, generator)
-        found.append(_own(to_torch(other)) if _dense(tensor) else _laid_out(to_torch(other), tensor))
+        found.append(_own_copy(to_torch(other)) if _dense(tensor) else _with_layout_of(to_torch(other), tensor))
     return found
 
 
@@ -151,7 +152,7 @@ def _dense(tensor: torch.Tensor) -> bool:
     return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
 
 
-def _laid_out(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+def _with_layout_of(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     laid = clone_strided(like.resolve_conj().resolve_neg())
     cells = tuple(slice(0, 1) if step == 0 else slice(None) for step in laid.stride())
     laid[cells].copy_(values[cells])
@@ -176,17 +177,16 @@ def _other_floats(array: Any, generator: np.random.Generator) -> Any:
     return other.astype(array.dtype)
 
 
-def _own(tensor: torch.Tensor) -> torch.Tensor:
+def _own_copy(tensor: torch.Tensor) -> torch.Tensor:
     """A copy with memory of its own and the same strides."""
     return clone_strided(tensor.detach().resolve_conj().resolve_neg())
 
 
-def _twin_of(tensor: torch.Tensor, role: Role) -> torch.Tensor:
-    """As `_own`; a big parameter is copied only when one of the two is written to, since hardly any is."""
+def _lazy_copy(tensor: torch.Tensor, role: Role) -> torch.Tensor:
+    """As `_own_copy`; a big parameter is copied only when one of the two is written to, since hardly any is."""
     if role != "parameter" or tensor.numel() < _BIG or not _dense(tensor):
-        return _own(tensor)
-    lazily: Callable[[torch.Tensor], torch.Tensor] = vars(torch)["_lazy_clone"]  # It has no public name.
-    return lazily(tensor.detach())
+        return _own_copy(tensor)
+    return lazy_clone(tensor.detach())
 
 
 def _materialised(graph: Graph, index: int) -> torch.Tensor:
@@ -194,8 +194,8 @@ def _materialised(graph: Graph, index: int) -> torch.Tensor:
     return to_torch(materialise(one), one.spec)
 
 
-def _agree(
-    subject: Subject, tape: Tape, tensors: list[torch.Tensor], which: str, on_node: OnNode | None = None
+def _compare_runs(
+    subject: CheckSubject, tape: Tape, tensors: list[torch.Tensor], which: str, on_node: OnNode | None = None
 ) -> None:
     expected, left = _program_outputs(subject, tensors)
     try:
@@ -217,30 +217,30 @@ def _agree(
 
 
 @dataclass
-class _Left:
+class _StateAfterRun:
     """What a run left in the inputs: those that the graph declares as written, and others that changed."""
 
     written: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
     unexpected: list[str] = field(default_factory=list[str])
 
 
-def _program_outputs(subject: Subject, tensors: list[torch.Tensor]) -> tuple[list[torch.Tensor], _Left]:
+def _program_outputs(subject: CheckSubject, tensors: list[torch.Tensor]) -> tuple[list[torch.Tensor], _StateAfterRun]:
     """What the program returns for `tensors` in the places of its own, and what it leaves in them."""
     sources = subject.sources
     by_name = {(s.role, s.name): (i, t) for i, (s, t) in enumerate(zip(sources, tensors, strict=True))}
-    placed = {i: _own(tensors[i]) for i, s in enumerate(sources) if s.real is None and s.role != "random"}
+    placed = {i: _own_copy(tensors[i]) for i, s in enumerate(sources) if s.real is None and s.role != "random"}
     made = {sources[i].name: t for i, t in placed.items()}
-    taken: list[tuple[Held, torch.Tensor]] = []
+    taken: list[tuple[HeldTensor, torch.Tensor]] = []
     originals: list[tuple[torch.Tensor, torch.Tensor]] = []
 
-    def swap(held: Held) -> torch.Tensor:
+    def swap(held: HeldTensor) -> torch.Tensor:
         known = by_name.get((held.role, held.name))
         if held.role == "constant":
             # The very tensor: Python may write to its memory by another name, which a copy would not show.
             twin = held.tensor
-            originals.append((twin, _own(twin)))
+            originals.append((twin, _own_copy(twin)))
         else:
-            twin = _twin_of(held.tensor if known is None else known[1], held.role)
+            twin = _lazy_copy(held.tensor if known is None else known[1], held.role)
         if isinstance(held.tensor, torch.nn.Parameter):
             twin = torch.nn.Parameter(twin, requires_grad=False)
         if known is not None:
@@ -248,12 +248,12 @@ def _program_outputs(subject: Subject, tensors: list[torch.Tensor]) -> tuple[lis
         taken.append((held, twin))
         return twin
 
-    twin = copied(subject.program, subject.args, subject.kwargs, swap)
-    originals += [(s.real, _own(s.real)) for i, s in enumerate(sources) if s.real is not None and i not in placed]
+    twin = copy_program(subject.program, subject.args, subject.kwargs, swap)
+    originals += [(s.real, _own_copy(s.real)) for i, s in enumerate(sources) if s.real is not None and i not in placed]
     pool = [t for s, t in zip(sources, tensors, strict=True) if s.role == "random"]
     try:
-        outputs = [t.detach().clone() for t in _attempt(subject.run, Ready(twin, taken, made, pool))]
-        left = _Left()
+        outputs = [t.detach().clone() for t in _run_program(subject.run, PreparedRun(twin, taken, made, pool))]
+        left = _StateAfterRun()
         declared = subject.graph.outputs[subject.returned :]
         after = {**placed, **{i: s.real for i, s in enumerate(sources) if s.real is not None and i not in placed}}
         left.written = [after[i].clone() for i in declared]
@@ -267,31 +267,31 @@ def _program_outputs(subject: Subject, tensors: list[torch.Tensor]) -> tuple[lis
                 real.detach().copy_(before)
 
 
-def _attempt(run: Run, ready: Ready) -> Sequence[torch.Tensor]:
+def _run_program(run: Run, ready: PreparedRun) -> Sequence[torch.Tensor]:
     try:
         return run(ready)
     except CaptureError:
         raise
     except Exception as error:
         said = (str(error).strip().splitlines() or [""])[0]
-        raise _Invalid(f"{type(error).__name__}: {said}", line_of(error.__traceback__)) from error
+        raise _InvalidInputs(f"{type(error).__name__}: {said}", user_line_of(error.__traceback__)) from error
 
 
-class _Drawing(PreDispatchMode):
+class _CallReplayMode(PreDispatchMode):
     """Gives the program the drawn tensors of the graph, in their order, and leaves every other call alone."""
 
     def __init__(self, pool: Sequence[torch.Tensor]) -> None:
         super().__init__()
-        self._pool = Pool(pool)
+        self._pool = DrawnTensors(pool)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if not draw.is_random(func, args, kwargs):
-            return as_without_modes(func, args, kwargs)
+        if not random_operators.is_random(func, args, kwargs):
+            return call_without_python_dispatcher(func, args, kwargs)
         return self._pool.lowered(func, args, kwargs, self)
 
 
-class Pool:
+class DrawnTensors:
     """Drawn tensors, given out in their order."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
@@ -302,9 +302,9 @@ class Pool:
     ) -> Any:
         """What a random call returns, computed from the next drawn tensors with `mode` in force."""
         plain = {k: None if k == "generator" else v for k, v in kwargs.items()}
-        like = func(*args, **plain) if draw.needs_result(func) else None
+        like = func(*args, **plain) if random_operators.needs_result(func) else None
         with mode:
-            return draw.lower(func, args, plain, like, self._next)
+            return random_operators.lower(func, args, plain, like, self._next)
 
     def _next(self, make: Callable[[int], Recipe], shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         found = next(self._left, None)

@@ -12,11 +12,11 @@ from typing import Any, Final
 import torch
 
 from mindgap.aten.operators import overload_name
-from mindgap.capture.dispatcher import taken_apart
 from mindgap.capture.errors import CaptureError
-from mindgap.capture.neutral import portable_kernels
+from mindgap.capture.neutral_settings import portable_kernels
 from mindgap.capture.origin import current_line
 from mindgap.graph import Integers, Normal, Permutation, Recipe, Uniform
+from mindgap.torch_private.pre_dispatch import call_decomposed
 
 #: (a recipe for a seed, shape, dtype) -> the drawn tensor.
 Draw = Callable[[Callable[[int], Recipe], tuple[int, ...], torch.dtype], torch.Tensor]
@@ -75,7 +75,7 @@ def lower(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], like: tor
     bound = bind(func, args, kwargs)
     if name in _DROPOUTS or name in _RECURRENT:
         with portable_kernels():
-            return taken_apart(func, *args, **kwargs)
+            return call_decomposed(func, *args, **kwargs)
     if name in _RULES and not overload_name(func).endswith("out"):
         return _RULES[name](bound, like, draw)
     raise CaptureError(f"{overload_name(func)} draws random numbers that no recipe can reproduce", current_line())
@@ -209,7 +209,7 @@ def _rrelu_with_noise_(bound: Bound, like: Any, draw: Draw) -> Any:
 def _attention(bound: Bound, _: Any, __: Draw) -> Any:
     parts = torch.ops.aten._scaled_dot_product_attention_math.default
     with portable_kernels():
-        return taken_apart(
+        return call_decomposed(
             parts,
             bound["query"],
             bound["key"],

@@ -25,7 +25,7 @@ Wanted = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ModelLimits:
     """What one model may cost: `cpu_seconds` of processor time for each step (opening, each pass), resident
     `memory_bytes`, and `parameters` (None: any number) where its zoo can count them without building it;
     `trained_parameters`: the same for the passes after the forward one, which cost several times as much.
@@ -40,28 +40,28 @@ class Limits:
     patience: float = 8.0
 
 
-class Died(Exception):
+class WorkerDied(Exception):
     """The worker is gone, and why: the reason of what it was doing."""
 
 
-class Prospector:
+class CaptureClient:
     """Captures with one worker, which is started when it is needed and replaced when it dies. Not thread-safe."""
 
-    def __init__(self, tensors: Path, limits: Limits) -> None:
+    def __init__(self, tensors: Path, limits: ModelLimits) -> None:
         self._tensors = tensors
         self._limits = limits
         self._worker: WorkerProcess | None = None
         self._source = ""
 
     def expand(self, pattern: str) -> list[str]:
-        """The sources of a pattern. Raises `Died`, and `LookupError` with what is wrong with it."""
+        """The sources of a pattern. Raises `WorkerDied`, and `LookupError` with what is wrong with it."""
         header = self._ask({"kind": "list", "pattern": pattern}, _LISTING).header
         if header["kind"] != "listed":
             raise LookupError(header["reason"])
         return list(header["sources"])
 
     def open(self, source: str) -> Mapping[str, Any]:
-        """The answer to `open`: its kind is `opened`, `left_out` or `failed`. Raises `Died`."""
+        """The answer to `open`: its kind is `opened`, `left_out` or `failed`. Raises `WorkerDied`."""
         if self._worker is not None and self._worker.memory_bytes() > _RECYCLE_BYTES:
             self.close()
         self._source = ""
@@ -72,13 +72,14 @@ class Prospector:
     def capture(self, source: str, index: int, name: str, wanted: Wanted) -> tuple[Mapping[str, Any], bytes]:
         """The answer to `capture`, `captured` or `failed`, and the graph's bytes where they were wanted.
 
-        Raises `Died`. A worker that dies is replaced for the next pass, and once for this one if it had done other
+        Raises `WorkerDied`. A worker that dies is replaced for the next pass, and once for this one if it had done
+        other
         work before that may have damaged it.
         """
         aged = self._worker is not None and self._worker.jobs > 1
         try:
             return self._captured(source, index, name, wanted)
-        except _Hurt:
+        except _WorkerCrashed:
             if not aged:
                 raise
         return self._captured(source, index, name, wanted)
@@ -109,7 +110,7 @@ class Prospector:
             self.close()
             tail = failed.tail.strip().splitlines()
             said = f" (it printed last: {tail[-1][:200]})" if tail and failed.fault == "crash" else ""
-            raise (Died if failed.fault == "timeout" else _Hurt)(f"{failed.message}{said}") from None
+            raise (WorkerDied if failed.fault == "timeout" else _WorkerCrashed)(f"{failed.message}{said}") from None
 
     def _process_limits(self, times: float) -> ProcessLimits:
         cpu = self._limits.cpu_seconds * times
@@ -128,5 +129,5 @@ class Prospector:
         return self._worker
 
 
-class _Hurt(Died):
+class _WorkerCrashed(WorkerDied):
     """The worker died of a crash or of memory, which what it did before may have caused."""

@@ -1,4 +1,4 @@
-"""What capture needs of PyTorch's dispatcher. Everything that leans on its private parts is in this module."""
+"""The pre-dispatch level: modes that see calls above autocast and autograd, and redispatch of single calls."""
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
 # (the dispatcher has no public Python interface, and its private one is untyped)
@@ -37,7 +37,7 @@ class PreDispatchMode(ProxyTorchDispatchMode):
 
 
 @contextmanager
-def seen_by(*modes: Any) -> Generator[None]:
+def run_under_pre_dispatch(*modes: Any) -> Generator[None]:
     """Run a block under dispatch modes, the last of them a `PreDispatchMode`."""
     with ExitStack() as stack:
         stack.enter_context(enable_python_dispatcher())
@@ -48,7 +48,7 @@ def seen_by(*modes: Any) -> Generator[None]:
 
 
 @contextmanager
-def away(mode: PreDispatchMode) -> Generator[None]:
+def without_mode(mode: PreDispatchMode) -> Generator[None]:
     """Take a mode out of force for a block, if it is in force."""
     if _OPS._get_dispatch_mode_pre_dispatch(_PLACE) is not mode:
         yield
@@ -65,29 +65,29 @@ def in_function_transform() -> bool:
     return _C._functorch.peek_interpreter_stack() is not None
 
 
-def autocast_casts(func: Any) -> bool:
+def has_autocast_rule(func: Any) -> bool:
     """Autocast on the CPU has a rule for this operator."""
     return _C._dispatch_has_kernel_for_dispatch_key(func.name(), "AutocastCPU")
 
 
-def through_autocast(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+def call_with_autocast(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """The call by autocast's rule: it calls the casts, then the operator itself with autocast off."""
     return func._op_dk(_KEY.AutocastCPU, *args, **kwargs)
 
 
-def taken_apart(func: Any, *args: Any, **kwargs: Any) -> Any:
+def call_decomposed(func: Any, *args: Any, **kwargs: Any) -> Any:
     """A composite operator by its own definition in C++, which Python's replacements for it do not always follow."""
     return func._op_dk(_KEY.CompositeImplicitAutograd, *args, **kwargs)
 
 
-def as_without_modes(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+def call_without_python_dispatcher(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """The call as it runs where no mode is in force: without the Python definitions that PyTorch prefers under one,
     whose rounding is another (bilinear upsampling)."""
     with _C._DisablePythonDispatcher():
         return func(*args, **kwargs)
 
 
-def below(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+def redispatch_below(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
     """The call at the next dispatch key, so that what that key calls in turn is seen again (vmap and its kin)."""
     keys = _C._dispatch_tls_local_include_set()
     for tensor in tensors_in((args, kwargs)):
@@ -112,20 +112,15 @@ def _falls_through(name: str, key: Any) -> bool:
     return not own or _C._dispatch_kernel_for_dispatch_key_is_fallthrough(name, key)
 
 
-def last_forward() -> int:
+def newest_autograd_node() -> int:
     """The number of the newest node of the autograd graph: that of the call which autograd has just let through."""
     return _C._autograd._get_sequence_nr() - 1 if hasattr(_C._autograd, "_get_sequence_nr") else -1
 
 
-def backward_of() -> int | None:
+def running_autograd_node() -> int | None:
     """The number of the autograd node whose gradient is being computed, None outside of a backward pass."""
     running = _C._current_autograd_node()
     return None if running is None else running._sequence_nr()
-
-
-def memory_of(tensor: torch.Tensor) -> int:
-    """A number for the memory that a tensor lies in: equal for tensors that share it, while they live."""
-    return tensor.untyped_storage()._cdata
 
 
 def tensors_in(tree: Any) -> Iterator[torch.Tensor]:

@@ -13,9 +13,9 @@ import torch
 from mindgap.aten.cotangent import cotangent_of
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import TORCH_DTYPES, spec_of, to_numpy
-from mindgap.capture.kernels_recorder import KernelRecorder, seen_below
-from mindgap.capture.neutral import neutral_kernels
-from mindgap.capture.recording import Recorded
+from mindgap.capture.kernel_recorder import KernelRecorder, record_kernels
+from mindgap.capture.neutral_settings import neutral_kernel_settings
+from mindgap.capture.recording import Recording
 from mindgap.capture.tracing import run_traced
 from mindgap.graph import Graph, Input, Labels, Recipe
 from mindgap.graph import Literal as LiteralBytes
@@ -31,22 +31,22 @@ def with_explicit_gradients(graph: Graph) -> Graph:
     if not graph.grad:
         return graph
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
-    with neutral_kernels(gradients=True):
-        running = _Running(graph)
+    with neutral_kernel_settings(gradients=True):
+        running = _GraphRunner(graph)
         recorder = KernelRecorder(fake_mode, running.place)
         with fake_mode:
             fakes = [
                 torch.empty_strided(i.spec.shape, i.spec.stride, dtype=TORCH_DTYPES[i.spec.dtype]) for i in graph.inputs
             ]
         for fake, given, name in zip(fakes, graph.inputs, _names(graph), strict=True):
-            recorder.book.add_input(None, fake, given.role, name, given.recipe)
-        found = _both_ways(graph, fakes, fake_mode, recorder, running)
+            recorder.values.add_input(None, fake, given.role, name, given.recipe)
+        found = _forward_and_backward(graph, fakes, fake_mode, recorder, running)
         with fake_mode:
-            outputs = [recorder.book.number(tensor) for tensor in found]
-    return _assembled(graph, recorder.book.recorded, outputs)
+            outputs = [recorder.values.number(tensor) for tensor in found]
+    return _assembled(graph, recorder.values.recorded, outputs)
 
 
-class _Running:
+class _GraphRunner:
     """Runs the nodes of a graph, and says which it is at."""
 
     def __init__(self, graph: Graph) -> None:
@@ -65,21 +65,21 @@ class _Running:
         return (labels[self._at] if labels else "") or f"node {self._at} ({self._graph.nodes[self._at].op})"
 
 
-def _both_ways(
-    graph: Graph, leaves: list[torch.Tensor], fake_mode: FakeTensorMode, recorder: KernelRecorder, running: _Running
+def _forward_and_backward(
+    graph: Graph, leaves: list[torch.Tensor], fake_mode: FakeTensorMode, recorder: KernelRecorder, running: _GraphRunner
 ) -> list[torch.Tensor]:
     """Outputs, then gradients: zeros of an input that no output depends on."""
     for index in graph.grad:
         leaves[index].requires_grad_()
     outputs: list[torch.Tensor] = run_traced(
-        lambda: Tape(graph).run(leaves, call=running), seen_below(fake_mode, recorder)
+        lambda: Tape(graph).run(leaves, call=running), record_kernels(fake_mode, recorder)
     )
     roots = [output for output in outputs if output.requires_grad]
     fed: list[torch.Tensor] = []
     for number, root in enumerate(roots):
         real = cotangent_of(tuple(root.shape), root.dtype)
         fed.append(fake_mode.from_tensor(real, static_shapes=True))
-        recorder.book.add_input(real, fed[-1], "constant", f"cotangent.{number}")
+        recorder.values.add_input(real, fed[-1], "constant", f"cotangent.{number}")
 
     def back() -> Any:
         wanted = [leaves[i] for i in graph.grad]
@@ -87,10 +87,10 @@ def _both_ways(
             return [torch.zeros_like(leaf) for leaf in wanted]
         return torch.autograd.grad(roots, wanted, fed, materialize_grads=True)
 
-    return [*outputs, *run_traced(back, seen_below(fake_mode, recorder))]
+    return [*outputs, *run_traced(back, record_kernels(fake_mode, recorder))]
 
 
-def _assembled(graph: Graph, recorded: Recorded, outputs: list[int]) -> Graph:
+def _assembled(graph: Graph, recorded: Recording, outputs: list[int]) -> Graph:
     renumber = {-(i + 1): i for i in range(len(recorded.inputs))}
     slots = sum(len(call.outputs) for call in recorded.calls)
     renumber.update({slot: len(recorded.inputs) + slot for slot in range(slots)})

@@ -1,0 +1,27 @@
+"""Modules: base classes of layers, the frame of a module call, the program inside a compiled one."""
+# pyright: reportPrivateUsage=false, reportUnknownMemberType=false
+# (these names have no public counterpart)
+
+from __future__ import annotations
+
+from types import CodeType
+from typing import Any, Final
+
+import torch
+
+__all__ = ["MODULE_CALL", "BatchNorm", "Convolution", "TransposedConvolution", "unwrap_compiled"]
+
+#: The base classes of all batch norms, all convolutions and all transposed convolutions.
+BatchNorm = torch.nn.modules.batchnorm._BatchNorm
+Convolution = torch.nn.modules.conv._ConvNd
+TransposedConvolution = torch.nn.modules.conv._ConvTransposeNd
+
+#: The code of the frame whose local variable `self` is the module that is being called.
+MODULE_CALL: Final[CodeType] = torch.nn.Module._call_impl.__code__
+
+
+def unwrap_compiled(program: Any) -> Any:
+    """Returns the program that `torch.compile` was given, or `program` itself if it is not compiled."""
+    for name in ("_orig_mod", "_torchdynamo_orig_callable"):
+        program = getattr(program, name, program)
+    return program

@@ -1,0 +1,21 @@
+"""Smoke tests of storages."""
+
+from __future__ import annotations
+
+import torch
+
+from mindgap.torch_private.storage import lazy_clone, storage_id
+
+
+def test_views_share_a_storage_and_copies_do_not() -> None:
+    x = torch.arange(6.0)
+    assert storage_id(x) == storage_id(x[2:].view(2, 2))
+    assert storage_id(x) != storage_id(x.clone())
+
+
+def test_a_lazy_clone_keeps_its_values_when_the_original_is_written() -> None:
+    x = torch.arange(6.0)
+    copy = lazy_clone(x)
+    x.add_(1)
+    assert copy.tolist() == [0, 1, 2, 3, 4, 5]
+    assert x.tolist() == [1, 2, 3, 4, 5, 6]
