@@ -22,9 +22,9 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from mindgap.graph import concatenate
-from mindgap.platforms.onnx_export import export
-from mindgap.platforms.onnxruntime import BACKEND as ONNXRUNTIME
-from mindgap.platforms.openvino import BACKEND as OPENVINO
+from mindgap.platforms.onnx.export import export
+from mindgap.platforms.onnxruntime.backend import BACKEND as ONNXRUNTIME
+from mindgap.platforms.openvino.backend import BACKEND as OPENVINO
 from platforms.onnx_graphs import MODELS, captured, eager, normal
 
 

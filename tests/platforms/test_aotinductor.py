@@ -8,10 +8,11 @@ import torch
 
 from mindgap.graph import Graph, Input, Normal, Ref, concatenate
 from mindgap.platforms.protocol import CompileFailure, Executable, LoadsMany, Unsupported
-from mindgap.platforms.pytorch import ahead, batch
-from mindgap.platforms.pytorch.fx import to_fx
-from mindgap.platforms.pytorch.package import opened as opened_library
-from mindgap.platforms.pytorch.presence import compiler_present
+from mindgap.platforms.pytorch.ahead_of_time import batch
+from mindgap.platforms.pytorch.ahead_of_time import cpp_source as ahead
+from mindgap.platforms.pytorch.ahead_of_time.cpp_library import opened as opened_library
+from mindgap.platforms.pytorch.compilation.fx_module import to_fx
+from mindgap.platforms.pytorch.device.availability import compiler_present
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 from platforms.torch_graphs import arrays, conv_net, counter, node, opened, run, same, spec, unary
@@ -65,7 +66,7 @@ GRAPHS = [
 @pytest.fixture(scope="module")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> LoadsMany:
     """Opened with a cache of this file's own."""
-    from mindgap.platforms.pytorch import inductor_settings
+    from mindgap.platforms.pytorch.compilation import inductor_settings
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("ahead")))

@@ -8,8 +8,8 @@ import torch
 
 from mindgap.graph import Graph, Input, Normal, Ref
 from mindgap.platforms.protocol import CompileFailure, Fallback, Unsupported
-from mindgap.platforms.pytorch.fx import foldable, to_fx
-from mindgap.platforms.pytorch.presence import compiler_present
+from mindgap.platforms.pytorch.compilation.fx_module import foldable, to_fx
+from mindgap.platforms.pytorch.device.availability import compiler_present
 from mindgap.platforms.registry import find
 from platforms.torch_graphs import arrays, conv_net, counter, node, opened, run, same, spec, unary
 
@@ -167,7 +167,7 @@ def test_a_failure_of_the_compiler_alone_is_a_compile_failure(monkeypatch):
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
     """Inductor's cache for this file alone."""
-    from mindgap.platforms.pytorch import inductor_settings
+    from mindgap.platforms.pytorch.compilation import inductor_settings
 
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("inductor")

@@ -15,10 +15,10 @@ import pytest
 import torch
 
 from mindgap.platforms.protocol import Fallback, PlatformError
-from mindgap.platforms.pytorch import options as known
-from mindgap.platforms.pytorch import presence
-from mindgap.platforms.pytorch.attached import attach, counted_by_gaudi, counted_by_xla, watched
-from mindgap.platforms.pytorch.devices import DEVICES
+from mindgap.platforms.pytorch.device import availability as presence
+from mindgap.platforms.pytorch.device import options as known
+from mindgap.platforms.pytorch.device.devices import DEVICES
+from mindgap.platforms.pytorch.device.runtime import attach, counted_by_gaudi, counted_by_xla, watched
 from mindgap.platforms.registry import backends, find
 from platforms.on_device import CASES
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mindgap.graph import numpy_dtype
-from mindgap.platforms import eager, jit, onnxruntime, openvino
+from mindgap.platforms import eager, jit
 from mindgap.platforms.dtype_policy import (
     KEY,
     DtypePolicy,
@@ -16,6 +16,8 @@ from mindgap.platforms.dtype_policy import (
     measured_dtypes,
     policies,
 )
+from mindgap.platforms.onnxruntime import backend as onnxruntime
+from mindgap.platforms.openvino import backend as openvino
 from mindgap.platforms.protocol import CompileFailure, Unsupported
 from mindgap.run.pool import WorkerPool
 

@@ -13,9 +13,9 @@ import torch
 from mindgap.aten.tensors import to_torch
 from mindgap.graph import DType, Graph, Input, Normal, Ref, TensorSpec
 from mindgap.platforms.protocol import Fallback, Traceable, Unsupported
-from mindgap.platforms.pytorch.feeds import check_devices
-from mindgap.platforms.pytorch.gradients import cotangent
-from mindgap.platforms.pytorch.presence import processor
+from mindgap.platforms.pytorch.device.availability import processor
+from mindgap.platforms.pytorch.execution.gradients import cotangent
+from mindgap.platforms.pytorch.execution.input_binding import check_devices
 from mindgap.platforms.registry import backends, find
 from platforms.torch_graphs import (
     arrays,
@@ -264,7 +264,7 @@ def test_a_tier_that_is_not_in_force_is_a_fallback():
 
 
 def test_a_tier_that_the_processor_lacks_is_a_fallback(monkeypatch):
-    from mindgap.platforms.pytorch import settings as module
+    from mindgap.platforms.pytorch.device import settings as module
 
     monkeypatch.setattr(module, "processor", lambda: type(processor())("an old one", "", frozenset({"sse4_1"})))
     with pytest.raises(Fallback, match="this processor has no avx512f"):

@@ -8,9 +8,9 @@ import torch
 
 from mindgap.graph import Graph, Input, Integers, Normal, Ref
 from mindgap.platforms.protocol import Fallback, Unsupported
-from mindgap.platforms.pytorch.devices import DEVICES
-from mindgap.platforms.pytorch.knobs import fp32_precisions, knobs, not_in_force
-from mindgap.platforms.pytorch.settings import in_force
+from mindgap.platforms.pytorch.device.devices import DEVICES
+from mindgap.platforms.pytorch.device.settings import in_force
+from mindgap.platforms.pytorch.device.switches import fp32_precisions, knobs, not_in_force
 from platforms.torch_graphs import conv_net, node, opened, run, same, spec
 
 

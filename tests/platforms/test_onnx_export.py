@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec, concatenate
-from mindgap.platforms import onnx_export
-from mindgap.platforms.onnx_export import export
-from mindgap.platforms.onnxruntime import BACKEND
+from mindgap.platforms.onnx import export as onnx_export
+from mindgap.platforms.onnx.export import export
+from mindgap.platforms.onnxruntime.backend import BACKEND
 from mindgap.platforms.protocol import CompileFailure, Unsupported
 from platforms.onnx_graphs import captured, eager, normal, resnet18, vit
 

@@ -7,9 +7,9 @@ import onnx
 import pytest
 import torch
 
-from mindgap.platforms.onnx_export import export
-from mindgap.platforms.onnx_official import export_official
-from mindgap.platforms.onnxruntime import BACKEND
+from mindgap.platforms.onnx.export import export
+from mindgap.platforms.onnx.official_export import export_official
+from mindgap.platforms.onnxruntime.backend import BACKEND
 from mindgap.platforms.protocol import CompileFailure, PlatformError, Unsupported
 from platforms.onnx_graphs import captured, eager, normal, vit
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from mindgap.platforms import onnx_shared
-from mindgap.platforms.onnx_shared import shared_export
+from mindgap.platforms.onnx import export_cache as onnx_shared
+from mindgap.platforms.onnx.export_cache import shared_export
 from mindgap.platforms.protocol import CompileFailure, Unsupported
 from platforms.onnx_graphs import captured, normal
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from mindgap.graph import Constant, DType, Graph, Input, Node, Ref, TensorSpec
-from mindgap.platforms.onnxruntime import BACKEND, _require_cpu
+from mindgap.platforms.onnxruntime.backend import BACKEND, _require_cpu
 from mindgap.platforms.protocol import (
     CompileFailure,
     Executable,
@@ -172,7 +172,7 @@ def test_a_model_that_stops_the_session_is_a_failure(runtime):
 
 def test_a_node_on_another_provider_is_a_fallback():
     graph, inputs = captured(lambda x: x + 1, normal(2))
-    from mindgap.platforms.onnx_export import export
+    from mindgap.platforms.onnx.export import export
 
     providers = onnxruntime.get_available_providers()
     if len(providers) == 1:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from mindgap.platforms.openvino import BACKEND
-from mindgap.platforms.openvino_pytorch import convert, import_openvino
+from mindgap.platforms.openvino.backend import BACKEND
+from mindgap.platforms.openvino.pytorch_frontend import convert, import_openvino
 from mindgap.platforms.protocol import CompileFailure, Executable, Fallback, PlatformError, Unsupported
 from platforms.onnx_graphs import MODELS, captured, eager, normal
 
@@ -260,7 +260,7 @@ def test_the_front_end_is_said(exact, onnx):
 
 def test_conversions_are_not_reported_over_the_network():
     code = (
-        "import sys; from mindgap.platforms.openvino import BACKEND; BACKEND.open({})\n"
+        "import sys; from mindgap.platforms.openvino.backend import BACKEND; BACKEND.open({})\n"
         "import openvino.tools.ovc.telemetry_utils as used; print(used.tm.__name__)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,8 +10,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mindgap.platforms import onnxruntime, openvino
-from mindgap.platforms.onnx_export import export
+from mindgap.platforms.onnx.export import export
+from mindgap.platforms.onnxruntime import backend as onnxruntime
+from mindgap.platforms.openvino import backend as openvino
 from mindgap.run.local import failure
 from mindgap.run.signature import signature
 from platforms.onnx_graphs import captured, normal

@@ -13,7 +13,7 @@ import torch
 from mindgap.capture import capture
 from mindgap.graph import materialise_all
 from mindgap.graph.tensors import TensorStore
-from mindgap.platforms.faults.schema import Faults, read_faults
+from mindgap.platforms.faulty.schema import Faults, read_faults
 from mindgap.platforms.protocol import Unsupported
 from mindgap.selftest.truth import Effect, Ground
 

@@ -11,7 +11,7 @@ from torch import _decomp
 
 from mindgap.platforms import aotinductor, dynamo, eager, inductor
 from mindgap.platforms.protocol import DECLARED, PYTORCH_DECOMPOSITIONS, Platform
-from mindgap.platforms.pytorch.devices import DEVICES
+from mindgap.platforms.pytorch.device.devices import DEVICES
 from mindgap.run.local import fingerprint_of
 from mindgap.run.outcome import Job
 from mindgap.trace.judge import Judge

@@ -16,16 +16,16 @@ from mindgap.platforms.protocol import (
     Platform,
     Unsupported,
 )
-from mindgap.platforms.pytorch import options as known
-from mindgap.platforms.pytorch import presence
-from mindgap.platforms.pytorch.devices import DEVICES, Device
+from mindgap.platforms.pytorch.device import availability as presence
+from mindgap.platforms.pytorch.device import options as known
+from mindgap.platforms.pytorch.device.devices import DEVICES, Device
 
 if TYPE_CHECKING:
     import torch
     import torch.fx
 
-    from mindgap.platforms.pytorch.batch import Batch
-    from mindgap.platforms.pytorch.compiled import Program
+    from mindgap.platforms.pytorch.ahead_of_time.batch import Batch
+    from mindgap.platforms.pytorch.compilation.compiled import Program
 
 #: What is put into a program at load would be a constant of it, and no two programs share those.
 _NOT_AHEAD: Final = ("freezing",)
@@ -60,7 +60,8 @@ class AheadBackend:
 
     def open(self, options: Options) -> Platform:
         """Raises `Fallback` where an option is not obeyed."""
-        from mindgap.platforms.pytorch import inductor_settings, settings
+        from mindgap.platforms.pytorch.compilation import inductor_settings
+        from mindgap.platforms.pytorch.device import settings
 
         known.checked(options, self._names)
         description = settings.establish(options, self.device)
@@ -86,7 +87,7 @@ class _Ahead:
 
     def load_many(self, graphs: Sequence[Graph], inputs: Sequence[Sequence[Array]]) -> list[Executable | Exception]:
         """Each graph loaded, from one library for them all, or why it is not: what `load` would raise for it."""
-        from mindgap.platforms.pytorch.batch import Batch
+        from mindgap.platforms.pytorch.ahead_of_time.batch import Batch
 
         batch = Batch(self.options)
         found = [self._begun(graph, given, batch) for graph, given in zip(graphs, inputs, strict=True)]
@@ -95,7 +96,7 @@ class _Ahead:
 
     def _begun(self, graph: Graph, inputs: Sequence[Array], batch: Batch) -> Executable | Exception:
         """The graph translated, its program still to be built by the batch; or the failure."""
-        from mindgap.platforms.pytorch import compiled
+        from mindgap.platforms.pytorch.compilation import compiled
 
         number = batch.begin(graph)
 

@@ -17,15 +17,15 @@ from mindgap.platforms.protocol import (
     Options,
     Platform,
 )
-from mindgap.platforms.pytorch import options as known
-from mindgap.platforms.pytorch import presence
-from mindgap.platforms.pytorch.devices import DEVICES, Device
+from mindgap.platforms.pytorch.device import availability as presence
+from mindgap.platforms.pytorch.device import options as known
+from mindgap.platforms.pytorch.device.devices import DEVICES, Device
 
 if TYPE_CHECKING:
     import torch
     import torch.fx
 
-    from mindgap.platforms.pytorch.compiled import Program
+    from mindgap.platforms.pytorch.compilation.compiled import Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class DynamoBackend:
 
     def open(self, options: Options) -> Platform:
         """Raises `Fallback` where an option is not obeyed, or where the compiler is not there."""
-        from mindgap.platforms.pytorch import settings
+        from mindgap.platforms.pytorch.device import settings
 
         known.checked(options, self.device.compiler_options)
         description = settings.establish(options, self.device)
@@ -82,7 +82,8 @@ class _Compiling:
         return {**self.description, PYTORCH_DECOMPOSITIONS: True}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
-        from mindgap.platforms.pytorch import compiled, whole
+        from mindgap.platforms.pytorch.compilation import compiled
+        from mindgap.platforms.pytorch.compilation import torch_compile as whole
 
         def compile_program(
             module: torch.fx.GraphModule, sample: Sequence[torch.Tensor], run: Callable[[Program], Any]

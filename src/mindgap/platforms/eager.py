@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 from mindgap.graph import Graph
 from mindgap.platforms import dtype_policy
 from mindgap.platforms.protocol import Array, Availability, Options, Platform
-from mindgap.platforms.pytorch import options as known
-from mindgap.platforms.pytorch import presence
-from mindgap.platforms.pytorch.devices import DEVICES, Device
+from mindgap.platforms.pytorch.device import availability as presence
+from mindgap.platforms.pytorch.device import options as known
+from mindgap.platforms.pytorch.device.devices import DEVICES, Device
 
 if TYPE_CHECKING:
-    from mindgap.platforms.pytorch.direct import Direct
+    from mindgap.platforms.pytorch.execution.eager_executable import Direct
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class EagerBackend:
 
     def open(self, options: Options) -> Platform:
         """Raises `Fallback` where an option is not obeyed."""
-        from mindgap.platforms.pytorch import settings
+        from mindgap.platforms.pytorch.device import settings
 
         known.checked(options, self.device.options)
         settings.check_tier(options)
@@ -52,7 +52,7 @@ class _Eager:
         return {**self.description, dtype_policy.KEY: dtype_policy.measured_dtypes(self)}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Direct:
-        from mindgap.platforms.pytorch.direct import Direct
+        from mindgap.platforms.pytorch.execution.eager_executable import Direct
 
         return Direct(graph, self.options, self.device)
 

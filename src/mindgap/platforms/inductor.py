@@ -16,15 +16,15 @@ from mindgap.platforms.protocol import (
     Platform,
     Unsupported,
 )
-from mindgap.platforms.pytorch import options as known
-from mindgap.platforms.pytorch import presence
-from mindgap.platforms.pytorch.devices import DEVICES, Device
+from mindgap.platforms.pytorch.device import availability as presence
+from mindgap.platforms.pytorch.device import options as known
+from mindgap.platforms.pytorch.device.devices import DEVICES, Device
 
 if TYPE_CHECKING:
     import torch
     import torch.fx
 
-    from mindgap.platforms.pytorch.compiled import Program
+    from mindgap.platforms.pytorch.compilation.compiled import Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,8 @@ class InductorBackend:
 
     def open(self, options: Options) -> Platform:
         """Raises `Fallback` where an option is not obeyed."""
-        from mindgap.platforms.pytorch import inductor_settings, settings
+        from mindgap.platforms.pytorch.compilation import inductor_settings
+        from mindgap.platforms.pytorch.device import settings
 
         known.checked(options, self.device.compiler_options)
         description = settings.establish(options, self.device)
@@ -73,7 +74,7 @@ class _Inductor:
         return {**self.description, PYTORCH_DECOMPOSITIONS: True}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
-        from mindgap.platforms.pytorch import compiled, inductor_settings
+        from mindgap.platforms.pytorch.compilation import compiled, inductor_settings
 
         freezing = self.options.get("freezing") == "1"
         if freezing and graph.grad:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 from mindgap.graph import Graph
 from mindgap.platforms import dtype_policy
 from mindgap.platforms.protocol import Array, Availability, Executable, Fallback, Options, Platform, Unsupported
-from mindgap.platforms.pytorch import options as known
-from mindgap.platforms.pytorch import presence
-from mindgap.platforms.pytorch.devices import DEVICES
+from mindgap.platforms.pytorch.device import availability as presence
+from mindgap.platforms.pytorch.device import options as known
+from mindgap.platforms.pytorch.device.devices import DEVICES
 
 if TYPE_CHECKING:
     import torch
     import torch.fx
 
-    from mindgap.platforms.pytorch.compiled import Program
+    from mindgap.platforms.pytorch.compilation.compiled import Program
 
 _OPTIONS: Final = ("isa", "threads", "onednn", "matmul", "deterministic", "tf32", "sdpa", "freezing")
 #: The executor records shapes in its first run and rewrites the graph before its second; a backward pass starts that
@@ -44,7 +44,7 @@ class JitBackend:
         """Raises `Fallback` where an option is not obeyed."""
         import torch
 
-        from mindgap.platforms.pytorch import settings
+        from mindgap.platforms.pytorch.device import settings
 
         known.checked(options, _OPTIONS)
         settings.check_tier(options)
@@ -64,7 +64,7 @@ class _Jit:
         return {**self.description, dtype_policy.KEY: dtype_policy.measured_dtypes(self)}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
-        from mindgap.platforms.pytorch import compiled
+        from mindgap.platforms.pytorch.compilation import compiled
 
         freezing = self.options.get("freezing") == "1"
         if freezing and graph.grad:
@@ -85,7 +85,7 @@ def _trace(
     import torch
 
     from mindgap.aten.tape import clone_strided
-    from mindgap.platforms.pytorch.scripted import without_boolean_lists
+    from mindgap.platforms.pytorch.compilation.torchscript_calls import without_boolean_lists
 
     jit: Any = torch.jit  # untyped in PyTorch
 

@@ -14,7 +14,7 @@ from mindgap.diff.rows import Row
 from mindgap.diff.session import Bench, Comparison, Settings
 from mindgap.graph import Graph, MindgapError, materialise_all
 from mindgap.graph.tensors import TensorStore
-from mindgap.platforms.faults.schema import read_faults
+from mindgap.platforms.faulty.schema import read_faults
 from mindgap.platforms.protocol import Platform, Unsupported
 from mindgap.platforms.registry import find
 from mindgap.run.local import Caches, run_job

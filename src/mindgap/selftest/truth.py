@@ -19,8 +19,8 @@ from mindgap.oracle import Oracle
 from mindgap.oracle.classes import class_bits
 from mindgap.oracle.examine import SIGMAS, expect_floor
 from mindgap.oracle.precision import FORMATS, is_real, widen
-from mindgap.platforms.faults.schema import AT_LOAD, Faults
-from mindgap.platforms.faults.strike import Striker, meets, placed
+from mindgap.platforms.faulty.injection import Striker, meets, placed
+from mindgap.platforms.faulty.schema import AT_LOAD, Faults
 from mindgap.platforms.protocol import CompileFailure
 
 Array = np.ndarray[Any, np.dtype[Any]]

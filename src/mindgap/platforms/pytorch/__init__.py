@@ -1,6 +1,8 @@
-"""What the platforms made of PyTorch have in common; none of these modules is a platform.
+"""Parts that the PyTorch platforms share; no module here is a platform.
 
-`options` and `presence` are for the parent process and import no framework. The others run in a worker:
-settings put in force and checked, graphs rewritten (float64, memory layout), arrays turned into tensors,
-gradients, the graph as an FX module, and which of PyTorch's errors are refusals.
+- `device`: which devices exist, whether one is available, options and switches put in force and checked.
+- `execution`: a graph run operator by operator; arrays bound to tensors; layouts, float64 and gradients.
+- `compilation`: a graph as an FX module, compiled whole by `torch.compile`, TorchScript or `torch.export`.
+- `ahead_of_time`: many graphs compiled by AOTInductor into one library.
+- `messages`, `refusals`: which of PyTorch's errors mean "not supported".
 """

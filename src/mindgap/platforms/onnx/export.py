@@ -20,8 +20,8 @@ from torch.onnx._internal.exporter import _core, _errors, _flags, _ir_passes
 from mindgap.aten.functional import functionalize
 from mindgap.aten.tensors import to_torch
 from mindgap.graph import Graph, GraphError
-from mindgap.platforms import onnx_export_messages
-from mindgap.platforms.onnx_fx import OPSET, FxProgram, registry, to_fx
+from mindgap.platforms.onnx import messages as onnx_export_messages
+from mindgap.platforms.onnx.fx_program import OPSET, FxProgram, registry, to_fx
 from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
 
 #: A protobuf message ends at 2 GiB; names, nodes and shapes need some of it.

@@ -11,8 +11,8 @@ from typing import Any, Final
 import torch
 
 from mindgap.platforms.protocol import Options
-from mindgap.platforms.pytorch.devices import Device
-from mindgap.platforms.pytorch.options import switch_variables
+from mindgap.platforms.pytorch.device.devices import Device
+from mindgap.platforms.pytorch.device.options import switch_variables
 
 #: Bindings that have no public name, or whose public name sets others with them.
 _C: Any = torch._C  # pyright: ignore[reportPrivateUsage] # see above

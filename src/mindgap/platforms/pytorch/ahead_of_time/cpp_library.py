@@ -14,7 +14,7 @@ import torch._inductor.config
 from torch._inductor import codecache, cpp_builder
 from torch._inductor.cpu_vec_isa import pick_vec_isa
 
-from mindgap.platforms.pytorch.ahead import Source
+from mindgap.platforms.pytorch.ahead_of_time.cpp_source import Source
 
 #: One graph's function: the tensors that the module takes -> the tensors that it gives.
 Function = Callable[..., list[torch.Tensor]]

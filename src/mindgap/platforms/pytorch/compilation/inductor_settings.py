@@ -21,9 +21,9 @@ from torch._inductor import cpu_vec_isa
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
 from mindgap.platforms.protocol import Fallback, Options
-from mindgap.platforms.pytorch import whole
-from mindgap.platforms.pytorch.compiled import Program
-from mindgap.platforms.pytorch.presence import compiler_present, processor
+from mindgap.platforms.pytorch.compilation import torch_compile as whole
+from mindgap.platforms.pytorch.compilation.compiled import Program
+from mindgap.platforms.pytorch.device.availability import compiler_present, processor
 
 _base: str | None = None
 

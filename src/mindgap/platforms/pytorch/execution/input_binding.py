@@ -10,7 +10,7 @@ import torch
 from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, to_torch, torch_dtype_name
 from mindgap.graph import Graph, Input, numpy_dtype
 from mindgap.platforms.protocol import Array, Fallback
-from mindgap.platforms.pytorch.widen import wide
+from mindgap.platforms.pytorch.execution.widen import wide
 
 
 class Feeds:

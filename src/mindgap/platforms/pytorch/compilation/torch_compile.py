@@ -13,7 +13,7 @@ import torch.fx
 from torch._dynamo.utils import counters
 
 from mindgap.platforms.protocol import Fallback
-from mindgap.platforms.pytorch.compiled import Program
+from mindgap.platforms.pytorch.compilation.compiled import Program
 
 #: Programs that may still be called. While there is one, what Dynamo knows is not thrown away.
 _alive: weakref.WeakSet[torch.fx.GraphModule] = weakref.WeakSet()

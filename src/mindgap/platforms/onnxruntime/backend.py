@@ -10,9 +10,11 @@ from typing import Any, Final
 import numpy as np
 
 from mindgap.graph import Graph, TensorSpec, dtype_name, numpy_dtype
-from mindgap.platforms import dtype_policy, onnx_host, onnxruntime_messages
+from mindgap.platforms import dtype_policy
 from mindgap.platforms.messages import loading_error, running_error
-from mindgap.platforms.onnx_arrays import ONNX_ELEMENT, as_declared, as_real, carrier
+from mindgap.platforms.onnx import host as onnx_host
+from mindgap.platforms.onnx.arrays import ONNX_ELEMENT, as_declared, as_real, carrier
+from mindgap.platforms.onnxruntime import messages as onnxruntime_messages
 from mindgap.platforms.protocol import (
     INFERENCE_ONLY,
     Array,
@@ -110,8 +112,8 @@ class OnnxRuntimePlatform:
         return self if self._export == "direct" else OnnxRuntimePlatform(self._opt, self._threads, "direct")
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
-        from mindgap.platforms.onnx_official import export_official
-        from mindgap.platforms.onnx_shared import shared_export
+        from mindgap.platforms.onnx.export_cache import shared_export
+        from mindgap.platforms.onnx.official_export import export_official
 
         if graph.grad:
             raise Unsupported("backward", "ONNX Runtime's inference sessions run no backward pass")

@@ -12,11 +12,11 @@ import torch.fx
 
 from mindgap.graph import Graph
 from mindgap.platforms.protocol import Array, CompileFailure, Executable, Fallback, Options, Unsupported
-from mindgap.platforms.pytorch.ahead import Alone, Source, compile_alone, source_of
-from mindgap.platforms.pytorch.compiled import told
-from mindgap.platforms.pytorch.fx import to_fx
-from mindgap.platforms.pytorch.inductor_settings import configured
-from mindgap.platforms.pytorch.package import Function, accused, build, opened
+from mindgap.platforms.pytorch.ahead_of_time.cpp_library import Function, accused, build, opened
+from mindgap.platforms.pytorch.ahead_of_time.cpp_source import Alone, Source, compile_alone, source_of
+from mindgap.platforms.pytorch.compilation.compiled import told
+from mindgap.platforms.pytorch.compilation.fx_module import to_fx
+from mindgap.platforms.pytorch.compilation.inductor_settings import configured
 from mindgap.platforms.pytorch.refusals import causes, refusal, refused_operator
 
 _COMPLAINT: Final = re.compile(r"\berror: .*")

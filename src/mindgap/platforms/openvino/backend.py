@@ -9,8 +9,10 @@ from typing import Any, Final
 import numpy as np
 
 from mindgap.graph import Graph, TensorSpec, dtype_name, numpy_dtype
-from mindgap.platforms import dtype_policy, onnx_host, openvino_messages
-from mindgap.platforms.onnx_arrays import as_declared, as_real, carrier
+from mindgap.platforms import dtype_policy
+from mindgap.platforms.onnx import host as onnx_host
+from mindgap.platforms.onnx.arrays import as_declared, as_real, carrier
+from mindgap.platforms.openvino import messages as openvino_messages
 from mindgap.platforms.protocol import (
     INFERENCE_ONLY,
     Array,
@@ -72,7 +74,7 @@ class OpenVinoPlatform:
     """Compiled models of one setting."""
 
     def __init__(self, precision: str, threads: int, frontend: str) -> None:
-        from mindgap.platforms.openvino_pytorch import import_openvino
+        from mindgap.platforms.openvino.pytorch_frontend import import_openvino
 
         self._core: Any = import_openvino().Core()
         self._frontend = frontend
@@ -105,7 +107,7 @@ class OpenVinoPlatform:
         return self._load_pytorch(graph, inputs) if self._frontend == "pytorch" else self._load_onnx(graph, inputs)
 
     def _load_pytorch(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
-        from mindgap.platforms.openvino_pytorch import convert, typed
+        from mindgap.platforms.openvino.pytorch_frontend import convert, typed
 
         converted = convert(graph, inputs)
         try:
@@ -121,7 +123,7 @@ class OpenVinoPlatform:
         return OpenVinoExecutable(compiled, feeds, _specs(graph), facts, converted.outputs, stopped)
 
     def _load_onnx(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
-        from mindgap.platforms.onnx_shared import shared_export
+        from mindgap.platforms.onnx.export_cache import shared_export
 
         exported = shared_export(graph, inputs)
         try:

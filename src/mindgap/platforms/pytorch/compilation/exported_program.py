@@ -15,7 +15,7 @@ from mindgap.aten.tape import written_inputs
 from mindgap.aten.tensors import to_torch
 from mindgap.graph import Graph, GraphError
 from mindgap.platforms.protocol import Array, CompileFailure
-from mindgap.platforms.pytorch.fx import foldable, to_fx
+from mindgap.platforms.pytorch.compilation.fx_module import foldable, to_fx
 
 _LOGGERS: Final = ("torch.export", "torch._export", "torch.fx", "torch._subclasses", "torch._dynamo")
 

@@ -12,7 +12,7 @@ import torch
 from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, to_torch
 from mindgap.compare.metrics import ordered
 from mindgap.graph import dtype_name, kind_of
-from mindgap.platforms.faults import schema
+from mindgap.platforms.faulty import schema
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -11,14 +11,20 @@ import torch.fx
 from mindgap.aten.tape import clone_strided, written_inputs
 from mindgap.graph import Graph
 from mindgap.platforms.protocol import Array, CompileFailure, Executable, Fallback, Options, Unsupported
-from mindgap.platforms.pytorch.attached import synchronise, watched
-from mindgap.platforms.pytorch.devices import Device
-from mindgap.platforms.pytorch.direct import Direct
-from mindgap.platforms.pytorch.feeds import Feeds, check_devices, declared_dtypes, given_out, same_bytes
-from mindgap.platforms.pytorch.fx import foldable, to_fx
-from mindgap.platforms.pytorch.gradients import as_leaves, gradients
+from mindgap.platforms.pytorch.compilation.fx_module import foldable, to_fx
+from mindgap.platforms.pytorch.device.devices import Device
+from mindgap.platforms.pytorch.device.runtime import synchronise, watched
+from mindgap.platforms.pytorch.device.settings import in_force
+from mindgap.platforms.pytorch.execution.eager_executable import Direct
+from mindgap.platforms.pytorch.execution.gradients import as_leaves, gradients
+from mindgap.platforms.pytorch.execution.input_binding import (
+    Feeds,
+    check_devices,
+    declared_dtypes,
+    given_out,
+    same_bytes,
+)
 from mindgap.platforms.pytorch.refusals import causes, message_of, refusal, refused_operator
-from mindgap.platforms.pytorch.settings import in_force
 
 #: What runs a whole graph: the inputs that were not folded -> the outputs.
 Program = Callable[..., Sequence[torch.Tensor]]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mindgap.platforms.protocol import Availability
-from mindgap.platforms.pytorch.devices import Device
+from mindgap.platforms.pytorch.device.devices import Device
 
 #: The name in torch/version.py -> what people call such a build.
 _BUILDS: Final = {"cuda": "CUDA", "hip": "ROCm", "xpu": "XPU"}

@@ -19,8 +19,8 @@ from mindgap.aten.operators import Facts, facts
 from mindgap.aten.tape import clone_strided, flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import Graph, Node
-from mindgap.platforms.faults import schema
-from mindgap.platforms.faults.damage import damaged, lowered, toward_zero
+from mindgap.platforms.faulty import schema
+from mindgap.platforms.faulty.corruption import damaged, lowered, toward_zero
 from mindgap.platforms.protocol import CompileFailure, Unsupported
 
 _WIDE: Final = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64,

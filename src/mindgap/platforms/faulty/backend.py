@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Graph
-from mindgap.platforms.faults.schema import Faults, read_faults
+from mindgap.platforms.faulty.schema import Faults, read_faults
 from mindgap.platforms.protocol import Array, Availability, Options, Platform, PlatformError, Unsupported
-from mindgap.platforms.pytorch import options as known
-from mindgap.platforms.pytorch import presence
-from mindgap.platforms.pytorch.devices import CPU
+from mindgap.platforms.pytorch.device import availability as presence
+from mindgap.platforms.pytorch.device import options as known
+from mindgap.platforms.pytorch.device.devices import CPU
 
 if TYPE_CHECKING:
     import torch
 
-    from mindgap.platforms.faults.strike import Placed
+    from mindgap.platforms.faulty.injection import Placed
 
 _OPTIONS: Final = {"faults": "FILE.toml: the faults to inject (docs/faults.md); without it there are none"}
 #: One thread: a fault file means the same on every machine.
@@ -40,7 +40,7 @@ class FaultyBackend:
         return known.variables(_THREADS, CPU)
 
     def open(self, options: Options) -> Platform:
-        from mindgap.platforms.pytorch import settings
+        from mindgap.platforms.pytorch.device import settings
 
         faults, sha256 = _read(options)
         described = settings.establish(_THREADS, CPU)
@@ -66,7 +66,7 @@ class _Faulty:
     def load(self, graph: Graph, inputs: Sequence[Array]) -> FaultyExecutable:
         """Raises `Unsupported` and `CompileFailure` where a fault says so, and for graphs with a backward pass."""
         from mindgap.graph.digest import digest
-        from mindgap.platforms.faults.strike import placed
+        from mindgap.platforms.faulty.injection import placed
 
         if graph.grad:
             raise Unsupported("backward", "faults are injected into forward graphs only")
@@ -80,8 +80,8 @@ class FaultyExecutable:
 
     def __init__(self, graph: Graph, places: list[list[Placed]]) -> None:
         from mindgap.aten.tape import Tape
-        from mindgap.platforms.faults.strike import Striker
-        from mindgap.platforms.pytorch.feeds import Feeds
+        from mindgap.platforms.faulty.injection import Striker
+        from mindgap.platforms.pytorch.execution.input_binding import Feeds
 
         self._feeds = Feeds(graph.inputs, "cpu")
         self._tape = Tape(graph)

@@ -12,14 +12,14 @@ from mindgap.aten.tape import Tape, flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, torch_dtype_name
 from mindgap.graph import Graph
 from mindgap.platforms.protocol import Array, Fallback, Options, Unsupported
-from mindgap.platforms.pytorch.attached import synchronise, watched
-from mindgap.platforms.pytorch.devices import CPU, Device
-from mindgap.platforms.pytorch.feeds import Feeds, check_devices, declared_dtypes, given_out
-from mindgap.platforms.pytorch.gradients import as_leaves, gradients
+from mindgap.platforms.pytorch.device.devices import CPU, Device
+from mindgap.platforms.pytorch.device.runtime import synchronise, watched
+from mindgap.platforms.pytorch.device.settings import in_force
+from mindgap.platforms.pytorch.execution.gradients import as_leaves, gradients
+from mindgap.platforms.pytorch.execution.input_binding import Feeds, check_devices, declared_dtypes, given_out
+from mindgap.platforms.pytorch.execution.memory_layout import relaid
+from mindgap.platforms.pytorch.execution.widen import wide, widened
 from mindgap.platforms.pytorch.refusals import refusal
-from mindgap.platforms.pytorch.relay import relaid
-from mindgap.platforms.pytorch.settings import in_force
-from mindgap.platforms.pytorch.widen import wide, widened
 
 #: Stages of a run that are no node of the graph.
 _FEEDING: Final = -2

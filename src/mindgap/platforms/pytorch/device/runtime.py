@@ -13,7 +13,7 @@ from typing import Any, Final
 import torch
 
 from mindgap.platforms.protocol import Fallback
-from mindgap.platforms.pytorch.devices import Device
+from mindgap.platforms.pytorch.device.devices import Device
 
 #: What PyTorch and the makers' packages warn when an operator that a device lacks goes to the CPU.
 _ELSEWHERE: Final = re.compile(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mindgap.graph import Graph, digest
-from mindgap.platforms.onnx_export import FED, Exported, export
+from mindgap.platforms.onnx.export import FED, Exported, export
 from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
 
 #: Larger models are few, and written again.

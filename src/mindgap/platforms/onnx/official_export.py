@@ -11,10 +11,10 @@ from typing import Any, Final
 import torch
 
 from mindgap.graph import Graph
-from mindgap.platforms import onnx_export_messages
-from mindgap.platforms.onnx_export import FED, MODEL_BYTES_LIMIT, Exported
+from mindgap.platforms.onnx import messages as onnx_export_messages
+from mindgap.platforms.onnx.export import FED, MODEL_BYTES_LIMIT, Exported
 from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
-from mindgap.platforms.pytorch.exported import Program, export_program, quiet
+from mindgap.platforms.pytorch.compilation.exported_program import Program, export_program, quiet
 
 _OVERLOAD: Final = re.compile(
     r"OpOverload\(op='(\w+)\.(\w+)', overload='(\w+)'\)|target=(?:torch\.ops\.)?(aten\.\w+\.\w+)"

@@ -16,11 +16,11 @@ import torch
 
 from mindgap.aten.tensors import TORCH_DTYPES, to_torch
 from mindgap.platforms.protocol import Fallback, Options
-from mindgap.platforms.pytorch.attached import attach, hardware, watched
-from mindgap.platforms.pytorch.devices import Device
-from mindgap.platforms.pytorch.knobs import fp32_precisions, knobs, not_in_force
-from mindgap.platforms.pytorch.options import TIERS
-from mindgap.platforms.pytorch.presence import processor
+from mindgap.platforms.pytorch.device.availability import processor
+from mindgap.platforms.pytorch.device.devices import Device
+from mindgap.platforms.pytorch.device.options import TIERS
+from mindgap.platforms.pytorch.device.runtime import attach, hardware, watched
+from mindgap.platforms.pytorch.device.switches import fp32_precisions, knobs, not_in_force
 
 _BRANCHES: Final = {
     1: "off", 2: "auto", 3: "compatible", 4: "sse2", 6: "ssse3", 7: "sse4.1", 8: "sse4.2", 9: "avx", 10: "avx2",

@@ -14,10 +14,10 @@ from typing import Any
 from mindgap.aten.functional import functionalize
 from mindgap.aten.tape import written_inputs
 from mindgap.graph import Graph, GraphError, Labels
-from mindgap.platforms import openvino_messages
 from mindgap.platforms.messages import Reading
+from mindgap.platforms.openvino import messages as openvino_messages
 from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
-from mindgap.platforms.pytorch.exported import Program, export_program, quiet
+from mindgap.platforms.pytorch.compilation.exported_program import Program, export_program, quiet
 
 
 @dataclass(frozen=True)

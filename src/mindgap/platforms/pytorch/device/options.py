@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mindgap.platforms.protocol import Options, PlatformError
-from mindgap.platforms.pytorch.devices import Device
+from mindgap.platforms.pytorch.device.devices import Device
 
 #: Option -> the values it takes; None for a positive whole number.
 _VALUES: Final[dict[str, tuple[str, ...] | None]] = {
