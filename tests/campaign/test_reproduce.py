@@ -15,10 +15,10 @@ import torch
 from small_supply import Small
 
 from mindgap.aten.tensors import to_numpy
-from mindgap.campaign.results import findings as found
 from mindgap.campaign.cases.bundle import FromPack, export, plan_of
 from mindgap.campaign.cases.factory import FromCatalogue
 from mindgap.campaign.plan import parse_plan
+from mindgap.campaign.results import findings as found
 from mindgap.campaign.results.script import script_of_row
 from mindgap.campaign.session import Manner, begin
 from mindgap.campaign.state.directory import Folder, open_folder
