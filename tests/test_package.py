@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 
 def python(code: str) -> str:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
@@ -17,14 +19,18 @@ def test_importing_it_imports_no_framework() -> None:
     assert python(code) == "[]"
 
 
-def test_functions_stay_functions_whatever_was_imported_first() -> None:
-    code = "import mindgap.diff.rows, mindgap.capture; print(callable(mindgap.diff), callable(mindgap.capture))"
-    assert python(code) == "True True"
+@pytest.mark.parametrize("room", ["diff", "capture"])
+@pytest.mark.parametrize(
+    "first", ["import mindgap.diff.api, mindgap.capture", "import mindgap; mindgap.diff; mindgap.capture"]
+)
+def test_a_package_that_can_be_called_stays_a_package(room: str, first: str) -> None:
+    code = f"{first}; import mindgap.{room} as room; print(type(room).__name__, callable(room), room.__name__)"
+    assert python(code) == f"_CallablePackage True mindgap.{room}"
 
 
-def test_functions_stay_functions_when_they_are_used_first() -> None:
-    code = "import mindgap; mindgap.diff; mindgap.capture; import mindgap.diff.rows; print(callable(mindgap.diff))"
-    assert python(code) == "True"
+def test_names_of_the_diff_package_are_reached_by_its_import() -> None:
+    code = "import mindgap.diff as d, inspect; print(d.Report.__name__, 'platforms' in inspect.signature(d).parameters)"
+    assert python(code) == "Report True"
 
 
 def test_every_public_name_is_there() -> None:

@@ -2,14 +2,13 @@
 
 The rooms, in the order the data goes: `graph`, `capture` and `corpus`, `platforms`, `run`, `compare`
 and `oracle`, `trace`, `report`, with `cli` over everything. Importing this package imports no
-machine-learning framework: what it exports is loaded at its first use.
+machine-learning framework: what it exports is loaded at its first use. `mindgap.diff` and `mindgap.capture` are
+packages that can also be called: `mindgap.diff(model, args, platforms=[...])`.
 """
 
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -34,27 +33,12 @@ _HOMES: Final = {
 __all__ = ["Baseline", "Graph", "MindgapError", "Report", "Row", "__version__", "capture", "diff", "diff_many"]
 
 
-class _Package(ModuleType):
-    """`mindgap.diff` and `mindgap.capture` are functions, and so are named the modules that hold them.
-
-    The import system binds a submodule to its package; here the function is bound in its place, so that
-    the order of imports never decides which of the two a user gets.
-    """
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, ModuleType) and name in ("capture", "diff"):
-            value = getattr(value, name, value)
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
-
-
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'mindgap' has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
+    module = importlib.import_module(home)
+    value = module if home == f"mindgap.{name}" else getattr(module, name)
     globals()[name] = value
     return value
 

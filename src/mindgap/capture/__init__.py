@@ -7,6 +7,9 @@ Knows no platform: what is captured here is neutral to devices, and each capture
 is handed out.
 """
 
+import sys
+from types import ModuleType
+
 from mindgap.capture.capture import capture
 from mindgap.capture.errors import CaptureError
 from mindgap.capture.explicit_gradients import with_explicit_gradients
@@ -14,3 +17,12 @@ from mindgap.capture.kernels import capture_kernels
 from mindgap.capture.training_pass import Optimizer
 
 __all__ = ["CaptureError", "Optimizer", "capture", "capture_kernels", "with_explicit_gradients"]
+
+
+class _CallablePackage(ModuleType):
+    """Makes `mindgap.capture(...)` call `capture`, while `import mindgap.capture` still gives the package."""
+
+    __call__ = staticmethod(capture)
+
+
+sys.modules[__name__].__class__ = _CallablePackage

@@ -5,6 +5,9 @@ with a row per model and platform. Runs everything through worker processes, mov
 where digests differ, and leaves every judgement to `mindgap.trace`.
 """
 
+import sys
+from types import ModuleType
+
 from mindgap.diff.api import diff, diff_many
 from mindgap.diff.rows import Culprit, Model, PlatformFacts, Refused, Report, Row, Totals
 from mindgap.diff.session import Settings, Subject, Tick
@@ -23,3 +26,12 @@ __all__ = [
     "diff",
     "diff_many",
 ]
+
+
+class _CallablePackage(ModuleType):
+    """Makes `mindgap.diff(...)` call `diff`, while `import mindgap.diff` still gives the package."""
+
+    __call__ = staticmethod(diff)
+
+
+sys.modules[__name__].__class__ = _CallablePackage
