@@ -31,8 +31,9 @@ from mindgap.aten.tensors import to_torch
 from mindgap.capture import capture
 from mindgap.corpus import capture_source
 from mindgap.corpus.libraries import declare_operators
-from mindgap.diff.session import Bench, Comparison, Settings
 from mindgap.graph import Graph, TensorStore, load, materialise_all, save
+from mindgap.pipeline.comparison import GraphComparison, RunContext
+from mindgap.results.settings import RunSettings
 from mindgap.run.pool import WorkerPool
 
 REFERENCE = "cpu/eager"
@@ -132,7 +133,7 @@ def plain(path: Path, tensors: TensorStore) -> dict[str, Any]:
 def judged(path: Path, tensors: TensorStore, platform: str) -> dict[str, Any]:
     graph = load(path)
     with WorkerPool([REFERENCE, platform], tensors=tensors, busy=1) as pool:
-        comparison = Comparison(Bench(pool.run, Settings(REFERENCE), tensors), path.stem, graph)
+        comparison = GraphComparison(RunContext(pool.run, RunSettings(REFERENCE), tensors), path.stem, graph)
         started = time.process_time()
         row = comparison.row(platform)
         seconds = time.process_time() - started

@@ -17,9 +17,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from mindgap.capture import capture
-from mindgap.diff import Settings, Subject, diff_many
-from mindgap.diff.rows import Row
+from mindgap.diff import RunSettings, Subject, diff_many
 from mindgap.graph import TensorStore
+from mindgap.results.rows import Row
 from truth.case import Case
 from truth.cases_inductor import CASES as TORCH
 from truth.cases_ort_ov import CASES as ORT_OV
@@ -75,7 +75,7 @@ def judged(cases: list[Case], platform: str) -> list[Row]:
     with tempfile.TemporaryDirectory() as directory:
         store = TensorStore(directory)
         subjects = [Subject(c.name, lambda c=c: capture(c.program, c.args, tensors=store)) for c in cases]
-        report = diff_many(subjects, [platform], settings=Settings(trace=False), tensors=store)
+        report = diff_many(subjects, [platform], settings=RunSettings(trace=False), tensors=store)
     by_name = {row.model: row for row in report.rows}
     for refused in report.refused:
         print(f"REFUSED {refused.source}: {refused.reason}", flush=True)

@@ -16,13 +16,14 @@ from small_supply import GRAPHS, SmallSupply, plan_text
 from mindgap.campaign.cases.case import Case
 from mindgap.campaign.judging.judge import JudgeFailed, Judging, Terms
 from mindgap.campaign.plan import parse_plan
-from mindgap.diff.rows import Row
-from mindgap.diff.session import Bench, Comparison, Settings
 from mindgap.graph import TensorStore
+from mindgap.pipeline.comparison import GraphComparison, RunContext
+from mindgap.results.rows import Row
+from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 
-SETTINGS = Settings("toys:EXACT", deadline_s=60.0)
+SETTINGS = RunSettings("toys:EXACT", deadline_s=60.0)
 
 
 @pytest.fixture
@@ -61,7 +62,9 @@ def test_rows_are_those_of_this_process_and_outlive_the_other(
     for platform in ("toys:WRONG", "toys:FAILS"):
         outcome, reference = run(pool, platform, case), run(pool, "toys:EXACT", case)
         row = judging.row(case, outcome, reference)
-        here = Comparison(Bench(pool.run, SETTINGS, tensors), case.name, case.graph, reference).settled(outcome)
+        here = GraphComparison(RunContext(pool.run, SETTINGS, tensors), case.name, case.graph, reference).decide(
+            outcome
+        )
         assert bare(row) == bare(here)
         assert row.timings["judge"] > 0
         found.append(row)
@@ -88,8 +91,8 @@ def test_what_a_platform_does_to_dtypes_reaches_the_judge(
     tensors = TensorStore(tmp_path)
     judging = Judging(Terms(SETTINGS, 60.0, 4 << 30, tensors), pool.run, starter, describe)
     row = judging.row(case, outcome, reference)
-    bench = Bench(pool.run, SETTINGS, tensors, describe)
-    assert bare(row) == bare(Comparison(bench, case.name, case.graph, reference).settled(outcome))
+    bench = RunContext(pool.run, SETTINGS, tensors, describe)
+    assert bare(row) == bare(GraphComparison(bench, case.name, case.graph, reference).decide(outcome))
     assert set(asked) == {"toys:EXACT", "toys:WRONG"}
     judging.close()
 

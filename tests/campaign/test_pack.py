@@ -25,8 +25,8 @@ from mindgap.campaign.cases.bundle import (
 from mindgap.campaign.session import Manner, begin, go_on
 from mindgap.campaign.state.directory import open_folder
 from mindgap.cli.campaign_view import print_standing
-from mindgap.diff.stored import report_of, runs
 from mindgap.graph import MindgapError
+from mindgap.results.from_store import report_of, runs
 from mindgap.store import Store
 
 Campaign = Callable[..., Any]

@@ -14,9 +14,9 @@ from mindgap.campaign.judging.rejudge import judge_again
 from mindgap.campaign.session import Manner, begin, go_on
 from mindgap.campaign.state.directory import open_folder
 from mindgap.campaign.state.status import nothing_of, standing_of
-from mindgap.diff.stored import report_of
 from mindgap.graph import MindgapError
 from mindgap.platforms.protocol import PlatformError
+from mindgap.results.from_store import report_of
 from mindgap.store import Store, StoreError
 
 Campaign = Callable[..., Any]

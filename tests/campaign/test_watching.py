@@ -24,9 +24,9 @@ from mindgap.campaign.state.resume_state import finding_key
 from mindgap.campaign.state.session_file import SESSION, Running, announced, running
 from mindgap.campaign.state.status import standing_of, starting
 from mindgap.campaign.state.steps import Progress
-from mindgap.diff.rows import Row
-from mindgap.diff.stored import report_of
 from mindgap.graph import MindgapError
+from mindgap.results.from_store import report_of
+from mindgap.results.rows import Row
 from mindgap.store import Store
 
 Campaign = Callable[..., Any]

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from mindgap.compare.classes import equivalence_classes
-from mindgap.diff import Settings, Subject, diff_many
-from mindgap.diff.rows import ordered
+from mindgap.diff import RunSettings, Subject, diff_many
 from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec, TensorStore
 from mindgap.report.page import roots
 from mindgap.report.words import MEANINGS
+from mindgap.results.rows import ordered
 from mindgap.store import Store, StoreError
 from mindgap.studies import Table, column, records
 from mindgap.studies.gap import PUBLISHED, TABLES, Study, gap, to_json
@@ -355,7 +355,7 @@ def test_a_real_run_reconciles_with_its_report(tmp_path: Path) -> None:
     subjects.append(Subject("no such index", no_such_index))
     store = Store(tmp_path / "store")
     report = diff_many(
-        subjects, [faulty, "cpu/jit"], settings=Settings(deadline_s=100), tensors=TensorStore(tmp_path / "t"),
+        subjects, [faulty, "cpu/jit"], settings=RunSettings(deadline_s=100), tensors=TensorStore(tmp_path / "t"),
         store=store, jobs=1,
     )  # fmt: skip
     study = gap(store)

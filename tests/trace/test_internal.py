@@ -39,7 +39,7 @@ def test_a_saved_statistic_is_no_finding_unless_asked_for(damage: Any) -> None:
     bench = Bench({PLATFORM: wrong_at("_native_batch_norm_legit", damage, SAVED)})
     found = bench.judge(graph, arrays)
     assert found.verdict == "internal" and found.culprit is None
-    assert found.metrics["verdicts"] == ["identical", "internal", "identical"]
+    assert found.verdicts == ("identical", "internal", "identical")
     assert "no public function returns" in found.detail and "_native_batch_norm_legit" in found.detail
     given = dict(enumerate(arrays))
     asked = Judge(graph, arrays, bench.execute, REFERENCE, internal=True)
@@ -50,7 +50,7 @@ def test_a_saved_statistic_is_no_finding_unless_asked_for(damage: Any) -> None:
 def test_rounding_of_a_saved_statistic_is_rounding() -> None:
     graph, arrays = normalised(outputs=["n", "n.1"])
     found = Bench({PLATFORM: wrong_at("_native_batch_norm_legit", scaled(1 + 2**-23), SAVED)}).judge(graph, arrays)
-    assert found.metrics["verdicts"] == ["identical", "rounding"]
+    assert found.verdicts == ("identical", "rounding")
 
 
 def test_a_view_of_a_saved_statistic_is_as_internal() -> None:
@@ -66,7 +66,7 @@ def test_a_wrong_public_result_stands_beside_an_internal_one() -> None:
         return one_element(7, 0.5)(result[0].clone()), result[1] * 2, result[2]
 
     found = Bench({PLATFORM: both}).judge(graph, arrays)
-    assert found.verdict == "discrepant" and found.metrics["verdicts"] == ["discrepant", "internal"]
+    assert found.verdict == "discrepant" and found.verdicts == ("discrepant", "internal")
     assert found.culprit is not None and found.culprit.node == 0
 
 

@@ -61,14 +61,14 @@ def last_bits(y: torch.Tensor) -> torch.Tensor:
 def test_an_ill_conditioned_output_does_not_hide_the_calm_of_others() -> None:
     graph, arrays = cancelling()
     found = Bench({PLATFORM: wrong_at("exp", last_bits)}).judge(graph, arrays)
-    assert found.metrics["verdicts"] == ["rounding", "ill_conditioned", "identical"]
+    assert found.verdicts == ("rounding", "ill_conditioned", "identical")
     assert found.verdict == "rounding" and "1 of 3 outputs are ill-conditioned" in found.detail
 
 
 def test_where_only_ill_conditioned_outputs_differ_nothing_can_be_said() -> None:
     graph, arrays = cancelling()
     found = Bench({PLATFORM: wrong_at("log", last_bits)}).judge(graph, arrays)
-    assert found.metrics["verdicts"] == ["identical", "ill_conditioned", "identical"]
+    assert found.verdicts == ("identical", "ill_conditioned", "identical")
     assert found.verdict == "ill_conditioned"
 
 
@@ -76,7 +76,7 @@ def test_a_finding_in_one_output_is_the_word_of_the_row_and_of_that_output() -> 
     graph, arrays = cancelling()
     found = Bench({PLATFORM: wrong_at("neg", one_element(3, 0.5))}).judge(graph, arrays)
     assert found.verdict == "discrepant" and found.culprit is not None and found.culprit.node == 4
-    assert found.metrics["verdicts"] == ["identical", "identical", "discrepant"]
+    assert found.verdicts == ("identical", "identical", "discrepant")
 
 
 def test_a_finding_behind_an_ill_conditioned_output_is_still_found() -> None:
@@ -89,7 +89,7 @@ def test_a_single_output_has_the_word_of_the_row() -> None:
     graph, arrays = chain()
     for fault in ({}, {PLATFORM: wrong_at("gelu", one_element(0, 0.05))}):
         found = Bench(fault).judge(graph, arrays)
-        assert found.metrics["verdicts"] == ["identical" if not fault else found.verdict]
+        assert found.verdicts == ("identical" if not fault else found.verdict,)
 
 
 def test_bits_and_masks() -> None:
@@ -157,4 +157,4 @@ def test_values_are_measured_before_positions() -> None:
 
     found = Bench({PLATFORM: both}).judge(graph, [x])
     assert found.metrics["worst_output"] == 1 and found.metrics["max_abs"] < 1e-4
-    assert found.metrics["verdicts"] == ["undefined", "rounding"] and found.verdict == "undefined"
+    assert found.verdicts == ("undefined", "rounding") and found.verdict == "undefined"

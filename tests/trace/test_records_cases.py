@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from mindgap.capture import capture
-from mindgap.diff import Row, Settings, Subject, diff_many
+from mindgap.diff import Row, RunSettings, Subject, diff_many
 from mindgap.graph import TensorStore
 
 X = torch.linspace(-2.0, 2.0, 12).reshape(3, 4)
@@ -19,7 +19,7 @@ X = torch.linspace(-2.0, 2.0, 12).reshape(3, 4)
 def judged(tmp_path: Path, platform: str, program: Callable[..., Any], *args: torch.Tensor) -> Row:
     store = TensorStore(tmp_path)
     subject = Subject("case", lambda: capture(program, args, tensors=store))
-    report = diff_many([subject], [platform], settings=Settings(trace=False), tensors=store, jobs=1)
+    report = diff_many([subject], [platform], settings=RunSettings(trace=False), tensors=store, jobs=1)
     assert not report.refused
     return report.rows[0]
 

@@ -41,7 +41,7 @@ def test_a_shape_that_the_shadow_alone_has_is_no_finding() -> None:
         judge = Judge(graph, arrays, bench.execute, REFERENCE, internal=internal)
         found = judge.judge(*(bench.execute(Job(name, graph, inputs=given)) for name in (PLATFORM, REFERENCE)))
         assert found.verdict == "rounding" and found.culprit is None
-        assert found.metrics["verdicts"] == ["rounding", "identical", "identical", "identical"]
+        assert found.verdicts == ("rounding", "identical", "identical", "identical")
 
 
 def test_values_of_which_the_shadow_is_silent_are_said_to_be_unknown() -> None:
@@ -91,7 +91,7 @@ def test_another_shape_is_a_finding_where_no_operator_can_be_confirmed() -> None
 
     found = Bench({PLATFORM: whole_graph_only}).judge(graph, [x])
     assert (found.verdict, found.blame) == ("structural", "platform")
-    assert found.metrics["verdicts"] == ["identical", "structural"]
+    assert found.verdicts == ("identical", "structural")
 
 
 def test_the_side_that_gives_what_the_graph_declares_is_right() -> None:

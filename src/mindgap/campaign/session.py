@@ -27,10 +27,10 @@ from mindgap.campaign.state.resume_state import Past, read_past
 from mindgap.campaign.state.session_file import announced
 from mindgap.campaign.state.status import Standing, planned_cases, standing_of
 from mindgap.campaign.state.steps import Progress
-from mindgap.diff.facts import facts_of
-from mindgap.diff.recording import Recording
-from mindgap.diff.rows import PlatformFacts
+from mindgap.diff.platform_facts import facts_of
 from mindgap.graph import MindgapError, TensorStore, default_tensor_store
+from mindgap.results.recording import Recording
+from mindgap.results.rows import PlatformFacts
 from mindgap.run.local import fingerprint_of
 from mindgap.run.pool import WorkerPool
 from mindgap.store import Store

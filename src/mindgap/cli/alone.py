@@ -10,8 +10,8 @@ from mindgap.cli.diff import AsJson, Deadline, Html, Jobs, Junit, Options, put_o
 from mindgap.cli.sources import subjects
 from mindgap.cli.status import status_of
 from mindgap.cli.streams import result_stream
-from mindgap.diff import Settings
-from mindgap.diff.alone import alone as hold
+from mindgap.diff import RunSettings
+from mindgap.diff.metamorphic import metamorphic
 from mindgap.graph import default_tensor_store
 
 
@@ -37,11 +37,11 @@ def alone(
 
     Example: mindgap alone timm:resnet18 -p onnxruntime/cpu
     """
-    settings = Settings(reference, deadline_s=seconds(deadline))
+    settings = RunSettings(reference, deadline_s=seconds(deadline))
     with result_stream() as out:
         tensors = default_tensor_store()
         found = subjects(sources, options or [], tensors, backward)
-        report = hold(found, platform, settings=settings, tensors=tensors, seed=seed, jobs=jobs)
+        report = metamorphic(found, platform, settings=settings, tensors=tensors, seed=seed, jobs=jobs)
         put_out(report, out, as_json, html, junit)
     say_loudly(report)
     return status_of(report, require_support=False)

@@ -95,7 +95,7 @@ def show(
 
 def _rank(row: Mapping[str, Any]) -> int:
     """Findings first, the worst of all first."""
-    from mindgap.diff.rows import SEVERITY
+    from mindgap.results.rows import SEVERITY
 
     word = str(row["word"])
     return SEVERITY.index(word) if word in SEVERITY else len(SEVERITY)

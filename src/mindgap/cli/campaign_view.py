@@ -18,7 +18,7 @@ from rich.text import Text
 
 from mindgap.cli.tables import console
 from mindgap.compare.verdict import FINDINGS
-from mindgap.diff.rows import ordered
+from mindgap.results.rows import ordered
 
 if TYPE_CHECKING:
     from mindgap.campaign.state.progress import Snapshot

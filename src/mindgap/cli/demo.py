@@ -14,7 +14,7 @@ from mindgap.cli.sources import subjects
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import result_stream
 from mindgap.cli.tables import print_report
-from mindgap.diff import Settings, diff_many
+from mindgap.diff import RunSettings, diff_many
 from mindgap.graph import default_tensor_store
 from mindgap.store import Store
 
@@ -56,7 +56,7 @@ def demo(
             report = diff_many(
                 [*subjects(sources.forward, [], tensors), *subjects(sources.trained, [], tensors, backward=True)],
                 PLATFORMS,
-                settings=Settings(deadline_s=240.0),
+                settings=RunSettings(deadline_s=240.0),
                 progress=tell,
                 tensors=tensors,
                 jobs=jobs,

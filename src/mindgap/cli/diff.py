@@ -14,7 +14,7 @@ from mindgap.cli.sources import subjects
 from mindgap.cli.status import status_of
 from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import print_report
-from mindgap.diff import Report, Settings, diff_many
+from mindgap.diff import Report, RunSettings, diff_many
 from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.store import Store
 
@@ -69,7 +69,7 @@ def diff(
     """
     if update_baseline and baseline is None:
         raise MindgapError("--update-baseline needs --baseline FILE, the file to write")
-    settings = Settings(reference, not no_trace, repeat, seconds(deadline), internal)
+    settings = RunSettings(reference, not no_trace, repeat, seconds(deadline), internal)
     known = Baseline.load(baseline) if baseline and not (update_baseline and not baseline.exists()) else Baseline()
     kept = None if store is None else Store(store)
     with result_stream() as out:

@@ -21,7 +21,7 @@ def platforms(
     Example: mindgap platforms --json
     """
     with result_stream() as out:
-        from mindgap.diff.facts import every_platform
+        from mindgap.diff.platform_facts import every_platform
 
         facts = every_platform()
         if as_json:

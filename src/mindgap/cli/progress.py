@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from mindgap.diff import Tick
-from mindgap.diff.api import OnTick
+from mindgap.diff import ProgressEvent
+from mindgap.diff.api import OnProgress
 
 
 @contextmanager
-def progress(*, lines: bool = False) -> Generator[OnTick]:
+def progress(*, lines: bool = False) -> Generator[OnProgress]:
     """What `diff_many` tells its ticks to. `lines`: without a terminal, write a line per finished row."""
     if sys.stderr.isatty():
         with _bar() as tell:
@@ -43,11 +43,11 @@ def _progress() -> Progress:
 
 
 @contextmanager
-def _bar() -> Generator[OnTick]:
+def _bar() -> Generator[OnProgress]:
     with _progress() as bar:
         task = bar.add_task("capturing", total=None)
 
-        def tell(tick: Tick) -> None:
+        def tell(tick: ProgressEvent) -> None:
             word = tick.row.word if tick.row else tick.stage
             bar.update(task, total=tick.total, completed=tick.done, description=f"{tick.model} {tick.platform} {word}")
 
@@ -60,7 +60,7 @@ class _Lines:
     def __init__(self) -> None:
         self._started = time.monotonic()
 
-    def __call__(self, tick: Tick) -> None:
+    def __call__(self, tick: ProgressEvent) -> None:
         if tick.stage == "ran":
             return
         word = tick.row.word if tick.row else tick.stage
@@ -69,5 +69,5 @@ class _Lines:
         print(f"{seconds:6.0f} s  {tick.done:>4}/{tick.total}  {where}: {word}", file=sys.stderr, flush=True)  # noqa: T201
 
 
-def _silent(tick: Tick) -> None:
+def _silent(tick: ProgressEvent) -> None:
     """Standard error stays empty for a script that did well."""

@@ -32,14 +32,14 @@ def report(
 
 
 def _stored(source: Path, run: str | None) -> Report:
-    from mindgap.diff.stored import report_of
+    from mindgap.results.from_store import report_of
     from mindgap.store import Store
 
     return report_of(Store(source, create=False), run)
 
 
 def _decoded(source: Path) -> Report:
-    from mindgap.diff.records import decode_report
+    from mindgap.results.report_json import decode_report
 
     try:
         text = source.read_text(encoding="utf-8")

@@ -8,20 +8,22 @@ where digests differ, and leaves every judgement to `mindgap.trace`.
 import sys
 from types import ModuleType
 
+from mindgap.compare.culprit import Culprit
 from mindgap.diff.api import diff, diff_many
-from mindgap.diff.rows import Culprit, Model, PlatformFacts, Refused, Report, Row, Totals
-from mindgap.diff.session import Settings, Subject, Tick
+from mindgap.diff.subject import ProgressEvent, Subject
+from mindgap.results.rows import Model, PlatformFacts, Refused, Report, Row, Totals
+from mindgap.results.settings import RunSettings
 
 __all__ = [
     "Culprit",
     "Model",
     "PlatformFacts",
+    "ProgressEvent",
     "Refused",
     "Report",
     "Row",
-    "Settings",
+    "RunSettings",
     "Subject",
-    "Tick",
     "Totals",
     "diff",
     "diff_many",

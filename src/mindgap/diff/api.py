@@ -14,16 +14,19 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
-from mindgap.diff.facts import facts_of, spelled
-from mindgap.diff.recording import Recording, recording
-from mindgap.diff.rows import Model, Refused, Report, Row
-from mindgap.diff.session import Bench, Comparison, Settings, Subject, Tick, refusal, shielded
+from mindgap.diff.platform_facts import facts_of, spelled
+from mindgap.diff.subject import ProgressEvent, Subject
 from mindgap.graph import Graph, MindgapError
 from mindgap.graph.tensors import TensorStore, default_tensor_store
+from mindgap.pipeline.compare import refusal, row_or_failure
+from mindgap.pipeline.comparison import GraphComparison, RunContext
+from mindgap.results.recording import Recording, recording
+from mindgap.results.rows import Model, Refused, Report, Row
+from mindgap.results.settings import RunSettings
 from mindgap.run.pool import WorkerPool
 from mindgap.store import Store
 
-OnTick = Callable[[Tick], None]
+OnProgress = Callable[[ProgressEvent], None]
 
 
 def diff(
@@ -67,7 +70,7 @@ def diff(
         return capture(model, args, kwargs, tensors=store, backward=backward)
 
     called = name or ("graph" if isinstance(model, Graph) else _name_of(model))
-    settings = Settings(reference, trace, repeat, deadline_s)
+    settings = RunSettings(reference, trace, repeat, deadline_s)
     report = diff_many([Subject(called, graph)], platforms, settings=settings, tensors=store)
     for refused in report.refused:
         raise RuntimeError(refused.broken) if refused.broken else MindgapError(refused.reason)
@@ -81,8 +84,8 @@ def diff_many(
     subjects: Iterable[Subject],
     platforms: Sequence[str],
     *,
-    settings: Settings | None = None,
-    progress: OnTick | None = None,
+    settings: RunSettings | None = None,
+    progress: OnProgress | None = None,
     tensors: TensorStore | None = None,
     jobs: int | None = None,
     skip_unavailable: bool = False,
@@ -95,7 +98,7 @@ def diff_many(
     `store`: where everything is also written as it is found (weights are not). Raises `StoreError` where it cannot be.
     """
     started = time.perf_counter()
-    settings = settings or Settings()
+    settings = settings or RunSettings()
     tensors = tensors or default_tensor_store()
     settings = dataclasses.replace(settings, reference=spelled(settings.reference))
     asked = [spelled(platform) for platform in platforms]
@@ -103,7 +106,7 @@ def diff_many(
     there = {fact.platform for fact in facts if fact.available}
     wanted = [platform for platform in dict.fromkeys(asked) if platform in there]
     named = _distinct(list(subjects))
-    tell = _Teller(progress, len(named) * len(wanted))
+    tick = _Reporter(progress, len(named) * len(wanted))
     busy = jobs or os.cpu_count() or 2
     created, mindgap = datetime.now(UTC).isoformat(timespec="seconds"), version("mindgap")
     with (
@@ -111,9 +114,9 @@ def diff_many(
         recording(store, settings, pool.describe) as record,
     ):
         record.begin(created, mindgap, facts, wanted)
-        bench = Bench(pool.run, settings, tensors, pool.describe)
+        context = RunContext(pool.run, settings, tensors, pool.describe)
         with ThreadPoolExecutor(busy, "mindgap-model") as threads:
-            waiting = [threads.submit(_one, bench, *each, wanted, tell, record) for each in enumerate(named)]
+            waiting = [threads.submit(_one, context, *each, wanted, tick, record) for each in enumerate(named)]
             try:
                 done = [future.result() for future in waiting]
             except BaseException:
@@ -136,7 +139,12 @@ def diff_many(
 
 
 def _one(
-    bench: Bench, position: int, subject: Subject, platforms: Sequence[str], tell: _Teller, record: Recording
+    context: RunContext,
+    position: int,
+    subject: Subject,
+    platforms: Sequence[str],
+    tick: _Reporter,
+    record: Recording,
 ) -> tuple[Model | None, list[Row], Refused | None]:
     """One subject from capture to its last row."""
     started = time.perf_counter()
@@ -147,19 +155,19 @@ def _one(
         with TORCH_STATE:
             graph = subject.graph()
     except Exception as error:
-        tell("refused", subject.name, "", finished=len(platforms))
+        tick("refused", subject.name, "", finished=len(platforms))
         return None, [], record.refused(position, refusal(subject.name, error))
     captured = time.perf_counter() - started
-    tell("captured", subject.name, "")
+    tick("captured", subject.name, "")
     record.graph(subject.name, graph)
-    comparison = Comparison(bench, subject.name, graph)
+    comparison = GraphComparison(context, subject.name, graph)
     record.model(position, comparison.model({"capture": captured}), comparison.reference)
-    tell("ran", subject.name, bench.settings.reference)
+    tick("ran", subject.name, context.settings.reference)
 
     def row_of(platform: str) -> Row:
-        row = shielded(subject.name, platform, lambda: comparison.row(platform))
+        row = row_or_failure(subject.name, platform, lambda: comparison.row(platform))
         record.row(graph, row, comparison.outcomes.get(platform))
-        tell("judged", subject.name, platform, row)
+        tick("judged", subject.name, platform, row)
         return row
 
     with ThreadPoolExecutor(max(len(platforms), 1), "mindgap-platform") as threads:
@@ -167,10 +175,10 @@ def _one(
     return comparison.model({"capture": captured}), rows, None
 
 
-class _Teller:
+class _Reporter:
     """Counts finished rows and passes each tick on, one at a time."""
 
-    def __init__(self, progress: OnTick | None, total: int) -> None:
+    def __init__(self, progress: OnProgress | None, total: int) -> None:
         self._progress = progress
         self._total = total
         self._done = 0
@@ -180,7 +188,7 @@ class _Teller:
         with self._lock:
             self._done += finished + (row is not None)
             if self._progress is not None:
-                self._progress(Tick(stage, model, platform, self._done, self._total, row))
+                self._progress(ProgressEvent(stage, model, platform, self._done, self._total, row))
 
 
 def _distinct(subjects: list[Subject]) -> list[Subject]:

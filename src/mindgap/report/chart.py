@@ -48,12 +48,12 @@ def precision_chart(report: Report) -> dict[str, Any] | None:
             "platform": row.platform,
             "model": row.model,
             "verdict": short(row.word),
-            "bits": float(row.metrics["remaining_precision"]),
+            "bits": float(bits),
             "culprit": row.culprit.op if row.culprit else "–",
             "shift": shift.random(),
         }
         for row in report.rows
-        if isinstance(row.metrics.get("remaining_precision"), (int, float)) and row.word in COLOURS
+        if (bits := row.metrics.get("remaining_precision")) is not None and row.word in COLOURS
     ]
     if not points:
         return None

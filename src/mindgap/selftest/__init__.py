@@ -5,7 +5,7 @@ matter were found, how many were traced to the right operator, and how often not
 matters is decided here from the oracle's bounds, before anything is judged. Knows nothing of stores or pages.
 """
 
+from mindgap.selftest.api import run
 from mindgap.selftest.report import CaseRow, SelftestReport
-from mindgap.selftest.run import run
 
 __all__ = ["CaseRow", "SelftestReport", "run"]

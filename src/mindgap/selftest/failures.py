@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from mindgap.diff import Settings, Subject, diff_many
+from mindgap.diff import RunSettings, Subject, diff_many
 from mindgap.graph.tensors import TensorStore
 from mindgap.selftest.matrix import Case
 from mindgap.selftest.report import CaseRow
@@ -40,7 +40,7 @@ def try_failures(quick: bool, seed: int) -> list[CaseRow]:
             report = diff_many(
                 [Subject(_SUBJECT, lambda: graph)],
                 [f"faulty/eager@faults={file}"],
-                settings=Settings(deadline_s=_DEADLINE_S),
+                settings=RunSettings(deadline_s=_DEADLINE_S),
                 tensors=tensors,
             )
             effect = Effect({node: Change(math.inf, math.inf)}, math.inf, failed=True)

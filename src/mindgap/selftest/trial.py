@@ -10,13 +10,14 @@ from typing import Final
 
 import torch
 
-from mindgap.diff.rows import Row
-from mindgap.diff.session import Bench, Comparison, Settings
 from mindgap.graph import Graph, MindgapError, materialise_all
 from mindgap.graph.tensors import TensorStore
+from mindgap.pipeline.comparison import GraphComparison, RunContext
 from mindgap.platforms.faulty.schema import read_faults
 from mindgap.platforms.protocol import Platform, Unsupported
 from mindgap.platforms.registry import find
+from mindgap.results.rows import Row
+from mindgap.results.settings import RunSettings
 from mindgap.run.local import Caches, run_job
 from mindgap.run.outcome import Job, Outcome
 from mindgap.selftest.matrix import Case, benign_for, faults_for
@@ -73,7 +74,7 @@ class _Bench:
     def __init__(self, name: str, graph: Graph, tensors: TensorStore, folder: Path) -> None:
         self._name, self._folder = name, folder
         self._execute = HereExecutor(tensors)
-        self._comparison = Comparison(Bench(self._execute, Settings(_REFERENCE), tensors), name, graph)
+        self._comparison = GraphComparison(RunContext(self._execute, RunSettings(_REFERENCE), tensors), name, graph)
         self._ground = Ground(graph, materialise_all(graph, tensors))
 
     def rows(self, seed: int, limit: int) -> list[CaseRow]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from mindgap.aten.functional import functionalize
 from mindgap.aten.state import TORCH_STATE
 from mindgap.capture import CaptureError, with_explicit_gradients
+from mindgap.compare.culprit import Culprit
 from mindgap.compare.verdict import Verdict
 from mindgap.graph import Graph, GraphError, Labels, MindgapError, materialise
 from mindgap.oracle import (
@@ -30,10 +31,10 @@ from mindgap.trace.culprit import breaking
 from mindgap.trace.cuts import Array, Execute, leading_to
 from mindgap.trace.example import example
 from mindgap.trace.failure import failing_node
-from mindgap.trace.figures import figures
 from mindgap.trace.fused import confirmed_whole, confirmed_windows
-from mindgap.trace.judgement import Culprit, Judgement
+from mindgap.trace.judgement import Judgement
 from mindgap.trace.lockstep import Confirmed, Lockstep
+from mindgap.trace.metrics import fixed_tolerances, row_metrics
 from mindgap.trace.outputs import (
     public_only,
     same_bits,
@@ -62,7 +63,7 @@ MAX_ALONE: Final = 8
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _Observed:
     """The outputs of both sides (of the platform in every repetition), what the oracle says of each, and which of them
     are internal."""
 
@@ -107,18 +108,19 @@ class Judge:
         Thread-safe: platforms of one graph take turns, because they share its shadows and replays.
         """
         with self._one_at_a_time:
-            return self._decide(outcome, reference)
+            if not outcome.ran:
+                return self.judge_failure(outcome)
+            if outcome.arrays is None or reference.arrays is None:
+                raise MindgapError("to judge two outcomes, ask for whole outputs of both (Job.want = 'outputs')")
+            judgement = self._decide(outcome, outcome.arrays, reference.arrays)
+            return replace(judgement, profiles=fixed_tolerances(outcome.arrays, reference.arrays))
 
-    def _decide(self, outcome: Outcome, reference: Outcome) -> Judgement:
-        if not outcome.ran:
-            return self.judge_failure(outcome)
-        if outcome.arrays is None or reference.arrays is None:
-            raise MindgapError("to judge two outcomes, ask for whole outputs of both (Job.want = 'outputs')")
+    def _decide(self, outcome: Outcome, ours: tuple[Array, ...], theirs: tuple[Array, ...]) -> Judgement:
         try:
             self._prepare()
-            return self._judge(outcome, outcome.arrays, reference.arrays)
+            return self._judge(outcome, ours, theirs)
         except OracleError as error:
-            metrics = figures(outcome.arrays, reference.arrays, None)
+            metrics = row_metrics(ours, theirs, None)
             return Judgement("ill_conditioned", metrics=metrics, detail=f"nothing can be said of the outputs: {error}")
 
     def judge_failure(self, failure: Outcome) -> Judgement:
@@ -170,7 +172,7 @@ class Judge:
 
     def _judge(self, outcome: Outcome, ours: tuple[Array, ...], theirs: tuple[Array, ...]) -> Judgement:
         internal = [n in self._internal.values for n in self.oracle.graph.outputs]
-        metrics = figures(ours, theirs, self.oracle, internal)
+        metrics = row_metrics(ours, theirs, self.oracle, internal)
         if len(ours) != len(self._graph.outputs):
             detail = f"{len(ours)} outputs where the graph has {len(self._graph.outputs)}"
             return Judgement("structural", "platform", metrics=metrics, detail=detail)
@@ -180,7 +182,7 @@ class Judge:
         reference = self._examined[self._reference]
         mine = worst_of_runs([self._examine(run, theirs, reference) for run in runs])
         mine, reference = sides_first(mine, reference, ours, theirs)
-        seen = _Seen(ours, theirs, runs, mine, reference, internal)
+        seen = _Observed(ours, theirs, runs, mine, reference, internal)
         public = public_only(mine, internal), public_only(reference, internal)
         finding = None
         if any(e.kind != "calm" or e.ill for side in public for e in side) or self._narrow():
@@ -189,13 +191,14 @@ class Judge:
         if finding is not None and finding[1] == outcome.platform:
             finding, policy = self._explained(finding, seen)
         words = self._words(seen, policy.verdict if policy else None if finding is None else finding[0].kind)
-        metrics = {**metrics, "verdicts": words}
         if finding is None:
-            return self._unconfirmed(seen, words, metrics)
-        if policy is not None:
+            found = self._unconfirmed(seen, words)
+        elif policy is not None:
             detail = detail_of_policy(policy, outcome.platform, example(self.oracle, finding[0]))
-            return Judgement(policy.verdict, "platform", Culprit(-1, policy.culprit), metrics, detail)
-        return self._finding(outcome.platform, finding, ours, theirs, metrics)
+            found = Judgement(policy.verdict, "platform", Culprit(-1, policy.culprit), detail=detail)
+        else:
+            found = self._finding(outcome.platform, finding, ours, theirs)
+        return replace(found, metrics=metrics, verdicts=tuple(words))
 
     def _examine(self, run: tuple[Array, ...], theirs: tuple[Array, ...], known: list[Examined]) -> list[Examined]:
         """A platform's outputs, of which those that the reference has bit for bit are `known`."""
@@ -205,7 +208,7 @@ class Judge:
             for number, array, other, seen in zip(numbers, run, theirs, known, strict=True)
         ]
 
-    def _words(self, seen: _Seen, finding: Verdict | None) -> list[Verdict]:
+    def _words(self, seen: _Observed, finding: Verdict | None) -> list[Verdict]:
         """Each output's own verdict."""
         numbers = self.oracle.graph.outputs
         undefined = [a.tied + b.tied > 0 for a, b in zip(seen.mine, seen.reference, strict=True)]
@@ -214,23 +217,23 @@ class Judge:
             undefined = [a or b for a, b in zip(undefined, tainted, strict=True)]
         return words_of_outputs(seen.mine, seen.reference, seen.runs, seen.theirs, undefined, seen.internal, finding)
 
-    def _unconfirmed(self, seen: _Seen, words: list[Verdict], metrics: dict[str, Any]) -> Judgement:
+    def _unconfirmed(self, seen: _Observed, words: list[Verdict]) -> Judgement:
         """No operator was found at fault. Another shape or dtype needs none to be a finding."""
         index = first_difference(seen.ours, seen.theirs, seen.internal)
         if index is None:
-            return self._calm(seen, words, metrics)
+            return self._calm(seen, words)
         number, ours, theirs = self.oracle.graph.outputs[index], seen.ours[index], seen.theirs[index]
         producer = self.oracle.graph.producer[number]
         culprit = self._culprit_of(self._origin[producer]) if producer >= 0 else None
         words[index] = "structural"
         blame = side_to_blame(self.oracle.graph.values[number], ours, theirs)
         detail = structural_detail(self.oracle.graph, index, ours, theirs)
-        return Judgement("structural", blame, culprit, metrics, detail)
+        return Judgement("structural", blame, culprit, detail=detail)
 
-    def _calm(self, seen: _Seen, words: list[Verdict], metrics: Mapping[str, Any]) -> Judgement:
+    def _calm(self, seen: _Observed, words: list[Verdict]) -> Judgement:
         """Nothing was confirmed: every difference is explained, or nothing can be said."""
         detail = detail_of_calm(self.oracle, words, seen.mine, seen.reference)
-        return Judgement(word_of_all(words), metrics=metrics, detail=detail)
+        return Judgement(word_of_all(words), detail=detail)
 
     def _search(
         self, platform: str, mine: list[Examined], reference: list[Examined], ours: tuple[Array, ...],
@@ -260,7 +263,9 @@ class Judge:
                 return fused, side
         return None
 
-    def _explained(self, finding: tuple[Confirmed, str], seen: _Seen) -> tuple[tuple[Confirmed, str], Policy | None]:
+    def _explained(
+        self, finding: tuple[Confirmed, str], seen: _Observed
+    ) -> tuple[tuple[Confirmed, str], Policy | None]:
         """The finding with the policy of the platform that explains every difference, where there is one; or else with
         an operator that errs by more than a policy explains rather than one that does not."""
         platform = finding[1]
@@ -349,9 +354,8 @@ class Judge:
         return self._probes[side]
 
     def _finding(
-        self, platform: str, finding: tuple[Confirmed, str], ours: tuple[Array, ...], theirs: tuple[Array, ...],
-        metrics: Mapping[str, Any],
-    ) -> Judgement:  # fmt: skip
+        self, platform: str, finding: tuple[Confirmed, str], ours: tuple[Array, ...], theirs: tuple[Array, ...]
+    ) -> Judgement:
         confirmed, side = finding
         other = self._reference if side == platform else platform
         also = any(set(c.nodes) & set(confirmed.nodes) for c in self.lockstep.confirmed(other))
@@ -363,9 +367,8 @@ class Judge:
             ops = self._graph.nodes[node].op
         detail = detail_of_finding(self.oracle, confirmed, side, ops)
         culprit = Culprit(node, ops, _label(self._graph, node))
-        return Judgement(
-            confirmed.kind, blame, culprit, metrics, detail, self._roles(platform, ours, theirs, confirmed)
-        )
+        roles = self._roles(platform, ours, theirs, confirmed)
+        return Judgement(confirmed.kind, blame, culprit, detail=detail, nodes=roles)
 
     def _roles(
         self, platform: str, ours: tuple[Array, ...], theirs: tuple[Array, ...], confirmed: Confirmed

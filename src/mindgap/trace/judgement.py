@@ -1,32 +1,29 @@
-"""What the judge says of a platform's outcome: verdict, blame, culprit, figures."""
+"""The judge's decision on one outcome."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from mindgap.compare.culprit import Culprit
+from mindgap.compare.row_metrics import RowMetrics
 from mindgap.compare.verdict import Blame, Verdict
 from mindgap.trace.roles import Role
 
 
-@dataclass(frozen=True, slots=True)
-class Culprit:
-    """The operator at fault: node of the captured graph, overload (a fused set joined by `+`), where it came from."""
-
-    node: int
-    op: str
-    label: str = ""
-
-
 @dataclass(frozen=True)
 class Judgement:
-    """Verdict, who is wrong, where, by how much. `nodes`: (node of the captured graph, operator, role in the
-    difference) for every node that it reaches; `detail`: one sentence for a person."""
+    """Verdict, blame, culprit and metrics of one outcome.
+
+    `verdicts`: each output's own. `profiles`: whether each fixed tolerance passes. `detail`: one sentence for a person.
+    `nodes`: (node of the captured graph, operator, role) for each node that the difference reaches.
+    """
 
     verdict: Verdict
     blame: Blame | None = None
     culprit: Culprit | None = None
-    metrics: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    metrics: RowMetrics = field(default_factory=RowMetrics)
     detail: str = ""
     nodes: tuple[tuple[int, str, Role], ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    profiles: Mapping[str, bool] = field(default_factory=dict[str, bool])

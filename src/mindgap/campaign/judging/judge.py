@@ -19,10 +19,13 @@ from pydantic import TypeAdapter
 from mindgap.campaign.cases.case import Case
 from mindgap.campaign.judging.worker import told
 from mindgap.campaign.plan import Plan
-from mindgap.diff.rows import Row
-from mindgap.diff.session import Describe, Execute, Settings, row_of, says_nothing, without_judging
 from mindgap.graph import MindgapError, TensorStore, decode
+from mindgap.pipeline.compare import compare_outcomes, row_of
+from mindgap.pipeline.comparison import Execute, no_description
 from mindgap.platforms.protocol import PYTORCH_DECOMPOSITIONS
+from mindgap.results.recording import Describe
+from mindgap.results.rows import Row
+from mindgap.results.settings import RunSettings
 from mindgap.run.channel import Frame
 from mindgap.run.cpu import CpuAccount, Purpose
 from mindgap.run.identity import remember
@@ -48,7 +51,7 @@ class Terms:
     `seconds`: of a row whose outputs are judged. `follow_s`: of a failure that is followed to its operator.
     """
 
-    settings: Settings
+    settings: RunSettings
     seconds: float
     memory_bytes: int
     tensors: TensorStore
@@ -62,13 +65,13 @@ class Terms:
 def terms_of(plan: Plan, tensors: TensorStore) -> Terms:
     """The terms that a plan sets."""
     limits = plan.limits
-    settings = Settings(plan.reference, limits.trace, limits.repeat, limits.deadline_s)
+    settings = RunSettings(plan.reference, limits.trace, limits.repeat, limits.deadline_s)
     return Terms(settings, limits.judge_s, int(limits.memory_gib * (1 << 30)), tensors, limits.follow_s)
 
 
 @contextmanager
 def judging(
-    count: int, terms: Terms, execute: Execute, describe: Describe = says_nothing, account: CpuAccount | None = None
+    count: int, terms: Terms, execute: Execute, describe: Describe = no_description, account: CpuAccount | None = None
 ) -> Generator[list[Judging]]:  # fmt: skip
     """So many judges, whose processes end with the context. `describe` gives what a platform says of itself;
     `account` is charged for their processor time."""
@@ -84,7 +87,7 @@ class Judging:
     """One judging process through all its deaths. Thread-safe: one row at a time."""
 
     def __init__(
-        self, terms: Terms, execute: Execute, starter: ThreadPoolExecutor, describe: Describe = says_nothing,
+        self, terms: Terms, execute: Execute, starter: ThreadPoolExecutor, describe: Describe = no_description,
         account: CpuAccount | None = None,
     ) -> None:  # fmt: skip
         """`starter`: a thread that outlives this object; a process dies with the thread that started it."""
@@ -261,7 +264,7 @@ def _too_long(terms: Terms, outcome: Outcome) -> str:
 
 def _unjudged(plain: Row, outcome: Outcome, reference: Outcome, why: str) -> Row:
     """A failure stays one, without the operator that makes it; a difference is left undecided."""
-    decided = without_judging(plain, outcome, reference)
+    decided = compare_outcomes(plain.model, outcome, reference)
     if decided is not None:
         return dataclasses.replace(decided, detail=f"{why}: the operator at fault was not looked for to the end")
     return dataclasses.replace(plain, unjudged=True, detail=f"it differs; {why}, so nothing is known of it")

@@ -15,9 +15,9 @@ from mindgap.campaign.judging.judge import judging, terms_of
 from mindgap.campaign.session import Manner
 from mindgap.campaign.state.directory import open_folder
 from mindgap.compare.verdict import FINDINGS
-from mindgap.diff.recording import Recording
-from mindgap.diff.session import row_of, without_judging
 from mindgap.graph import MindgapError, default_tensor_store, encode
+from mindgap.pipeline.compare import compare_outcomes
+from mindgap.results.recording import Recording
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 
@@ -69,7 +69,7 @@ def judge_again(
                 pool.run(Job(name, graph, repeat=plan.limits.repeat, deadline_s=plan.limits.deadline_s))
                 for name in (plan.reference, row["platform"])
             )
-            found = without_judging(row_of(case.name, outcome), outcome, reference)
+            found = compare_outcomes(case.name, outcome, reference)
             if found is None or found.verdict == "failed":
                 found = judges[case.index % len(judges)].row(case, outcome, reference)
             record.row(case.digest, found, outcome)

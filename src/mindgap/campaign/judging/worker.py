@@ -23,9 +23,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from mindgap.diff.rows import Row
-from mindgap.diff.session import Bench, Comparison, Settings
 from mindgap.graph import Graph, MindgapError, TensorStore, decode, default_tensor_store
+from mindgap.pipeline.comparison import GraphComparison, RunContext
+from mindgap.results.rows import Row
+from mindgap.results.settings import RunSettings
 from mindgap.run.cache import Cache
 from mindgap.run.channel import ChannelClosed, Frame, FrameReader, send_frame
 from mindgap.run.identity import bytes_of, digest_of, remember
@@ -81,7 +82,7 @@ def _import_what_judging_needs() -> None:
 class _Server:
     def __init__(self, reader: FrameReader, answers: int, tensors: TensorStore, memory: int | None) -> None:
         self._reader, self._answers, self._tensors, self._memory = reader, answers, tensors, memory
-        self._comparisons: Cache[str, Comparison] = Cache(_KEPT, _KEPT_BYTES)
+        self._comparisons: Cache[str, GraphComparison] = Cache(_KEPT, _KEPT_BYTES)
         self._descriptions: dict[str, Mapping[str, Any]] = {}
 
     def serve(self) -> None:
@@ -110,13 +111,13 @@ class _Server:
         if comparison is None:
             graph = decode(frame.arrays[0].tobytes())
             remember(graph, digest)
-            settings = Settings(**header["settings"])
-            bench = Bench(self._execute, settings, self._tensors, self._descriptions.__getitem__)
+            settings = RunSettings(**header["settings"])
+            context = RunContext(self._execute, settings, self._tensors, self._descriptions.__getitem__)
             reference = _outcome(header["reference"], digest)
-            comparison = Comparison(bench, header["name"], graph, reference)
+            comparison = GraphComparison(context, header["name"], graph, reference)
             self._comparisons.put(digest, comparison, _bytes_kept(graph))
         # Another case may have the same graph, and then what is known of it.
-        return dataclasses.replace(comparison.settled(_outcome(header["outcome"], digest)), model=header["name"])
+        return dataclasses.replace(comparison.decide(_outcome(header["outcome"], digest)), model=header["name"])
 
     def _execute(self, job: Job) -> Outcome:
         """Has the parent run it. Raises `Stopped`, and `MindgapError` for a job that cannot be meant."""

@@ -33,7 +33,7 @@ from typing import Annotated, Any, Final, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mindgap.campaign.plan.positions import line_of, lines_of
-from mindgap.diff.facts import spelled
+from mindgap.diff.platform_facts import spelled
 from mindgap.graph import MindgapError
 from mindgap.platforms.protocol import PlatformError
 

@@ -24,10 +24,10 @@ from mindgap.campaign.state.directory import Folder
 from mindgap.campaign.state.expenses import Expenses
 from mindgap.campaign.state.progress import Live
 from mindgap.campaign.state.resume_state import Pair, Past, finding_key
-from mindgap.diff.recording import Recording
-from mindgap.diff.rows import Row
-from mindgap.diff.session import model_of, row_of, row_of_reference, without_judging
 from mindgap.graph import MindgapError
+from mindgap.pipeline.compare import compare_outcomes, model_of, row_of_reference
+from mindgap.results.recording import Recording
+from mindgap.results.rows import Row
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 
@@ -230,7 +230,7 @@ class Drive:
 
     def _decide(self, block: OpenBlock, case: Case, outcome: Outcome, reference: Outcome) -> None:
         """The row where it needs no judge; else the judge's turn."""
-        row = without_judging(row_of(case.name, outcome), outcome, reference)
+        row = compare_outcomes(case.name, outcome, reference)
         followed = row is None or (
             row.verdict == "failed"
             and block.follows(outcome.platform, outcome.signature, outcome.op)

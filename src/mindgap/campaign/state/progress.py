@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from mindgap.diff.rows import Row
+from mindgap.results.rows import Row
 
 #: Rates are those of the last so many seconds.
 _WINDOW_S: Final = 120.0

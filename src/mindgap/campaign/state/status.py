@@ -16,9 +16,9 @@ from mindgap.campaign.state.directory import Folder, begun
 from mindgap.campaign.state.expenses import Spent, spent
 from mindgap.campaign.state.session_file import Running, running
 from mindgap.compare.verdict import FINDINGS
-from mindgap.diff.rows import Totals
-from mindgap.diff.stored import totals
 from mindgap.graph import MindgapError
+from mindgap.results.from_store import totals
+from mindgap.results.rows import Totals
 from mindgap.store import Store
 
 _PLATFORMS: Final = """

@@ -1,6 +1,6 @@
-"""What `diff` found, as data: one row per model and platform, and what was counted once for everyone.
+"""Rows and reports: one row per model and platform, with the totals.
 
-Every total that a table, a page or a JSON file shows is `Report.totals`; nothing counts again.
+Every total that a table, a page or a JSON file shows comes from `Report.totals`.
 """
 
 from __future__ import annotations
@@ -9,43 +9,35 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 from mindgap.compare.classes import equivalence_classes
+from mindgap.compare.culprit import Culprit
+from mindgap.compare.row_metrics import RowMetrics
 from mindgap.compare.verdict import CALM, FINDINGS, Blame, Verdict
-from mindgap.run.outcome import Status
+from mindgap.run.outcome import Outcome, Status
 
 #: Findings, worst first, then what is calm, most serious first.
 SEVERITY: Final[tuple[str, ...]] = (*FINDINGS, "undefined", "internal", "ill_conditioned", "rounding", "identical")
 
 
 @dataclass(frozen=True, slots=True)
-class Culprit:
-    """The operator at fault: `node` is its index in the graph (the last one of a fused set),
-    `op` its overload (a fused set joined by +), `label` where in the user's program it came from."""
-
-    node: int
-    op: str
-    label: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Row:
-    """One model on one platform against the reference.
+    """One model on one platform, compared with the reference.
 
-    `verdict` is None where nothing can be said: the platform refuses (`unsupported`), or neither side ran;
-    `detail` says which. `profiles` holds what other rules say of the same outputs (`paper`, `assert_close`:
-    True is a pass). `timings` are seconds by stage. `nodes`: (node, operator, `introduces`, `amplifies`,
-    `propagates` or `masks`) for each node that the difference reaches, where it was followed. `known`: the
-    baseline holds it. `broken`: mindgap itself failed on this row, and this is its traceback. `unjudged`: it differs
-    from the reference, and the time or memory that judging may take ran out.
+    `verdict`: None where there is nothing to compare; `detail` gives the reason. `metrics`: of the output that differs
+    most. `verdicts`: each output's own, in the graph's order. `profiles`: whether the fixed tolerances `paper` and
+    `assert_close` pass. `timings`: seconds by stage. `nodes`: (node, operator, role) for each node that the difference
+    reaches, role being `introduces`, `amplifies`, `propagates` or `masks`. `known`: the baseline holds this finding.
+    `broken`: the traceback of a failure of mindgap itself. `unjudged`: the row differs, and the limits on judging were
+    reached.
     """
 
     model: str
     platform: str
     status: Status
     verdict: Verdict | None
-    metrics: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    metrics: RowMetrics = field(default_factory=RowMetrics)
     culprit: Culprit | None = None
     blame: Blame | None = None
     message: str = ""
@@ -58,6 +50,7 @@ class Row:
     known: bool = False
     broken: str = ""
     unjudged: bool = False
+    verdicts: tuple[Verdict, ...] = ()
 
     @property
     def finding(self) -> bool:
@@ -68,8 +61,8 @@ class Row:
     def outputs(self) -> tuple[Verdict, ...]:
         """Each output's own verdict, in the graph's order; none where the outputs were not looked at."""
         if self.verdict == "identical":
-            return ("identical",) * int(self.metrics.get("outputs", 0))
-        return tuple(self.metrics.get("verdicts", ()))
+            return ("identical",) * self.metrics.get("outputs", 0)
+        return self.verdicts
 
     @property
     def word(self) -> str:
@@ -205,7 +198,7 @@ class Report:
 
     def to_json(self) -> str:
         """One JSON object; strict JSON, so that NaN and infinities are the strings "nan", "inf", "-inf"."""
-        from mindgap.diff.records import encode_report
+        from mindgap.results.report_json import encode_report
 
         return encode_report(self)
 
@@ -215,3 +208,10 @@ def ordered(words: Counter[str]) -> dict[str, int]:
     without = ("not_judged", "unjudged", "unsupported", "no_reference")
     rank = {word: number for number, word in enumerate((*SEVERITY, *without))}
     return {word: words[word] for word in sorted(words, key=lambda word: rank[word])}
+
+
+def identities(outcome: Outcome) -> tuple[str, ...]:
+    """One text per output, equal exactly where dtype, shape and bytes are equal. Empty for what did not run."""
+    if not outcome.ran:
+        return ()
+    return tuple(f"{d.dtype}{list(d.shape)}:{d.digest}" for d in outcome.outputs)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from mindgap.diff import Settings, Subject, diff_many
-from mindgap.diff.recording import recording
-from mindgap.diff.stored import report_of, runs, totals
+from mindgap.diff import RunSettings, Subject, diff_many
 from mindgap.graph import MindgapError, TensorStore
 from mindgap.report import html_page
+from mindgap.results.from_store import report_of, runs, totals
+from mindgap.results.recording import recording
 from mindgap.run.outcome import Outcome
 from mindgap.store import Store, StoreError
 from report.report_sample import PLATFORMS, sample
@@ -23,7 +23,7 @@ from store.store_rows import small_graph
 def recorded(store: Store, seed: int = 0, finish: bool = True) -> None:
     """The sample report, every row in it, written in an order that nobody promised."""
     report, graph = sample(), small_graph()
-    with recording(store, Settings(report.reference), lambda platform: {"name": platform}) as record:
+    with recording(store, RunSettings(report.reference), lambda platform: {"name": platform}) as record:
         record.begin(report.created, report.version, report.platforms, PLATFORMS)
         for position, model in enumerate(report.models):
             record.model(position, model, Outcome(report.reference, "g", model.reference_status))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from typing import Any
+from typing import Any, cast
 
+from mindgap.compare.culprit import Culprit
+from mindgap.compare.row_metrics import RowMetrics
 from mindgap.compare.verdict import FINDINGS
-from mindgap.diff.rows import Culprit, Model, PlatformFacts, Refused, Report, Row, Totals, ordered
-from mindgap.diff.session import identities
+from mindgap.results.rows import Model, PlatformFacts, Refused, Report, Row, Totals, identities, ordered
 from mindgap.run.outcome import Outcome
 from mindgap.store import Store, StoreError, metrics_of, outcome_of
 
@@ -121,12 +122,15 @@ def _row(row: dict[str, Any], outcome: Outcome | None) -> Row:
     if row["judge_seconds"] is not None:
         timings["judge"] = row["judge_seconds"]
     culprit = row["culprit_op"] is not None
+    metrics = metrics_of(row)
+    verdicts = tuple(metrics.pop("verdicts", ()))
     return Row(
         model=row["model"],
         platform=row["platform"],
         status=row["status"],
         verdict=row["verdict"],
-        metrics=metrics_of(row),
+        metrics=cast("RowMetrics", metrics),
+        verdicts=verdicts,
         culprit=Culprit(row["culprit_node"], row["culprit_op"], row["culprit_label"] or "") if culprit else None,
         blame=row["blame"],
         message=outcome.message if outcome else "",

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from mindgap.diff.rows import Report
 from mindgap.graph import MindgapError
+from mindgap.results.rows import Report
 
 #: Raised when a field changes its meaning; a new field alone leaves it as it is.
 SCHEMA: Final = 1
@@ -22,6 +22,9 @@ def encode_report(report: Report) -> str:
     data = dataclasses.asdict(report)
     for row, plain in zip(report.rows, data["rows"], strict=True):
         plain["word"] = row.word
+        # Readers of the first version find each output's verdict among the metrics.
+        plain["metrics"] |= {"verdicts": plain.pop("verdicts")} if row.verdicts else {}
+        plain.pop("verdicts", None)
         plain["finding"] = row.finding
         plain["outputs"] = [{"index": index, "verdict": word} for index, word in enumerate(row.outputs)]
     for model in data["models"]:
@@ -43,12 +46,20 @@ def decode_report(text: str, where: str = "the report") -> Report:
     if fields["schema"] != SCHEMA:
         raise MindgapError(f"{where} has schema {fields['schema']!r}; this mindgap reads {SCHEMA}: make it again")
     fields["version"] = fields.get("mindgap", "")
+    _take_verdicts_out_of_metrics(fields["rows"])
     try:
         return _REPORTS.validate_python(fields)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise MindgapError(f"{where} is damaged at {place}: {first['msg']}") from None
+
+
+def _take_verdicts_out_of_metrics(rows: Any) -> None:
+    for row in rows if isinstance(rows, list) else ():  # pyright: ignore[reportUnknownVariableType] # any JSON
+        metrics: Any = row.get("metrics") if isinstance(row, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType] # any JSON
+        if isinstance(metrics, dict):
+            row["verdicts"] = metrics.pop("verdicts", ())  # pyright: ignore[reportUnknownMemberType] # any JSON
 
 
 def _strict(value: Any) -> Any:

@@ -16,22 +16,14 @@ from importlib.metadata import version
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from mindgap.diff.facts import facts_of, spelled
-from mindgap.diff.rows import Model, Refused, Report, Row
-from mindgap.diff.session import (
-    Bench,
-    Comparison,
-    Settings,
-    Subject,
-    as_identical,
-    identities,
-    model_of,
-    refusal,
-    row_of,
-    shielded,
-)
+from mindgap.diff.platform_facts import facts_of, spelled
+from mindgap.diff.subject import Subject
 from mindgap.graph import MindgapError
 from mindgap.graph.tensors import TensorStore, default_tensor_store
+from mindgap.pipeline.compare import as_identical, model_of, refusal, row_of, row_or_failure
+from mindgap.pipeline.comparison import GraphComparison, RunContext
+from mindgap.results.rows import Model, Refused, Report, Row, identities
+from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Outcome
 from mindgap.run.pool import WorkerPool
 
@@ -42,11 +34,11 @@ if TYPE_CHECKING:
 _MOST_BYTES: Final = 1 << 30
 
 
-def alone(
+def metamorphic(
     subjects: Sequence[Subject],
     platform: str,
     *,
-    settings: Settings | None = None,
+    settings: RunSettings | None = None,
     tensors: TensorStore | None = None,
     seed: int = 0,
     jobs: int | None = None,
@@ -59,7 +51,7 @@ def alone(
     """
     started = time.perf_counter()
     tensors = tensors or default_tensor_store()
-    settings = settings or Settings()
+    settings = settings or RunSettings()
     settings = dataclasses.replace(settings, reference=spelled(settings.reference))
     platform = spelled(platform)
     asked = [settings.reference, platform]
@@ -72,10 +64,10 @@ def alone(
         WorkerPool([settings.reference, platform], tensors=tensors, busy=busy) as pool,
         ThreadPoolExecutor(busy, "mindgap-mutant") as threads,
     ):
-        bench = Bench(pool.run, settings, tensors, pool.describe)
+        context = RunContext(pool.run, settings, tensors, pool.describe)
         for subject in subjects:
             try:
-                one = _Alone(bench, subject, platform, seed)
+                one = _MutantRunner(context, subject, platform, seed)
                 found = list(threads.map(one.row, one.mutants))
             except Exception as error:
                 refused.append(refusal(subject.name, error))
@@ -94,41 +86,41 @@ def alone(
     )
 
 
-class _Alone:
+class _MutantRunner:
     """One graph on one platform, and the mutants that are held against it there."""
 
-    def __init__(self, bench: Bench, subject: Subject, platform: str, seed: int) -> None:
+    def __init__(self, context: RunContext, subject: Subject, platform: str, seed: int) -> None:
         """Raises `MindgapError` where there is no graph, or it does not run on the platform."""
         # Imported late: a process that only lists platforms needs no PyTorch.
         from mindgap.aten.state import TORCH_STATE
         from mindgap.synth.metamorphic.mutants import relations
 
-        self._bench, self._name, self._platform = bench, subject.name, platform
+        self._context, self._name, self._platform = context, subject.name, platform
         with TORCH_STATE:
             graph = subject.graph()
             if graph.grad:
                 raise MindgapError("it asks for gradients, which no mutant is made of; capture it with --backward")
-            self.mutants = [self._settled(mutant) for mutant in relations(graph, Random(seed))]
-        self._original = bench.run(platform, graph)
+            self.mutants = [self._specified(mutant) for mutant in relations(graph, Random(seed))]
+        self._original = context.run(platform, graph)
         if not self._original.ran:
             raise MindgapError(f"{platform} does not run it: {self._original.status}: {self._original.message}")
 
-    def _settled(self, mutant: Mutant) -> Mutant:
+    def _specified(self, mutant: Mutant) -> Mutant:
         """The mutant with the specs that its values have. Raises `MindgapError` where it does not run on the CPU."""
         from mindgap.synth.regions.trial import specified
 
-        return dataclasses.replace(mutant, graph=specified(mutant.graph, self._bench.tensors, _MOST_BYTES))
+        return dataclasses.replace(mutant, graph=specified(mutant.graph, self._context.tensors, _MOST_BYTES))
 
     def row(self, mutant: Mutant) -> tuple[Model, Row]:
         """The mutant on the platform."""
         name = f"{self._name} ~ {mutant.kind}"
-        outcome = self._bench.run(self._platform, mutant.graph)
+        outcome = self._context.run(self._platform, mutant.graph)
         if self._as_before(mutant, outcome):
             row = as_identical(row_of(name, outcome), outcome)
             row = dataclasses.replace(row, detail="the bits of the graph as it was given")
             return model_of(name, mutant.graph, outcome, {}), row
-        comparison = Comparison(self._bench, name, mutant.graph)
-        row = shielded(name, self._platform, lambda: comparison.settled(outcome))
+        comparison = GraphComparison(self._context, name, mutant.graph)
+        row = row_or_failure(name, self._platform, lambda: comparison.decide(outcome))
         if not row.broken:
             row = dataclasses.replace(row, detail=f"not the graph's own bits; {row.detail}")
         return comparison.model({}), row

@@ -1,15 +1,16 @@
-"""The figures of a row: how far apart two sets of outputs are."""
+"""Measures how far the outputs of a platform are from the reference's."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal, cast
 
 import torch
 
 from mindgap.aten.tensors import to_torch
 from mindgap.compare.metrics import Metrics, measure, to_json
 from mindgap.compare.profiles import passes
+from mindgap.compare.row_metrics import RowMetrics
 from mindgap.oracle import Oracle, OracleError, positions
 from mindgap.oracle.classes import all_finite
 from mindgap.oracle.precision import widen
@@ -20,39 +21,41 @@ from mindgap.trace.outputs import same_bits
 _DISTANCES: Final = frozenset({"max_abs", "max_rel", "cosine", "mad"})
 
 
-def figures(
+def row_metrics(
     ours: Sequence[Array], theirs: Sequence[Array], oracle: Oracle | None, internal: Sequence[bool] = ()
-) -> dict[str, Any]:
-    """Metrics of the output that differs most, and over all outputs: `paper` and `assert_close` (whether each profile
-    passes), `outputs_differing`, `worst_output`, `relative_error`, `error_ratio`.
+) -> RowMetrics:
+    """Metrics of the output that differs most, and counts over all outputs.
 
-    `relative_error`: root mean square of the difference over that of the reference, over all elements of float outputs
-    that are finite on both sides; None where there are none or the reference is zero.
-
-    `error_ratio`: root mean square error of the platform over that of the reference, both against W, over all finite
-    float elements; None without a shadow or where the reference has no error. Below 1 the platform is the closer one.
+    `relative_error` covers all elements of float outputs that are finite on both sides. It is None where there are none
+    or the reference is zero. `error_ratio` covers all finite float elements. It is None without a shadow or where the
+    reference has no error; below 1 the platform is closer to float64 than the reference.
 
     Positions (the indices of a sort, a top-k, a max-pool) and `internal` outputs are the worst output only where no
-    other differs, and positions have no distances: they count elements that differ.
+    other differs. Positions have no distances: only elements that differ are counted.
     """
     pairs = list(zip(theirs, ours, strict=False))
     measured = [measure(reference, other) for reference, other in pairs]
     numbers = () if oracle is None else oracle.graph.outputs
-    spots = frozenset[int]() if oracle is None else positions(oracle.graph)
-    places = {i for i, number in enumerate(numbers) if number in spots}
-    aside = places | {i for i, hidden in enumerate(internal) if hidden}
+    position_values = frozenset[int]() if oracle is None else positions(oracle.graph)
+    position_outputs = {i for i, number in enumerate(numbers) if number in position_values}
+    aside = position_outputs | {i for i, hidden in enumerate(internal) if hidden}
     worst = max(range(len(pairs)), key=lambda i: _severity(measured[i], i in aside), default=None)
     found: dict[str, Any] = {} if worst is None else dict(to_json(measured[worst]))
-    if worst in places:
+    if worst in position_outputs:
         found.update(dict.fromkeys(_DISTANCES & found.keys()))
     found["worst_output"] = worst
     found["outputs_differing"] = sum(1 for m in measured if not isinstance(m, Metrics) or m.n_differing > 0)
     found["outputs"] = len(pairs)
-    found["paper"] = all(passes("paper", a, b) for a, b in pairs)
-    found["assert_close"] = all(passes("assert_close", a, b) for a, b in pairs)
     found["relative_error"] = _relative_error(pairs)
     found["error_ratio"] = _error_ratio(ours, theirs, oracle) if oracle is not None else None
-    return found
+    return cast("RowMetrics", found)
+
+
+def fixed_tolerances(ours: Sequence[Array], theirs: Sequence[Array]) -> dict[str, bool]:
+    """Whether each fixed tolerance of the literature passes all outputs."""
+    pairs = list(zip(theirs, ours, strict=False))
+    names: tuple[Literal["paper", "assert_close"], ...] = ("paper", "assert_close")
+    return {name: all(passes(name, a, b) for a, b in pairs) for name in names}
 
 
 def _relative_error(pairs: Sequence[tuple[Array, Array]]) -> float | None:

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from mindgap.capture import capture
-from mindgap.diff.alone import _Alone, alone
-from mindgap.diff.session import Comparison, Subject
+from mindgap.diff import Subject
+from mindgap.diff.metamorphic import _MutantRunner, metamorphic
 from mindgap.graph import Graph
+from mindgap.pipeline.comparison import GraphComparison
 
 
 def chain() -> Graph:
@@ -20,16 +21,16 @@ def raises() -> Graph:
 
 
 def test_a_failure_of_the_judge_or_of_a_capture_costs_no_other_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    settled = Comparison.settled
+    decide = GraphComparison.decide
 
-    def fails(comparison: Comparison, outcome: object) -> object:
+    def fails(comparison: GraphComparison, outcome: object) -> object:
         if "batch turned" in comparison.name:
             raise ZeroDivisionError("in the judge")
-        return settled(comparison, outcome)
+        return decide(comparison, outcome)
 
-    monkeypatch.setattr(_Alone, "_as_before", lambda *_: False)
-    monkeypatch.setattr(Comparison, "settled", fails)
-    found = alone([Subject("broken", raises), Subject("chain", chain)], "cpu/eager", jobs=2)
+    monkeypatch.setattr(_MutantRunner, "_as_before", lambda *_: False)
+    monkeypatch.setattr(GraphComparison, "decide", fails)
+    found = metamorphic([Subject("broken", raises), Subject("chain", chain)], "cpu/eager", jobs=2)
     (refused,) = found.refused
     assert refused.source == "broken" and refused.broken and "mindgap failed: in the capture" in refused.reason
     broken = [row for row in found.rows if row.broken]

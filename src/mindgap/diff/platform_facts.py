@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from mindgap.diff.rows import PlatformFacts
 from mindgap.platforms.listing import PlatformInfo, list_platforms
 from mindgap.platforms.protocol import PlatformError
 from mindgap.platforms.registry import canonical, parse
+from mindgap.results.rows import PlatformFacts
 
 
 def spelled(platform: str) -> str:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from mindgap.diff.rows import Model, PlatformFacts, Refused, Row
-from mindgap.diff.session import Describe, Settings
 from mindgap.graph import Graph
+from mindgap.results.rows import Model, PlatformFacts, Refused, Row
+from mindgap.results.settings import RunSettings
 from mindgap.run.identity import digest_of
 from mindgap.run.outcome import Outcome
 from mindgap.store import Store, Writer, graph_row, metric_columns, new_run, outcome_row
 from mindgap.store.records import writable
 
+#: Gives what a platform reports of itself.
+Describe = Callable[[str], Mapping[str, Any]]
+
 
 @contextmanager
-def recording(store: Store | None, settings: Settings, describe: Describe) -> Generator[Recording]:
+def recording(store: Store | None, settings: RunSettings, describe: Describe) -> Generator[Recording]:
     """A recording of a new run into the store; without a store, one that keeps nothing."""
     if store is None:
         yield Recording(None, None, settings, describe)
@@ -32,7 +35,7 @@ class Recording:
     """One run. Thread-safe. What is not `finish`ed stays in the store as a run that was cut short."""
 
     def __init__(
-        self, store: Store | None, writer: Writer | None, settings: Settings, describe: Describe,
+        self, store: Store | None, writer: Writer | None, settings: RunSettings, describe: Describe,
         kind: str = "diff", run: str | None = None,
     ) -> None:  # fmt: skip
         """`run`: the run to go on with, or None for a new one."""
@@ -125,7 +128,7 @@ class Recording:
                 "culprit_node": culprit and culprit.node,
                 "culprit_op": culprit and culprit.op,
                 "culprit_label": culprit and writable(culprit.label),
-                **metric_columns(row.metrics),
+                **metric_columns(_with_verdicts(row)),
                 "profiles": dict(row.profiles),
                 "detail": writable(row.detail),
                 "nodes": [{"node": node, "op": op, "role": role} for node, op, role in row.nodes],
@@ -183,3 +186,8 @@ class Recording:
 def as_reported(outcome: Outcome, row: Row) -> Outcome:
     """The outcome as its row tells it: a platform that ran once and failed the second time has failed."""
     return dataclasses.replace(outcome, status=row.status, message=row.message, signature=row.signature)
+
+
+def _with_verdicts(row: Row) -> dict[str, Any]:
+    """The metrics with each output's verdict, which stores keep among them."""
+    return {**row.metrics, "verdicts": list(row.verdicts)} if row.verdicts else {**row.metrics}

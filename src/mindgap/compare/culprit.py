@@ -1,0 +1,18 @@
+"""The operator that a finding names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """The operator at fault.
+
+    `node`: its index in the captured graph, -1 where none is known; of a fused set, the last one. `op`: its overload; a
+    fused set is joined by `+`. `label`: the line of the user's program that it came from.
+    """
+
+    node: int
+    op: str
+    label: str = ""

@@ -1,0 +1,161 @@
+"""Judges one graph on any number of platforms against one reference.
+
+Digests are compared first: whole outputs travel only where digests differ. The judge of a graph is made at the first
+difference and serves all platforms.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mindgap.graph import Graph, materialise_all
+from mindgap.graph.tensors import TensorStore
+from mindgap.pipeline.compare import compare_outcomes, model_of, needs_judge, row_of, row_of_reference
+from mindgap.platforms.protocol import PYTORCH_DECOMPOSITIONS
+from mindgap.results.recording import Describe
+from mindgap.results.rows import Model, Row
+from mindgap.results.settings import RunSettings
+from mindgap.run.outcome import Job, Outcome, Want
+
+if TYPE_CHECKING:
+    from mindgap.trace.judge import Judge
+    from mindgap.trace.judgement import Judgement
+
+Execute = Callable[[Job], Outcome]
+
+
+def no_description(_: str) -> Mapping[str, Any]:
+    """The description of a platform that is not at hand: empty."""
+    return {}
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """Runs graphs under one session's settings.
+
+    `execute`: runs a job on any platform. `tensors`: where tensors beside graphs are stored. `describe`: what a
+    platform reports of itself. Its `dtypes` explain findings; `PYTORCH_DECOMPOSITIONS` excludes evidence.
+    """
+
+    execute: Execute
+    settings: RunSettings
+    tensors: TensorStore | None = None
+    describe: Describe = no_description
+
+    def dtypes(self, platform: str) -> Mapping[str, Mapping[str, str]]:
+        """What the platform does to each dtype; empty where it does not report it."""
+        return self.describe(platform).get("dtypes", {})
+
+    def decomposes(self, platform: str) -> bool:
+        """Whether the platform declares that it compiles PyTorch's decompositions."""
+        return bool(self.describe(platform).get(PYTORCH_DECOMPOSITIONS, False))
+
+    def run(self, platform: str, graph: Graph, want: Want = "digests") -> Outcome:
+        """Runs one job."""
+        limits = self.settings
+        return self.execute(Job(platform, graph, want=want, repeat=limits.repeat, deadline_s=limits.deadline_s))
+
+
+class GraphComparison:
+    """Compares platforms with the reference on one graph.
+
+    The reference runs once. Its whole outputs and the judge are made when they are first needed. Thread-safe: platforms
+    may run side by side, and are judged one after the other.
+    """
+
+    def __init__(self, context: RunContext, name: str, graph: Graph, reference: Outcome | None = None) -> None:
+        """`reference`: the reference's outcome, where it is already known."""
+        self.context = context
+        self.name = name
+        self.graph = graph
+        self.reference = context.run(context.settings.reference, graph) if reference is None else reference
+        #: The first outcome of each platform, by its name.
+        self.outcomes: dict[str, Outcome] = {}
+        self._whole: Outcome | None = None
+        self._judge: Judge | None = None
+        self._judging = threading.Lock()
+
+    def model(self, timings: Mapping[str, float]) -> Model:
+        """The report's entry for the graph and the reference's run."""
+        return model_of(self.name, self.graph, self.reference, timings)
+
+    def row(self, platform: str) -> Row:
+        """Runs the graph on `platform`, compares and judges. A failure of the platform is in the row, never raised."""
+        if platform == self.context.settings.reference:
+            return row_of_reference(self.name, self.reference)
+        outcome = self.outcomes[platform] = self.context.run(platform, self.graph)
+        return self.decide(outcome)
+
+    def decide(self, outcome: Outcome) -> Row:
+        """Compares an outcome with the reference's, and judges it where that does not decide."""
+        row = compare_outcomes(self.name, outcome, self.reference)
+        if row is not None and not needs_judge(row, self.context.settings.trace):
+            return row
+        return self._judged(row_of(self.name, outcome)) if row is None else self._failure_traced(row, outcome)
+
+    def _judged(self, row: Row) -> Row:
+        """Runs both sides again for whole outputs, and judges them."""
+        whole = self.context.run(row.platform, self.graph, "outputs")
+        row = dataclasses.replace(row, status=whole.status, message=whole.message or row.message)
+        if not whole.ran:
+            detail = "the platform ran once, and failed when it was run again"
+            return dataclasses.replace(row, verdict="failed", blame="platform", detail=detail)
+        with self._judging:
+            reference = self._whole_reference()
+            if not reference.ran:
+                detail = f"the reference ran once, and failed when it was run again: {reference.message}"
+                return dataclasses.replace(row, verdict="reference_failed", blame="reference", detail=detail)
+            started = time.perf_counter()
+            judgement = self._the_judge().judge(whole, reference)
+            return with_judgement(row, judgement, time.perf_counter() - started)
+
+    def _failure_traced(self, row: Row, outcome: Outcome) -> Row:
+        """The same row with the operator that makes the platform fail."""
+        with self._judging:
+            started = time.perf_counter()
+            judgement = self._the_judge().judge_failure(outcome)
+            return with_judgement(row, judgement, time.perf_counter() - started)
+
+    def _whole_reference(self) -> Outcome:
+        if self._whole is None:
+            self._whole = self.context.run(self.context.settings.reference, self.graph, "outputs")
+        return self._whole
+
+    def _the_judge(self) -> Judge:
+        if self._judge is None:
+            from mindgap.trace.judge import Judge
+
+            settings = self.context.settings
+            self._judge = Judge(
+                self.graph,
+                materialise_all(self.graph, self.context.tensors),
+                self.context.execute,
+                settings.reference,
+                trace=settings.trace,
+                deadline_s=settings.deadline_s,
+                internal=settings.internal,
+                dtypes=self.context.dtypes,
+                decomposes=self.context.decomposes,
+            )
+        return self._judge
+
+
+def with_judgement(row: Row, judgement: Judgement, seconds: float) -> Row:
+    """The row with the judge's decision. `seconds`: how long the judge took."""
+    return dataclasses.replace(
+        row,
+        verdict=judgement.verdict,
+        blame=judgement.blame,
+        culprit=judgement.culprit,
+        profiles=judgement.profiles,
+        metrics=judgement.metrics,
+        verdicts=judgement.verdicts,
+        detail=judgement.detail,
+        nodes=tuple(judgement.nodes),
+        timings={**row.timings, "judge": seconds},
+    )

@@ -1,0 +1,18 @@
+"""How one session runs and judges its graphs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """`reference`: the platform that the others are compared with. `trace`: search for culprits. `repeat`: runs of each
+    graph on each platform. `deadline_s`: seconds for one job, loading and compiling included. `internal`: judge also
+    results that no public function returns."""
+
+    reference: str = "cpu/eager"
+    trace: bool = True
+    repeat: int = 2
+    deadline_s: float = 300.0
+    internal: bool = False
