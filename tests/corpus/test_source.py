@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindgap.corpus.source import SCHEMES, SourceError, parse, settings, suggest
+from mindgap.corpus.source import SCHEMES, SourceError, parse, source_options, suggest
 
 NAMES = st.from_regex(r"[A-Za-z][A-Za-z0-9_.\-]{0,20}", fullmatch=True)
 
@@ -49,7 +49,7 @@ def test_what_is_no_source_is_refused_in_one_line(text, says):
 
 
 def test_options_become_values():
-    chosen = settings(parse("timm:resnet18?size=64&batch=2&dtype=bfloat16&train=1&seed=7"))
+    chosen = source_options(parse("timm:resnet18?size=64&batch=2&dtype=bfloat16&train=1&seed=7"))
     assert (chosen.size, chosen.batch, chosen.dtype, chosen.train, chosen.seed) == (64, 2, "bfloat16", True, 7)
 
 
@@ -66,7 +66,7 @@ def test_options_become_values():
 )
 def test_a_wrong_option_is_named(text, says):
     with pytest.raises(SourceError, match=says):
-        settings(parse(text))
+        source_options(parse(text))
 
 
 def test_suggestions_ignore_case_and_are_silent_when_nothing_is_near():

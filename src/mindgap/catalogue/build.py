@@ -235,10 +235,10 @@ class _BuildSession:
 
 
 def _scheme(text: str) -> str:
-    from mindgap.corpus.source import SCHEMES
+    from mindgap.corpus.source import schemes
 
     head = text.partition(":")[0]
-    return head if head in SCHEMES else "python"
+    return head if head in schemes() else "python"
 
 
 def _versions() -> dict[str, str]:

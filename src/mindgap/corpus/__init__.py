@@ -23,7 +23,7 @@ from mindgap.corpus.opening import (
     open_source,
 )
 from mindgap.corpus.program import Built, Captured, Program
-from mindgap.corpus.source import SCHEMES, Source, SourceError, parse
+from mindgap.corpus.source import SCHEMES, Scheme, Source, SourceError, SourceOptions, parse, schemes, source_options
 
 __all__ = [
     "SCHEMES",
@@ -31,12 +31,16 @@ __all__ = [
     "CaptureFailure",
     "Captured",
     "Program",
+    "Scheme",
     "Source",
     "SourceError",
+    "SourceOptions",
     "capture_built",
     "capture_program",
     "capture_source",
     "captured_graph",
     "open_source",
     "parse",
+    "schemes",
+    "source_options",
 ]

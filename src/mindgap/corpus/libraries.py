@@ -49,7 +49,7 @@ def stay_offline() -> None:
         os.environ.setdefault(variable, "1")
 
 
-def imported(module: str, who: str, extra: str) -> Any:
+def import_library(module: str, who: str, extra: str) -> Any:
     """A module of a library, which may not reach the network.
 
     Raises `SourceError` where it is not installed: `who` begins the message, `extra` is what of mindgap's installs it.
@@ -65,7 +65,7 @@ def imported(module: str, who: str, extra: str) -> Any:
 
 
 @contextlib.contextmanager
-def silenced() -> Generator[None]:
+def silence_output() -> Generator[None]:
     """Zoo code prints advice to whoever trains; nobody here does."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         yield

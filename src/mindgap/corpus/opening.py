@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,7 +11,7 @@ from mindgap.capture import CaptureError, Optimizer, capture
 from mindgap.capture.capture import UnprovenCapture
 from mindgap.capture.replay_check import Verify
 from mindgap.corpus.program import Built, Captured, Program
-from mindgap.corpus.source import Source, SourceError, parse
+from mindgap.corpus.source import SourceError, parse
 from mindgap.graph import Graph, MindgapError
 from mindgap.graph.tensors import TensorStore
 
@@ -32,10 +31,7 @@ def open_source(text: str) -> list[Program | Captured]:
     `SourceError` for a source that names nothing.
     """
     source = parse(text)
-    module, _, function = source.kind.opener.partition(":")
-    opener: Callable[[Source], Sequence[Program | Captured]]
-    opener = getattr(importlib.import_module(f"mindgap.corpus.{module}"), function)
-    return [*opener(source)]
+    return [*source.kind.open(source)]
 
 
 def capture_source(

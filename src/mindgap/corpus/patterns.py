@@ -6,15 +6,14 @@ Only what is a name is listed: `pt2`, `graph`, hubs and the user's own code are 
 from __future__ import annotations
 
 import fnmatch
-import importlib
 import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from mindgap.corpus.source import SCHEMES, Source, SourceError, parse, suggest
+from mindgap.corpus.source import Source, SourceError, parse, schemes, suggest
 
 #: The patterns that together are every model this installation can build, operator samples last.
-EVERYTHING: Final = tuple(f"{scheme}:*" for scheme, kind in SCHEMES.items() if kind.listed)
+EVERYTHING: Final = tuple(f"{scheme}:*" for scheme, kind in schemes().items() if kind.listed)
 
 _GLOB: Final = re.compile(r"[*?\[]")
 
@@ -41,19 +40,21 @@ def expand(pattern: str) -> list[str]:
 def parameters_of(text: str) -> int | None:
     """How many parameters a source's model has, where its zoo can say so without building it."""
     source = parse(text)
-    count: Callable[[Source], int] | None = getattr(_zoo(source), "parameters", None) if source.kind.listed else None
+    count: Callable[[Source], int] | None = (
+        getattr(source.kind.module(), "parameters", None) if source.kind.listed else None
+    )
     return count(source) if count else None
 
 
 def _names(source: Source) -> list[str]:
-    names: Any = _zoo(source).names
+    names: Any = source.kind.module().names
     if source.scheme == "transformers" and "For" in source.target:
         return list(names(heads=True))
     return list(names())
 
 
 def _records(source: Source, options: str) -> list[str]:
-    records: Any = _zoo(source)
+    records: Any = source.kind.module()
     path, hash_, wanted = source.target.partition("#")
     if hash_ and not _GLOB.search(wanted):
         return [source.text]
@@ -62,8 +63,3 @@ def _records(source: Source, options: str) -> list[str]:
     if not found:
         raise SourceError(f"{source.text}: no record of {path} matches")
     return [f"records:{path}#{name}{options}" for name in found]
-
-
-def _zoo(source: Source) -> Any:
-    module = source.kind.opener.partition(":")[0]
-    return importlib.import_module(f"mindgap.corpus.{module}")

@@ -9,10 +9,15 @@ PACKAGE.MODULE:CALLABLE
 from __future__ import annotations
 
 import difflib
+import importlib
 import re
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import cache
+from importlib.metadata import entry_points
+from types import ModuleType
+from typing import Any, Final
 
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import MindgapError, kind_of
@@ -26,9 +31,10 @@ class SourceError(MindgapError):
 class Scheme:
     """One kind of source.
 
-    `form`: what follows the colon. `opener`: MODULE:FUNCTION of this room, imported when a source asks for it, since
-    each brings a library of its own. `options`: the settings that mean something for it. `listed`: the module's
-    `names()` are all of its targets.
+    `form`: what follows the colon, for messages. `opener`: MODULE:FUNCTION, imported when a source of this scheme is
+    opened; a module that begins with a dot is relative to `mindgap.corpus`. The function takes a `Source` and returns
+    programs. `options`: the names of the options that the scheme accepts. `listed`: the module has a function `names`
+    that returns all targets, and patterns such as `timm:resnet*` are matched against them.
     """
 
     form: str
@@ -36,34 +42,66 @@ class Scheme:
     options: tuple[str, ...]
     listed: bool = False
 
+    def module(self) -> ModuleType:
+        """Imports and returns the module of the opener."""
+        return importlib.import_module(self.opener.partition(":")[0], "mindgap.corpus")
+
+    def open(self, source: Source) -> Sequence[Any]:
+        """Returns the programs and graphs (`Program`, `Captured`) that a source names. Raises `SourceError`."""
+        return getattr(self.module(), self.opener.partition(":")[2])(source)
+
 
 _MODEL: Final = ("seed", "dtype", "train")
 _IMAGE: Final = (*_MODEL, "batch", "size")
 _TEXT: Final = (*_IMAGE, "length", "layers")
 
 SCHEMES: Final[Mapping[str, Scheme]] = {
-    "timm": Scheme("NAME", "zoos.timm_models:open_timm", _IMAGE, listed=True),
-    "torchvision": Scheme("NAME", "zoos.torchvision_models:open_torchvision", _IMAGE, listed=True),
-    "transformers": Scheme("CLASS or MODEL_TYPE", "zoos.transformers.models:open_transformers", _TEXT, listed=True),
-    "diffusers": Scheme("CLASS", "zoos.diffusers.models:open_diffusers", _TEXT, listed=True),
-    "open_clip": Scheme("NAME", "zoos.open_clip_models:open_open_clip", _IMAGE, listed=True),
-    "pyg": Scheme("CLASS", "zoos.pyg.models:open_pyg", _MODEL, listed=True),
-    "pytorchcv": Scheme("NAME", "zoos.pytorchcv_models:open_pytorchcv", _IMAGE, listed=True),
+    "timm": Scheme("NAME", ".zoos.timm_models:open_timm", _IMAGE, listed=True),
+    "torchvision": Scheme("NAME", ".zoos.torchvision_models:open_torchvision", _IMAGE, listed=True),
+    "transformers": Scheme("CLASS or MODEL_TYPE", ".zoos.transformers.models:open_transformers", _TEXT, listed=True),
+    "diffusers": Scheme("CLASS", ".zoos.diffusers.models:open_diffusers", _TEXT, listed=True),
+    "open_clip": Scheme("NAME", ".zoos.open_clip_models:open_open_clip", _IMAGE, listed=True),
+    "pyg": Scheme("CLASS", ".zoos.pyg.models:open_pyg", _MODEL, listed=True),
+    "pytorchcv": Scheme("NAME", ".zoos.pytorchcv_models:open_pytorchcv", _IMAGE, listed=True),
     "ops": Scheme(
-        "OPERATOR or OPERATOR#SAMPLE", "operator_samples.operators:open_operators", ("seed", "dtype"), listed=True
+        "OPERATOR or OPERATOR#SAMPLE", ".operator_samples.operators:open_operators", ("seed", "dtype"), listed=True
     ),
-    "modules": Scheme("MODULE or MODULE#SAMPLE", "operator_samples.modules:open_modules", _MODEL, listed=True),
-    "onnx": Scheme("CASE", "onnx_cases.conformance:open_onnx_case", ("seed",), listed=True),
-    "hub": Scheme("OWNER/NAME or FOLDER", "hubs.hugging_face:open_hub", _TEXT),
-    "torchhub": Scheme("OWNER/NAME:ENTRYPOINT or FOLDER:ENTRYPOINT", "hubs.torch_hub:open_torchhub", _IMAGE),
-    "records": Scheme("FILE.parquet#ID", "records.parquet:open_records", ("seed", "dtype")),
-    "graphnet": Scheme("DIR", "records.graphnet_folder:open_graphnet", ("seed", "dtype")),
-    "pt2": Scheme("FILE.pt2", "files.exported_program:open_pt2", ("seed",)),
-    "graph": Scheme("FILE.graph", "files.graph_file:open_graph", ()),
+    "modules": Scheme("MODULE or MODULE#SAMPLE", ".operator_samples.modules:open_modules", _MODEL, listed=True),
+    "onnx": Scheme("CASE", ".onnx_cases.conformance:open_onnx_case", ("seed",), listed=True),
+    "hub": Scheme("OWNER/NAME or FOLDER", ".hubs.hugging_face:open_hub", _TEXT),
+    "torchhub": Scheme("OWNER/NAME:ENTRYPOINT or FOLDER:ENTRYPOINT", ".hubs.torch_hub:open_torchhub", _IMAGE),
+    "records": Scheme("FILE.parquet#ID", ".records.parquet:open_records", ("seed", "dtype")),
+    "graphnet": Scheme("DIR", ".records.graphnet_folder:open_graphnet", ("seed", "dtype")),
+    "pt2": Scheme("FILE.pt2", ".files.exported_program:open_pt2", ("seed",)),
+    "graph": Scheme("FILE.graph", ".files.graph_file:open_graph", ()),
 }
 
+#: The entry-point group in which an installed package registers schemes of its own (name: scheme, object: `Scheme`).
+GROUP: Final = "mindgap.sources"
+
+
+@cache
+def schemes() -> Mapping[str, Scheme]:
+    """Returns all schemes by name: those of mindgap, then those of installed packages (see `GROUP`).
+
+    A package cannot replace a scheme of mindgap. Warns of an entry point that cannot be loaded, and leaves it out.
+    """
+    found = dict(SCHEMES)
+    for point in entry_points(group=GROUP):
+        try:
+            scheme = point.load()
+        except (ImportError, AttributeError) as error:
+            warnings.warn(f"scheme {point.name}: {point.value} cannot be loaded ({one_line(error)})", stacklevel=2)
+            continue
+        if not isinstance(scheme, Scheme):
+            warnings.warn(f"scheme {point.name}: {point.value} is no mindgap.corpus.Scheme", stacklevel=2)
+            continue
+        found.setdefault(point.name, scheme)
+    return found
+
+
 #: The user's own code, which no scheme announces.
-PYTHON: Final = Scheme("FILE.py:CALLABLE or PACKAGE.MODULE:CALLABLE", "files.user_code:open_user_code", _MODEL)
+PYTHON: Final = Scheme("FILE.py:CALLABLE or PACKAGE.MODULE:CALLABLE", ".files.user_code:open_user_code", _MODEL)
 
 _OPTIONS = re.compile(r"\?(\w+=[^&?]*(?:&\w+=[^&?]*)*)$")
 
@@ -80,11 +118,11 @@ class Source:
     @property
     def kind(self) -> Scheme:
         """What is known of its scheme."""
-        return SCHEMES.get(self.scheme, PYTHON)
+        return schemes().get(self.scheme, PYTHON)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SourceOptions:
     """The options every model source understands.
 
     `seed` of weights and inputs; `dtype` that floating weights and inputs are cast to; `train`:
@@ -109,23 +147,23 @@ def parse(text: str) -> Source:
     pairs = found.group(1).split("&") if found else []
     options = dict(pair.split("=", 1) for pair in pairs)
     head, colon, tail = body.partition(":")
-    if colon and head in SCHEMES:
+    if colon and head in schemes():
         if not tail:
-            raise SourceError(f"{text}: nothing after {head}:; write {head}:{SCHEMES[head].form}")
+            raise SourceError(f"{text}: nothing after {head}:; write {head}:{schemes()[head].form}")
         return Source(text, head, tail, options)
     path, colon, name = body.rpartition(":")
     called, hash_, item = name.partition("#")
     if colon and path and called.isidentifier() and (not hash_ or item.isdecimal()):
         if not path.endswith(".py") and not all(part.isidentifier() for part in path.split(".")):
-            raise SourceError(f"{text}: {path!r} is neither a .py file nor a module{suggest(path, SCHEMES)}")
+            raise SourceError(f"{text}: {path!r} is neither a .py file nor a module{suggest(path, schemes())}")
         return Source(text, "python", body, options)
-    forms = ", ".join(f"{scheme}:{kind.form}" for scheme, kind in SCHEMES.items())
+    forms = ", ".join(f"{scheme}:{kind.form}" for scheme, kind in schemes().items())
     raise SourceError(
-        f"{text}: no source; write FILE.py:CALLABLE, PACKAGE.MODULE:CALLABLE, {forms}{suggest(head, SCHEMES)}"
+        f"{text}: no source; write FILE.py:CALLABLE, PACKAGE.MODULE:CALLABLE, {forms}{suggest(head, schemes())}"
     )
 
 
-def settings(source: Source) -> Settings:
+def source_options(source: Source) -> SourceOptions:
     """The source's options as values. Raises `SourceError` naming the option that is wrong."""
     understood = source.kind.options
     values: dict[str, int | str | bool] = {}
@@ -134,7 +172,7 @@ def settings(source: Source) -> Settings:
             known = ", ".join(understood) or "none"
             raise SourceError(f"{source.text}: no option {name!r} here; there are: {known}")
         values[name] = _value(source.text, name, value)
-    return Settings(**values)  # pyright: ignore[reportArgumentType] # each option has one type, checked in _value
+    return SourceOptions(**values)  # pyright: ignore[reportArgumentType] # each option has one type, checked in _value
 
 
 def _value(text: str, name: str, value: str) -> int | str | bool:

@@ -11,8 +11,8 @@ import torch
 
 from mindgap.corpus import SourceError, capture_program, capture_source, open_source
 from mindgap.corpus.operator_samples.operators import MOST, names
-from mindgap.corpus.operator_samples.sample_call import sample_of, spread
-from mindgap.corpus.operator_samples.sample_inputs import Drawing, new_registry, settled
+from mindgap.corpus.operator_samples.sample_call import evenly_spaced, sample_of
+from mindgap.corpus.operator_samples.sample_inputs import SampleDrawingMode, new_registry, round_inexact
 from mindgap.graph import Stored, Uniform
 from mindgap.graph.codec import encode
 
@@ -104,21 +104,21 @@ def test_a_call_has_the_tensors_as_its_arguments_wherever_they_were():
 
 
 def test_spread_keeps_the_ends():
-    assert spread(range(3), 8) == [0, 1, 2]
-    chosen = spread(range(100), 8)
+    assert evenly_spaced(range(3), 8) == [0, 1, 2]
+    chosen = evenly_spaced(range(100), 8)
     assert chosen[0] == 0 and chosen[-1] == 99 and len(set(chosen)) == 8
 
 
 def test_random_calls_are_answered_from_recipes_whatever_the_generator_holds():
     def draw():
-        with Drawing(new_registry(), "name", 0):
+        with SampleDrawingMode(new_registry(), "name", 0):
             return [torch.randn(20), torch.rand(3, dtype=torch.float64), torch.randint(5, (9,)), torch.randperm(7)]
 
     torch.manual_seed(1)
     first = draw()
     torch.manual_seed(2)
     assert all(torch.equal(a, b) for a, b in zip(first, draw(), strict=True))
-    mode = Drawing(new_registry(), "name", 0)
+    mode = SampleDrawingMode(new_registry(), "name", 0)
     with mode:
         _ = torch.ones(2, 2).expand(2, 2).clamp(0, 1)
         assert not mode.inexact
@@ -131,10 +131,10 @@ def test_what_was_computed_keeps_twelve_bits_so_that_the_last_ones_do_not_matter
     x = torch.tensor([1 / 3, -1e-30, 0.0, float("inf"), 5.0])
     nearby = torch.nextafter(x, torch.tensor(0.0))
     nearby[3] = float("inf")
-    one, other = settled(x.clone(), registry), settled(nearby, registry)
+    one, other = round_inexact(x.clone(), registry), round_inexact(nearby, registry)
     assert torch.equal(one, other) and torch.allclose(one, x, rtol=2**-12)
     drawn = registry.draw(Uniform(3), "float32", (4,))
-    assert torch.equal(settled(drawn.clone(), registry), drawn)
+    assert torch.equal(round_inexact(drawn.clone(), registry), drawn)
 
 
 def some_bytes():

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from mindgap.corpus.source import Settings, SourceError, parse
+from mindgap.corpus.source import SourceError, SourceOptions, parse
 from mindgap.corpus.weights.construction import construct, parameters_of
-from mindgap.corpus.weights.initialisation import Quantiles
-from mindgap.corpus.zoos.image_inputs import Given, with_arguments
+from mindgap.corpus.weights.initialisation import QuantileInitialisation
+from mindgap.corpus.zoos.image_inputs import ImageArgument, with_arguments
 
 SOURCE = parse("timm:resnet18")
 
@@ -24,7 +24,7 @@ class Truncated(nn.Module):
 
 
 def test_initial_values_have_the_statistics_of_their_distribution():
-    with Quantiles():
+    with QuantileInitialisation():
         linear = nn.Linear(256, 512)
         normal = torch.empty(100, 90).normal_(3.0, 0.5)
         uniform = nn.init.uniform_(torch.empty(10_000), -2.0, 4.0)
@@ -40,14 +40,14 @@ def test_initial_values_have_the_statistics_of_their_distribution():
 
 def test_initial_values_do_not_come_from_the_generator():
     def weight():
-        return construct(SOURCE, Settings(), lambda: nn.Linear(64, 64)).weight
+        return construct(SOURCE, SourceOptions(), lambda: nn.Linear(64, 64)).weight
 
     torch.manual_seed(0)
     first = weight()
     torch.rand(3)
     assert torch.equal(first, weight())
     assert not torch.equal(
-        first, construct(SOURCE, Settings(), lambda: nn.Sequential(*two())).get_parameter("1.weight")
+        first, construct(SOURCE, SourceOptions(), lambda: nn.Sequential(*two())).get_parameter("1.weight")
     )
 
 
@@ -56,7 +56,7 @@ def two():
 
 
 def test_a_constructor_that_draws_until_it_is_content_comes_to_an_end():
-    weight = construct(SOURCE, Settings(), Truncated).weight
+    weight = construct(SOURCE, SourceOptions(), Truncated).weight
     assert weight.abs().max() <= 1.0 and weight.std() > 0.4
     assert parameters_of(SOURCE, Truncated) == 6400
 
@@ -75,7 +75,7 @@ def test_a_constructor_that_raises_is_named():
         raise ZeroDivisionError("no heads\nat all")
 
     with pytest.raises(SourceError, match=r"timm:resnet18: its constructor raised ZeroDivisionError: no heads$"):
-        construct(SOURCE, Settings(), broken)
+        construct(SOURCE, SourceOptions(), broken)
 
 
 class Unset(nn.Module):
@@ -91,9 +91,9 @@ class Unset(nn.Module):
 
 
 def test_what_a_constructor_leaves_unset_is_the_same_everywhere():
-    model = construct(SOURCE, Settings(), Unset)
+    model = construct(SOURCE, SourceOptions(), Unset)
     assert (model.weight == 0).all() and (model.places == 0).all()
-    built = with_arguments(model, [Given((2, 60))], Settings())
+    built = with_arguments(model, [ImageArgument((2, 60))], SourceOptions())
     assert 0 < model.weight.abs().max() < 1 and built.registry.knows(model.weight.detach().numpy())
     assert not torch.are_deterministic_algorithms_enabled()
 
@@ -108,12 +108,12 @@ class Mixed(nn.Module):
 
 
 def test_arguments_of_every_kind_come_from_recipes():
-    given = [Given((2, 4)), Given((4,), every=7), Given((2, 4), mask=True)]
-    built = with_arguments(Mixed().eval(), given, Settings(dtype="float32", seed=5))
+    given = [ImageArgument((2, 4)), ImageArgument((4,), every=7), ImageArgument((2, 4), mask=True)]
+    built = with_arguments(Mixed().eval(), given, SourceOptions(dtype="float32", seed=5))
     x, places, mask = built.args
     assert x.shape == (2, 4) and x.std() > 0.2
     assert places.dtype == torch.int64 and (places == 7).all()
     assert set(mask.flatten().tolist()) <= {0.0, 1.0}
-    again = with_arguments(Mixed().eval(), given, Settings(dtype="float32", seed=5))
+    again = with_arguments(Mixed().eval(), given, SourceOptions(dtype="float32", seed=5))
     assert all(torch.equal(one, other) for one, other in zip(built.args, again.args, strict=True))
     assert all(built.registry.knows(one.numpy()) for one in built.args)

@@ -36,7 +36,7 @@ class Degenerate(nn.Module):
         return self.head(y.mean((2, 3))) + self.table.sum() * 0
 
 
-def seeded(seed=0):
+def torch_seed(seed=0):
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = Degenerate().eval()
@@ -49,7 +49,7 @@ def seeded(seed=0):
 
 
 def test_nothing_is_constant_any_more_and_the_output_says_something():
-    model, _, x = seeded()
+    model, _, x = torch_seed()
     for name, weight in model.named_parameters():
         assert weight.numel() == 1 or weight.std() > 0, name
     assert model.alpha.item() != 0
@@ -62,7 +62,7 @@ def test_nothing_is_constant_any_more_and_the_output_says_something():
 
 
 def test_statistics_follow_what_flows_through():
-    model, _, _ = seeded()
+    model, _, _ = torch_seed()
     scale = model.bn.running_var.mean().item()
     assert scale > 100, "the activations were multiplied by 1000"
     assert not model.bn.training and model.bn.momentum == 0.1
@@ -98,13 +98,13 @@ def test_a_batch_norm_that_is_not_reached_and_one_on_a_single_value_are_set():
 
 
 def test_the_same_seed_gives_the_same_bits():
-    first, second, third = (seeded(seed)[0].state_dict() for seed in (3, 3, 4))
+    first, second, third = (torch_seed(seed)[0].state_dict() for seed in (3, 3, 4))
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert not torch.equal(first["conv.weight"], third["conv.weight"])
 
 
 def test_a_captured_graph_holds_recipes_that_give_the_very_weights():
-    model, registry, x = seeded()
+    model, registry, x = torch_seed()
     kept = registry.store()
     graph = registry.restore(capture(model, (x,), tensors=kept), kept, None)
     arrays = dict(zip(graph.labels.inputs, materialise_all(graph, kept), strict=True))
@@ -118,7 +118,7 @@ def test_a_captured_graph_holds_recipes_that_give_the_very_weights():
 
 def test_a_large_constant_is_referred_to_by_the_key_that_its_file_gets(tmp_path):
     """What was not drawn and is too large for a graph's bytes: 1.1 MiB of an architecture's own table."""
-    model, registry, x = seeded()
+    model, registry, x = torch_seed()
     model.register_buffer("table", torch.arange(1.0, 300_001.0))
     tensors = PendingTensors(TensorStore(tmp_path))
     graph = capture_built(Built(model, (x,), {}, registry), tensors)

@@ -18,12 +18,12 @@ from typing import Any
 import torch
 
 from mindgap.corpus.program import Built, Program
-from mindgap.corpus.source import Source, SourceError, one_line, settings
+from mindgap.corpus.source import Source, SourceError, one_line, source_options
 
 
 def open_pt2(source: Source) -> list[Program]:
     """One program. Raises `SourceError` for a file that is not there or is not such an archive."""
-    settings(source)
+    source_options(source)
     path = Path(source.target)
     if not path.is_file():
         raise SourceError(f"{path}: no such file")

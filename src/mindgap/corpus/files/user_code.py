@@ -16,9 +16,9 @@ import torch
 from torch import nn
 
 from mindgap.corpus.program import Built, Program
-from mindgap.corpus.source import SCHEMES, Settings, Source, SourceError, one_line, settings, suggest
+from mindgap.corpus.source import Source, SourceError, SourceOptions, one_line, schemes, source_options, suggest
 from mindgap.corpus.type_guards import is_list, is_sequence, is_tuple
-from mindgap.corpus.weights.construction import seeded
+from mindgap.corpus.weights.construction import torch_seed
 from mindgap.torch_private import pytree
 
 _SHAPES = "return (module, args), (module, args, kwargs), (name, module, args[, kwargs]), or a list of such"
@@ -29,10 +29,10 @@ def open_user_code(source: Source) -> list[Program]:
 
     Raises `SourceError`: no such file, module or callable, code that raises, a result of another form.
     """
-    chosen = settings(source)
+    chosen = source_options(source)
     path, _, name = source.target.rpartition(":")
     name, _, item = name.partition("#")
-    with seeded(chosen.seed):
+    with torch_seed(chosen.seed):
         module = _load_file(Path(path)) if path.endswith(".py") else _load_module(path)
     make = getattr(module, name, None)
     if make is None:
@@ -91,7 +91,7 @@ def _load_module(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise SourceError(
-                f"{name}: no such module here or in the installed packages{suggest(name, SCHEMES)}"
+                f"{name}: no such module here or in the installed packages{suggest(name, schemes())}"
             ) from None
         raise SourceError(f"{name}: importing it needs {error.name!r}, which is not installed") from error
     except Exception as error:
@@ -100,8 +100,8 @@ def _load_module(name: str) -> ModuleType:
         sys.path.remove(here)
 
 
-def _call(make: Callable[[], Any], source: Source, chosen: Settings) -> Any:
-    with seeded(chosen.seed):
+def _call(make: Callable[[], Any], source: Source, chosen: SourceOptions) -> Any:
+    with torch_seed(chosen.seed):
         try:
             return make()
         except Exception as error:
@@ -134,7 +134,7 @@ def _item(item: Any, stem: str, index: int, count: int, source: Source) -> tuple
     return name, Built(parts[0], args, parts[2] if len(parts) == 3 else {})
 
 
-def _ready(built: Built, chosen: Settings) -> Callable[[], Built]:
+def _ready(built: Built, chosen: SourceOptions) -> Callable[[], Built]:
     def make() -> Built:
         if isinstance(built.program, nn.Module) and chosen.train:
             built.program.train()

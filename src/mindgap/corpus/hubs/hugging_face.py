@@ -17,9 +17,9 @@ from torch import nn
 
 from mindgap.aten.tensors import torch_dtype_name
 from mindgap.corpus.hubs.hugging_face_folder import HubModel, located
-from mindgap.corpus.libraries import imported, silenced, stay_offline
+from mindgap.corpus.libraries import import_library, silence_output, stay_offline
 from mindgap.corpus.program import Built, Program
-from mindgap.corpus.source import Settings, Source, SourceError, one_line, settings
+from mindgap.corpus.source import Source, SourceError, SourceOptions, one_line, source_options
 from mindgap.corpus.type_guards import is_list, is_table
 from mindgap.corpus.weights.construction import construct
 from mindgap.corpus.weights.seeding import seed_statistics, seed_weights
@@ -43,7 +43,7 @@ def open_hub(source: Source) -> list[Program]:
     Raises `SourceError` for a folder or name that is not there, and for a model whose class no
     library has: code of its repository's own is not run.
     """
-    chosen = settings(source)
+    chosen = source_options(source)
     found = located(source)
     stay_offline()
     programs: list[Program] = []
@@ -58,10 +58,10 @@ def open_hub(source: Source) -> list[Program]:
     return programs
 
 
-_Maker = Callable[[Source, HubModel, Settings], Built]
+_Maker = Callable[[Source, HubModel, SourceOptions], Built]
 
 
-def _build(source: Source, model: HubModel, chosen: Settings, make: _Maker) -> Built:
+def _build(source: Source, model: HubModel, chosen: SourceOptions, make: _Maker) -> Built:
     if model.pickles and not model.safetensors:
         warnings.warn(
             f"{model.source}: its weights are in {', '.join(model.pickles[:3])}, which can run code and are not "
@@ -69,7 +69,7 @@ def _build(source: Source, model: HubModel, chosen: Settings, make: _Maker) -> B
             SeededInstead,
             stacklevel=2,
         )
-    with silenced():
+    with silence_output():
         return make(source, model, chosen)
 
 
@@ -84,7 +84,7 @@ def _maker(model: HubModel) -> _Maker:
 
 
 def _diffusers_class(model: HubModel, name: str) -> Any:
-    found = getattr(imported("diffusers", f"{model.source}: diffusers", "diffusers"), name, None)
+    found = getattr(import_library("diffusers", f"{model.source}: diffusers", "diffusers"), name, None)
     if not (isinstance(found, type) and issubclass(found, nn.Module)):
         raise SourceError(f"{model.source}: diffusers has no model {name!r}, and other code is not run")
     return found
@@ -92,7 +92,7 @@ def _diffusers_class(model: HubModel, name: str) -> Any:
 
 def _transformers_class(model: HubModel) -> Any:
     """The class that `architectures` names, or the base class of the model's type."""
-    library = imported("transformers", f"{model.source}: transformers", "transformers")
+    library = import_library("transformers", f"{model.source}: transformers", "transformers")
     named: Any = model.config.get("architectures")
     names: list[Any] = list(named) if is_list(named) else []
     own = " (it brings its own code, auto_map, which is not run)" if "auto_map" in model.config else ""
@@ -110,16 +110,16 @@ def _transformers_class(model: HubModel) -> Any:
     return getattr(library, base if isinstance(base, str) else base[0])
 
 
-def _build_transformers(model_class: Any, source: Source, model: HubModel, chosen: Settings) -> Built:
+def _build_transformers(model_class: Any, source: Source, model: HubModel, chosen: SourceOptions) -> Built:
     from mindgap.corpus.zoos.transformers.arguments import Sizes
     from mindgap.corpus.zoos.transformers.models import arguments_of
-    from mindgap.corpus.zoos.transformers.shrinking import Shrinking, shrunk
+    from mindgap.corpus.zoos.transformers.shrinking import Shrinking, shrink_configuration
 
     if "quantization_config" in model.config:
         raise SourceError(f"{source.text}: its weights are quantised, which takes another library's kernels")
     table = _architecture(model.config)
     if chosen.layers is not None:
-        table = shrunk(table, Shrinking("shallow", chosen.layers, chosen.size))
+        table = shrink_configuration(table, Shrinking("shallow", chosen.layers, chosen.size))
     config = model_class.config_class.from_dict(table)
     # One matrix product for all experts: the other ways loop over what the router decided.
     config._experts_implementation = "batched_mm"
@@ -135,9 +135,9 @@ def _build_transformers(model_class: Any, source: Source, model: HubModel, chose
     return _called(built, found.given, found.fixed, chosen, registry, seeded)
 
 
-def _build_diffusers(model_class: Any, source: Source, model: HubModel, chosen: Settings) -> Built:
+def _build_diffusers(model_class: Any, source: Source, model: HubModel, chosen: SourceOptions) -> Built:
     from mindgap.corpus.zoos.diffusers.cases import CASES
-    from mindgap.corpus.zoos.diffusers.inputs import Case, Maker
+    from mindgap.corpus.zoos.diffusers.inputs import InputMaker, ModelCase
 
     table = _architecture(model.config)
     if chosen.layers is not None:
@@ -146,9 +146,9 @@ def _build_diffusers(model_class: Any, source: Source, model: HubModel, chosen: 
     registry = TensorRegistry()
     built, seeded = _weights(source, model, chosen, registry, lambda: model_class.from_config(table),
                              lambda absent: _pretrained(model_class, model, absent))  # fmt: skip
-    case = CASES.get(model_class.__name__, Case())
+    case = CASES.get(model_class.__name__, ModelCase())
     try:
-        made = Maker(built, case, chosen, registry).arguments()
+        made = InputMaker(built, case, chosen, registry).arguments()
     except LookupError as error:
         raise SourceError(f"{source.text}: there is no telling what its input {error.args[0]} takes") from error
     try:
@@ -161,8 +161,8 @@ def _build_diffusers(model_class: Any, source: Source, model: HubModel, chosen: 
     return _called(built, given, fixed, chosen, registry, seeded)
 
 
-def _build_timm(architecture: str, source: Source, model: HubModel, chosen: Settings) -> Built:
-    timm: Any = imported("timm", f"{model.source}: timm", "timm")
+def _build_timm(architecture: str, source: Source, model: HubModel, chosen: SourceOptions) -> Built:
+    timm: Any = import_library("timm", f"{model.source}: timm", "timm")
     config = model.config
     if not timm.is_model(architecture):
         raise SourceError(f"{source.text}: timm has no model {architecture!r}")
@@ -213,7 +213,7 @@ def _refuse_size(source: Source, make: Callable[[], nn.Module]) -> None:
 
 
 def _weights(
-    source: Source, model: HubModel, chosen: Settings, registry: TensorRegistry,
+    source: Source, model: HubModel, chosen: SourceOptions, registry: TensorRegistry,
     create: Callable[[], nn.Module], load: Callable[[set[str]], nn.Module],
 ) -> tuple[nn.Module, bool]:  # fmt: skip
     """The model with its trained weights, or seeded ones and True.
@@ -258,7 +258,7 @@ def _called(
     model: nn.Module,
     given: dict[str, Any],
     fixed: dict[str, Any],
-    chosen: Settings,
+    chosen: SourceOptions,
     registry: TensorRegistry,
     seeded: bool,
 ) -> Built:

@@ -20,9 +20,9 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from mindgap.corpus.libraries import silenced
+from mindgap.corpus.libraries import silence_output
 from mindgap.corpus.program import Built, Program
-from mindgap.corpus.source import Settings, Source, SourceError, one_line, settings, suggest
+from mindgap.corpus.source import Source, SourceError, SourceOptions, one_line, source_options, suggest
 from mindgap.corpus.weights.construction import construct
 from mindgap.corpus.weights.seeding import seed_statistics, seed_weights
 from mindgap.corpus.weights.tensor_registry import TensorRegistry, seed_of
@@ -40,7 +40,7 @@ _FETCHERS: Final = ("load_state_dict_from_url", "download_url_to_file")
 
 def open_torchhub(source: Source) -> list[Program]:
     """One program. Raises `SourceError` where the repository is not here, or has no such entry point."""
-    chosen = settings(source)
+    chosen = source_options(source)
     place, colon, entry = source.target.rpartition(":")
     if not (colon and place and entry.isidentifier()):
         raise SourceError(f"{source.text}: write torchhub:FOLDER:ENTRYPOINT or torchhub:OWNER/NAME:ENTRYPOINT")
@@ -69,7 +69,7 @@ def _located(source: Source, place: str) -> Path:
     if os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0"):
         raise SourceError(f"{source.text}: {place} is not in {kept}, and nothing is fetched while offline: {advice}")
     try:
-        with silenced():
+        with silence_output():
             # Downloads and unpacks the repository; listing its entry points also runs its hubconf.py.
             hub.list(place, trust_repo=True, skip_validation=False)
     except Exception as error:
@@ -80,13 +80,13 @@ def _located(source: Source, place: str) -> Path:
     return found[0]
 
 
-def _build(source: Source, folder: Path, entry: str, chosen: Settings) -> Built:
+def _build(source: Source, folder: Path, entry: str, chosen: SourceOptions) -> Built:
     with _no_downloads(source), _own_modules(folder):
         model = construct(source, chosen, lambda: _made(source, folder, entry))
         registry = TensorRegistry()
         seed_weights(model, chosen.seed, registry)
         argument = _accepted(source, model, chosen, registry)
-        with silenced():
+        with silence_output():
             seed_statistics(model, lambda: model(argument), chosen.seed, registry)
     model.train(chosen.train)
     return Built(model, (argument,), {}, registry)
@@ -94,7 +94,7 @@ def _build(source: Source, folder: Path, entry: str, chosen: Settings) -> Built:
 
 def _made(source: Source, folder: Path, entry: str) -> nn.Module:
     """What the entry point returns. Raises `SourceError` where there is none, or it gives no model."""
-    with silenced():
+    with silence_output():
         try:
             function = _entry_point(source, folder, entry)
             made = function(**_untrained(function))
@@ -130,13 +130,13 @@ def _untrained(function: Callable[..., Any]) -> dict[str, Any]:
     return found | {name: None for name in ("weights", "weights_backbone") if name in taken}
 
 
-def _accepted(source: Source, model: nn.Module, chosen: Settings, registry: TensorRegistry) -> torch.Tensor:
+def _accepted(source: Source, model: nn.Module, chosen: SourceOptions, registry: TensorRegistry) -> torch.Tensor:
     """The first argument that the model runs with."""
     failures: list[str] = []
     for recipe, dtype, shape in _arguments(model, chosen):
         argument = registry.draw(recipe, dtype, shape)
         try:
-            with torch.no_grad(), silenced():
+            with torch.no_grad(), silence_output():
                 model(argument)
             return argument
         except Exception as error:
@@ -144,7 +144,7 @@ def _accepted(source: Source, model: nn.Module, chosen: Settings, registry: Tens
     raise SourceError(f"{source.text}: {failures[0]}")
 
 
-def _arguments(model: nn.Module, chosen: Settings) -> Iterator[tuple[Recipe, str, tuple[int, ...]]]:
+def _arguments(model: nn.Module, chosen: SourceOptions) -> Iterator[tuple[Recipe, str, tuple[int, ...]]]:
     batch = chosen.batch or (2 if chosen.train else 1)
     for index, (kind, shape) in enumerate(_SHAPES):
         if chosen.size is not None and kind == "float" and len(shape) >= 3:

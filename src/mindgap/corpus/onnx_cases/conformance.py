@@ -21,7 +21,7 @@ from mindgap.corpus.onnx_cases.node import Untranslated
 from mindgap.corpus.onnx_cases.translation import OnnxCalls, tensor_of, translated
 from mindgap.corpus.operator_samples.sample_inputs import new_registry
 from mindgap.corpus.program import Built, Program
-from mindgap.corpus.source import Source, SourceError, settings, suggest
+from mindgap.corpus.source import Source, SourceError, source_options, suggest
 from mindgap.corpus.weights.tensor_registry import TensorRegistry, seed_of
 from mindgap.graph import Uniform
 
@@ -47,7 +47,7 @@ def names() -> list[str]:
 
 def open_onnx_case(source: Source) -> list[Program]:
     """One program. Raises `SourceError` for a case that ONNX does not have."""
-    chosen = settings(source)
+    chosen = source_options(source)
     name, known = source.target.removeprefix("test_"), _cases()
     if name not in known:
         raise SourceError(f"{source.text}: ONNX has no case {name!r}{suggest(name, known)}")

@@ -23,7 +23,7 @@ _OF_SHAPES: Final = frozenset({"Shape", "Size"})
 
 
 @dataclass(frozen=True)
-class Step:
+class TranslatedNode:
     """One node. `operands`: names of values, empty where an operand is left out or structural."""
 
     node: OnnxNode
@@ -44,7 +44,7 @@ class OnnxCalls:
 
     inputs: tuple[str, ...]
     constants: dict[str, torch.Tensor]
-    steps: tuple[Step, ...]
+    steps: tuple[TranslatedNode, ...]
     outputs: tuple[str, ...]
 
     @property
@@ -75,7 +75,7 @@ def translated(model: Any, given: Mapping[str, torch.Tensor]) -> OnnxCalls:
     baked = _structural(nodes) & set(given)
     values: dict[str, torch.Tensor] = {**given, **_initial(model)}
     known = {*baked, *(set(values) - set(given))}
-    steps: list[Step] = []
+    steps: list[TranslatedNode] = []
     for node in nodes:
         operands = [name for name in node.input if name]
         if node.op_type in _OF_SHAPES or node.op_type == "Constant":
@@ -150,7 +150,7 @@ def _attributes(node: Any) -> dict[str, Any]:
     return found
 
 
-def _step(node: Any, values: Mapping[str, torch.Tensor], known: set[str]) -> Step:
+def _step(node: Any, values: Mapping[str, torch.Tensor], known: set[str]) -> TranslatedNode:
     structural: dict[int, Any] = {}
     operands: list[str] = []
     for position, name in enumerate(node.input):
@@ -162,10 +162,12 @@ def _step(node: Any, values: Mapping[str, torch.Tensor], known: set[str]) -> Ste
         structural[position] = to_numpy(values[name])
         operands.append("")
     wanted = tuple(bool(name) for name in node.output)
-    return Step(OnnxNode(node.op_type, _attributes(node), structural, wanted), tuple(operands), tuple(node.output))
+    return TranslatedNode(
+        OnnxNode(node.op_type, _attributes(node), structural, wanted), tuple(operands), tuple(node.output)
+    )
 
 
-def _ran(step: Step, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _ran(step: TranslatedNode, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     try:
         found = step.run(values)
     except Untranslated:

@@ -18,9 +18,9 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from mindgap.corpus.libraries import stay_offline
 from mindgap.corpus.operator_samples.operators import chosen_numbers, one_program
 from mindgap.corpus.operator_samples.sample_call import Sample, sample_of
-from mindgap.corpus.operator_samples.sample_inputs import drawn, new_registry, settled
+from mindgap.corpus.operator_samples.sample_inputs import draw_samples, new_registry, round_inexact
 from mindgap.corpus.program import Built, Program
-from mindgap.corpus.source import Settings, Source, SourceError, one_line, settings, suggest
+from mindgap.corpus.source import Source, SourceError, SourceOptions, one_line, source_options, suggest
 from mindgap.corpus.weights.construction import construct
 from mindgap.corpus.weights.seeding import seed_statistics, seed_weights
 from mindgap.corpus.weights.tensor_registry import TensorRegistry
@@ -45,7 +45,7 @@ def names() -> list[str]:
 
 def open_modules(source: Source) -> list[Program]:
     """A program for each sample asked for; see the module. Raises `SourceError` for one that there is not."""
-    chosen = settings(source)
+    chosen = source_options(source)
     target, hash_sign, number = source.target.partition("#")
     name = target.removeprefix("nn.")
     known = _modules()
@@ -59,11 +59,11 @@ def open_modules(source: Source) -> list[Program]:
     ]
 
 
-def _samples(source: Source, info: Any, chosen: Settings, registry: TensorRegistry) -> list[tuple[Sample, Sample]]:
+def _samples(source: Source, info: Any, chosen: SourceOptions, registry: TensorRegistry) -> list[tuple[Sample, Sample]]:
     """(constructor, forward call) of the samples that differ in more than values."""
     dtype = getattr(torch, chosen.dtype or "float32")
     try:
-        made = drawn(
+        made = draw_samples(
             lambda: info.module_inputs_func(info, "cpu", dtype, False, chosen.train), info.name, chosen.seed, registry
         )
     except Exception as error:
@@ -77,12 +77,12 @@ def _samples(source: Source, info: Any, chosen: Settings, registry: TensorRegist
         )
         if inexact:
             for tensor in (*pair[0].all_tensors, *pair[1].all_tensors):
-                settled(tensor, registry)
+                round_inexact(tensor, registry)
         found.setdefault(f"{pair[0].form()} {pair[1].form()}", pair)
     return list(found.values())
 
 
-def _build(source: Source, chosen: Settings, built: Sample, called: Sample, registry: TensorRegistry) -> Built:
+def _build(source: Source, chosen: SourceOptions, built: Sample, called: Sample, registry: TensorRegistry) -> Built:
     module = construct(source, chosen, lambda: _module(built, called))
     args, kwargs = _arguments(called)
     seed_weights(module, chosen.seed, registry)

@@ -15,10 +15,10 @@ from typing import Any, Final
 import torch
 
 from mindgap.corpus.libraries import stay_offline
-from mindgap.corpus.operator_samples.sample_call import Sample, sample_of, spread
-from mindgap.corpus.operator_samples.sample_inputs import drawn, new_registry, settled
+from mindgap.corpus.operator_samples.sample_call import Sample, evenly_spaced, sample_of
+from mindgap.corpus.operator_samples.sample_inputs import draw_samples, new_registry, round_inexact
 from mindgap.corpus.program import Built, Program
-from mindgap.corpus.source import Source, SourceError, one_line, settings, suggest
+from mindgap.corpus.source import Source, SourceError, one_line, source_options, suggest
 from mindgap.corpus.weights.tensor_registry import TensorRegistry
 from mindgap.torch_private.test_suite import operator_descriptions
 
@@ -53,7 +53,7 @@ def open_operators(source: Source) -> list[Program]:
 
     Raises `SourceError`: an operator or a sample that there is not, a dtype that it does not take.
     """
-    chosen = settings(source)
+    chosen = source_options(source)
     name, hash_sign, number = source.target.partition("#")
     known = _operators()
     if name not in known:
@@ -77,7 +77,7 @@ def chosen_numbers(source: Source, number: str, count: int) -> list[int]:
     if number == "*":
         return list(range(count))
     if not number:
-        return spread(range(count), MOST)
+        return evenly_spaced(range(count), MOST)
     if not number.isdecimal() or int(number) >= count:
         raise SourceError(f"{source.text}: no sample {number!r}; they are numbered 0 to {count - 1}")
     return [int(number)]
@@ -100,7 +100,7 @@ def _samples(source: Source, info: Any, dtype: torch.dtype, seed: int, registry:
     """The samples that differ in more than values, in the suite's order. Raises `SourceError` where there are none."""
     slopes = info.supports_autograd and (dtype.is_floating_point or dtype.is_complex)
     try:
-        made = drawn(lambda: info.sample_inputs_func(info, "cpu", dtype, slopes), info.name, seed, registry)
+        made = draw_samples(lambda: info.sample_inputs_func(info, "cpu", dtype, slopes), info.name, seed, registry)
     except Exception as error:
         raise SourceError(f"{source.text}: PyTorch's samples raised {one_line(error)}") from error
     found: dict[str, Sample] = {}
@@ -108,7 +108,7 @@ def _samples(source: Source, info: Any, dtype: torch.dtype, seed: int, registry:
         sample = sample_of(info.op, (given.input, *given.args), given.kwargs, "input")
         if inexact:
             for tensor in sample.all_tensors:
-                settled(tensor, registry)
+                round_inexact(tensor, registry)
         found.setdefault(sample.form(), sample)
     if not found:
         raise SourceError(f"{source.text}: PyTorch's suite has no samples of {str(dtype).removeprefix('torch.')}")

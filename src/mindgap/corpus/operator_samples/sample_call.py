@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class SampleCall:
-    """`function(*args, **kwargs)` where `Hole`s in args and kwargs stand for tensors, which are what it is called with.
+    """`function(*args, **kwargs)` as a function of its tensors alone; `TensorSlot`s mark their places.
 
     `names`: one for each tensor; a graph's inputs are labelled by them. `kept`: a module that holds, as its
     buffers, the tensors that have no gradient beside others that do (running statistics, weights of classes).
@@ -46,14 +46,14 @@ class SampleCall:
     def filled(self, tensors: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments with these tensors in their places."""
 
-        def given(hole: Hole) -> torch.Tensor:
+        def given(hole: TensorSlot) -> torch.Tensor:
             return tensors[hole.index] if hole.index >= 0 else self.kept.get_buffer(hole.name)
 
-        return pytree.tree_map_only(Hole, given, (self.args, self.kwargs))
+        return pytree.tree_map_only(TensorSlot, given, (self.args, self.kwargs))
 
 
 @dataclass(frozen=True)
-class Hole:
+class TensorSlot:
     """The place of a tensor among the arguments of a call: a number among those given, or -1 for a kept one."""
 
     name: str
@@ -102,10 +102,10 @@ def sample_of(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[st
             name = f"{name}_"
         if some and not value.requires_grad and value.is_floating_point():
             kept.register_buffer(name, value.detach())
-            return Hole(name, -1)
+            return TensorSlot(name, -1)
         tensors.append(value.detach())
         names.append(name)
-        return Hole(name, len(tensors) - 1)
+        return TensorSlot(name, len(tensors) - 1)
 
     positional = tuple(
         _mapped(hole, first if position == 0 else f"argument_{position}", value) for position, value in enumerate(args)
@@ -126,7 +126,7 @@ def _strides(tensor: torch.Tensor) -> tuple[int, ...] | str:
     return tuple(tensor.stride()) if tensor.layout == torch.strided else str(tensor.layout)
 
 
-def spread(items: Sequence[T], most: int) -> list[int]:
+def evenly_spaced(items: Sequence[T], most: int) -> list[int]:
     """At most `most` positions in `items`, first and last among them, evenly spaced."""
     if len(items) <= most:
         return list(range(len(items)))

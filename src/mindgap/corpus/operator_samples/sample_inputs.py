@@ -23,7 +23,7 @@ import torch
 from mindgap.aten.tensors import to_numpy, torch_dtype_name
 from mindgap.capture import CaptureError
 from mindgap.capture.random_operators import is_random, lower, needs_result, packet
-from mindgap.corpus.weights.construction import seeded
+from mindgap.corpus.weights.construction import torch_seed
 from mindgap.corpus.weights.tensor_registry import TensorRegistry, seed_of
 from mindgap.graph import Constant, GraphError, Recipe
 from mindgap.torch_private.dispatch_modes import TorchDispatchMode
@@ -40,7 +40,7 @@ _INEXACT: Final = frozenset({
 _BITS: Final = 12
 
 
-class Drawing(TorchDispatchMode):
+class SampleDrawingMode(TorchDispatchMode):
     """Answers random calls from recipes. `inexact`: an operator ran whose last bits depend on the machine."""
 
     def __init__(self, registry: TensorRegistry, name: str, seed: int) -> None:
@@ -77,10 +77,12 @@ def new_registry() -> TensorRegistry:
     return registry
 
 
-def drawn(make: Callable[[], Iterable[T]], name: str, seed: int, registry: TensorRegistry) -> list[tuple[T, bool]]:
-    """The suite's samples, made under a `Drawing`, and for each whether its tensors are to be `settled`."""
-    mode = Drawing(registry, name, seed)
-    with _python_seeded(seed), seeded(seed), warnings.catch_warnings(), mode:
+def draw_samples(
+    make: Callable[[], Iterable[T]], name: str, seed: int, registry: TensorRegistry
+) -> list[tuple[T, bool]]:
+    """The suite's samples, made under a `SampleDrawingMode`, and for each whether its tensors are to be `settled`."""
+    mode = SampleDrawingMode(registry, name, seed)
+    with _python_seeded(seed), torch_seed(seed), warnings.catch_warnings(), mode:
         warnings.simplefilter("ignore")
         return [(sample, mode.inexact) for sample in make()]
 
@@ -98,7 +100,7 @@ def _python_seeded(seed: int) -> Generator[None]:
         np.random.set_state(legacy)
 
 
-def settled(tensor: torch.Tensor, registry: TensorRegistry) -> torch.Tensor:
+def round_inexact(tensor: torch.Tensor, registry: TensorRegistry) -> torch.Tensor:
     """A strided floating tensor with `_BITS` significant bits; others, and those that were drawn, as they are."""
     if tensor.layout != torch.strided or not (tensor.is_floating_point() or tensor.is_complex()) or not tensor.numel():
         return tensor

@@ -18,7 +18,7 @@ from typing import Any, Final
 import torch
 
 from mindgap.corpus.records.allowed_targets import UnknownTarget
-from mindgap.corpus.records.recorded_calls import Step, check
+from mindgap.corpus.records.recorded_calls import RecordedStep, check
 from mindgap.corpus.source import SourceError, one_line
 
 #: Sources are some megabytes at most; a larger file is no sample.
@@ -77,7 +77,7 @@ def read_forward(path: Path) -> Forward:
     if len(found) != 1:
         raise SourceError(f"{path}: {len(found) or 'no'} forward; a sample has one class with one")
     try:
-        return _Reader(path).read(found[0])
+        return _ForwardParser(path).read(found[0])
     except RecursionError:
         raise SourceError(f"{path}: an expression nested too deeply") from None
 
@@ -97,7 +97,7 @@ def _refused(path: Path, at: ast.stmt | ast.expr, why: str) -> SourceError:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _ForwardParser:
     """Statements to nodes, in order. `values`: what each variable stands for now, in the form of a record."""
 
     path: Path
@@ -163,7 +163,7 @@ class _Reader:
     ) -> dict[str, Any]:  # fmt: skip
         """One more node, called after the variable that holds its result; the reference to it."""
         try:
-            check(Step(name, kind, target, (), {}, ()))
+            check(RecordedStep(name, kind, target, (), {}, ()))
         except UnknownTarget as error:
             raise _refused(self.path, at, f"it calls {error}, which is not on the list of allowed functions") from None
         fresh, number = name, 0

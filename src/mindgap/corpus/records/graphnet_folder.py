@@ -19,7 +19,7 @@ from mindgap.corpus.program import Built, Program
 from mindgap.corpus.records.forward_parser import read_forward
 from mindgap.corpus.records.parquet import build_record
 from mindgap.corpus.records.tensor_metadata import entries, read_meta
-from mindgap.corpus.source import Settings, Source, SourceError, one_line, settings
+from mindgap.corpus.source import Source, SourceError, SourceOptions, one_line, source_options
 from mindgap.corpus.type_guards import is_list, is_table
 
 #: A folder with one of these is a sample, complete or not.
@@ -31,7 +31,7 @@ def open_graphnet(source: Source) -> list[Program]:
 
     Raises `SourceError`: no such folder, no sample in it. What is wrong with a sample is said when it is built.
     """
-    chosen = settings(source)
+    chosen = source_options(source)
     suffix = source.text[len("graphnet:") + len(source.target) :]
     root = Path(source.target)
     programs: list[Program] = []
@@ -56,7 +56,7 @@ def _samples(root: Path) -> list[Path]:
     return found
 
 
-def _build(root: Path, sample: Path, chosen: Settings) -> Built:
+def _build(root: Path, sample: Path, chosen: SourceOptions) -> Built:
     return build_record(str(sample), functools.partial(read_sample, sample, root), chosen)
 
 

@@ -72,11 +72,13 @@ def inputs_bytes(entries: Iterable[Mapping[str, Any]]) -> int:
     """Bytes of all tensors of a record. Raises `TooLarge` past `MOST_DESCRIBED`."""
     total = sum(entry_bytes(entry) for entry in entries)
     if total > MOST_DESCRIBED:
-        raise TooLarge(f"its weights and inputs take {spelled(total)}, and {spelled(MOST_DESCRIBED)} is the most")
+        raise TooLarge(
+            f"its weights and inputs take {readable_bytes(total)}, and {readable_bytes(MOST_DESCRIBED)} is the most"
+        )
     return total
 
 
-def spelled(count: int) -> str:
+def readable_bytes(count: int) -> str:
     """Bytes in words."""
     return f"{count / (1 << 30):,.1f} GiB"
 
@@ -106,7 +108,7 @@ def _most_elements(target: str, tensors: Sequence[torch.Tensor]) -> int | None:
 def check_plain(name: str, target: str, operands: Sequence[Any]) -> None:
     """Keep what a node computes from plain Python values small: numbers, lists and texts grow without end.
 
-    Raises `TooLarge`, naming the node, before it runs. Tensors are counted by `Budget`.
+    Raises `TooLarge`, naming the node, before it runs. Tensors are counted by `MemoryBudget`.
     """
     if any(isinstance(operand, torch.Tensor) for operand in operands):
         return
@@ -134,7 +136,7 @@ def _bits(operation: str, whole: Sequence[int]) -> int:
     return left.bit_length() + right.bit_length()
 
 
-class Work(TorchDispatchMode):
+class OperationCount(TorchDispatchMode):
     """Counts the multiplications and additions of products and convolutions."""
 
     def __init__(self) -> None:
@@ -169,7 +171,7 @@ _FORMULAS: Final[dict[Any, Callable[..., int]]] = {
 }
 
 
-class Budget:
+class MemoryBudget:
     """Refuses a call whose result would not fit beside what is alive, before it runs."""
 
     def __init__(self) -> None:
@@ -193,7 +195,9 @@ class Budget:
             return
         total = asked + sum(_storages(alive, set()))
         if total > MOST_ALIVE:
-            raise TooLarge(f"at node {name} its values take {spelled(total)}, and {spelled(MOST_ALIVE)} is the most")
+            raise TooLarge(
+                f"at node {name} its values take {readable_bytes(total)}, and {readable_bytes(MOST_ALIVE)} is the most"
+            )
 
     def _faked(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -225,7 +229,7 @@ def _storages(value: Any, known: set[int]) -> Generator[int]:
 
 
 @contextmanager
-def quiet() -> Generator[None]:
+def silence_fake_tensor_log() -> Generator[None]:
     """PyTorch logs a traceback for each call that fails without data; here that is expected."""
     log = logging.getLogger(FAKE_TENSOR_LOGGERS[0])
     before = log.level

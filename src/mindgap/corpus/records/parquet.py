@@ -26,10 +26,10 @@ from mindgap.corpus.files.user_code import cast_floats
 from mindgap.corpus.program import Built, Program
 from mindgap.corpus.records import memory_budget as record_size
 from mindgap.corpus.records.allowed_targets import UnknownTarget
-from mindgap.corpus.records.memory_budget import MOST_DRAWN, TooLarge, Work, inputs_bytes
+from mindgap.corpus.records.memory_budget import MOST_DRAWN, OperationCount, TooLarge, inputs_bytes
 from mindgap.corpus.records.recipes import record_recipe, scalar_value
-from mindgap.corpus.records.recorded_calls import MalformedRecord, RecordedCalls, Step, check, decode, names_in
-from mindgap.corpus.source import Settings, Source, SourceError, one_line, settings, suggest
+from mindgap.corpus.records.recorded_calls import MalformedRecord, RecordedCalls, RecordedStep, check, decode, names_in
+from mindgap.corpus.source import Source, SourceError, SourceOptions, one_line, source_options, suggest
 from mindgap.corpus.type_guards import is_list, is_table
 from mindgap.corpus.weights.tensor_registry import TensorRegistry, seed_of
 from mindgap.graph import GraphError, kind_of
@@ -44,7 +44,7 @@ def open_records(source: Source) -> list[Program]:
 
     Raises `SourceError`: no such file, not such a file, no such id.
     """
-    chosen = settings(source)
+    chosen = source_options(source)
     path_text, hash_sign, wanted = source.target.rpartition("#")
     if not hash_sign or not wanted:
         raise SourceError(f"{source.text}: say which record: records:FILE.parquet#ID, or #* for all")
@@ -119,11 +119,11 @@ def names(file: str | Path) -> list[str]:
     return record_ids(Path(file))
 
 
-def _build(path: Path, index: int, name: str, chosen: Settings) -> Built:
+def _build(path: Path, index: int, name: str, chosen: SourceOptions) -> Built:
     return build_record(f"{path}#{name}", functools.partial(read_record, path, index), chosen)
 
 
-def build_record(where: str, load: Callable[[], dict[str, Any]], chosen: Settings) -> Built:
+def build_record(where: str, load: Callable[[], dict[str, Any]], chosen: SourceOptions) -> Built:
     """The program of the record that `load` gives. Raises `SourceError` with a line that starts with `where`."""
     try:
         record = _parsed(load())
@@ -141,12 +141,12 @@ def build_record(where: str, load: Callable[[], dict[str, Any]], chosen: Setting
     except Exception as error:  # any field of a stranger's record may be of any type
         raise SourceError(f"{where}: not a well-formed record: {one_line(error)}") from error
     try:
-        with Work() as work:
+        with OperationCount() as work:
             largest = _largest(built)
         if work.done > record_size.MOST_WORK:
             return _described(record, chosen, built)
         if not largest <= _SANE:
-            built = _tamer(record, chosen.seed, built, largest)
+            built = _rescaled(record, chosen.seed, built, largest)
     except TooLarge as error:
         raise SourceError(f"{where}: too large: {error}") from None
     except UnknownTarget as error:
@@ -156,7 +156,7 @@ def build_record(where: str, load: Callable[[], dict[str, Any]], chosen: Setting
     return cast_floats(built, chosen.dtype)
 
 
-def _described(record: Mapping[str, Any], chosen: Settings, seen: Built) -> Built:
+def _described(record: Mapping[str, Any], chosen: SourceOptions, seen: Built) -> Built:
     """The record without values, to be captured from shapes. `seen`: the same with values, as it ran once."""
     described = assemble(record, chosen.seed, tame=True, described=True, dtype=chosen.dtype)
     assert isinstance(described.program, RecordedCalls) and isinstance(seen.program, RecordedCalls)
@@ -179,7 +179,7 @@ def _parsed(record: dict[str, Any]) -> dict[str, Any]:
     return record
 
 
-def _tamer(record: Mapping[str, Any], seed: int, built: Built, largest: float) -> Built:
+def _rescaled(record: Mapping[str, Any], seed: int, built: Built, largest: float) -> Built:
     """The same record at the scales of an initialised network, where that brings its outputs into range."""
     tamed = assemble(record, seed, tame=True)
     other = _largest(tamed)
@@ -241,19 +241,19 @@ def _numbers(entries: list[dict[str, Any]]) -> dict[str, Any]:
     return numbers
 
 
-def _steps(record: Mapping[str, Any], outputs: Any) -> list[Step]:
+def _steps(record: Mapping[str, Any], outputs: Any) -> list[RecordedStep]:
     """The record's nodes decoded, each with the values that die after it.
 
     Raises `MalformedRecord` for one that refers to what no input and no earlier node gives, itself included.
     """
     needed = set(names_in(outputs))
-    steps: list[Step] = []
+    steps: list[RecordedStep] = []
     for node in reversed(record["nodes"]):
         used: set[str] = set()
         args = tuple(decode(arg, used) for arg in node["args"])
         kwargs = {key: decode(arg, used) for key, arg in node["kwargs"].items()}
         dying = tuple(sorted((used | {node["name"]}) - needed))
-        step = Step(node["name"], node["op"], node["target"], args, kwargs, dying)
+        step = RecordedStep(node["name"], node["op"], node["target"], args, kwargs, dying)
         check(step)
         steps.append(step)
         needed |= used

@@ -34,7 +34,7 @@ def record_recipe(entry: Entry, seed: int, tame: bool) -> Recipe:
     if not shape:
         return Constant(mean)
     if tame:
-        return _tame(entry, shape, mean, seed)
+        return _moderate_scale(entry, shape, mean, seed)
     if entry.get("min") == 0:
         centre = max(mean, 1e-3)
         return Uniform(seed, 0.05 * centre, 1.95 * centre)
@@ -73,7 +73,7 @@ def _least_deviation(shape: tuple[int, ...]) -> float:
     return 0.02 if len(shape) == 1 else 0.3 / math.sqrt(max(math.prod(shape[1:]), 1))
 
 
-def _tame(entry: Entry, shape: tuple[int, ...], mean: float, seed: int) -> Recipe:
+def _moderate_scale(entry: Entry, shape: tuple[int, ...], mean: float, seed: int) -> Recipe:
     if entry["kind"] == "input":
         return Normal(seed)
     if entry.get("min") == 0:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from mindgap.corpus.records.allowed_targets import IGNORED, UnknownTarget, attribute, function, method
-from mindgap.corpus.records.memory_budget import Budget, check_plain, may_grow, quiet
+from mindgap.corpus.records.memory_budget import MemoryBudget, check_plain, may_grow, silence_fake_tensor_log
 from mindgap.corpus.type_guards import is_list, is_sequence, is_slice, is_table, is_tuple
 from mindgap.torch_private.native_functions import VMAP_STEPS
 
@@ -21,14 +21,14 @@ _REAL_ONLY = (*_VMAP, "torch.amp.")
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class ValueName:
     """A reference to an earlier value."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RecordedStep:
     """One recorded call. `kind`: call_function, call_method or getattr; `dying`: values not needed after it."""
 
     name: str
@@ -38,7 +38,7 @@ class Step:
     kwargs: Mapping[str, Any]
     dying: tuple[str, ...]
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Step:
+    def __deepcopy__(self, memo: dict[int, Any]) -> RecordedStep:
         """Itself: no run changes it, and a program is copied several times to prove its capture."""
         return self
 
@@ -57,7 +57,7 @@ class RecordedCalls(nn.Module):
     """
 
     def __init__(
-        self, steps: Sequence[Step], outputs: Any, inputs: Sequence[str], constants: Mapping[str, Any]
+        self, steps: Sequence[RecordedStep], outputs: Any, inputs: Sequence[str], constants: Mapping[str, Any]
     ) -> None:
         super().__init__()
         self._steps = tuple(steps)
@@ -98,7 +98,7 @@ class RecordedCalls(nn.Module):
                 del values[name]
         return _fill(self._outputs, values)
 
-    def _run(self, step: Step, values: Mapping[str, Any]) -> Any:
+    def _run(self, step: RecordedStep, values: Mapping[str, Any]) -> Any:
         if step.name in self.pinned:
             return self.pinned[step.name]
         if self._selected.get(step.name):
@@ -126,9 +126,9 @@ class RecordedCalls(nn.Module):
         """
         numbers: dict[str, Any] = {}
         original = self._run
-        budget = Budget()
+        budget = MemoryBudget()
 
-        def run(step: Step, values: Mapping[str, Any]) -> Any:
+        def run(step: RecordedStep, values: Mapping[str, Any]) -> Any:
             if step.target == "operator.getitem":
                 self._selected[step.name] = _places_of_masks(step.args[1], values)
             used = {*names_in(step.args), *names_in(step.kwargs)}
@@ -141,7 +141,7 @@ class RecordedCalls(nn.Module):
 
         self._run = run
         try:
-            with quiet():
+            with silence_fake_tensor_log():
                 outputs = self.forward(*inputs)
         finally:
             del self._run
@@ -154,7 +154,7 @@ class RecordedCalls(nn.Module):
         self._selected.update(other._selected)
 
 
-def _operands(step: Step, values: Mapping[str, Any]) -> list[Any]:
+def _operands(step: RecordedStep, values: Mapping[str, Any]) -> list[Any]:
     """The values that a step refers to, in the order that it does."""
     return [values[name] for name in (*names_in(step.args), *names_in(step.kwargs))]
 
@@ -175,7 +175,7 @@ def _submodule(owner: nn.Module, part: str) -> nn.Module | None:
 
 
 def decode(value: Any, refs: set[str]) -> Any:
-    """A recorded argument as a Python value with `Name`s inside; collects their texts in `refs`.
+    """A recorded argument as a Python value with `ValueName`s inside; collects their texts in `refs`.
 
     Raises `MalformedRecord` for a form that the format does not have.
     """
@@ -192,7 +192,7 @@ def decode(value: Any, refs: set[str]) -> Any:
 def _decode_tagged(tag: str, content: Any, refs: set[str]) -> Any:
     if tag == "ref":
         refs.add(content)
-        return Name(content)
+        return ValueName(content)
     if tag == "tuple":
         return tuple(decode(item, refs) for item in content)
     if tag == "slice":
@@ -214,7 +214,7 @@ def _decode_tagged(tag: str, content: Any, refs: set[str]) -> Any:
     raise MalformedRecord(f"{tag} {content!r}")
 
 
-def check(step: Step) -> None:
+def check(step: RecordedStep) -> None:
     """Raise `UnknownTarget` unless the step's target is allowed."""
     if step.target in IGNORED or step.target.startswith(_VMAP):
         return
@@ -230,7 +230,7 @@ def check(step: Step) -> None:
 
 def names_in(value: Any) -> Iterator[str]:
     """The names that a decoded argument refers to."""
-    if isinstance(value, Name):
+    if isinstance(value, ValueName):
         yield value.text
     elif is_sequence(value):
         for item in value:
@@ -243,7 +243,7 @@ def names_in(value: Any) -> Iterator[str]:
 
 
 def _fill(arg: Any, values: Mapping[str, Any]) -> Any:
-    if isinstance(arg, Name):
+    if isinstance(arg, ValueName):
         return values[arg.text]
     if is_list(arg):
         return [_fill(item, values) for item in arg]

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from mindgap.corpus.source import Settings, Source, SourceError, one_line
-from mindgap.corpus.weights.initialisation import Quantiles, Unfilled
+from mindgap.corpus.source import Source, SourceError, SourceOptions, one_line
+from mindgap.corpus.weights.initialisation import QuantileInitialisation, SkippedInitialisation
 
 
 @contextmanager
-def seeded(seed: int) -> Generator[None]:
+def torch_seed(seed: int) -> Generator[None]:
     """PyTorch's own generator set to `seed` inside, as it was afterwards."""
     with torch.random.fork_rng(devices=[]):  # pyright: ignore[reportUnknownMemberType] # untyped
         torch.manual_seed(seed)  # pyright: ignore[reportUnknownMemberType] # untyped
@@ -24,7 +24,7 @@ def seeded(seed: int) -> Generator[None]:
 
 def construct(
     source: Source,
-    chosen: Settings,
+    chosen: SourceOptions,
     make: Callable[[], nn.Module],
     filling: Callable[[], AbstractContextManager[Any]] | None = None,
 ) -> nn.Module:
@@ -33,14 +33,14 @@ def construct(
     Its initial weights are quantiles (see `initial`): draw them anew. What the constructor leaves unset is 0. Raises
     `SourceError` with what the constructor said.
     """
-    with seeded(chosen.seed), (filling or _quantiles_or_nan)():
+    with torch_seed(chosen.seed), (filling or _quantiles_or_nan)():
         try:
             model = make()
         except SourceError:
             raise
         except Exception as error:
             raise SourceError(f"{source.text}: its constructor raised {one_line(error)}") from error
-    if filling is not Unfilled:
+    if filling is not SkippedInitialisation:
         _set_unset(model)
     model.requires_grad_(True)
     return model.eval() if chosen.dtype is None else model.eval().to(getattr(torch, chosen.dtype))
@@ -48,11 +48,11 @@ def construct(
 
 @contextmanager
 def _quantiles_or_nan() -> Generator[None]:
-    """`Quantiles`, and memory that is asked for and not set holds NaN and not what happens to be there."""
+    """`QuantileInitialisation`, and memory that is asked for and not set holds NaN and not what happens to be there."""
     before, warned = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
-        with Quantiles():
+        with QuantileInitialisation():
             yield
     finally:
         torch.use_deterministic_algorithms(before, warn_only=warned)
@@ -70,5 +70,5 @@ def _set_unset(model: nn.Module) -> None:
 
 def parameters_of(source: Source, make: Callable[[], nn.Module]) -> int:
     """How many parameters `make` gives its model. Takes no memory for them. Raises `SourceError` as `construct`."""
-    model = construct(source, Settings(), make, Unfilled)
+    model = construct(source, SourceOptions(), make, SkippedInitialisation)
     return sum(parameter.numel() for parameter in model.parameters())

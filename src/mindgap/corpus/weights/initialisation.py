@@ -22,7 +22,7 @@ _TILE: Final = 4093
 _LEAST: Final = 1024
 
 
-class Quantiles(TorchFunctionMode):
+class QuantileInitialisation(TorchFunctionMode):
     """While it is in force, `uniform_`, `normal_`, `rand`, `randn` and their like in `torch.nn.init` give a tensor of
     1024 elements or more quantiles of their distribution, in a disorder that differs from call to call. Any other
     tensor is filled as ever."""
@@ -116,7 +116,7 @@ _FILLS: Final[Mapping[Any, Callable[..., torch.Tensor]]] = {
 _MADE: Final[Mapping[Any, Callable[[], torch.Tensor]]] = {torch.rand: _uniform_tile, torch.randn: _normal_tile}
 
 
-class Unfilled(TorchFunctionMode):
+class SkippedInitialisation(TorchFunctionMode):
     """While it is in force, what fills or scales a whole big tensor in place does nothing: for counting parameters,
     whose memory is then never touched."""
 

@@ -9,14 +9,14 @@ import torch
 from torch import nn
 
 from mindgap.corpus.program import Built
-from mindgap.corpus.source import Settings
+from mindgap.corpus.source import SourceOptions
 from mindgap.corpus.weights.seeding import seed_statistics, seed_weights
 from mindgap.corpus.weights.tensor_registry import TensorRegistry, seed_of
 from mindgap.graph import Constant, Integers, Normal
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ImageArgument:
     """An argument of this shape: floating and normal (as pictures after normalisation are), integers that all are
     `every`, or, with `mask`, floating zeros and ones."""
 
@@ -25,12 +25,12 @@ class Given:
     mask: bool = False
 
 
-def with_pictures(model: nn.Module, shapes: Sequence[tuple[int, ...]], chosen: Settings) -> Built:
+def with_pictures(model: nn.Module, shapes: Sequence[tuple[int, ...]], chosen: SourceOptions) -> Built:
     """The model with seeded weights and a normal picture of each shape."""
-    return with_arguments(model, [Given(shape) for shape in shapes], chosen)
+    return with_arguments(model, [ImageArgument(shape) for shape in shapes], chosen)
 
 
-def with_arguments(model: nn.Module, given: Sequence[Given], chosen: Settings) -> Built:
+def with_arguments(model: nn.Module, given: Sequence[ImageArgument], chosen: SourceOptions) -> Built:
     """The model with seeded weights, and seeded arguments in its own order."""
     registry = TensorRegistry()
     seed_weights(model, chosen.seed, registry)
@@ -42,7 +42,7 @@ def with_arguments(model: nn.Module, given: Sequence[Given], chosen: Settings) -
     return Built(model, tensors, {}, registry)
 
 
-def _argument(given: Given, index: int, seed: int, registry: TensorRegistry, dtype: str) -> torch.Tensor:
+def _argument(given: ImageArgument, index: int, seed: int, registry: TensorRegistry, dtype: str) -> torch.Tensor:
     if given.every is not None:
         return registry.draw(Constant(given.every), "int64", given.shape)
     drawn = seed_of(f"picture {index}", seed)

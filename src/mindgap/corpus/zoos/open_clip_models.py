@@ -20,9 +20,9 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from mindgap.corpus.libraries import imported
+from mindgap.corpus.libraries import import_library
 from mindgap.corpus.program import Built, Program
-from mindgap.corpus.source import Settings, Source, SourceError, settings, suggest
+from mindgap.corpus.source import Source, SourceError, SourceOptions, source_options, suggest
 from mindgap.corpus.weights.construction import construct
 from mindgap.corpus.weights.seeding import seed_statistics, seed_weights
 from mindgap.corpus.weights.tensor_registry import TensorRegistry, seed_of
@@ -63,7 +63,7 @@ _TEXT_TOWERS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
 
 def _open_clip() -> Any:
     """The library. Raises `SourceError` where it is not installed."""
-    return imported("open_clip", "open_clip:", "open-clip")
+    return import_library("open_clip", "open_clip:", "open-clip")
 
 
 def names() -> list[str]:
@@ -73,7 +73,7 @@ def names() -> list[str]:
 
 def open_open_clip(source: Source) -> list[Program]:
     """One program. Raises `SourceError` for a name that OpenCLIP does not know."""
-    chosen = settings(source)
+    chosen = source_options(source)
     known = names()
     if source.target not in known:
         near = suggest(source.target, known)
@@ -81,7 +81,7 @@ def open_open_clip(source: Source) -> list[Program]:
     return [Program(source.target, source.text, lambda: _build(source, chosen))]
 
 
-def _build(source: Source, chosen: Settings) -> Built:
+def _build(source: Source, chosen: SourceOptions) -> Built:
     model: Any = construct(source, chosen, lambda: _create(source.target, chosen.size))
     registry = TensorRegistry()
     seed_weights(model, chosen.seed, registry)

@@ -7,11 +7,11 @@ from typing import Any, Final, cast
 
 from torch import nn
 
-from mindgap.corpus.libraries import imported
+from mindgap.corpus.libraries import import_library
 from mindgap.corpus.program import Built, Program
-from mindgap.corpus.source import Settings, Source, SourceError, settings, suggest
+from mindgap.corpus.source import Source, SourceError, SourceOptions, source_options, suggest
 from mindgap.corpus.weights.construction import construct, parameters_of
-from mindgap.corpus.zoos.image_inputs import Given, with_arguments
+from mindgap.corpus.zoos.image_inputs import ImageArgument, with_arguments
 
 #: Pictures of more pixels than this (street scenes of 1024×2048) have their edges halved until they have fewer.
 _MOST_PIXELS: Final = 500_000
@@ -21,21 +21,24 @@ _FRAMES, _HEIGHT, _WIDTH = 3, 64, 96
 _FEATURES, _STEPS = 64, 160
 
 #: Arguments of the networks that take something else than one picture, by the module that they come from.
-_SPEECH = (Given((1, _FEATURES, _STEPS)), Given((1,), every=_STEPS))
-_ARGUMENTS: Final[Mapping[str, tuple[Given, ...]]] = {
+_SPEECH = (ImageArgument((1, _FEATURES, _STEPS)), ImageArgument((1,), every=_STEPS))
+_ARGUMENTS: Final[Mapping[str, tuple[ImageArgument, ...]]] = {
     "jasper": _SPEECH,
     "jasperdr": _SPEECH,
     "quartznet": _SPEECH,
-    "raft": (Given((1, 3, 128, 128)), Given((1, 3, 128, 128))),
-    "propainter_rfc": (Given((1, _FRAMES, 2, _HEIGHT, _WIDTH)), Given((1, _FRAMES, 1, _HEIGHT, _WIDTH), mask=True)),
-    "propainter_ip": (
-        Given((_FRAMES, 3, _HEIGHT, _WIDTH)),
-        Given((_FRAMES, 1, _HEIGHT, _WIDTH), mask=True),
-        Given((_FRAMES - 1, 4, _HEIGHT, _WIDTH)),
+    "raft": (ImageArgument((1, 3, 128, 128)), ImageArgument((1, 3, 128, 128))),
+    "propainter_rfc": (
+        ImageArgument((1, _FRAMES, 2, _HEIGHT, _WIDTH)),
+        ImageArgument((1, _FRAMES, 1, _HEIGHT, _WIDTH), mask=True),
     ),
-    "voca": (Given((1, 1, 16, 29)), Given((1,), every=3)),
-    "nvpattexp": (Given((1, 8, 16, 29)), Given((1,), every=3)),
-    "visemenet": (Given((34, 8, 195)), Given((34, 76))),
+    "propainter_ip": (
+        ImageArgument((_FRAMES, 3, _HEIGHT, _WIDTH)),
+        ImageArgument((_FRAMES, 1, _HEIGHT, _WIDTH), mask=True),
+        ImageArgument((_FRAMES - 1, 4, _HEIGHT, _WIDTH)),
+    ),
+    "voca": (ImageArgument((1, 1, 16, 29)), ImageArgument((1,), every=3)),
+    "nvpattexp": (ImageArgument((1, 8, 16, 29)), ImageArgument((1,), every=3)),
+    "visemenet": (ImageArgument((34, 8, 195)), ImageArgument((34, 76))),
 }
 #: What is asked of a constructor beside its defaults: speech as features, since the step from sound to them needs one
 #: more library; poses as maps, since places in them are found by Python's own decisions.
@@ -53,7 +56,7 @@ _CHANNELS: Final[Mapping[str, int]] = {"superpointnet": 1, "pfpcnet": 1}
 
 def _builders() -> dict[str, Callable[..., nn.Module]]:
     """name -> constructor. Raises `SourceError` where pytorchcv is not installed."""
-    provider: Any = imported("pytorchcv.model_provider", "pytorchcv:", "pytorchcv")
+    provider: Any = import_library("pytorchcv.model_provider", "pytorchcv:", "pytorchcv")
     return provider._models
 
 
@@ -64,7 +67,7 @@ def names() -> list[str]:
 
 def open_pytorchcv(source: Source) -> list[Program]:
     """One program. Raises `SourceError` for a name that pytorchcv does not know."""
-    chosen = settings(source)
+    chosen = source_options(source)
     _builder(source)
     return [Program(source.target, source.text, lambda: _build(source, chosen))]
 
@@ -85,7 +88,7 @@ def _family(source: Source) -> str:
     return _builder(source).__module__.rpartition(".")[2]
 
 
-def _build(source: Source, chosen: Settings) -> Built:
+def _build(source: Source, chosen: SourceOptions) -> Built:
     given = _ARGUMENTS.get(_family(source))
     model = construct(source, chosen, lambda: _create(source))
     if given is not None:
@@ -98,7 +101,7 @@ def _build(source: Source, chosen: Settings) -> Built:
     if (height, width) != native:
         model = construct(source, chosen, lambda: _create(source, (height, width)))
     batch = chosen.batch or (2 if chosen.train else 1)
-    return with_arguments(model, [Given((batch, _CHANNELS.get(_family(source), 3), height, width))], chosen)
+    return with_arguments(model, [ImageArgument((batch, _CHANNELS.get(_family(source), 3), height, width))], chosen)
 
 
 def _create(source: Source, edges: tuple[int, int] | None = None) -> nn.Module:

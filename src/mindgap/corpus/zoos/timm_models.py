@@ -6,16 +6,16 @@ from typing import Any
 
 from torch import nn
 
-from mindgap.corpus.libraries import imported
+from mindgap.corpus.libraries import import_library
 from mindgap.corpus.program import Built, Program
-from mindgap.corpus.source import Settings, Source, SourceError, settings, suggest
+from mindgap.corpus.source import Source, SourceError, SourceOptions, source_options, suggest
 from mindgap.corpus.weights.construction import construct, parameters_of
 from mindgap.corpus.zoos.image_inputs import with_pictures
 
 
 def _timm() -> Any:
     """The library. Raises `SourceError` where it is not installed."""
-    return imported("timm", "timm:", "timm")
+    return import_library("timm", "timm:", "timm")
 
 
 def names() -> list[str]:
@@ -25,7 +25,7 @@ def names() -> list[str]:
 
 def open_timm(source: Source) -> list[Program]:
     """One program. Raises `SourceError` for a name that timm does not know."""
-    chosen = settings(source)
+    chosen = source_options(source)
     _check(source)
     return [Program(source.target, source.text, lambda: _build(source, chosen))]
 
@@ -41,7 +41,7 @@ def _check(source: Source) -> None:
         raise SourceError(f"{source.text}: timm has no model {source.target!r}{suggest(source.target, names())}")
 
 
-def _build(source: Source, chosen: Settings) -> Built:
+def _build(source: Source, chosen: SourceOptions) -> Built:
     model = construct(source, chosen, lambda: _create(source.target, chosen.size))
     config: Any = getattr(model, "pretrained_cfg", None) or {}
     channels, height, width = config.get("input_size", (3, 224, 224))

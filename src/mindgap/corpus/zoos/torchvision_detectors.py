@@ -28,7 +28,7 @@ _DETECTIONS: Final = 100
 Detection = dict[str, torch.Tensor]
 
 
-def whole(detector: Any, edge: int | None) -> nn.Module:
+def fixed_shape_detector(detector: Any, edge: int | None) -> nn.Module:
     """The detector from pictures (batch, 3, height, width) to a dictionary of tensors for each; `edge`: the pixels
     that the shorter side is resized to, where its own size is not fixed."""
     if edge is not None:

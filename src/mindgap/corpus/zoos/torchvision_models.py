@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from torch import nn
 
-from mindgap.corpus.libraries import imported
+from mindgap.corpus.libraries import import_library
 from mindgap.corpus.program import Built, Program
-from mindgap.corpus.source import Settings, Source, SourceError, settings, suggest
+from mindgap.corpus.source import Source, SourceError, SourceOptions, source_options, suggest
 from mindgap.corpus.weights.construction import construct, parameters_of
 from mindgap.corpus.zoos.image_inputs import with_pictures
-from mindgap.corpus.zoos.torchvision_detectors import OneStage, TwoStage, whole
+from mindgap.corpus.zoos.torchvision_detectors import OneStage, TwoStage, fixed_shape_detector
 
 #: Edge in pixels of the pictures that boxes are found in: the smallest that torchvision offers a detector for.
 _DETECTED: Final = 320
@@ -19,7 +19,7 @@ _DETECTED: Final = 320
 
 def _models() -> Any:
     """`torchvision.models`. Raises `SourceError` where torchvision is not installed."""
-    return imported("torchvision.models", "torchvision:", "torchvision")
+    return import_library("torchvision.models", "torchvision:", "torchvision")
 
 
 def names() -> list[str]:
@@ -29,7 +29,7 @@ def names() -> list[str]:
 
 def open_torchvision(source: Source) -> list[Program]:
     """One program. Raises `SourceError` for a name that torchvision does not know."""
-    chosen = settings(source)
+    chosen = source_options(source)
     _check(source)
     return [Program(source.target, source.text, lambda: _build(source, chosen))]
 
@@ -46,7 +46,7 @@ def _check(source: Source) -> None:
         raise SourceError(f"{source.text}: torchvision has no model {source.target!r}{suggest(source.target, known)}")
 
 
-def _build(source: Source, chosen: Settings) -> Built:
+def _build(source: Source, chosen: SourceOptions) -> Built:
     model = construct(source, chosen, lambda: _create(source.target, chosen.size))
     batch = chosen.batch or (2 if chosen.train else 1)
     return with_pictures(model, _shapes(model, source.target, batch, chosen.size), chosen)
@@ -58,7 +58,7 @@ def _create(name: str, size: int | None) -> nn.Module:
     family = builder.__module__.split(".")[2]
     if family == "detection":
         detector = builder(weights=None, weights_backbone=None)
-        return whole(detector, None if name.startswith("ssd") else size or _DETECTED)
+        return fixed_shape_detector(detector, None if name.startswith("ssd") else size or _DETECTED)
     if family == "segmentation":
         return builder(weights=None, weights_backbone=None)
     if family == "quantization":

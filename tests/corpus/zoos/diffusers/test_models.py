@@ -8,7 +8,7 @@ from mindgap.capture import CaptureError
 from mindgap.corpus.opening import capture_program, open_source
 from mindgap.corpus.source import SourceError
 from mindgap.corpus.zoos.diffusers import models as diffusers_zoo
-from mindgap.corpus.zoos.diffusers.shrinking import small
+from mindgap.corpus.zoos.diffusers.shrinking import shrink_arguments
 from mindgap.graph.digest import digest
 
 pytestmark = pytest.mark.skipif(find_spec("diffusers") is None, reason="diffusers is not installed")
@@ -68,7 +68,7 @@ def test_rules_keep_ratios_and_heads():
         ):  # fmt: skip
             pass
 
-    made = small(Network, {"in_channels": 16}, layers=2)
+    made = shrink_arguments(Network, {"in_channels": 16}, layers=2)
     assert made["num_attention_heads"] == 2 and made["attention_head_dim"] == 128
     assert made["caption_projection_dim"] == 256
     assert made["joint_attention_dim"] == 64

@@ -54,9 +54,9 @@ def test_gradients_are_captured_too():
 
 def test_edges_stay_in_their_example_and_no_node_is_its_own_neighbour():
     from mindgap.corpus.weights.tensor_registry import TensorRegistry
-    from mindgap.corpus.zoos.pyg.example_graph import GRAPHS, NODES, World
+    from mindgap.corpus.zoos.pyg.example_graph import GRAPHS, NODES, ExampleGraph
 
-    source, target = World(None, TensorRegistry(), 0, "float32").edges()
+    source, target = ExampleGraph(None, TensorRegistry(), 0, "float32").edges()
     size = NODES // GRAPHS
     assert torch.equal(source // size, target // size)
     assert not bool((source == target).any())

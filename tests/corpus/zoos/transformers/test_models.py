@@ -11,7 +11,7 @@ from mindgap.corpus import SourceError, open_source
 from mindgap.corpus.opening import capture_program
 from mindgap.corpus.zoos.transformers.models import names
 from mindgap.corpus.zoos.transformers.overrides import ARGUMENTS, CONFIGURATION, CONSTANT, IMPOSSIBLE
-from mindgap.corpus.zoos.transformers.shrinking import FIRST_SPECIAL, VOCABULARY, Shrinking, shrunk
+from mindgap.corpus.zoos.transformers.shrinking import FIRST_SPECIAL, VOCABULARY, Shrinking, shrink_configuration
 
 pytest.importorskip("transformers")
 
@@ -125,14 +125,14 @@ def test_layers_that_differ_shrink_as_the_rest_does():
         "layer_types": ["full", "full", "sliding", "full", "sliding", "full"],
         "per_layer_config": {"02": {"head_dim": 256, "num_attention_heads": 64}, "04": {"head_dim": 256}},
     }  # fmt: skip
-    small = shrunk(config, Shrinking("divided"))
+    small = shrink_configuration(config, Shrinking("divided"))
     assert small["layer_types"] == ["full", "sliding"]
     assert small["per_layer_config"] == {1: {"head_dim": 16, "num_attention_heads": 4}}
 
 
 def test_special_tokens_stay_apart_and_inside_the_vocabulary():
     config = {"vocab_size": 50_000, "bos_token_id": 49_000, "eos_token_id": [49_001, 2], "image_token_id": 49_002}
-    small = shrunk(config, Shrinking("uniform"))
+    small = shrink_configuration(config, Shrinking("uniform"))
     assert small["vocab_size"] == VOCABULARY
     moved = [small["bos_token_id"], small["eos_token_id"][0], small["image_token_id"]]
     assert len(set(moved)) == 3 and all(FIRST_SPECIAL <= token < VOCABULARY for token in moved)

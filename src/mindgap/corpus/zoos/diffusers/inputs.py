@@ -14,7 +14,7 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from mindgap.corpus.source import Settings
+from mindgap.corpus.source import SourceOptions
 from mindgap.corpus.weights.tensor_registry import TensorRegistry, seed_of
 from mindgap.graph import Constant, Integers, Normal, Recipe, Uniform
 
@@ -29,7 +29,7 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ModelCase:
     """What is known of one class: `config` for its constructor, `inputs` by name (a `Tensor`, a plain value, or these
     in lists, tuples and dictionaries; None to leave one out), `fixed`: inputs that decide shapes (masks, places), and
     are constants of the program, `edge` of its latents, `batch`: 2 where the strides of a batch of 1 leave fake
@@ -60,12 +60,12 @@ def ones(shape: str, dtype: str = "int64") -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Maker:
+class InputMaker:
     """Draws the inputs of one model."""
 
     model: nn.Module
-    case: Case
-    chosen: Settings
+    case: ModelCase
+    chosen: SourceOptions
     registry: TensorRegistry
 
     def arguments(self) -> dict[str, Any]:
@@ -136,7 +136,7 @@ class Maker:
         return name in inspect.signature(self.model.forward).parameters
 
 
-def _latents(maker: Maker) -> Tensor:
+def _latents(maker: InputMaker) -> Tensor:
     """Packed tokens, a film, or a picture: by what else the model takes and by its name."""
     channels = "in_channels" if maker.has("in_channels") else "in_visual_dim"
     if maker.takes("img_ids") or maker.takes("img_shapes"):
@@ -146,7 +146,7 @@ def _latents(maker: Maker) -> Tensor:
     return normal(f"b {channels} s s")
 
 
-def _sample(maker: Maker) -> Tensor:
+def _sample(maker: InputMaker) -> Tensor:
     kind = maker.kind
     if "Autoencoder" in kind or "VAE" in kind or kind == "VQModel":
         channels = "in_channels" if maker.has("in_channels") else "3"
@@ -165,14 +165,14 @@ _TEXT_WIDTHS: Final = (
 )  # fmt: skip
 
 
-def _texts(maker: Maker) -> Tensor | None:
+def _texts(maker: InputMaker) -> Tensor | None:
     width = maker.has(*_TEXT_WIDTHS)
     if isinstance(width, (list, tuple)):
         width = width[0]  # pyright: ignore[reportUnknownVariableType] # any list
     return normal(f"b l {width}") if isinstance(width, int) else None
 
 
-def _places(maker: Maker) -> torch.Tensor:
+def _positions(maker: InputMaker) -> torch.Tensor:
     """Row and column of each token of a picture (t, axes); the first axis, 0, is time."""
     axes = len(maker.has("axes_dims_rope") or (0, 0, 0))
     edge = maker.edge // 2
@@ -182,15 +182,15 @@ def _places(maker: Maker) -> torch.Tensor:
     return places.reshape(edge * edge, axes)
 
 
-def _no_places(maker: Maker) -> torch.Tensor:
+def _no_positions(maker: InputMaker) -> torch.Tensor:
     return torch.zeros(maker.shape("l")[0], len(maker.has("axes_dims_rope") or (0, 0, 0)))
 
 
-def _guidance(maker: Maker) -> Tensor | None:
+def _guidance(maker: InputMaker) -> Tensor | None:
     return uniform("b", 1.0, 8.0) if maker.has("guidance_embeds") else None
 
 
-def _grid(maker: Maker) -> list[tuple[int, int, int]]:
+def _grid(maker: InputMaker) -> list[tuple[int, int, int]]:
     return [(1, maker.edge // 2, maker.edge // 2)] * maker.batch
 
 
@@ -202,7 +202,7 @@ _WORTH_GIVING: Final = frozenset(
         "encoder_hidden_states_mask", "encoder_attention_mask", "controlnet_cond",
     }
 )  # fmt: skip
-_RULES: Final[Mapping[str, Callable[[Maker], Any]]] = {
+_RULES: Final[Mapping[str, Callable[[InputMaker], Any]]] = {
     "sample": _sample,
     "hidden_states": _latents,
     "x": _latents,
@@ -216,8 +216,8 @@ _RULES: Final[Mapping[str, Callable[[Maker], Any]]] = {
     "encoder_attention_mask": lambda m: ones("b l"),
     "encoder_hidden_states_mask": lambda m: ones("b l", "bool"),
     "pooled_projections": lambda m: normal("b pooled_projection_dim") if m.has("pooled_projection_dim") else None,
-    "img_ids": _places,
-    "txt_ids": _no_places,
+    "img_ids": _positions,
+    "txt_ids": _no_positions,
     "img_shapes": _grid,
     "guidance": _guidance,
     "controlnet_cond": lambda m: normal("b conditioning_channels 128 128"),

@@ -11,15 +11,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from mindgap.corpus.libraries import imported, silenced
+from mindgap.corpus.libraries import import_library, silence_output
 from mindgap.corpus.program import Built, Program
-from mindgap.corpus.source import Settings, Source, SourceError, one_line, settings, suggest
+from mindgap.corpus.source import Source, SourceError, SourceOptions, one_line, source_options, suggest
 from mindgap.corpus.weights.construction import construct
 from mindgap.corpus.weights.seeding import seed_statistics, seed_weights
 from mindgap.corpus.weights.tensor_registry import TensorRegistry
 from mindgap.corpus.zoos.diffusers.cases import BORROWERS, CASES, PARTS
-from mindgap.corpus.zoos.diffusers.inputs import Case, Maker
-from mindgap.corpus.zoos.diffusers.shrinking import small
+from mindgap.corpus.zoos.diffusers.inputs import InputMaker, ModelCase
+from mindgap.corpus.zoos.diffusers.shrinking import shrink_arguments
 
 #: A class that no rule makes smaller than this is not built.
 _MOST_PARAMETERS = 60_000_000
@@ -28,7 +28,7 @@ _BASES = ("ModelMixin", "LegacyModelMixin")
 
 def _diffusers() -> Any:
     """The library. Raises `SourceError` where it is not installed."""
-    library = imported("diffusers", "diffusers:", "diffusers")
+    library = import_library("diffusers", "diffusers:", "diffusers")
     library.logging.set_verbosity_error()
     logging.getLogger("diffusers").setLevel(logging.ERROR)
     return library
@@ -52,7 +52,7 @@ def _found(name: str) -> Any:
 
 def open_diffusers(source: Source) -> list[Program]:
     """One program. Raises `SourceError` for a name that is no network of diffusers."""
-    chosen = settings(source)
+    chosen = source_options(source)
     found = _found(source.target)
     if found is None:
         near = suggest(source.target, names())
@@ -60,14 +60,14 @@ def open_diffusers(source: Source) -> list[Program]:
     return [Program(source.target, source.text, functools.partial(_build, source, found, chosen))]
 
 
-def _build(source: Source, model_class: Any, chosen: Settings) -> Built:
-    case = CASES.get(source.target, Case())
-    with silenced():
+def _build(source: Source, model_class: Any, chosen: SourceOptions) -> Built:
+    case = CASES.get(source.target, ModelCase())
+    with silence_output():
         model = construct(source, chosen, functools.partial(_create, model_class, case, chosen.layers or 2))
         registry = TensorRegistry()
         seed_weights(model, chosen.seed, registry)
         try:
-            given = Maker(model, case, chosen, registry).arguments()
+            given = InputMaker(model, case, chosen, registry).arguments()
         except LookupError as error:
             raise SourceError(f"{source.text}: there is no telling what its input {error.args[0]} takes") from error
         seed_statistics(model, lambda: _run(source, model, given), chosen.seed, registry)
@@ -80,18 +80,18 @@ def _build(source: Source, model_class: Any, chosen: Settings) -> Built:
     return Built(functools.partial(model, **held), (), rest, registry)
 
 
-def _create(model_class: Any, case: Case, layers: int) -> nn.Module:
+def _create(model_class: Any, case: ModelCase, layers: int) -> nn.Module:
     """A small model. Raises whatever its constructor raises."""
     own = {**case.config}
     if model_class.__name__ in PARTS:
         argument, part, count = PARTS[model_class.__name__]
-        own[argument] = [_create(_found(part), CASES.get(part, Case()), layers) for _ in range(count)]
-    config = small(model_class, own, layers)
+        own[argument] = [_create(_found(part), CASES.get(part, ModelCase()), layers) for _ in range(count)]
+    config = shrink_arguments(model_class, own, layers)
     _weigh(functools.partial(model_class, **config))
     model = model_class(**config)
     if model_class.__name__ in BORROWERS:
         lender = BORROWERS[model_class.__name__]
-        model = model_class.from_transformer(model, _create(_found(lender), CASES.get(lender, Case()), layers))
+        model = model_class.from_transformer(model, _create(_found(lender), CASES.get(lender, ModelCase()), layers))
     return model
 
 

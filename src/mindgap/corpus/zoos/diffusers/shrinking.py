@@ -36,7 +36,7 @@ _FIXED_WIDTHS: Final = re.compile(
 _CHANNELS: Final = re.compile(r"^(\w+_)?(block_out_channels|channel_sizes|stage_channels|channels)$")
 
 
-def small(model_class: Callable[..., Any], own: Mapping[str, Any], layers: int) -> dict[str, Any]:
+def shrink_arguments(model_class: Callable[..., Any], own: Mapping[str, Any], layers: int) -> dict[str, Any]:
     """Constructor arguments for a small model; `own`: those known for this class, taken as they are.
 
     Arguments without a default that `own` does not have are left out: the constructor says what is missing.

@@ -45,7 +45,7 @@ _FIXED: Final = frozenset(
 )  # fmt: skip
 
 
-class World:
+class ExampleGraph:
     """Draws what is asked for by name. `library`: `torch_geometric.nn`."""
 
     def __init__(self, library: Any, registry: TensorRegistry, seed: int, dtype: str) -> None:
@@ -106,7 +106,7 @@ def mlp(inputs: int, outputs: int, hidden: int = 32) -> nn.Sequential:
     return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
 
 
-_NAMED: Final[Mapping[str, Callable[[World, str], Any]]] = {
+_NAMED: Final[Mapping[str, Callable[[ExampleGraph, str], Any]]] = {
     "x": lambda w, n: w.normal(n, NODES, FEATURES),
     "x_0": lambda w, n: w.normal(n, NODES, FEATURES),
     "msg": lambda w, n: w.normal(n, NODES, FEATURES),

@@ -17,7 +17,7 @@ from mindgap.corpus.zoos.pyg.example_graph import (
     NODES,
     OUT,
     RELATIONS,
-    World,
+    ExampleGraph,
     mlp,
 )
 
@@ -97,34 +97,34 @@ def _corruption(**given: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return tuple(value.flip(0) if name == "x" else value for name, value in given.items())
 
 
-def _rgat(w: World) -> nn.Module:
+def _rgat(w: ExampleGraph) -> nn.Module:
     layer = w.library.RGATConv(FEATURES, OUT, RELATIONS, edge_dim=EDGE_FEATURES, heads=2)
     with torch.no_grad():
         layer.l2.fill_(1.0)  # Its own reset leaves the memory as it was found.
     return layer
 
 
-def _performer(w: World) -> nn.Module:
+def _performer(w: ExampleGraph) -> nn.Module:
     layer = w.library.PerformerAttention(FEATURES, heads=2)
     projection = layer.fast_attn.projection_matrix
     projection.copy_(w.normal("projection", *projection.shape))  # Random features, no parameter: drawn here instead.
     return layer
 
 
-def _memory(w: World) -> nn.Module:
+def _memory(w: ExampleGraph) -> nn.Module:
     parts = w.library.models.tgn
     layer = w.library.TGNMemory(NODES, 8, OUT, 8, parts.IdentityMessage(8, OUT, 8), parts.LastAggregator())
     layer._assoc.zero_()  # It is left as the memory was found.
     return InOrder(layer)
 
 
-def _visnet(w: World) -> nn.Module:
+def _visnet(w: ExampleGraph) -> nn.Module:
     net = w.library.ViSNet(num_layers=2, hidden_channels=OUT, num_heads=2)
     net.representation_model.distance = Distances(w.edges())
     return net
 
 
-def _neighbours(w: World) -> Callable[..., Any]:
+def _neighbours(w: ExampleGraph) -> Callable[..., Any]:
     edges = w.edges("edge_index")
 
     def graph(pos: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -133,7 +133,7 @@ def _neighbours(w: World) -> Callable[..., Any]:
     return graph
 
 
-def _pna(w: World) -> dict[str, Any]:
+def _pna(w: ExampleGraph) -> dict[str, Any]:
     return {
         "aggregators": ["mean", "min", "max", "std"],
         "scalers": ["identity", "amplification", "attenuation"],
@@ -142,31 +142,31 @@ def _pna(w: World) -> dict[str, Any]:
     }
 
 
-def _relations(w: World) -> dict[Any, torch.Tensor]:
+def _relations(w: ExampleGraph) -> dict[Any, torch.Tensor]:
     return {kind: w.edges("/".join(kind), 48) for kind in _KINDS_OF_EDGES}
 
 
-def _kinds(w: World) -> dict[str, torch.Tensor]:
+def _kinds(w: ExampleGraph) -> dict[str, torch.Tensor]:
     return {kind: w.normal(kind, NODES, FEATURES) for kind in _KINDS_OF_NODES}
 
 
-def _hetero(w: World) -> dict[str, Any]:
+def _hetero(w: ExampleGraph) -> dict[str, Any]:
     return {"x_dict": _kinds(w), "edge_index_dict": _relations(w)}
 
 
-def _dense(w: World) -> dict[str, Any]:
+def _dense(w: ExampleGraph) -> dict[str, Any]:
     return {"x": w.normal("x", GRAPHS, _PER, FEATURES)}
 
 
-def _with_edges(_: World) -> dict[str, Any]:
+def _with_edges(_: ExampleGraph) -> dict[str, Any]:
     return {"edge_dim": EDGE_FEATURES}
 
 
-def _attending(_: World) -> dict[str, Any]:
+def _attending(_: ExampleGraph) -> dict[str, Any]:
     return {"edge_dim": EDGE_FEATURES, "heads": 2}
 
 
-Entry = Callable[[World], Any]
+Entry = Callable[[ExampleGraph], Any]
 #: Class -> arguments of its constructor (or the layer itself); sizes fill in what is missing.
 CONSTRUCTED: Final[Mapping[str, Entry]] = {
     "ARGA": lambda w: {"encoder": w.library.GCN(FEATURES, OUT, 2), "discriminator": mlp(OUT, 1)},

@@ -16,13 +16,13 @@ from typing import Any
 
 from torch import nn
 
-from mindgap.corpus.libraries import imported
+from mindgap.corpus.libraries import import_library
 from mindgap.corpus.program import Built, Program
-from mindgap.corpus.source import Settings, Source, SourceError, one_line, settings, suggest
+from mindgap.corpus.source import Source, SourceError, SourceOptions, one_line, source_options, suggest
 from mindgap.corpus.weights.construction import construct
 from mindgap.corpus.weights.seeding import seed_statistics, seed_weights
 from mindgap.corpus.weights.tensor_registry import TensorRegistry
-from mindgap.corpus.zoos.pyg.example_graph import SIZES, World
+from mindgap.corpus.zoos.pyg.example_graph import SIZES, ExampleGraph
 from mindgap.corpus.zoos.pyg.layer_cases import ABSTRACT, CONSTRUCTED, GIVEN
 
 
@@ -30,7 +30,7 @@ def _layers() -> Any:
     """`torch_geometric.nn`. Raises `SourceError` where it is not installed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # It warns of each compiled extension that is missing.
-        return imported("torch_geometric.nn", "pyg: torch_geometric", "pyg")
+        return import_library("torch_geometric.nn", "pyg: torch_geometric", "pyg")
 
 
 def names() -> list[str]:
@@ -46,16 +46,16 @@ def names() -> list[str]:
 
 def open_pyg(source: Source) -> list[Program]:
     """One program. Raises `SourceError` for a name that PyTorch Geometric does not know."""
-    chosen = settings(source)
+    chosen = source_options(source)
     if source.target not in names():
         near = suggest(source.target, names())
         raise SourceError(f"{source.text}: PyTorch Geometric has no layer {source.target!r}{near}")
     return [Program(source.target, source.text, lambda: _build(source, chosen))]
 
 
-def _build(source: Source, chosen: Settings) -> Built:
+def _build(source: Source, chosen: SourceOptions) -> Built:
     name, library, registry = source.target, _layers(), TensorRegistry()
-    world = World(library, registry, chosen.seed, chosen.dtype or "float32")
+    world = ExampleGraph(library, registry, chosen.seed, chosen.dtype or "float32")
     layer = construct(source, chosen, lambda: _create(source, getattr(library, name), world))
     seed_weights(layer, chosen.seed, registry)
     held, given = _arguments(source, layer, world)
@@ -73,7 +73,7 @@ def _run(source: Source, program: Any, given: Mapping[str, Any]) -> None:
         raise SourceError(f"{source.text}: with {', '.join(given)} it raised {one_line(error)}") from error
 
 
-def _create(source: Source, layer: Any, world: World) -> nn.Module:
+def _create(source: Source, layer: Any, world: ExampleGraph) -> nn.Module:
     """The layer from its table entry, and small sizes for whatever else its constructor demands."""
     made: Any = CONSTRUCTED[source.target](world) if source.target in CONSTRUCTED else {}
     if isinstance(made, nn.Module):
@@ -88,7 +88,7 @@ def _create(source: Source, layer: Any, world: World) -> nn.Module:
     return layer(**made)
 
 
-def _arguments(source: Source, layer: nn.Module, world: World) -> tuple[dict[str, Any], Mapping[str, Any]]:
+def _arguments(source: Source, layer: nn.Module, world: ExampleGraph) -> tuple[dict[str, Any], Mapping[str, Any]]:
     """(what belongs to the fixed graph, what is given) for a call of the layer."""
     known: dict[str, Any] = GIVEN[source.target](world) if source.target in GIVEN else {}
     for name, parameter in inspect.signature(layer.forward).parameters.items():

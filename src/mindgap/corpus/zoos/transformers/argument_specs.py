@@ -11,7 +11,7 @@ Shape = tuple[Dimension, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Floats:
+class FloatArgument:
     """Normal values times `scale`, in the dtype of the model; with `positive` uniform ones from 0 to below `scale`."""
 
     shape: Shape
@@ -20,7 +20,7 @@ class Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class Ids:
+class IntegerArgument:
     """Whole numbers from `low` to below `high`, int64."""
 
     shape: Shape
@@ -29,7 +29,7 @@ class Ids:
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class FilledArgument:
     """One value everywhere; a dimension's name stands for its number."""
 
     shape: Shape
@@ -38,7 +38,7 @@ class Filled:
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
+class FixedArgument:
     """A value that the model's Python code decides by: nested numbers become a tensor that is a constant of the
     graph, a single number or text stays itself."""
 
@@ -46,4 +46,4 @@ class Fixed:
 
 
 #: What an argument is made as; None leaves it out although a rule would make it.
-Made = Floats | Ids | Filled | Fixed | None
+ArgumentSpec = FloatArgument | IntegerArgument | FilledArgument | FixedArgument | None

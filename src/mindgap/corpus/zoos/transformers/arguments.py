@@ -14,7 +14,14 @@ from torch.overrides import TorchFunctionMode
 
 from mindgap.corpus.type_guards import is_sequence
 from mindgap.corpus.weights.tensor_registry import TensorRegistry, seed_of
-from mindgap.corpus.zoos.transformers.argument_specs import Filled, Fixed, Floats, Ids, Made, Shape
+from mindgap.corpus.zoos.transformers.argument_specs import (
+    ArgumentSpec,
+    FilledArgument,
+    FixedArgument,
+    FloatArgument,
+    IntegerArgument,
+    Shape,
+)
 from mindgap.corpus.zoos.transformers.overrides import ARGUMENTS, CONSTANT
 from mindgap.corpus.zoos.transformers.shrinking import FIRST_SPECIAL
 from mindgap.graph import Constant, Integers, Normal, Recipe, Uniform
@@ -31,7 +38,7 @@ class Sizes:
     dtype: str
 
 
-class _Facts:
+class _ConfigValues:
     """A configuration asked for values by name: its own first, then those of its towers."""
 
     def __init__(self, config: Any) -> None:
@@ -118,7 +125,7 @@ def _arguments(
     places: Mapping[str, int],
 ) -> Arguments:
     """Arguments of these names, those that there is a value for."""
-    maker = _Maker(model, sizes, registry, places)
+    maker = _ArgumentMaker(model, sizes, registry, places)
     special = special_arguments(model)
     constant = _DECIDING | CONSTANT.get(_model_type(model), frozenset())
     given: dict[str, Any] = {}
@@ -127,7 +134,7 @@ def _arguments(
         made = special.get(name)
         value = maker.make(name, variant) if made is None else maker.made(name, made)
         if value is not None:
-            (fixed if isinstance(made, Fixed) or name in constant else given)[name] = value
+            (fixed if isinstance(made, FixedArgument) or name in constant else given)[name] = value
     return Arguments(given, fixed)
 
 
@@ -135,27 +142,27 @@ def _model_type(model: nn.Module) -> str:
     return str(getattr(model.config, "model_type", ""))
 
 
-def special_arguments(model: nn.Module) -> Mapping[str, Made]:
+def special_arguments(model: nn.Module) -> Mapping[str, ArgumentSpec]:
     """What is known of this model's arguments alone: by its class, else by its model type."""
     by_class = ARGUMENTS.get(type(model).__name__)
     return by_class if by_class is not None else ARGUMENTS.get(_model_type(model), {})
 
 
-def kinds_beside(model: nn.Module, arguments: Arguments) -> list[str]:
+def modalities_in_text(model: nn.Module, arguments: Arguments) -> list[str]:
     """Kinds of things (`image`, `video`, `audio`) among the arguments that tokens in the text stand for."""
-    facts = _Facts(model.config)
+    facts = _ConfigValues(model.config)
     names = [*arguments.given, *arguments.fixed]
     if "input_ids" not in names:
         return []
     return [kind for kind, inputs in _INPUTS.items() if inputs & set(names) and facts.get(*_TOKENS[kind]) is not None]
 
 
-class Scatters(TorchFunctionMode):
+class TokenRowCounter(TorchFunctionMode):
     """While a model runs: how many rows it has for each kind of thing that tokens in the text stand for."""
 
     def __init__(self, model: nn.Module, ids: torch.Tensor) -> None:
         super().__init__()
-        self._kinds = {_Facts(model.config).get(*names): kind for kind, names in _TOKENS.items()}
+        self._kinds = {_ConfigValues(model.config).get(*names): kind for kind, names in _TOKENS.items()}
         self._ids = ids
         self.rows: dict[str, int] = {}
 
@@ -194,12 +201,12 @@ _MODALITIES = (
 _DECIDING = frozenset({"grid_thw", "image_grid_thw", "video_grid_thw", "image_sizes", "spatial_shapes"})
 
 
-class _Maker:
+class _ArgumentMaker:
     """Makes one argument by name. `variant` counts through shapes where a name alone does not say which."""
 
     def __init__(self, model: nn.Module, sizes: Sizes, registry: TensorRegistry, places: Mapping[str, int]) -> None:
         self._model = model
-        self._facts = _Facts(model.config)
+        self._facts = _ConfigValues(model.config)
         self._sizes = sizes
         self._registry = registry
         self._places = places
@@ -209,16 +216,16 @@ class _Maker:
         """Tokens in a text: its own, and those that stand for what is beside it."""
         return self._sizes.length + sum(self._places.values())
 
-    def made(self, name: str, made: Floats | Ids | Filled | Fixed) -> Any:
+    def made(self, name: str, made: FloatArgument | IntegerArgument | FilledArgument | FixedArgument) -> Any:
         """The value that the table describes."""
-        if isinstance(made, Fixed):
+        if isinstance(made, FixedArgument):
             return torch.tensor(made.value) if is_sequence(made.value) else made.value
         shape = self.shape(made.shape)
-        if isinstance(made, Filled):
+        if isinstance(made, FilledArgument):
             dtype = self._sizes.dtype if made.dtype == "float32" else made.dtype
             value = self._dimension(made.value) if isinstance(made.value, str) else made.value
             return self.draw(name, Constant(value), shape, dtype)
-        if isinstance(made, Ids):
+        if isinstance(made, IntegerArgument):
             return self.draw(name, Integers(self.seed(name), made.low, made.high), shape, "int64")
         if made.positive:
             return self.draw(name, Uniform(self.seed(name), 0.0, made.scale), shape)
@@ -356,7 +363,7 @@ _PICTURES: tuple[_Shape, ...] = (
     lambda b, c, h, w, t: (b, c, 64, 64),
     lambda b, c, h, w, t: (b, c, 224, 224),
 )
-_MAKERS: Mapping[str, Callable[[_Maker, int], Any]] = {
+_MAKERS: Mapping[str, Callable[[_ArgumentMaker, int], Any]] = {
     "input_ids": lambda m, v: m.tokens(),
     "decoder_input_ids": lambda m, v: m.tokens("decoder_input_ids"),
     "attention_mask": lambda m, v: m.ones("attention_mask"),

@@ -13,15 +13,22 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from mindgap.corpus.libraries import imported, silenced
+from mindgap.corpus.libraries import import_library, silence_output
 from mindgap.corpus.program import Built, Program
-from mindgap.corpus.source import Settings, Source, SourceError, one_line, settings, suggest
+from mindgap.corpus.source import Source, SourceError, SourceOptions, one_line, source_options, suggest
 from mindgap.corpus.weights.construction import construct
 from mindgap.corpus.weights.seeding import seed_statistics, seed_weights
 from mindgap.corpus.weights.tensor_registry import TensorRegistry
-from mindgap.corpus.zoos.transformers.arguments import Again, Arguments, Scatters, Sizes, candidates, kinds_beside
+from mindgap.corpus.zoos.transformers.arguments import (
+    Again,
+    Arguments,
+    Sizes,
+    TokenRowCounter,
+    candidates,
+    modalities_in_text,
+)
 from mindgap.corpus.zoos.transformers.overrides import ABSENT, CONFIGURATION, IMPOSSIBLE
-from mindgap.corpus.zoos.transformers.shrinking import Shrinking, shrunk, stays_wide
+from mindgap.corpus.zoos.transformers.shrinking import Shrinking, shrink_configuration, stays_wide
 
 #: A model that is wider than this after shrinking is not built.
 _MOST_PARAMETERS = 60_000_000
@@ -31,7 +38,7 @@ _MOST_PLACES = 1024
 
 def _transformers() -> Any:
     """The library. Raises `SourceError` where it is not installed."""
-    library = imported("transformers", "transformers:", "transformers")
+    library = import_library("transformers", "transformers:", "transformers")
     library.logging.set_verbosity_error()
     logging.getLogger("transformers").setLevel(logging.ERROR)
     return library
@@ -60,7 +67,7 @@ def _classes(mapping: Mapping[str, Any]) -> dict[str, None]:
 
 def open_transformers(source: Source) -> list[Program]:
     """One program. Raises `SourceError` for a name that is neither a model's class nor a model type."""
-    chosen = settings(source)
+    chosen = source_options(source)
     name = source.target
     library = _transformers()
     types: Any = library.models.auto.modeling_auto.MODEL_MAPPING_NAMES
@@ -100,7 +107,7 @@ def _needs(dummy: Any) -> str:
     return f"it needs {' and '.join(getattr(dummy, '_backends', ['packages']))}, which is not installed"
 
 
-def _build(source: Source, model_class: Any, chosen: Settings) -> Built:
+def _build(source: Source, model_class: Any, chosen: SourceOptions) -> Built:
     """The first small configuration and set of arguments with which the model runs: with all that it takes if it can
     be, else with the main part of that."""
     failures: list[str] = []
@@ -119,7 +126,7 @@ def _build(source: Source, model_class: Any, chosen: Settings) -> Built:
     raise SourceError(reason if reason.startswith(source.text) else f"{source.text}: {reason}")
 
 
-def _models(source: Source, model_class: Any, chosen: Settings, failures: list[str]) -> Iterator[nn.Module]:
+def _models(source: Source, model_class: Any, chosen: SourceOptions, failures: list[str]) -> Iterator[nn.Module]:
     """The model in each small configuration that it can be built with; what failed is added to `failures`."""
     tried: set[str] = set()
     for way in _ways(chosen):
@@ -135,7 +142,7 @@ def _models(source: Source, model_class: Any, chosen: Settings, failures: list[s
         yield model
 
 
-def _ways(chosen: Settings) -> Iterator[Shrinking]:
+def _ways(chosen: SourceOptions) -> Iterator[Shrinking]:
     layers = chosen.layers or 2
     sizes = [chosen.size] if chosen.size else [64, 224]
     for size in sizes:
@@ -146,27 +153,27 @@ def _ways(chosen: Settings) -> Iterator[Shrinking]:
 
 def _configured(model_class: Any, way: Shrinking) -> dict[str, Any]:
     """The dictionary of a small configuration."""
-    with silenced():
+    with silence_output():
         try:
-            small = shrunk(model_class.config_class().to_dict(), way)
+            small = shrink_configuration(model_class.config_class().to_dict(), way)
         except Exception as error:
             raise SourceError(f"its configuration raised {one_line(error)}") from error
-    _amend(small)
+    _apply_overrides(small)
     return small
 
 
-def _amend(small: dict[str, Any]) -> None:
+def _apply_overrides(small: dict[str, Any]) -> None:
     """What the table says of this model type, and of those of the parts."""
     for part in small.values():
         if isinstance(part, dict) and "model_type" in part:
-            _amend(cast("dict[str, Any]", part))
+            _apply_overrides(cast("dict[str, Any]", part))
     for path, value in CONFIGURATION.get(str(small.get("model_type")), {}).items():
-        _put(small, path, value)
+        _set_path(small, path, value)
 
 
 def _create(model_class: Any, way: Shrinking, small: dict[str, Any]) -> nn.Module:
     """A small model. Raises whatever its own code raises where the small configuration does not fit."""
-    with silenced():
+    with silence_output():
         config = model_class.config_class.from_dict(small)
         # One matrix product for all experts: the other ways loop over what the router decided.
         config._experts_implementation = "batched_mm"
@@ -178,7 +185,7 @@ def _create(model_class: Any, way: Shrinking, small: dict[str, Any]) -> nn.Modul
         return model_class(config)
 
 
-def _with_arguments(model: nn.Module, chosen: Settings, failures: list[str], whole: bool) -> Built | None:
+def _with_arguments(model: nn.Module, chosen: SourceOptions, failures: list[str], whole: bool) -> Built | None:
     """The seeded model with the first arguments that it accepts, or None; what failed is added to `failures`."""
     registry = TensorRegistry()
     seed_weights(model, chosen.seed, registry)
@@ -209,12 +216,12 @@ def _accepted(model: nn.Module, again: Again, failures: list[str]) -> Arguments 
     """The arguments, if the model runs with them, with as many tokens in the text as it has rows for."""
     arguments = again({})
     try:
-        kinds = kinds_beside(model, arguments)
+        kinds = modalities_in_text(model, arguments)
         if kinds:
             # The library compares numbers of tokens and rows, which a graph cannot: they are made equal here instead.
             os.environ["TRANSFORMERS_DISABLE_TORCH_CHECK"] = "1"
             arguments = again(dict.fromkeys(kinds, 1))
-            scatters = Scatters(model, arguments.given["input_ids"])
+            scatters = TokenRowCounter(model, arguments.given["input_ids"])
             with scatters:
                 _try(model, arguments)
             if not all(0 < rows <= _MOST_PLACES for rows in scatters.rows.values()):
@@ -228,11 +235,11 @@ def _accepted(model: nn.Module, again: Again, failures: list[str]) -> Arguments 
 
 
 def _try(model: nn.Module, arguments: Arguments) -> None:
-    with torch.no_grad(), silenced():
+    with torch.no_grad(), silence_output():
         model(**arguments.given, **arguments.fixed)
 
 
-def _put(config: dict[str, Any], path: str, value: Any) -> None:
+def _set_path(config: dict[str, Any], path: str, value: Any) -> None:
     """Set a value by its dotted path, where there is such a part."""
     *parts, last = path.split(".")
     for part in parts:

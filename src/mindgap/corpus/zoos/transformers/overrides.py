@@ -10,16 +10,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mindgap.corpus.zoos.transformers.argument_specs import Filled, Fixed, Floats, Ids, Made
+from mindgap.corpus.zoos.transformers.argument_specs import (
+    ArgumentSpec,
+    FilledArgument,
+    FixedArgument,
+    FloatArgument,
+    IntegerArgument,
+)
 
 #: In place of a configuration's value: the constructor computes it.
 ABSENT: Final = object()
-_SERIES: Final[Mapping[str, Made]] = {
-    "past_values": Floats(("batch", 23)),
-    "past_time_features": Floats(("batch", 23, 2)),
-    "past_observed_mask": Filled(("batch", 23), 1, "float32"),
-    "future_values": Floats(("batch", 4)),
-    "future_time_features": Floats(("batch", 4, 2)),
+_SERIES: Final[Mapping[str, ArgumentSpec]] = {
+    "past_values": FloatArgument(("batch", 23)),
+    "past_time_features": FloatArgument(("batch", 23, 2)),
+    "past_observed_mask": FilledArgument(("batch", 23), 1, "float32"),
+    "future_values": FloatArgument(("batch", 4)),
+    "future_time_features": FloatArgument(("batch", 4, 2)),
 }
 _SERIES_SIZES: Final[Mapping[str, Any]] = {
     "context_length": 16,
@@ -27,161 +33,164 @@ _SERIES_SIZES: Final[Mapping[str, Any]] = {
     "num_time_features": 2,
     "feature_size": ABSENT,
 }
-_PATCHES: Final[Mapping[str, Made]] = {
-    "pixel_values": Floats((1, 3, "patch_size", "16*patch_size")),
-    "target_sizes": Fixed([[4, 4]]),
+_PATCHES: Final[Mapping[str, ArgumentSpec]] = {
+    "pixel_values": FloatArgument((1, 3, "patch_size", "16*patch_size")),
+    "target_sizes": FixedArgument([[4, 4]]),
 }
-_VIDEO: Final = Floats(("batch", 2, 3, 64, 64))
-_SOUND: Final = Floats(("batch", 1, 7680), 0.3)
-_SEMANTIC: Final[Mapping[str, Made]] = {
-    "input_values": Floats(("batch", 1, 1600), 0.3),
-    "input_features": Floats(("batch", 5, 160)),
+_VIDEO: Final = FloatArgument(("batch", 2, 3, 64, 64))
+_SOUND: Final = FloatArgument(("batch", 1, 7680), 0.3)
+_SEMANTIC: Final[Mapping[str, ArgumentSpec]] = {
+    "input_values": FloatArgument(("batch", 1, 1600), 0.3),
+    "input_features": FloatArgument(("batch", 5, 160)),
 }
 _SMALL_PERCEPTION: Final[Mapping[str, Any]] = {
     "vision_config.architecture": "vit_pe_core_tiny_patch16_384",
     "vision_config.model_args": {"embed_dim": 64, "depth": 2, "num_heads": 2, "img_size": [64, 64]},
 }
 _FINE_TO_COARSE: Final = [[16, 16], [8, 8], [4, 4]]
-_GRID: Final = Fixed([[1, 4, 4]])
+_GRID: Final = FixedArgument([[1, 4, 4]])
 
 #: By class or model type: arguments that are made as said here, and those left out.
-ARGUMENTS: Final[Mapping[str, Mapping[str, Made]]] = {
+ARGUMENTS: Final[Mapping[str, Mapping[str, ArgumentSpec]]] = {
     "decision_transformer": {
-        "states": Floats(("batch", "length", "state_dim")),
-        "actions": Floats(("batch", "length", "act_dim")),
-        "rewards": Floats(("batch", "length", 1)),
-        "returns_to_go": Floats(("batch", "length", 1)),
-        "timesteps": Ids(("batch", "length"), 64),
-        "attention_mask": Filled(("batch", "length")),
+        "states": FloatArgument(("batch", "length", "state_dim")),
+        "actions": FloatArgument(("batch", "length", "act_dim")),
+        "rewards": FloatArgument(("batch", "length", 1)),
+        "returns_to_go": FloatArgument(("batch", "length", 1)),
+        "timesteps": IntegerArgument(("batch", "length"), 64),
+        "attention_mask": FilledArgument(("batch", "length")),
     },
     "lxmert": {
-        "visual_feats": Floats(("batch", 8, "visual_feat_dim")),
-        "visual_pos": Floats(("batch", 8, "visual_pos_dim")),
+        "visual_feats": FloatArgument(("batch", 8, "visual_feat_dim")),
+        "visual_pos": FloatArgument(("batch", 8, "visual_pos_dim")),
     },
     "autoformer": _SERIES,
     "informer": _SERIES,
     "time_series_transformer": _SERIES,
     "timesfm": {
-        "past_values": Floats(("batch", 64)),
-        "past_values_padding": Filled(("batch", 64), 0),
-        "freq": Ids(("batch", 1), 3),
+        "past_values": FloatArgument(("batch", 64)),
+        "past_values_padding": FilledArgument(("batch", 64), 0),
+        "freq": IntegerArgument(("batch", 1), 3),
     },
-    "timesfm2_5": {"past_values": Floats(("batch", 64)), "past_values_padding": Filled(("batch", 64), 0)},
+    "timesfm2_5": {
+        "past_values": FloatArgument(("batch", 64)),
+        "past_values_padding": FilledArgument(("batch", 64), 0),
+    },
     "audioflamingo3_encoder": {
-        "input_features": Floats(("batch", "num_mel_bins", 128)),
-        "input_features_mask": Filled(("batch", 128)),
+        "input_features": FloatArgument(("batch", "num_mel_bins", 128)),
+        "input_features_mask": FilledArgument(("batch", 128)),
     },
-    "gemma4_audio": {"input_features": Floats(("batch", 64, 32)), "attention_mask": None},
-    "granite_speech5_encoder": {"input_features": Floats(("batch", 64, 320))},
-    "granite_speech5_ctc": {"input_features": Floats(("batch", 64, 320))},
-    "kyutai_speech_to_text": {"input_ids": Ids(("batch", "length", 3), 64)},
+    "gemma4_audio": {"input_features": FloatArgument(("batch", 64, 32)), "attention_mask": None},
+    "granite_speech5_encoder": {"input_features": FloatArgument(("batch", 64, 320))},
+    "granite_speech5_ctc": {"input_features": FloatArgument(("batch", 64, 320))},
+    "kyutai_speech_to_text": {"input_ids": IntegerArgument(("batch", "length", 3), 64)},
     "minicpm_ocr_vision": _PATCHES,
     "minicpmv4_6_vision": _PATCHES,
     "minicpmv4_7_vision": _PATCHES,
-    "pe_audio": {"input_values": _SOUND, "input_ids": Ids(("batch", "length"), 192, 3)},
+    "pe_audio": {"input_values": _SOUND, "input_ids": IntegerArgument(("batch", "length"), 192, 3)},
     "pe_audio_encoder": {"input_values": _SOUND},
-    "xcodec": {"input_values": Floats(("batch", 1, 16000), 0.3)},
-    "blip_2_qformer": {"encoder_hidden_states": Floats(("batch", 9, "encoder_hidden_size"))},
+    "xcodec": {"input_values": FloatArgument(("batch", 1, 16000), 0.3)},
+    "blip_2_qformer": {"encoder_hidden_states": FloatArgument(("batch", 9, "encoder_hidden_size"))},
     "instructblipvideo": {
-        "pixel_values": Floats(("batch", 4, 3, "vision_config.image_size", "vision_config.image_size"))
+        "pixel_values": FloatArgument(("batch", 4, 3, "vision_config.image_size", "vision_config.image_size"))
     },
-    "efficientloftr": {"pixel_values": Floats(("batch", 2, 3, 64, 64))},
-    "kimi_k25_vision": {"pixel_values": Floats((16, 3, "patch_size", "patch_size")), "grid_thw": _GRID},
-    "kosmos-2": {"image_embeds_position_mask": Fixed([[1] * 8 + [0] * 4])},
-    "muse_glimmer_assistant": {"context_hidden_states": Floats(("batch", "length", "2*hidden_size")),
-        "attention_mask": Filled(("batch", "2*length")),
+    "efficientloftr": {"pixel_values": FloatArgument(("batch", 2, 3, 64, 64))},
+    "kimi_k25_vision": {"pixel_values": FloatArgument((16, 3, "patch_size", "patch_size")), "grid_thw": _GRID},
+    "kosmos-2": {"image_embeds_position_mask": FixedArgument([[1] * 8 + [0] * 4])},
+    "muse_glimmer_assistant": {"context_hidden_states": FloatArgument(("batch", "length", "2*hidden_size")),
+        "attention_mask": FilledArgument(("batch", "2*length")),
     },
-    "muse_spark_vision": {"pixel_values": Floats((16, 1176))},
-    "muse_glimmer_vision": {"pixel_values": Floats((16, 1176))},
-    "inkling2_vision": {"pixel_values": Floats((16, 40, 40, 3)), "image_grid_thw": _GRID},
+    "muse_spark_vision": {"pixel_values": FloatArgument((16, 1176))},
+    "muse_glimmer_vision": {"pixel_values": FloatArgument((16, 1176))},
+    "inkling2_vision": {"pixel_values": FloatArgument((16, 40, 40, 3)), "image_grid_thw": _GRID},
     "fun_asr_nano_encoder": {
-        "input_features": Floats(("batch", 64, 560)),
-        "input_features_mask": Filled(("batch", 64)),
+        "input_features": FloatArgument(("batch", 64, 560)),
+        "input_features_mask": FilledArgument(("batch", 64)),
     },
-    "depth_pro": {"pixel_values": Floats(("batch", 3, 256, 256))},
+    "depth_pro": {"pixel_values": FloatArgument(("batch", 3, 256, 256))},
     "gemma4_vision": {
-        "pixel_values": Floats(("batch", 36, "3*patch_area")),
-        "pixel_position_ids": Fixed([[[column, row] for row in range(6) for column in range(6)]]),
+        "pixel_values": FloatArgument(("batch", 36, "3*patch_area")),
+        "pixel_position_ids": FixedArgument([[[column, row] for row in range(6) for column in range(6)]]),
     },
     "idefics": {
-        "pixel_values": Floats(("batch", 1, 3, "vision_config.image_size", "vision_config.image_size")),
-        "image_attention_mask": Filled(("batch", "length", 1)),
+        "pixel_values": FloatArgument(("batch", 1, 3, "vision_config.image_size", "vision_config.image_size")),
+        "image_attention_mask": FilledArgument(("batch", "length", 1)),
     },
-    "musicgen": {"input_ids": Ids(("num_codebooks", "length"), 64), "attention_mask": None},
-    "musicgen_decoder": {"input_ids": Ids(("num_codebooks", "length"), 64), "attention_mask": None},
-    "musicgen_melody_decoder": {"input_ids": Ids(("num_codebooks", "length"), 64), "attention_mask": None},
+    "musicgen": {"input_ids": IntegerArgument(("num_codebooks", "length"), 64), "attention_mask": None},
+    "musicgen_decoder": {"input_ids": IntegerArgument(("num_codebooks", "length"), 64), "attention_mask": None},
+    "musicgen_melody_decoder": {"input_ids": IntegerArgument(("num_codebooks", "length"), 64), "attention_mask": None},
     "pi0": {
-        "pixel_values": Floats((
+        "pixel_values": FloatArgument((
             "batch", 1, 3, "vlm_config.vision_config.image_size", "vlm_config.vision_config.image_size",
         )),
-        "pixel_attention_mask": Filled(("batch", 1), 1, "bool"),
+        "pixel_attention_mask": FilledArgument(("batch", 1), 1, "bool"),
     },
-    "video_llama_3_vision": {"merge_sizes": Fixed([2])},
-    "voxtral_realtime": {"input_features": Floats(("batch", "audio_config.num_mel_bins", "8*length"))},
-    "reformer": {"input_ids": Ids(("batch", 64), 192, 3), "attention_mask": Filled(("batch", 64))},
+    "video_llama_3_vision": {"merge_sizes": FixedArgument([2])},
+    "voxtral_realtime": {"input_features": FloatArgument(("batch", "audio_config.num_mel_bins", "8*length"))},
+    "reformer": {"input_ids": IntegerArgument(("batch", 64), 192, 3), "attention_mask": FilledArgument(("batch", 64))},
     "pe_video": {"pixel_values_videos": _VIDEO},
     "pe_video_encoder": {"pixel_values_videos": _VIDEO},
     "pe_audio_video": {"pixel_values_videos": _VIDEO, "input_values": _SOUND},
     "pe_audio_video_encoder": {"pixel_values_videos": _VIDEO, "input_values": _SOUND},
     "neucodec": _SEMANTIC,
     "xcodec2": _SEMANTIC,
-    "muse_spark_audio": {"input_values": Floats(("batch", 3840), 0.3)},
-    "udop": {"pixel_values": None, "bbox": Floats(("batch", "length", 4), 0.3)},
-    "lw_detr": {"pixel_values": Floats(("batch", 3, 192, 192))},
-    "mimi_decoder": {"latents": Floats(("batch", "hidden_size", 8))},
-    "pocket_tts_audio_tokenizer_decoder": {"latents": Floats(("batch", "hidden_size", 8))},
+    "muse_spark_audio": {"input_values": FloatArgument(("batch", 3840), 0.3)},
+    "udop": {"pixel_values": None, "bbox": FloatArgument(("batch", "length", 4), 0.3)},
+    "lw_detr": {"pixel_values": FloatArgument(("batch", 3, 192, 192))},
+    "mimi_decoder": {"latents": FloatArgument(("batch", "hidden_size", 8))},
+    "pocket_tts_audio_tokenizer_decoder": {"latents": FloatArgument(("batch", "hidden_size", 8))},
     "speecht5": {
-        "input_values": Floats(("batch", "length", "hidden_size")),
-        "decoder_input_values": Floats(("batch", "length", "hidden_size")),
+        "input_values": FloatArgument(("batch", "length", "hidden_size")),
+        "decoder_input_values": FloatArgument(("batch", "length", "hidden_size")),
     },
     "siglip2_vision_model": {
-        "pixel_values": Floats(("batch", 16, 768)),
-        "pixel_attention_mask": Filled(("batch", 16)),
-        "spatial_shapes": Fixed([[4, 4]]),
+        "pixel_values": FloatArgument(("batch", 16, 768)),
+        "pixel_attention_mask": FilledArgument(("batch", 16)),
+        "spatial_shapes": FixedArgument([[4, 4]]),
     },
     "siglip2": {
-        "pixel_values": Floats(("batch", 16, 768)),
-        "pixel_attention_mask": Filled(("batch", 16)),
-        "spatial_shapes": Fixed([[4, 4]]),
+        "pixel_values": FloatArgument(("batch", 16, 768)),
+        "pixel_attention_mask": FilledArgument(("batch", 16)),
+        "spatial_shapes": FixedArgument([[4, 4]]),
     },
     "seggpt": {
-        "pixel_values": Floats(("batch", 3, 64, 64)),
-        "prompt_pixel_values": Floats(("batch", 3, 64, 64)),
-        "prompt_masks": Floats(("batch", 3, 64, 64)),
+        "pixel_values": FloatArgument(("batch", 3, 64, 64)),
+        "prompt_pixel_values": FloatArgument(("batch", 3, 64, 64)),
+        "prompt_masks": FloatArgument(("batch", 3, 64, 64)),
     },
-    "oneformer": {"task_inputs": Ids(("batch", 77), 192, 3)},
-    "voxtral_realtime_text": {"t_cond": Floats(("batch", 1, "hidden_size"))},
-    "VibeVoiceAcousticTokenizerEncoderModel": {"hidden_states": Floats(("batch", 1, 6400), 0.3)},
-    "VibeVoiceAcousticTokenizerDecoderModel": {"hidden_states": Floats(("batch", "hidden_size", 4))},
+    "oneformer": {"task_inputs": IntegerArgument(("batch", 77), 192, 3)},
+    "voxtral_realtime_text": {"t_cond": FloatArgument(("batch", 1, "hidden_size"))},
+    "VibeVoiceAcousticTokenizerEncoderModel": {"hidden_states": FloatArgument(("batch", 1, 6400), 0.3)},
+    "VibeVoiceAcousticTokenizerDecoderModel": {"hidden_states": FloatArgument(("batch", "hidden_size", 4))},
     "qwen3_asr_encoder": {
-        "input_features": Floats(("batch", "num_mel_bins", 200)),
-        "input_features_mask": Filled(("batch", 200)),
+        "input_features": FloatArgument(("batch", "num_mel_bins", 200)),
+        "input_features_mask": FilledArgument(("batch", 200)),
     },
     "omdet-turbo": {
-        "classes_input_ids": Ids((2, "length"), 192, 3),
-        "classes_attention_mask": Filled((2, "length")),
-        "tasks_input_ids": Ids((1, "length"), 192, 3),
-        "tasks_attention_mask": Filled((1, "length")),
-        "classes_structure": Fixed([2]),
+        "classes_input_ids": IntegerArgument((2, "length"), 192, 3),
+        "classes_attention_mask": FilledArgument((2, "length")),
+        "tasks_input_ids": IntegerArgument((1, "length"), 192, 3),
+        "tasks_attention_mask": FilledArgument((1, "length")),
+        "classes_structure": FixedArgument([2]),
     },
-    "tvp": {"pixel_values": Floats(("batch", 1, 3, 64, 64))},
+    "tvp": {"pixel_values": FloatArgument(("batch", 1, 3, 64, 64))},
     # The library leaves out a mask of ones where it is not traced, and with it what makes these causal.
     "aimv2": {"attention_mask": None},
     "aimv2_text_model": {"attention_mask": None},
     "t5gemma2": {"attention_mask": None},
     "t5gemma2_encoder": {"attention_mask": None},
-    "vibevoice_acoustic_tokenizer": {"input_values": Floats(("batch", 1, 6400), 0.3)},
+    "vibevoice_acoustic_tokenizer": {"input_values": FloatArgument(("batch", 1, 6400), 0.3)},
     "gemma3n_audio": {
-        "audio_mel": Floats(("batch", 64, "input_feat_size")),
-        "audio_mel_mask": Filled(("batch", 64), 0, "bool"),
+        "audio_mel": FloatArgument(("batch", 64, "input_feat_size")),
+        "audio_mel_mask": FilledArgument(("batch", 64), 0, "bool"),
     },
-    "perceiver": {"inputs": Floats(("batch", 16, "d_model"))},
-    "pix2struct": {"flattened_patches": Floats(("batch", 16, 770), 4.0, positive=True)},
-    "flaubert": {"lengths": Filled(("batch",), "length")},
-    "xlm": {"lengths": Filled(("batch",), "length")},
+    "perceiver": {"inputs": FloatArgument(("batch", 16, "d_model"))},
+    "pix2struct": {"flattened_patches": FloatArgument(("batch", 16, 770), 4.0, positive=True)},
+    "flaubert": {"lengths": FilledArgument(("batch",), "length")},
+    "xlm": {"lengths": FilledArgument(("batch",), "length")},
     "univnet": {
-        "input_features": Floats(("batch", 16, "num_mel_bins")),
-        "noise_sequence": Floats(("batch", 16, "model_in_channels")),
+        "input_features": FloatArgument(("batch", 16, "num_mel_bins")),
+        "noise_sequence": FloatArgument(("batch", 16, "model_in_channels")),
     },
 }  # fmt: skip
 

@@ -88,7 +88,7 @@ class Shrinking:
     divisor: int = 1
 
 
-def shrunk(config: Mapping[str, Any], way: Shrinking) -> dict[str, Any]:
+def shrink_configuration(config: Mapping[str, Any], way: Shrinking) -> dict[str, Any]:
     """The dictionary of a configuration, small. Sub-configurations shrink with it, by the same divisor."""
     return _shrink(config, replace(way, divisor=_divisor(config)))
 
