@@ -14,17 +14,6 @@ STILL_TO_MOVE: frozenset[str] = frozenset(
     {
         "aten/imagine.py",
         "aten/operators.py",
-        "platforms/dynamo.py",
-        "platforms/jit.py",
-        "platforms/onnx/export.py",
-        "platforms/onnx/fx_program.py",
-        "platforms/pytorch/ahead_of_time/cpp_source.py",
-        "platforms/pytorch/compilation/inductor_settings.py",
-        "platforms/pytorch/device/switches.py",
-        "platforms/pytorch/ahead_of_time/cpp_library.py",
-        "platforms/pytorch/compilation/torchscript_calls.py",
-        "platforms/pytorch/device/settings.py",
-        "platforms/pytorch/compilation/torch_compile.py",
         "trace/independent.py",
     }
 )

@@ -42,16 +42,14 @@ class JitBackend:
 
     def open(self, options: Options) -> Platform:
         """Raises `Fallback` where an option is not obeyed."""
-        import torch
-
         from mindgap.platforms.pytorch.device import settings
+        from mindgap.torch_private.switches import torchscript_fuses_on_cpu, use_profiling_executor
 
         known.checked(options, _OPTIONS)
         settings.check_tier(options)
-        torch._C._jit_set_profiling_executor(True)  # pyright: ignore[reportPrivateUsage] # there is no public switch
-        torch._C._jit_set_profiling_mode(True)  # pyright: ignore[reportPrivateUsage] # as above
+        use_profiling_executor()
         description = settings.establish(options, DEVICES["cpu"])
-        description["fuses_on_cpu"] = bool(torch._C._jit_can_fuse_on_cpu())  # pyright: ignore[reportPrivateUsage] # as above
+        description["fuses_on_cpu"] = torchscript_fuses_on_cpu()
         return _Jit(dict(options), description)
 
 

@@ -15,7 +15,6 @@ from typing import Any, Final
 import onnx_ir as ir
 import torch
 from onnxscript import optimizer, version_converter
-from torch.onnx._internal.exporter import _core, _errors, _flags, _ir_passes
 
 from mindgap.aten.functional import functionalize
 from mindgap.aten.tensors import to_torch
@@ -23,6 +22,7 @@ from mindgap.graph import Graph, GraphError
 from mindgap.platforms.onnx import messages as onnx_export_messages
 from mindgap.platforms.onnx.fx_program import OPSET, FxProgram, registry, to_fx
 from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
+from mindgap.torch_private.onnx_exporter import ConversionError, TorchTensor, add_opset_imports, translate
 
 #: A protobuf message ends at 2 GiB; names, nodes and shapes need some of it.
 MODEL_BYTES_LIMIT: Final = 2_000_000_000
@@ -70,7 +70,7 @@ def export(graph: Graph, inputs: Sequence[Array], optimize: bool = True) -> Expo
     model, values = _translate(program)
     fed = _bind_inputs(graph, inputs, model, program, values)
     _bind_outputs(functional, model, program, values)
-    _ir_passes.add_opset_imports(model)
+    add_opset_imports(model)
     written = Counter(node.op_type for node in model.graph)
     _finish(model, optimize)
     names = tuple(str(value.name) for value in model.graph.outputs)
@@ -91,17 +91,14 @@ def _translate(program: FxProgram) -> tuple[ir.Model, Mapping[str, Any]]:
     )
     try:
         values = _onnx_values(program.graph, model)
-    except _errors.ConversionError as error:
+    except ConversionError as error:
         raise _typed(error, program) from error
     return model, values
 
 
-@_flags.set_onnx_exporting_flag
 def _onnx_values(graph: torch.fx.Graph, model: ir.Model) -> Mapping[str, Any]:
     with _quiet(), torch.no_grad():
-        return _core._translate_fx_graph(  # pyright: ignore[reportPrivateUsage] # the public way in traces again
-            graph, model, graph_like=model.graph, owned_graphs={}, lower="at_conversion", registry=registry()
-        )
+        return translate(graph, model, registry())
 
 
 class _quiet:
@@ -140,7 +137,7 @@ def _bind_inputs(
             fed.append(number)
             continue
         tensor = to_torch(inputs[number])
-        value.const_value = _core.TorchTensor(torch.view_as_real(tensor) if tensor.is_complex() else tensor, value.name)
+        value.const_value = TorchTensor(torch.view_as_real(tensor) if tensor.is_complex() else tensor, value.name)
         model.graph.initializers[value.name] = value
     return tuple(fed)
 

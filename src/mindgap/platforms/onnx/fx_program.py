@@ -16,10 +16,7 @@ from typing import Any, Final
 
 import torch
 import torch.fx
-from torch._C import DispatchKey
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.onnx._internal.exporter import _decomp, _registration
-from torch.onnx._internal.fx.passes import type_promotion
 
 from mindgap.aten.operators import facts, overload
 from mindgap.aten.tape import flatten_result
@@ -28,6 +25,13 @@ from mindgap.graph import Arg, Device, DType, Graph, Layout, MemoryFormat, Node,
 from mindgap.platforms.protocol import CompileFailure, Unsupported
 from mindgap.torch_private.dispatch_modes import FunctionalTensorMode, dispatch_functionalize, enable_python_dispatcher
 from mindgap.torch_private.fake_tensors import FakeTensorMode
+from mindgap.torch_private.onnx_exporter import (
+    TypePromoter,
+    TypePromotionTable,
+    decomposition_table,
+    translation_registry,
+)
+from mindgap.torch_private.overloads import DispatchKey
 
 #: The operator set that `torch.onnx.export` writes by default.
 OPSET = 20
@@ -64,18 +68,17 @@ _ASSERTIONS: Final = frozenset(
 @cache
 def registry() -> Any:
     """The exporter's translations (`ONNXRegistry`) for `OPSET`: a third of a second to build, so built once."""
-    return _registration.ONNXRegistry.from_torchlib(opset_version=OPSET)
+    return translation_registry(OPSET)
 
 
 @cache
 def _decompositions() -> Any:
-    exporter: Any = _decomp
-    return exporter.create_onnx_friendly_decomposition_table(set(exporter.get_onnx_implemented_overloads(registry())))
+    return decomposition_table(registry())
 
 
 @cache
 def _promotion_rules() -> Any:
-    return type_promotion.TypePromotionTable()
+    return TypePromotionTable()
 
 
 def to_fx(graph: Graph, names: Sequence[str]) -> FxProgram:
@@ -282,17 +285,6 @@ def _is_operator(node: torch.fx.Node) -> bool:
     return node.op == "call_function" and node.target is not operator.getitem
 
 
-class _Promoter(type_promotion._TypePromotionInterpreter):  # pyright: ignore[reportPrivateUsage] # the exporter's own pass, see below
-    """The exporter's type promotion, without running the nodes that it leaves alone: their values are known."""
-
-    def run_node(self, n: torch.fx.Node) -> Any:
-        rule = type_promotion.get_type_promotion_rule(n, self.type_promotion_table)
-        if rule is not None:
-            with self._set_current_node(n):
-                self._maybe_promote_node(n, rule)
-        return n.meta.get("val")
-
-
 def _promote(program: FxProgram) -> None:
     """Make implicit casts explicit, as the exporter does: ONNX operators take operands of one dtype."""
     graph = program.graph
@@ -300,7 +292,7 @@ def _promote(program: FxProgram) -> None:
     before = list(graph.nodes)
     calls = {n: (n.args, n.kwargs) for n in before}
     module = torch.fx.GraphModule(torch.nn.Module(), graph)
-    interpreter = _Promoter(module, _promotion_rules())
+    interpreter = TypePromoter(module, _promotion_rules())
     placeholders: Sequence[Any] = [n.meta["val"] for n in before if n.op == "placeholder"]
     try:
         with _fake_mode():

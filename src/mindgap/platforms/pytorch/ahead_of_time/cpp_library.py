@@ -10,19 +10,22 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-import torch._inductor.config
-from torch._inductor import codecache, cpp_builder
-from torch._inductor.cpu_vec_isa import pick_vec_isa
 
 from mindgap.platforms.pytorch.ahead_of_time.cpp_source import Source
+from mindgap.torch_private.aot_inductor import (
+    cpp_builder,
+    handles_of,
+    load_library,
+    precompile_header,
+    tensors_of,
+    wrapper_header,
+    write_code,
+)
+from mindgap.torch_private.inductor import inductor_config, pick_vec_isa
 
 #: One graph's function: the tensors that the module takes -> the tensors that it gives.
 Function = Callable[..., list[torch.Tensor]]
 
-#: Private to PyTorch, and typed in parts: the handles that compiled programs take and give, and the cache of code.
-_TORCH: Any = torch
-_AOTI: Any = _TORCH._C._aoti
-_CODECACHE: Any = codecache
 _ROOM: Final = 4096
 _ACCUSED: Final = re.compile(r"^graph_(\d+):\d+:(?:\d+:)? (?:fatal )?error:", re.MULTILINE)
 _PREFIX: Final = "torch/csrc/inductor/cpp_prefix.h"
@@ -86,7 +89,7 @@ def accused(error: Exception) -> set[int]:
 
 def opened(path: str) -> Function:
     """The function of a library that AOTInductor built by itself. Raises `RuntimeError` where it cannot be loaded."""
-    runner = _AOTI.AOTIModelContainerRunnerCpu(path, 1)
+    runner = load_library(path)
     return lambda *given: runner.run(list(given))
 
 
@@ -124,15 +127,16 @@ def _built(programs: str, kernels: str) -> str:
     """
     isa = pick_vec_isa()
     common: dict[str, Any] = {"aot_mode": True, "device_type": "cpu", "vec_isa": isa}
-    settings: Any = torch._inductor.config  # config modules grow their `patch` at import
-    with settings.patch({"aot_inductor.compile_wrapper_opt_level": "O0", "aot_inductor.enable_line_tables": False}):
+    with inductor_config.patch(
+        {"aot_inductor.compile_wrapper_opt_level": "O0", "aot_inductor.enable_line_tables": False}
+    ):
         key = _key(common)
-        _, program_path = codecache.write(programs + "\n//" + str(len(kernels)), "cpp", extra=key + kernels)
+        _, program_path = write_code(programs + "\n//" + str(len(kernels)), "cpp", extra=key + kernels)
         library = Path(program_path).with_suffix(".so")
         if library.exists():
             return str(library)
-        program = _object(program_path, _wrapper_header(), {**common, "min_optimize": True}, key)
-        _, kernel_path = codecache.write(kernels, "kernel.cpp", extra=key)
+        program = _object(program_path, wrapper_header(), {**common, "min_optimize": True}, key)
+        _, kernel_path = write_code(kernels, "kernel.cpp", extra=key)
         kernel = _object(kernel_path, _PREFIX, common, key)
         linker = cpp_builder.CppBuilder(
             name=library.stem,
@@ -158,11 +162,7 @@ def _object(source: str, header: str, options: dict[str, Any], key: str) -> str:
 
 @cache
 def _precompiled(header: str, key: str, options: tuple[tuple[str, Any], ...]) -> str:
-    return _CODECACHE._precompile_header(header, key, **dict(options))
-
-
-def _wrapper_header() -> str:
-    return _CODECACHE._get_cpp_wrapper_header("cpu", aot_mode=True)
+    return precompile_header(header, key, **dict(options))
 
 
 def _key(common: dict[str, Any]) -> str:
@@ -173,15 +173,13 @@ def _key(common: dict[str, Any]) -> str:
 
 def _bound(run: Any, number: int, outputs: int) -> Function:
     def function(*given: torch.Tensor) -> list[torch.Tensor]:
-        handles = (ctypes.c_void_p * max(1, len(given)))(
-            *(_pointer(capsule, None) for capsule in _AOTI.unsafe_alloc_void_ptrs_from_tensors(list(given)))
-        )
+        handles = (ctypes.c_void_p * max(1, len(given)))(*(_pointer(capsule, None) for capsule in handles_of(given)))
         found = (ctypes.c_void_p * max(1, outputs))()
         message = ctypes.create_string_buffer(_ROOM)
         if run(number, handles, found, message, ctypes.c_size_t(_ROOM)):
             raise RuntimeError(_told(message.value.decode(errors="replace")))
         capsules = [_capsule(found[place], None, None) for place in range(outputs)]
-        return _AOTI.alloc_tensors_by_stealing_from_void_ptrs(capsules)
+        return tensors_of(capsules)
 
     return function
 

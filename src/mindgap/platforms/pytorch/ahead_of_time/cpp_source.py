@@ -10,13 +10,19 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
-import torch._inductor
 import torch.fx
-from torch._inductor import codecache, ir
-from torch._inductor.codegen import common
-from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 
 from mindgap.platforms.protocol import Fallback
+from mindgap.torch_private.aot_inductor import (
+    AotCodeCompiler,
+    CodeGenerators,
+    CppWrapperCpu,
+    ExternKernel,
+    FallbackKernel,
+    aot_compile,
+    code_generators,
+    register_code_generators,
+)
 
 _INCLUDE: Final = re.compile(r"^\s*#include\s+[<\"].*[>\"]\s*$", re.MULTILINE)
 _EXPORTED: Final = re.compile(r'extern\s+"C"\s+(?:__declspec\(\w+\)\s+)?[\w:\s*]*?\b(\w+)\s*\(')
@@ -93,25 +99,23 @@ def source_of(module: torch.fx.GraphModule, sample: Sequence[torch.Tensor]) -> S
 def compile_alone(module: torch.fx.GraphModule, sample: Sequence[torch.Tensor]) -> str:
     """The path of the library that AOTInductor makes of this module alone. Raises whatever the compiler raises."""
     with torch.no_grad():
-        library: Any = torch._inductor  # typed in parts
-        return str(library.aot_compile(module, tuple(sample), options={"aot_inductor.package": False}))
+        return aot_compile(module, sample)
 
 
 @contextlib.contextmanager
 def _taking() -> Generator[None]:
     """While this holds, AOTInductor hands over its C++ instead of building it."""
-    common.init_backend_registration()
-    registered = common.device_codegens["cpu"]
-    compiler: Any = codecache.AotCodeCompiler
-    building = compiler.__dict__["compile"]
-    bare = common.DeviceCodegen(registered.scheduling, registered.wrapper_codegen, _Bare, registered.fx_wrapper_codegen)
-    common.device_codegens["cpu"] = bare
-    compiler.compile = _take
+    register_code_generators()
+    registered = code_generators["cpu"]
+    building = AotCodeCompiler.__dict__["compile"]
+    bare = CodeGenerators(registered.scheduling, registered.wrapper_codegen, _Bare, registered.fx_wrapper_codegen)
+    code_generators["cpu"] = bare
+    AotCodeCompiler.compile = _take
     try:
         yield
     finally:
-        compiler.compile = building
-        common.device_codegens["cpu"] = registered
+        AotCodeCompiler.compile = building
+        code_generators["cpu"] = registered
 
 
 def _take(
@@ -128,9 +132,9 @@ def _take(
     called = Counter(
         str(getattr(node, "op_overload", None) or type(node).__name__)
         for node in graph.operations
-        if isinstance(node, ir.FallbackKernel)
+        if isinstance(node, FallbackKernel)
     )
-    outside = sum(isinstance(node, ir.ExternKernel) for node in graph.operations) - called.total()
+    outside = sum(isinstance(node, ExternKernel) for node in graph.operations) - called.total()
     raise _Taken(
         Source(
             body.replace(_OPENING, "").replace(_CLOSING, ""),

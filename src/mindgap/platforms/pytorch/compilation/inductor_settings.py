@@ -15,15 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch._inductor.config
 import torch.fx
-from torch._inductor import cpu_vec_isa
-from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
 from mindgap.platforms.protocol import Fallback, Options
 from mindgap.platforms.pytorch.compilation import torch_compile as whole
 from mindgap.platforms.pytorch.compilation.compiled import Program
 from mindgap.platforms.pytorch.device.availability import compiler_present, processor
+from mindgap.torch_private.inductor import default_cache_dir, inductor_config, pick_vec_isa
 
 _base: str | None = None
 
@@ -47,7 +45,7 @@ def establish(options: Options, description: Mapping[str, Any]) -> dict[str, Any
         }
     )
     with configured(options):
-        isa = cpu_vec_isa.pick_vec_isa()
+        isa = pick_vec_isa()
         width = isa.bit_width() if isa else 1
     wanted = int(options.get("simdlen", width))
     if wanted != width:
@@ -66,7 +64,6 @@ def configured(options: Options) -> Generator[None]:
     patches: dict[str, Any] = {"freezing": options.get("freezing") == "1"}
     if "simdlen" in options:
         patches["cpp.simdlen"] = int(options["simdlen"])
-    inductor_config: Any = torch._inductor.config  # config modules grow their `patch` at import
     with inductor_config.patch(patches):
         yield
 

@@ -8,12 +8,11 @@ from collections.abc import Callable, Generator
 from typing import Any, Final
 
 import torch
-import torch._dynamo
 import torch.fx
-from torch._dynamo.utils import counters
 
 from mindgap.platforms.protocol import Fallback
 from mindgap.platforms.pytorch.compilation.compiled import Program
+from mindgap.torch_private.dynamo import counters, dynamo_config, reset
 
 #: Programs that may still be called. While there is one, what Dynamo knows is not thrown away.
 _alive: weakref.WeakSet[torch.fx.GraphModule] = weakref.WeakSet()
@@ -32,7 +31,7 @@ def compile_whole(
     run did not go through the compiler (a switch in the environment, a frame that Dynamo skipped, a break).
     """
     if not _alive or len(_alive) > _MOST_ALIVE:
-        torch._dynamo.reset()
+        reset()
     _alive.add(module)
     graphs, breaks = counters["stats"]["unique_graphs"], sum(counters["graph_break"].values())
     # The method and not the module: GraphModules share one `__call__`, and its cache of compiled code is bounded.
@@ -60,6 +59,5 @@ def _whole_graphs() -> Generator[None]:
         "capture_scalar_outputs": True,
         "suppress_errors": False,
     }
-    dynamo_config: Any = torch._dynamo.config  # config modules grow their `patch` at import
     with dynamo_config.patch(settings):
         yield

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 import torch.fx
 
+from mindgap.torch_private.overloads import OpOverload
+
 
 def without_boolean_lists(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
     """The module with every call that takes a list of booleans compiled; changed in place.
@@ -24,7 +26,7 @@ def without_boolean_lists(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
     calls = [
         node
         for node in module.graph.nodes
-        if isinstance(node.target, torch._ops.OpOverload) and any(map(_has_booleans, node.args))  # pyright: ignore[reportPrivateUsage] # the type of torch.ops' members
+        if isinstance(node.target, OpOverload) and any(map(_has_booleans, node.args))
     ]
     for node in calls:
         _replace(module.graph, node)

@@ -21,6 +21,7 @@ from mindgap.platforms.pytorch.device.devices import Device
 from mindgap.platforms.pytorch.device.options import TIERS
 from mindgap.platforms.pytorch.device.runtime import attach, hardware, watched
 from mindgap.platforms.pytorch.device.switches import fp32_precisions, knobs, not_in_force
+from mindgap.torch_private.switches import onednn_enabled
 
 _BRANCHES: Final = {
     1: "off", 2: "auto", 3: "compatible", 4: "sse2", 6: "ssse3", 7: "sse4.1", 8: "sse4.2", 9: "avx", 10: "avx2",
@@ -156,7 +157,7 @@ def _described(options: Options, device: Device) -> dict[str, Any]:
         "torch_git": torch.version.git_version,
         "numpy": np.__version__,
         "capability": torch.backends.cpu.get_cpu_capability(),
-        "onednn": torch.backends.mkldnn.is_available() and bool(torch._C._get_mkldnn_enabled()),  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType] # no public getter
+        "onednn": torch.backends.mkldnn.is_available() and onednn_enabled(),
         "onednn_isa": onednn_isa(),
         "mkl_branch": mkl_branch(),
         "threads": _threads(),

@@ -13,9 +13,15 @@ import torch
 from mindgap.platforms.protocol import Options
 from mindgap.platforms.pytorch.device.devices import Device
 from mindgap.platforms.pytorch.device.options import switch_variables
+from mindgap.torch_private.switches import (
+    attention_switch,
+    cudnn_switch,
+    fp32_precision,
+    onednn_enabled,
+    set_fp32_precision,
+    set_onednn_enabled,
+)
 
-#: Bindings that have no public name, or whose public name sets others with them.
-_C: Any = torch._C  # pyright: ignore[reportPrivateUsage] # see above
 #: Which attention kernels each word leaves switched on.
 _ATTENTION: Final = {
     "math": "math", "flash": "flash", "efficient": "mem_efficient", "cudnn": "cudnn", "overrideable": "overrideable",
@@ -77,7 +83,7 @@ def _attention_fault(word: str, device: Device) -> str:
 def fp32_precisions() -> dict[str, str]:
     """How float32 products may be computed now, for each library: `ieee`, `tf32`, `bf16`, or `none` (its default)."""
     return {
-        f"{library}.{operation}": str(_C._get_fp32_precision_getter(library, operation))
+        f"{library}.{operation}": fp32_precision(library, operation)
         for library in ("cuda", "mkldnn")
         for operation in ("matmul", "conv", "rnn")
     }
@@ -99,21 +105,19 @@ def _tf32(value: str, device: Device) -> Iterator[Knob]:
     for operation in ("matmul", "conv", "rnn"):
         yield Knob(
             "tf32", f"fp32_precision of {library}.{operation}", "tf32" if value == "on" else "ieee",
-            lambda operation=operation: _C._get_fp32_precision_getter(library, operation),
-            lambda word, operation=operation: _C._set_fp32_precision_setter(library, operation, word),
+            lambda operation=operation: fp32_precision(library, operation),
+            lambda word, operation=operation: set_fp32_precision(library, operation, word),
         )  # fmt: skip
 
 
 def _onednn(value: str, _device: Device) -> Iterator[Knob]:
-    # torch.backends.mkldnn.flags() would also reset precisions that were never asked for.
-    yield Knob("onednn", "oneDNN", value == "on", _C._get_mkldnn_enabled, _C._set_mkldnn_enabled)
+    yield Knob("onednn", "oneDNN", value == "on", onednn_enabled, set_onednn_enabled)
 
 
 def _convolution(value: str, device: Device) -> Iterator[Knob]:
     option = "miopen" if device.name == "rocm" else "cudnn"
     for name, wanted in zip(("enabled", "benchmark", "deterministic"), _CONVOLUTION[value], strict=True):
-        yield Knob(option, f"torch.backends.cudnn.{name}", wanted,
-                   getattr(_C, f"_get_cudnn_{name}"), getattr(_C, f"_set_cudnn_{name}"))  # fmt: skip
+        yield Knob(option, f"torch.backends.cudnn.{name}", wanted, *cudnn_switch(name))
 
 
 def _product_setting(option: str, name: str) -> Callable[[str, Device], Iterator[Knob]]:
@@ -127,8 +131,7 @@ def _product_setting(option: str, name: str) -> Callable[[str, Device], Iterator
 
 def _sdpa(value: str, _device: Device) -> Iterator[Knob]:
     for word, name in _ATTENTION.items():
-        yield Knob("sdpa", f"scaled_dot_product_attention's {word} kernel", word == value,
-                   getattr(_C, f"_get_{name}_sdp_enabled"), getattr(_C, f"_set_sdp_use_{name}"))  # fmt: skip
+        yield Knob("sdpa", f"scaled_dot_product_attention's {word} kernel", word == value, *attention_switch(name))
 
 
 def _hf32(value: str, _device: Device) -> Iterator[Knob]:

@@ -1,0 +1,20 @@
+"""Dynamo, the front end of `torch.compile`: its configuration, counters, compiled-code cache and list of backends."""
+
+from typing import Any
+
+import torch._dynamo
+from torch._dynamo.utils import counters as counters
+
+#: `torch._dynamo.config`, whose `patch` is made at import and has no type.
+dynamo_config: Any = torch._dynamo.config
+
+
+def reset() -> None:
+    """Discards all compiled code of this process."""
+    torch._dynamo.reset()
+
+
+def list_backends() -> list[str]:
+    """Returns the names of all registered backends."""
+    dynamo: Any = torch._dynamo  # typed in parts
+    return list(dynamo.list_backends(()))
