@@ -1,9 +1,8 @@
-"""`pt2:FILE`: a program saved by `torch.export.save`.
+"""Opens `pt2:FILE`: a program saved by `torch.export.save`.
 
-Loading one reads JSON (the graph) and tensors. PyTorch's own loader also unpickles what an archive
-says is pickled, and a pickle can run code: so every pickled member must first load with
-`weights_only=True`, which builds tensors and nothing else, and archives with other pickled objects
-are refused.
+Loading reads JSON (the graph) and tensors. PyTorch's loader also unpickles the members that an archive declares as
+pickled, and a pickle can run code. Each pickled member must therefore first load with `weights_only=True`, which
+builds tensors and nothing else. Archives with other pickled objects are refused.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from mindgap.corpus.source import Source, SourceError, one_line, source_options
 
 
 def open_pt2(source: Source) -> list[Program]:
-    """One program. Raises `SourceError` for a file that is not there or is not such an archive."""
+    """Returns one program. Raises `SourceError` if the file does not exist or is no such archive."""
     source_options(source)
     path = Path(source.target)
     if not path.is_file():
@@ -47,7 +46,7 @@ def _build(path: Path) -> Built:
 
 
 def _refuse_pickled_code(path: Path) -> None:
-    """Raises `SourceError` where loading the archive could run code."""
+    """Raises `SourceError` if loading the archive could run code."""
     with zipfile.ZipFile(path) as archive:
         for name in archive.namelist():
             leaf = name.rpartition("/")[2]
@@ -58,7 +57,7 @@ def _refuse_pickled_code(path: Path) -> None:
 
 
 def _may_be_pickled(archive: zipfile.ZipFile, name: str) -> bool:
-    """Whether a member is a zip archive of its own (what `torch.save` writes), or bears a pickle's mark."""
+    """Whether a member is a zip archive itself (as `torch.save` writes) or starts as a pickle does."""
     if name.endswith(".json"):
         return False
     with archive.open(name) as member:
@@ -77,7 +76,7 @@ def _check_tensors_only(path: Path, name: str, data: bytes) -> None:
 
 
 def _holds_raw_bytes(path: Path, name: str) -> bool:
-    """The archive's own table says that this member is a tensor's bytes, which the loader does not unpickle."""
+    """Whether the archive's table declares this member as a tensor's raw bytes, which the loader does not unpickle."""
     leaf = name.rpartition("/")[2]
     with zipfile.ZipFile(path) as archive:
         for table in archive.namelist():

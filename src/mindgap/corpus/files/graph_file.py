@@ -10,7 +10,7 @@ from mindgap.graph import load
 
 
 def open_graph(source: Source) -> list[Captured]:
-    """The graph of a file. Raises `SourceError` where there is no such file, `GraphError` where it is damaged."""
+    """Loads a graph file. Raises `SourceError` if the file does not exist, `GraphError` if it is damaged."""
     path = Path(source.target)
     if not path.is_file():
         raise SourceError(f"{path}: no such file")

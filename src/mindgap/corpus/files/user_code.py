@@ -1,4 +1,4 @@
-"""Programs of the user's: a callable in a file or a module that returns models with their arguments."""
+"""Opens the user's own programs: a callable in a file or a module that returns models with their arguments."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ _SHAPES = "return (module, args), (module, args, kwargs), (name, module, args[, 
 
 
 def open_user_code(source: Source) -> list[Program]:
-    """Call the user's callable once and give a program for each model it returns, or for the one that `#` names.
+    """Calls the user's callable once and returns a program for each model that it returned, or for the one after `#`.
 
-    Raises `SourceError`: no such file, module or callable, code that raises, a result of another form.
+    Raises `SourceError` if there is no such file, module or callable, if the code raises, or if the result has another
+    form.
     """
     chosen = source_options(source)
     path, _, name = source.target.rpartition(":")
@@ -56,7 +57,7 @@ def open_user_code(source: Source) -> list[Program]:
 
 
 def _text(source: Source, index: int, count: int) -> str:
-    """The source that names one of several returned models alone: `FILE.py:CALLABLE#2`."""
+    """Returns the source that names one of several returned models: `FILE.py:CALLABLE#2`."""
     if count == 1 or "#" in source.target:
         return source.text
     return source.text.replace(source.target, f"{source.target}#{index}", 1)
@@ -110,7 +111,7 @@ def _call(make: Callable[[], Any], source: Source, chosen: SourceOptions) -> Any
 
 
 def _where(error: Exception, path: Path) -> str:
-    """` (line 12)`: the last line of the user's file on the way to the error."""
+    """Returns ` (line 12)`, the innermost line of the user's file in a traceback."""
     if isinstance(error, SyntaxError):
         return f" (line {error.lineno})"
     lines = [
@@ -122,7 +123,7 @@ def _where(error: Exception, path: Path) -> str:
 
 
 def _item(item: Any, stem: str, index: int, count: int, source: Source) -> tuple[str, Built]:
-    """One returned model, in any of the forms, as its name and what was built."""
+    """Returns the name and the parts of one returned model, which may have any of the accepted forms."""
     parts: list[Any] = list(item) if is_tuple(item) else []
     name = parts.pop(0) if parts and isinstance(parts[0], str) else (f"{stem}[{index}]" if count > 1 else stem)
     if not 2 <= len(parts) <= 3 or not callable(parts[0]) or (not isinstance(parts[-1], dict) and len(parts) == 3):
@@ -144,7 +145,7 @@ def _ready(built: Built, chosen: SourceOptions) -> Callable[[], Built]:
 
 
 def cast_floats(built: Built, dtype: str | None) -> Built:
-    """The same program with its floating weights and arguments in `dtype`."""
+    """Returns the program with its floating-point weights and arguments in `dtype`."""
     if dtype is None:
         return built
     target: torch.dtype = getattr(torch, dtype)

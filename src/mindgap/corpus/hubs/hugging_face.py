@@ -1,7 +1,7 @@
-"""`hub:OWNER/NAME` or `hub:FOLDER`: a published model, built by its library's own class from its `config.json`.
+"""Opens `hub:OWNER/NAME` or `hub:FOLDER`: a published model, built from its `config.json` by its library's own class.
 
-The code that a model's repository brings along is never run. Weights come from safetensors, bit for bit;
-where there are only pickles, which can run code, or none, they are seeded.
+Code in the model's repository is never run. Weights come from safetensors, bit for bit. If there are only pickles
+(which can run code) or no weights, they are seeded.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _NOT_ARCHITECTURE: Final = frozenset({"auto_map", "_attn_implementation", "attn_
 
 
 class SeededInstead(UserWarning):
-    """A model has trained weights in a form that is never loaded."""
+    """A model has trained weights only in a form that is never loaded; seeded ones are used."""
 
 
 def open_hub(source: Source) -> list[Program]:
-    """One program, or one for each component of a pipeline.
+    """Returns one program, or one for each component of a pipeline.
 
-    Raises `SourceError` for a folder or name that is not there, and for a model whose class no
-    library has: code of its repository's own is not run.
+    Raises `SourceError` if the folder or name does not exist, and if no library has the model's class (code of its own
+    repository is not run).
     """
     chosen = source_options(source)
     found = located(source)
@@ -74,7 +74,8 @@ def _build(source: Source, model: HubModel, chosen: SourceOptions, make: _Maker)
 
 
 def _maker(model: HubModel) -> _Maker:
-    """How to build the model, by what its configuration looks like. Raises `SourceError` where no library does."""
+    """Returns the function that builds the model, chosen by the form of its configuration. Raises `SourceError` if
+    none fits."""
     config = model.config
     if isinstance(config.get("architecture"), str):
         return functools.partial(_build_timm, str(config["architecture"]))
@@ -91,7 +92,7 @@ def _diffusers_class(model: HubModel, name: str) -> Any:
 
 
 def _transformers_class(model: HubModel) -> Any:
-    """The class that `architectures` names, or the base class of the model's type."""
+    """Returns the class that `architectures` names, or the base class of the model type."""
     library = import_library("transformers", f"{model.source}: transformers", "transformers")
     named: Any = model.config.get("architectures")
     names: list[Any] = list(named) if is_list(named) else []
@@ -190,7 +191,7 @@ def _build_timm(architecture: str, source: Source, model: HubModel, chosen: Sour
 
 
 def _architecture(config: dict[str, Any]) -> dict[str, Any]:
-    """The configuration, towers included, without what would fetch something or choose a kernel."""
+    """Returns the configuration, towers included, without entries that fetch something or choose a kernel."""
     kept: dict[str, Any] = {}
     for key, value in config.items():
         if key in _NOT_ARCHITECTURE:
@@ -202,7 +203,7 @@ def _architecture(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_size(source: Source, make: Callable[[], nn.Module]) -> None:
-    """Raises `SourceError` for a model that has too many parameters, before memory is taken for them."""
+    """Raises `SourceError` if the model has too many parameters, before memory is taken for them."""
     try:
         with torch.device("meta"):
             count = sum(parameter.numel() for parameter in make().parameters())
@@ -216,9 +217,9 @@ def _weights(
     source: Source, model: HubModel, chosen: SourceOptions, registry: TensorRegistry,
     create: Callable[[], nn.Module], load: Callable[[set[str]], nn.Module],
 ) -> tuple[nn.Module, bool]:  # fmt: skip
-    """The model with its trained weights, or seeded ones and True.
+    """Returns the model, and whether its weights are seeded rather than trained.
 
-    `load` adds the names of the parameters that the files lack to the set it is given; those are seeded.
+    `load` adds the names of parameters that the files lack to the set it is given; those are seeded.
     """
     if not model.safetensors or chosen.layers is not None:
         built = construct(source, chosen, create)
@@ -231,7 +232,7 @@ def _weights(
 
 
 def _pretrained(model_class: Any, model: HubModel, absent: set[str], **more: Any) -> nn.Module:
-    """The class filled from the folder's safetensors. Raises what the library raises where they do not fit."""
+    """Returns the class filled from the folder's safetensors. Raises the library's error if they do not fit."""
     built, report = model_class.from_pretrained(
         str(model.folder), use_safetensors=True, local_files_only=True, output_loading_info=True, **more
     )
@@ -240,7 +241,7 @@ def _pretrained(model_class: Any, model: HubModel, absent: set[str], **more: Any
 
 
 def _filled(built: nn.Module, model: HubModel) -> nn.Module:
-    """The model with the tensors of the folder's safetensors. Raises where a name or shape is another."""
+    """Returns the model with the tensors of the folder's safetensors. Raises if a name or shape differs."""
     read: Any = importlib.import_module("safetensors.torch").load_file  # typed in parts
     state: dict[str, torch.Tensor] = {}
     for path in sorted(model.folder.glob("*.safetensors")):
@@ -250,7 +251,7 @@ def _filled(built: nn.Module, model: HubModel) -> nn.Module:
 
 
 def _dtype_of(built: nn.Module) -> str:
-    """The dtype of most of its weights: that of the arguments it takes."""
+    """Returns the dtype of most weights, which its arguments take too."""
     return next((torch_dtype_name(p.dtype) for p in built.parameters() if p.is_floating_point()), "float32")
 
 
@@ -262,7 +263,7 @@ def _called(
     registry: TensorRegistry,
     seeded: bool,
 ) -> Built:
-    """The model with its arguments; those in `fixed` are what its Python code decides by."""
+    """Returns the model with its arguments. `fixed`: arguments that its Python code decides by."""
     call = functools.partial(model, **fixed) if fixed else model
     if seeded:
         seed_statistics(model, functools.partial(call, **given), chosen.seed, registry)

@@ -1,4 +1,4 @@
-"""A model of the Hugging Face hub as a folder: one of the user's, one in the local cache, or a fetched one."""
+"""Finds the folder of a Hugging Face model: the user's, one in the local cache, or a fetched one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TABLES: Final = ("config.json", "model_index.json")
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """One folder with a `config.json`, and what that says."""
+    """One folder with a `config.json`, and the parsed configuration."""
 
     name: str
     source: str
@@ -30,20 +30,19 @@ class HubModel:
 
     @property
     def safetensors(self) -> bool:
-        """Trained weights are here in a form that holds no code."""
+        """Whether trained weights are here in a form that holds no code."""
         return any(self.folder.glob("*.safetensors"))
 
     @property
     def pickles(self) -> tuple[str, ...]:
-        """Files of weights that could run code when they are loaded."""
+        """Whether there are files of weights that could run code when they are loaded."""
         return tuple(sorted(path.name for pattern in _PICKLES for path in self.folder.glob(pattern)))
 
 
 def located(source: Source) -> list[HubModel]:
-    """The models of a source: one, or the components of a pipeline (`model_index.json`).
+    """Returns the models of a source: one, or the components of a pipeline (`model_index.json`).
 
-    Raises `SourceError` where there is no such folder and no such model in the cache or, where a
-    network is there, on the hub.
+    Raises `SourceError` if there is no such folder, nor such a model in the cache or (with a network) on the hub.
     """
     folder, name = _folder(source)
     if (folder / "config.json").is_file():
@@ -61,7 +60,7 @@ def located(source: Source) -> list[HubModel]:
 
 
 def _is_part(folder: Path, part: str) -> bool:
-    """A component's folder lies in the pipeline's own, wherever its name points."""
+    """Whether a component's folder is inside the pipeline's own folder."""
     inside = (folder / part).resolve().is_relative_to(folder.resolve())
     return inside and (folder / part / "config.json").is_file()
 
@@ -94,7 +93,7 @@ def _hub(what: str) -> Any:
 
 
 def _cached(model: str) -> Path | None:
-    """The newest snapshot in the local cache, where it has one with a configuration."""
+    """Returns the newest snapshot in the local cache that has a configuration."""
     hub = _hub(f"hub:{model}")
     try:
         folder = Path(hub.snapshot_download(model, local_files_only=True))
@@ -104,7 +103,7 @@ def _cached(model: str) -> Path | None:
 
 
 def _fetched(model: str, source: Source) -> Path:
-    """The model's configurations from the hub. Weights stay there: some are hundreds of gigabytes."""
+    """Downloads the model's configurations from the hub, not its weights, which may have hundreds of gigabytes."""
     hub = _hub(source.text)
     advice = (
         f"download it where there is a network (`hf download {model}`, with --include '*.json' for its architecture "

@@ -1,7 +1,7 @@
-"""`torchhub:OWNER/NAME:ENTRYPOINT` or `torchhub:FOLDER:ENTRYPOINT`: a model that a repository's `hubconf.py` makes.
+"""Opens `torchhub:OWNER/NAME:ENTRYPOINT` or `torchhub:FOLDER:ENTRYPOINT`: a model from a repository's `hubconf.py`.
 
-This runs the repository's own code, as `torch.hub` does, because it was named: no pattern ever stands for such
-a source. Trained weights are not asked for, and a download that is tried all the same is refused.
+This runs the repository's own code, as `torch.hub` does. The user named it; no pattern ever matches such a source.
+Trained weights are not requested, and a download attempt is refused.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FETCHERS: Final = ("load_state_dict_from_url", "download_url_to_file")
 
 
 def open_torchhub(source: Source) -> list[Program]:
-    """One program. Raises `SourceError` where the repository is not here, or has no such entry point."""
+    """Returns one program. Raises `SourceError` if the repository is not here or has no such entry point."""
     chosen = source_options(source)
     place, colon, entry = source.target.rpartition(":")
     if not (colon and place and entry.isidentifier()):
@@ -51,7 +51,7 @@ def open_torchhub(source: Source) -> list[Program]:
 
 
 def _located(source: Source, place: str) -> Path:
-    """The repository's folder: the user's, or the one that `torch.hub` keeps, fetched first where a network is."""
+    """Returns the repository's folder: the user's, or `torch.hub`'s copy, fetched first if there is a network."""
     path = Path(place).expanduser()
     if path.is_dir():
         return path
@@ -93,7 +93,7 @@ def _build(source: Source, folder: Path, entry: str, chosen: SourceOptions) -> B
 
 
 def _made(source: Source, folder: Path, entry: str) -> nn.Module:
-    """What the entry point returns. Raises `SourceError` where there is none, or it gives no model."""
+    """Returns the model of the entry point. Raises `SourceError` if there is no entry point or it returns no model."""
     with silence_output():
         try:
             function = _entry_point(source, folder, entry)
@@ -106,7 +106,7 @@ def _made(source: Source, folder: Path, entry: str) -> nn.Module:
 
 
 def _entry_point(source: Source, folder: Path, entry: str) -> Callable[..., Any]:
-    """The callable of that name in the repository's hubconf.py, once what it says it depends on is there."""
+    """Returns the callable of that name in the repository's hubconf.py, after a check of its declared dependencies."""
     spec = spec_from_file_location("hubconf", folder / "hubconf.py")
     assert spec is not None and spec.loader is not None
     hubconf = module_from_spec(spec)
@@ -121,7 +121,7 @@ def _entry_point(source: Source, folder: Path, entry: str) -> Callable[..., Any]
 
 
 def _untrained(function: Callable[..., Any]) -> dict[str, Any]:
-    """The arguments that ask for a model without trained weights, of those that the entry point takes."""
+    """Returns those arguments of the entry point that ask for a model without trained weights."""
     try:
         taken = inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -131,7 +131,7 @@ def _untrained(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _accepted(source: Source, model: nn.Module, chosen: SourceOptions, registry: TensorRegistry) -> torch.Tensor:
-    """The first argument that the model runs with."""
+    """Returns the first argument that the model runs with."""
     failures: list[str] = []
     for recipe, dtype, shape in _arguments(model, chosen):
         argument = registry.draw(recipe, dtype, shape)
@@ -158,7 +158,7 @@ def _arguments(model: nn.Module, chosen: SourceOptions) -> Iterator[tuple[Recipe
 
 @contextlib.contextmanager
 def _no_downloads(source: Source) -> Generator[None]:
-    """Fetching is an error while the model is made: it is about the architecture, and the same on any machine."""
+    """Makes downloads raise inside the block: the model must be the same on every machine."""
 
     def refuse(url: str, *_: Any, **__: Any) -> Any:
         raise SourceError(f"{source.text}: it wants to download {url}, and nothing is downloaded")
@@ -176,7 +176,8 @@ def _no_downloads(source: Source) -> Generator[None]:
 
 @contextlib.contextmanager
 def _own_modules(folder: Path) -> Generator[None]:
-    """The modules that a repository imports from its folder are its own: the next may have others of those names."""
+    """Removes the modules that a repository imported from its folder: the next one may have others of the same
+    names."""
     here = str(folder.resolve())
     before = set(sys.modules)
     sys.path.insert(0, here)

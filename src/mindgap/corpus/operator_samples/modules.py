@@ -1,8 +1,8 @@
-"""`modules:NAME`: a module of `torch.nn` with the arguments that PyTorch tests it with.
+"""Opens `modules:NAME`: a module of `torch.nn` with the arguments of PyTorch's own tests.
 
-`modules:NAME` gives up to eight samples that differ in more than the values of their tensors, spread
-over all that there are; `modules:NAME#*` gives all of these, `modules:NAME#K` the one with this
-number. Weights are seeded as a zoo model's are.
+`modules:NAME` gives up to eight samples that differ in more than the values of their tensors, evenly spaced among all.
+`modules:NAME#*` gives all of them, `modules:NAME#K` the one with this number. Weights are seeded as those of a model
+library.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from mindgap.torch_private.test_suite import module_descriptions
 
 @functools.cache
 def _modules() -> Mapping[str, Any]:
-    """PyTorch's descriptions of modules by class name. Raises `SourceError` where the suite cannot be imported."""
+    """Returns PyTorch's descriptions of modules by class name. Raises `SourceError` if the suite cannot be
+    imported."""
     stay_offline()
     try:
         descriptions = module_descriptions()
@@ -39,12 +40,12 @@ def _modules() -> Mapping[str, Any]:
 
 
 def names() -> list[str]:
-    """Every module that has samples."""
+    """Returns the names of all modules that have samples."""
     return list(_modules())
 
 
 def open_modules(source: Source) -> list[Program]:
-    """A program for each sample asked for; see the module. Raises `SourceError` for one that there is not."""
+    """Returns a program for each sample asked for. Raises `SourceError` if there is no such module or sample."""
     chosen = source_options(source)
     target, hash_sign, number = source.target.partition("#")
     name = target.removeprefix("nn.")
@@ -60,7 +61,7 @@ def open_modules(source: Source) -> list[Program]:
 
 
 def _samples(source: Source, info: Any, chosen: SourceOptions, registry: TensorRegistry) -> list[tuple[Sample, Sample]]:
-    """(constructor, forward call) of the samples that differ in more than values."""
+    """Returns (constructor, forward call) of the samples that differ in more than values."""
     dtype = getattr(torch, chosen.dtype or "float32")
     try:
         made = draw_samples(
@@ -102,5 +103,5 @@ def _module(built: Sample, called: Sample) -> Any:
 
 
 def _arguments(called: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments with tensors of their own."""
+    """Returns the arguments with tensors of their own."""
     return called.call.filled(copy.deepcopy(called.tensors))

@@ -1,9 +1,8 @@
-"""`ops:NAME`: an operator called with the samples that PyTorch tests it with.
+"""Opens `ops:NAME`: an operator with the sample inputs of PyTorch's own tests.
 
-`ops:NAME` gives up to eight samples that differ in more than the values of their tensors, spread
-over all that there are; `ops:NAME#*` gives all of these, `ops:NAME#K` the one with this number.
-Variants are written `ops:NAME.VARIANT`. Samples are of float32 (`?dtype=` for others), or of the
-first dtype that an operator without float32 takes.
+`ops:NAME` gives up to eight samples that differ in more than the values of their tensors, evenly spaced among all.
+`ops:NAME#*` gives all of them, `ops:NAME#K` the one with this number. Variants are written `ops:NAME.VARIANT`. Samples
+are in float32 (`?dtype=` for others), or in the first dtype that the operator takes.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _DTYPES: Final = (torch.float32, torch.float64, torch.bfloat16, torch.complex64,
 
 @functools.cache
 def _operators() -> Mapping[str, Any]:
-    """PyTorch's descriptions of operators by name. Raises `SourceError` where the suite cannot be imported."""
+    """Returns PyTorch's descriptions of operators by name. Raises `SourceError` if the suite cannot be imported."""
     stay_offline()
     try:
         descriptions = operator_descriptions()
@@ -43,15 +42,16 @@ def _operators() -> Mapping[str, Any]:
 
 
 def names() -> list[str]:
-    """Every operator and variant of one that has samples on a CPU, but for those that are compiled for a GPU only."""
+    """Returns the names of all operators and variants with samples on a CPU, without those that are compiled for
+    GPUs only."""
     known = _operators().items()
     return [name for name, info in known if info.supported_dtypes("cpu") and not name.startswith("jiterator")]
 
 
 def open_operators(source: Source) -> list[Program]:
-    """A program for each sample asked for; see the module.
+    """Returns a program for each sample asked for.
 
-    Raises `SourceError`: an operator or a sample that there is not, a dtype that it does not take.
+    Raises `SourceError` if there is no such operator or sample, or if the operator does not take the dtype.
     """
     chosen = source_options(source)
     name, hash_sign, number = source.target.partition("#")
@@ -67,13 +67,13 @@ def open_operators(source: Source) -> list[Program]:
 
 
 def one_program(source: Source, name: str, number: int, make: Callable[[], Built]) -> Program:
-    """The program of a sample, under the source that names it alone."""
+    """Returns the program of a sample, with the source that names only this sample."""
     _, mark, options = source.text.partition("?")
     return Program(f"{name}#{number}", f"{source.scheme}:{name}#{number}{mark}{options}", make)
 
 
 def chosen_numbers(source: Source, number: str, count: int) -> list[int]:
-    """The positions that `#K`, `#*` or nothing asks for among `count`. Raises `SourceError`."""
+    """Returns the positions among `count` that `#K`, `#*` or nothing selects. Raises `SourceError`."""
     if number == "*":
         return list(range(count))
     if not number:
@@ -97,7 +97,8 @@ def _dtype(source: Source, info: Any, asked: str | None) -> torch.dtype:
 
 
 def _samples(source: Source, info: Any, dtype: torch.dtype, seed: int, registry: TensorRegistry) -> list[Sample]:
-    """The samples that differ in more than values, in the suite's order. Raises `SourceError` where there are none."""
+    """Returns the samples that differ in more than values, in the suite's order. Raises `SourceError` if there are
+    none."""
     slopes = info.supports_autograd and (dtype.is_floating_point or dtype.is_complex)
     try:
         made = draw_samples(lambda: info.sample_inputs_func(info, "cpu", dtype, slopes), info.name, seed, registry)

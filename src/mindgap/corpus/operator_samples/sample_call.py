@@ -1,4 +1,4 @@
-"""One call of a function with tensors somewhere in its arguments, as a program of those tensors alone."""
+"""Represents a call with tensors anywhere in its arguments as a program of those tensors alone."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class SampleCall:
-    """`function(*args, **kwargs)` as a function of its tensors alone; `TensorSlot`s mark their places.
+    """Calls `function(*args, **kwargs)` as a function of its tensors; `TensorSlot`s mark their places.
 
-    `names`: one for each tensor; a graph's inputs are labelled by them. `kept`: a module that holds, as its
-    buffers, the tensors that have no gradient beside others that do (running statistics, weights of classes).
+    `names`: one for each tensor, the labels of the graph's inputs. `kept`: a module that holds, as its buffers, the
+    tensors without a gradient beside others with one (running statistics, weights of classes).
     """
 
     function: Callable[..., Any]
@@ -44,7 +44,7 @@ class SampleCall:
         return self.function(*args, **kwargs)
 
     def filled(self, tensors: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with these tensors in their places."""
+        """Returns the arguments with these tensors in their places."""
 
         def given(hole: TensorSlot) -> torch.Tensor:
             return tensors[hole.index] if hole.index >= 0 else self.kept.get_buffer(hole.name)
@@ -54,7 +54,7 @@ class SampleCall:
 
 @dataclass(frozen=True)
 class TensorSlot:
-    """The place of a tensor among the arguments of a call: a number among those given, or -1 for a kept one."""
+    """Marks the place of a tensor among the arguments: its number among those given, or -1 for a kept one."""
 
     name: str
     index: int
@@ -69,11 +69,12 @@ class Sample:
 
     @property
     def all_tensors(self) -> list[torch.Tensor]:
-        """Those that it is called with, and those that it keeps."""
+        """Returns the tensors that it is called with and those that it keeps."""
         return [*self.tensors, *self.call.kept.buffers()]
 
     def built(self, registry: TensorRegistry) -> Built:
-        """The program on tensors of its own, which it may write to. Raises `SourceError` where one is not strided."""
+        """Returns the program on copies of the tensors, which it may write to. Raises `SourceError` if one is not
+        strided."""
         for tensor in self.all_tensors:
             if tensor.layout != torch.strided:
                 raise SourceError(f"the sample holds a tensor of layout {tensor.layout}; graphs hold strided ones")
@@ -81,13 +82,13 @@ class Sample:
         return Built(call, tensors, {}, registry)
 
     def form(self) -> str:
-        """Equal for samples that differ in nothing but the values of their tensors."""
+        """Returns a key that is equal for samples that differ only in the values of their tensors."""
         specs = [(str(t.dtype), tuple(t.shape), _strides(t), t.is_conj(), t.is_neg()) for t in self.all_tensors]
         return repr((self.call.args, sorted(self.call.kwargs.items()), specs))
 
 
 def sample_of(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], first: str) -> Sample:
-    """The call taken apart. `first`: what the first argument is called; others are `argument_1`… or their keyword."""
+    """Takes a call apart. `first`: the name of the first argument; others are `argument_1`… or their keyword."""
     flat = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     some = any(tensor.requires_grad for tensor in flat)
     tensors: list[torch.Tensor] = []
@@ -127,7 +128,7 @@ def _strides(tensor: torch.Tensor) -> tuple[int, ...] | str:
 
 
 def evenly_spaced(items: Sequence[T], most: int) -> list[int]:
-    """At most `most` positions in `items`, first and last among them, evenly spaced."""
+    """Returns at most `most` positions in `items`, evenly spaced, with the first and the last."""
     if len(items) <= most:
         return list(range(len(items)))
     return [round(i * (len(items) - 1) / (most - 1)) for i in range(most)]

@@ -1,12 +1,11 @@
-"""Sample inputs of PyTorch's own test suite, with their random numbers from recipes.
+"""Generates the sample inputs of PyTorch's own test suite with random numbers from recipes.
 
-The suite draws with PyTorch's generators, whose bits depend on the machine. Here the library's own
-code still makes the samples, so that a matrix meant to be positive definite is, but each random
-call inside it is answered from a recipe. What was drawn and left alone is a recipe in the graph;
-what was computed from it (a triangle, a probability, a clamped range) travels as its bytes. The
-few samples computed by matrix products or factorisations, whose last bits differ between machines,
-are rounded to 12 significant bits: the same everywhere but for the rare number on the edge between
-two, and the very same wherever the graph is shared.
+The suite draws with PyTorch's generators, whose bits depend on the machine. The suite's own code still makes the
+samples, so that a matrix meant to be positive definite is one. Each random call inside it is answered from a recipe. A
+drawn tensor that was left alone is a recipe in the graph. A tensor computed from it (a triangle, a probability, a
+clamped range) is stored with its bytes. A few samples come from matrix products or factorisations, whose last bits
+differ between machines. They are rounded to 12 significant bits, which are the same on every machine except for rare
+numbers at the edge of two.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ class SampleDrawingMode(TorchDispatchMode):
 
 
 def new_registry() -> TensorRegistry:
-    """A registry that holds something, so that a graph captured with it keeps what was not drawn inside itself."""
+    """Returns a registry that is not empty, so that a graph captured with it keeps undrawn tensors inside itself."""
     registry = TensorRegistry()
     registry.draw(Constant(0.0), "float32", (1,))
     return registry
@@ -80,7 +79,7 @@ def new_registry() -> TensorRegistry:
 def draw_samples(
     make: Callable[[], Iterable[T]], name: str, seed: int, registry: TensorRegistry
 ) -> list[tuple[T, bool]]:
-    """The suite's samples, made under a `SampleDrawingMode`, and for each whether its tensors are to be `settled`."""
+    """Returns the suite's samples, and for each whether its tensors need `round_inexact`."""
     mode = SampleDrawingMode(registry, name, seed)
     with _python_seeded(seed), torch_seed(seed), warnings.catch_warnings(), mode:
         warnings.simplefilter("ignore")
@@ -89,7 +88,7 @@ def draw_samples(
 
 @contextlib.contextmanager
 def _python_seeded(seed: int) -> Generator[None]:
-    """Python's and numpy's own generators set to `seed` inside, as they were afterwards."""
+    """Sets the seeds of Python's and numpy's generators inside the block, and restores their states afterwards."""
     python, legacy = random.getstate(), np.random.get_state()
     random.seed(seed)
     np.random.seed(seed)
@@ -101,7 +100,8 @@ def _python_seeded(seed: int) -> Generator[None]:
 
 
 def round_inexact(tensor: torch.Tensor, registry: TensorRegistry) -> torch.Tensor:
-    """A strided floating tensor with `_BITS` significant bits; others, and those that were drawn, as they are."""
+    """Rounds a strided floating-point tensor in place to `_BITS` significant bits. Leaves others and drawn ones as
+    they are."""
     if tensor.layout != torch.strided or not (tensor.is_floating_point() or tensor.is_complex()) or not tensor.numel():
         return tensor
     if registry.knows(to_numpy(tensor)):

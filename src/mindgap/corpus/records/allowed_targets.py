@@ -1,8 +1,7 @@
-"""Which functions a record of calls may name.
+"""Lists the functions that a record of calls may name.
 
-Records are data from strangers. A target is never imported or evaluated: it is looked up here, in
-families of functions that only compute on tensors. Whatever reads files, runs Python code given to
-it, or hands out memory is in no family.
+Records come from strangers. A target is never imported or evaluated. It is looked up in families of functions that
+only compute on tensors. No family holds a function that reads files, runs Python code given to it, or exposes memory.
 """
 
 from __future__ import annotations
@@ -87,12 +86,12 @@ IGNORED: Final = frozenset(
 
 
 class UnknownTarget(Exception):
-    """A record names a function that is not on the list; the message is the name."""
+    """A record names a function that is not on the list. The message is the name."""
 
 
 @cache
 def function(target: str) -> Callable[..., Any]:
-    """The function that a `call_function` target names. Raises `UnknownTarget`."""
+    """Returns the function that a `call_function` target names. Raises `UnknownTarget`."""
     found = _EXACT.get(target) or _of_a_family(target)
     if not callable(found) or isinstance(found, type):
         raise UnknownTarget(target)
@@ -101,7 +100,7 @@ def function(target: str) -> Callable[..., Any]:
 
 @cache
 def method(name: str) -> str:
-    """The name itself, where it is a tensor method that only computes. Raises `UnknownTarget`."""
+    """Returns the name if it is a tensor method that only computes. Raises `UnknownTarget`."""
     public = not name.startswith("_") or name in _DUNDERS
     if public and name not in _DENIED and callable(getattr(_torch.Tensor, name, None)):
         return name
@@ -109,7 +108,7 @@ def method(name: str) -> str:
 
 
 def attribute(name: str) -> str:
-    """The name itself, where it is an attribute of a tensor that may be read. Raises `UnknownTarget`."""
+    """Returns the name if it is a tensor attribute that may be read. Raises `UnknownTarget`."""
     if name in _ATTRIBUTES:
         return name
     raise UnknownTarget(f"Tensor.{name}")
@@ -139,9 +138,10 @@ def _of_a_family(target: str) -> Any:
 
 
 def _aten(parts: list[str]) -> Any:
-    """`torch.ops.aten.index` and `torch.ops.aten.sym_size.int`: operators of the dispatcher only.
+    """Returns an operator of the dispatcher, such as `torch.ops.aten.index` or `torch.ops.aten.sym_size.int`, else
+    None.
 
-    `torch.ops.aten` also finds what TorchScript adds to the name space, `aten::save` among it.
+    TorchScript adds functions such as `aten::save` to `torch.ops.aten`. They are not returned.
     """
     if not 1 <= len(parts) <= 2 or parts[0] in _DENIED or any(part.startswith("__") for part in parts):
         return None
@@ -162,9 +162,9 @@ def _attention(
     mask: torch.Tensor | None = None, need_weights: bool = True, average_attn_weights: bool = True,
     mask_type: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:  # fmt: skip
-    """Attention that some devices have as one kernel, by the calls that its module makes on all others.
+    """Computes `_native_multi_head_attention`, a kernel of some devices, by the calls of its module on all others.
 
-    Operands are [batch, length, embed_dim]; `mask_type`: 0 for a mask of pairs, 1 for one of keys.
+    Operands are [batch, length, embed_dim]. `mask_type`: 0 for a mask of pairs, 1 for one of keys.
     """
     if mask is not None and mask_type not in (0, 1):
         raise UnknownTarget(f"torch._native_multi_head_attention with a mask of type {mask_type}")

@@ -1,9 +1,8 @@
-"""Recorded calls written as Python, read as data.
+"""Parses recorded calls that are written as Python source, without running them.
 
-GraphNet writes a record as a class whose `forward` has one statement per call. The text is parsed
-into the nodes of a record and no more: nothing of it is compiled, imported or run, and a call
-becomes a node only where its target is on the list (`record_targets`). What is no recorded call
-(a loop, a lambda, an import of something else) is refused with its file and line.
+GraphNet writes a record as a class whose `forward` has one statement per call. The text is parsed into the nodes of a
+record. Nothing in it is compiled, imported or run. A call becomes a node only if its target is on the allow-list
+(`allowed_targets`). Anything else (a loop, a lambda, an unknown import) is refused with file and line.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ _FROM_TORCH: Final = frozenset({"device", "inf", "nan"})
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """A `forward` as nodes. `arguments`: names without `self`, and how each is annotated ("" where it is not).
+    """Holds a parsed `forward`. `arguments`: name to annotation ("" if none), without `self`.
 
-    `nodes` and `outputs` have the form of a record's columns; they refer to arguments by their own names.
+    `nodes` and `outputs` have the form of a record's columns and refer to arguments by their names.
     """
 
     arguments: Mapping[str, str]
@@ -52,7 +51,7 @@ class Forward:
 
 
 def syntax_tree(path: Path) -> ast.Module:
-    """The file as a syntax tree. Raises `SourceError`: not a file, too large, not Python."""
+    """Returns the syntax tree of a file. Raises `SourceError` if it is no file, too large, or not Python."""
     if not path.is_file():
         raise SourceError(f"{path}: no such file")
     if path.stat().st_size > MOST_TEXT:
@@ -66,7 +65,7 @@ def syntax_tree(path: Path) -> ast.Module:
 
 
 def read_forward(path: Path) -> Forward:
-    """The calls that the one class of this file makes. Raises `SourceError` with file and line."""
+    """Returns the calls of the one class in this file. Raises `SourceError` with file and line."""
     tree = syntax_tree(path)
     found: list[ast.FunctionDef] = []
     for statement in tree.body:
@@ -98,7 +97,8 @@ def _refused(path: Path, at: ast.stmt | ast.expr, why: str) -> SourceError:
 
 @dataclass(slots=True)
 class _ForwardParser:
-    """Statements to nodes, in order. `values`: what each variable stands for now, in the form of a record."""
+    """Converts statements to nodes, in order. `values`: the current value of each variable, in the form of a
+    record."""
 
     path: Path
     values: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -161,7 +161,7 @@ class _ForwardParser:
         self, at: ast.stmt | ast.expr, name: str, kind: str, target: str, args: list[Any],
         kwargs: dict[str, Any] | None = None,
     ) -> dict[str, Any]:  # fmt: skip
-        """One more node, called after the variable that holds its result; the reference to it."""
+        """Appends a node named after the variable that holds its result, and returns the reference to it."""
         try:
             check(RecordedStep(name, kind, target, (), {}, ()))
         except UnknownTarget as error:
@@ -175,7 +175,8 @@ class _ForwardParser:
         return {"ref": fresh}
 
     def _value(self, expression: ast.expr, name: str = "value") -> Any:
-        """The expression in the form of a record; calls in it become nodes, the outermost called `name`."""
+        """Returns an expression in the form of a record. Calls in it become nodes; the outermost one is named
+        `name`."""
         match expression:
             case ast.Constant(value=value):
                 return self._constant(expression, value)
@@ -244,7 +245,7 @@ class _ForwardParser:
                 return self._value(index)
 
     def _dotted(self, expression: ast.expr) -> str | None:
-        """`torch.nn.functional.relu` as text; None for an attribute of a value."""
+        """Returns `torch.nn.functional.relu` as text, or None for an attribute of a value."""
         parts: list[str] = []
         while isinstance(expression, ast.Attribute):
             parts.append(expression.attr)

@@ -1,10 +1,9 @@
-"""`graphnet:DIR`: samples in GraphNet's own layout, one or a tree of them.
+"""Opens `graphnet:DIR`: one sample in GraphNet's folder layout, or a tree of them.
 
-A sample is a folder with `model.py` (the recorded calls, as the `forward` of a class) and
-`weight_meta.py` (a class per tensor: shape, dtype, mean, deviation), as a rule also `input_meta.py`
-and `graph_net.json`. A model that the tracer had to break has a folder `subgraph_0`, `subgraph_1`, …
-for each part; every one is a sample of its own. The Python files are parsed, never run: they give
-the record that `records:` reads from a table, and all that is said there holds here.
+A sample is a folder with `model.py` (the recorded calls, as the `forward` of a class) and `weight_meta.py` (a class
+per tensor: shape, dtype, mean, deviation), usually also `input_meta.py` and `graph_net.json`. If the tracer had to
+split a model, each part is a sample in a folder `subgraph_0`, `subgraph_1`, … The Python files are parsed and never
+run. They give the same record as a row of a Parquet file (see `parquet`).
 """
 
 from __future__ import annotations
@@ -27,9 +26,10 @@ _MARKS: Final = frozenset({"model.py", "weight_meta.py", "graph_net.json"})
 
 
 def open_graphnet(source: Source) -> list[Program]:
-    """A program per sample in the folder, called by its path below it; one alone by its folder's name.
+    """Returns a program per sample in the folder, named by its path below it; a single sample has its folder's name.
 
-    Raises `SourceError`: no such folder, no sample in it. What is wrong with a sample is said when it is built.
+    Raises `SourceError` if there is no such folder or no sample in it. An error in a sample is raised when it is
+    built.
     """
     chosen = source_options(source)
     suffix = source.text[len("graphnet:") + len(source.target) :]
@@ -42,12 +42,12 @@ def open_graphnet(source: Source) -> list[Program]:
 
 
 def names(folder: str | Path) -> list[str]:
-    """What may follow `graphnet:` for each sample below a folder. Raises `SourceError`."""
+    """Returns what may follow `graphnet:` for each sample below a folder. Raises `SourceError`."""
     return [str(sample) for sample in _samples(Path(folder))]
 
 
 def _samples(root: Path) -> list[Path]:
-    """The folders that are samples, in the order of their paths. Links are not followed."""
+    """Returns the folders that are samples, sorted by path. Does not follow links."""
     if not root.is_dir():
         raise SourceError(f"{root}: no such folder")
     found = sorted(Path(folder) for folder, _, files in os.walk(root) if not _MARKS.isdisjoint(files))
@@ -61,9 +61,9 @@ def _build(root: Path, sample: Path, chosen: SourceOptions) -> Built:
 
 
 def read_sample(sample: Path, root: Path | None = None) -> dict[str, Any]:
-    """The sample as a record: `inputs`, `nodes` and `outputs` in the form of a record file's row.
+    """Returns the sample as a record: `inputs`, `nodes` and `outputs` in the form of a record file's row.
 
-    Nothing outside `root` (the sample itself by default) is read. Raises `SourceError` with file and line.
+    Reads nothing outside `root` (by default the sample itself). Raises `SourceError` with file and line.
     """
     _check_framework(_inside(sample / "graph_net.json", root or sample))
     forward = read_forward(_inside(sample / "model.py", root or sample))
@@ -78,14 +78,14 @@ def read_sample(sample: Path, root: Path | None = None) -> dict[str, Any]:
 
 
 def _inside(path: Path, root: Path) -> Path:
-    """The path itself. Raises `SourceError` where it is a link that leads out of the folder."""
+    """Returns the path. Raises `SourceError` if it is a link that leads out of the folder."""
     if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
         raise SourceError(f"{path}: a link that leads out of {root}; copy the file there")
     return path
 
 
 def _check_framework(path: Path) -> None:
-    """Raise `SourceError` where the sample says that it is of another framework. It need not say."""
+    """Raises `SourceError` if the sample names a framework other than PyTorch. A sample without a framework passes."""
     if not path.is_file():
         return
     try:
@@ -98,7 +98,7 @@ def _check_framework(path: Path) -> None:
 
 
 def _renamed(value: Any, called: dict[str, str]) -> Any:
-    """A recorded value with its references to arguments as the record calls them."""
+    """Returns a recorded value with its references to arguments renamed as in a record."""
     if is_list(value):
         return [_renamed(item, called) for item in value]
     if not is_table(value):

@@ -1,6 +1,7 @@
-"""How much memory a record asks for, said before any of it is taken.
+"""Estimates the memory that a record needs before any of it is taken.
 
-Weights and inputs are counted from their shapes; what the calls make, by calling them on tensors without data first.
+Weights and inputs are counted from their shapes. Results of calls are counted by running each call on fake tensors
+first.
 """
 
 from __future__ import annotations
@@ -55,11 +56,11 @@ _WIDEST: Final = 16
 
 
 class TooLarge(Exception):
-    """A record that asks for more memory than it may have; the message says where and how much."""
+    """A record needs more memory than it may have. The message gives the node and the amount."""
 
 
 def entry_bytes(entry: Mapping[str, Any]) -> int:
-    """Bytes of one recorded tensor. Raises `ValueError` for a shape or dtype that no tensor has."""
+    """Returns the bytes of one recorded tensor. Raises `ValueError` for an impossible shape or dtype."""
     shape, dtype = entry["shape"], entry["dtype"]
     if not is_list(shape) or not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in shape):
         raise ValueError(f"{entry['name']} has shape {str(shape)[:60]}")
@@ -69,7 +70,7 @@ def entry_bytes(entry: Mapping[str, Any]) -> int:
 
 
 def inputs_bytes(entries: Iterable[Mapping[str, Any]]) -> int:
-    """Bytes of all tensors of a record. Raises `TooLarge` past `MOST_DESCRIBED`."""
+    """Returns the bytes of all tensors of a record. Raises `TooLarge` if there are more than `MOST_DESCRIBED`."""
     total = sum(entry_bytes(entry) for entry in entries)
     if total > MOST_DESCRIBED:
         raise TooLarge(
@@ -79,12 +80,12 @@ def inputs_bytes(entries: Iterable[Mapping[str, Any]]) -> int:
 
 
 def readable_bytes(count: int) -> str:
-    """Bytes in words."""
+    """Formats a number of bytes with a unit."""
     return f"{count / (1 << 30):,.1f} GiB"
 
 
 def may_grow(target: str, operands: Sequence[Any]) -> bool:
-    """Whether a call can make something that is worth a count. `operands`: its arguments, in their order."""
+    """Whether the result of a call can be large enough to need a count. `operands`: its arguments, in order."""
     tensors = [value for value in operands if isinstance(value, torch.Tensor)]
     if target in _NEVER_GROWS:
         return any(value.numel() * value.element_size() >= _SMALL for value in tensors)
@@ -93,7 +94,7 @@ def may_grow(target: str, operands: Sequence[Any]) -> bool:
 
 
 def _most_elements(target: str, tensors: Sequence[torch.Tensor]) -> int | None:
-    """How many elements the result of a common call has at most; None where that is not plain from its operands."""
+    """Returns an upper bound of the result's elements for common calls, or None if the operands do not give one."""
     if target in _BROADCASTS and tensors:
         dims = max(tensor.dim() for tensor in tensors)
         padded = [(1,) * (dims - tensor.dim()) + tuple(tensor.shape) for tensor in tensors]
@@ -106,9 +107,9 @@ def _most_elements(target: str, tensors: Sequence[torch.Tensor]) -> int | None:
 
 
 def check_plain(name: str, target: str, operands: Sequence[Any]) -> None:
-    """Keep what a node computes from plain Python values small: numbers, lists and texts grow without end.
+    """Refuses a node that would compute a huge Python number, list or text.
 
-    Raises `TooLarge`, naming the node, before it runs. Tensors are counted by `MemoryBudget`.
+    Raises `TooLarge`, with the node's name, before it runs. `MemoryBudget` counts tensors.
     """
     if any(isinstance(operand, torch.Tensor) for operand in operands):
         return
@@ -127,7 +128,7 @@ def check_plain(name: str, target: str, operands: Sequence[Any]) -> None:
 
 
 def _bits(operation: str, whole: Sequence[int]) -> int:
-    """The most bits that the result of an operator on two whole numbers has."""
+    """Returns an upper bound of the bits in the result of an operator on two integers."""
     left, right = whole
     if operation == "pow":
         return left.bit_length() * right if left > 1 else 1
@@ -137,7 +138,7 @@ def _bits(operation: str, whole: Sequence[int]) -> int:
 
 
 class OperationCount(TorchDispatchMode):
-    """Counts the multiplications and additions of products and convolutions."""
+    """Counts the multiplications and additions of matrix products and convolutions."""
 
     def __init__(self) -> None:
         super().__init__()  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
@@ -156,7 +157,7 @@ class OperationCount(TorchDispatchMode):
 
 
 def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: Any, **__: Any) -> int:
-    """Two batched products: [b, h, n, d] by [b, h, m, d], and [b, h, n, m] by [b, h, m, e]."""
+    """Counts two batched products: [b, h, n, d] by [b, h, m, d], and [b, h, n, m] by [b, h, m, e]."""
     rows = math.prod(query.shape[:-1]) * key.shape[-2]
     return 2 * rows * (query.shape[-1] + value.shape[-1])
 
@@ -172,7 +173,7 @@ _FORMULAS: Final[dict[Any, Callable[..., int]]] = {
 
 
 class MemoryBudget:
-    """Refuses a call whose result would not fit beside what is alive, before it runs."""
+    """Refuses a call before it runs if its result would not fit beside the values that are alive."""
 
     def __init__(self) -> None:
         self._mode = FakeTensorMode()
@@ -180,9 +181,10 @@ class MemoryBudget:
     def check(
         self, name: str, call: Callable[[Mapping[str, Any]], Any], alive: Mapping[str, Any], used: set[str]
     ) -> None:
-        """`call` takes the operands (`used`, of `alive`) and runs the step. Raises `TooLarge`, naming the step.
+        """Runs a step on fake tensors and compares its result with the budget. Raises `TooLarge` with the step's name.
 
-        What cannot be called without data passes: it makes nothing larger than its operands.
+        `call` takes the operands (`used`, part of `alive`) and runs the step. A step that cannot run on fake tensors
+        passes: its result is no larger than its operands.
         """
         try:
             operands = {key: self._faked(alive[key]) for key in used}
@@ -220,7 +222,7 @@ def _memory(value: Any) -> Generator[Any]:
 
 
 def _storages(value: Any, known: set[int]) -> Generator[int]:
-    """Bytes of each memory that the tensors in `value` lie in, once."""
+    """Yields the bytes of each storage of the tensors in `value`, once."""
     for storage in _memory(value):
         identity = storage._cdata
         if identity not in known:
@@ -230,7 +232,7 @@ def _storages(value: Any, known: set[int]) -> Generator[int]:
 
 @contextmanager
 def silence_fake_tensor_log() -> Generator[None]:
-    """PyTorch logs a traceback for each call that fails without data; here that is expected."""
+    """Silences PyTorch's log of tracebacks for calls that fail on fake tensors. Such failures are expected here."""
     log = logging.getLogger(FAKE_TENSOR_LOGGERS[0])
     before = log.level
     log.setLevel(logging.CRITICAL)

@@ -1,10 +1,10 @@
-"""`records:FILE.parquet#ID`: graphs of calls recorded from real models, as rows of a Parquet file.
+"""Opens `records:FILE.parquet#ID`: recorded calls of real models, as rows of a Parquet file.
 
-The format is the one of the GraphNet conversion: per row an `id` and three JSON columns, `inputs`,
-`nodes` and `outputs`. Weights are not in it, only their mean and deviation: they are drawn from
-recipes with those statistics. Where that gives outputs that are not finite, huge or all alike
-(sampled weights are no trained weights), they are drawn at tamer scales instead. A record with more
-than 1 GiB of weights is captured from shapes alone, and its capture is not proven.
+The format is that of the GraphNet conversion: each row has an `id` and three JSON columns, `inputs`, `nodes` and
+`outputs`. It holds the mean and deviation of weights, not their values. Weights are drawn from recipes with those
+statistics. If the outputs are then not finite, huge or all equal, the weights are drawn at the scales of an
+initialised network. A record with more than 1 GiB of weights is captured from shapes alone, and its capture is not
+proven.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _SANE = 1e4
 
 
 def open_records(source: Source) -> list[Program]:
-    """A program per record that the part after # names: an id, else a pattern with * ? [ ], else a part of ids.
+    """Returns a program per record that the part after # names: an id, a pattern with * ? [ ], or a part of ids.
 
-    Raises `SourceError`: no such file, not such a file, no such id.
+    Raises `SourceError` if there is no such file, it is no record file, or no id matches.
     """
     chosen = source_options(source)
     path_text, hash_sign, wanted = source.target.rpartition("#")
@@ -61,13 +61,13 @@ def open_records(source: Source) -> list[Program]:
 
 
 def record_ids(path: Path) -> list[str]:
-    """The ids of a record file, in its order. Raises `SourceError`."""
+    """Returns the ids of a record file, in order. Raises `SourceError`."""
     return list(_ids(str(path), path.stat().st_mtime_ns) if path.is_file() else _ids(str(path), 0))
 
 
 @functools.lru_cache(maxsize=8)
 def _ids(path: str, changed: int) -> tuple[str, ...]:
-    """Cached by the file's time stamp: a campaign opens thousands of records of one file."""
+    """Reads the ids, cached by the file's modification time: a campaign opens thousands of records of one file."""
     file = _open(Path(path))
     missing = [column for column in ("id", *_COLUMNS) if column not in file.schema_arrow.names]
     if missing:
@@ -79,7 +79,7 @@ def _ids(path: str, changed: int) -> tuple[str, ...]:
 
 
 def _open(path: Path) -> Any:
-    """The file, untyped as the library is."""
+    """Opens the file. The library is untyped."""
     if not path.is_file():
         raise SourceError(f"{path}: no such file")
     try:
@@ -97,9 +97,9 @@ def _matching(wanted: str, known: list[str]) -> list[tuple[int, str]]:
 
 
 def read_record(path: Path, index: int) -> dict[str, Any]:
-    """The parsed `inputs`, `nodes` and `outputs` of the row with this number.
+    """Returns the parsed `inputs`, `nodes` and `outputs` of the row with this number.
 
-    Raises `SourceError` where the file is damaged, and ValueError or TypeError for a cell that is not JSON.
+    Raises `SourceError` if the file is damaged, ValueError or TypeError for a cell that is not JSON.
     """
     file = _open(path)
     for group in range(file.num_row_groups):
@@ -115,7 +115,7 @@ def read_record(path: Path, index: int) -> dict[str, Any]:
 
 
 def names(file: str | Path) -> list[str]:
-    """The ids of a record file: what may follow `records:FILE#`. Raises `SourceError`."""
+    """Returns the ids of a record file: what may follow `records:FILE#`. Raises `SourceError`."""
     return record_ids(Path(file))
 
 
@@ -124,7 +124,7 @@ def _build(path: Path, index: int, name: str, chosen: SourceOptions) -> Built:
 
 
 def build_record(where: str, load: Callable[[], dict[str, Any]], chosen: SourceOptions) -> Built:
-    """The program of the record that `load` gives. Raises `SourceError` with a line that starts with `where`."""
+    """Builds the program of the record that `load` returns. Raises `SourceError`; its message starts with `where`."""
     try:
         record = _parsed(load())
         if inputs_bytes(record["inputs"]) > MOST_DRAWN:
@@ -157,7 +157,7 @@ def build_record(where: str, load: Callable[[], dict[str, Any]], chosen: SourceO
 
 
 def _described(record: Mapping[str, Any], chosen: SourceOptions, seen: Built) -> Built:
-    """The record without values, to be captured from shapes. `seen`: the same with values, as it ran once."""
+    """Builds the record from tensors without values. `seen`: the same record with values, after it ran once."""
     described = assemble(record, chosen.seed, tame=True, described=True, dtype=chosen.dtype)
     assert isinstance(described.program, RecordedCalls) and isinstance(seen.program, RecordedCalls)
     described.program.remember(seen.program)
@@ -165,7 +165,7 @@ def _described(record: Mapping[str, Any], chosen: SourceOptions, seen: Built) ->
 
 
 def _parsed(record: dict[str, Any]) -> dict[str, Any]:
-    """The record, its outermost form checked. Raises `MalformedRecord`."""
+    """Returns the record after a check of its outermost form. Raises `MalformedRecord`."""
     for column in _COLUMNS:
         if not is_list(record[column]):
             raise MalformedRecord(f"{column} is a {type(record[column]).__name__}, not a list")
@@ -180,7 +180,7 @@ def _parsed(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rescaled(record: Mapping[str, Any], seed: int, built: Built, largest: float) -> Built:
-    """The same record at the scales of an initialised network, where that brings its outputs into range."""
+    """Returns the record at the scales of an initialised network if that brings its outputs into range."""
     tamed = assemble(record, seed, tame=True)
     other = _largest(tamed)
     if other < largest or (not math.isfinite(largest) and math.isfinite(other)):
@@ -191,10 +191,10 @@ def _rescaled(record: Mapping[str, Any], seed: int, built: Built, largest: float
 def assemble(
     record: Mapping[str, Any], seed: int, tame: bool, described: bool = False, dtype: str | None = None
 ) -> Built:
-    """The module and the arguments of a parsed record.
+    """Returns the module and the arguments of a parsed record.
 
-    `described`: its tensors have no values, and the registry keeps their recipes; floating ones are then of `dtype`.
-    Raises `MalformedRecord`, `UnknownTarget`, KeyError or TypeError for a record that breaks the format.
+    `described`: tensors have no values, the registry keeps their recipes, and floating-point ones have `dtype`. Raises
+    `MalformedRecord`, `UnknownTarget`, KeyError or TypeError for a record that breaks the format.
     """
     registry = TensorRegistry()
     tensors: dict[str, torch.Tensor] = {}
@@ -226,7 +226,8 @@ def assemble(
 
 
 def _numbers(entries: list[dict[str, Any]]) -> dict[str, Any]:
-    """The inputs that stand for Python numbers, by name. Raises `MalformedRecord` for an input of no known kind."""
+    """Returns the inputs that stand for Python numbers, by name. Raises `MalformedRecord` for an input of unknown
+    kind."""
     side = _image_side(entries)
     numbers: dict[str, Any] = {}
     for entry in entries:
@@ -242,9 +243,9 @@ def _numbers(entries: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _steps(record: Mapping[str, Any], outputs: Any) -> list[RecordedStep]:
-    """The record's nodes decoded, each with the values that die after it.
+    """Returns the record's decoded nodes, each with the values that are not needed after it.
 
-    Raises `MalformedRecord` for one that refers to what no input and no earlier node gives, itself included.
+    Raises `MalformedRecord` for a node that refers to no input and no earlier node.
     """
     needed = set(names_in(outputs))
     steps: list[RecordedStep] = []
@@ -270,7 +271,7 @@ def _steps(record: Mapping[str, Any], outputs: Any) -> list[RecordedStep]:
 
 
 def _image_side(inputs: list[dict[str, Any]]) -> int | None:
-    """The last size of the first picture: what the recorded symbolic sides stand for. None without a picture."""
+    """Returns the last size of the first image, the value of the record's symbolic sides; None without an image."""
     for entry in inputs:
         if entry["kind"] == "input" and len(entry["shape"]) == 4:
             return int(entry["shape"][-1])
@@ -278,9 +279,10 @@ def _image_side(inputs: list[dict[str, Any]]) -> int | None:
 
 
 def _largest(built: Built) -> float:
-    """The largest absolute value among the floating outputs; NaN where one is not finite or all are constant.
+    """Returns the largest absolute value among the floating-point outputs; NaN if one is not finite or all are
+    constant.
 
-    Pins the numbers that the calls read.
+    Also pins the numbers that the calls read (see `RecordedCalls.pin_numbers`).
     """
     module = built.program
     assert isinstance(module, RecordedCalls)

@@ -1,4 +1,4 @@
-"""How the tensors of a record are drawn from the statistics it keeps."""
+"""Makes recipes for the tensors of a record from its statistics."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _NORMAL_UP_TO = 1 << 14
 
 
 def record_recipe(entry: Entry, seed: int, tame: bool) -> Recipe:
-    """The recipe for one recorded tensor: its very values where the record has them, else its statistics.
+    """Returns the recipe for one recorded tensor: its values if the record has them, else its statistics.
 
-    `tame`: scales of an initialised network, for records whose statistics blow up.
+    `tame`: use the scales of an initialised network instead, for records whose outputs explode.
     """
     dtype, shape = str(entry["dtype"]), tuple(entry["shape"])
     if entry["data"] is not None:
@@ -49,10 +49,10 @@ def record_recipe(entry: Entry, seed: int, tame: bool) -> Recipe:
 
 
 def scalar_value(entry: Entry) -> float:
-    """A Python number that the record holds as a 0-dimensional tensor.
+    """Returns the Python number that the record holds as a 0-dimensional tensor.
 
-    Values below half of the third decimal were rounded to 0 there: an epsilon is then 1e-6, or 1e-8
-    where even its six-decimal value is 0.
+    The record rounds to three decimals, so that an epsilon reads 0. It becomes 1e-6, or 1e-8 if its six-decimal value
+    is 0 too.
     """
     epsilon = "eps" in str(entry.get("original_name", "")).lower()
     data = entry["data"]
@@ -64,12 +64,14 @@ def scalar_value(entry: Entry) -> float:
 
 
 def _is_picture(shape: tuple[int, ...]) -> bool:
-    """A blank picture tells nothing about a network; a mask of ones is what it is."""
+    """Whether a constant tensor is an image. A blank image exercises nothing in a network; a mask of ones is meant
+    to be one."""
     return len(shape) >= 4 and min(shape[-2:]) >= 16
 
 
 def _least_deviation(shape: tuple[int, ...]) -> float:
-    """Recorded deviations are rounded to 0.001: a matrix of zeros would cut the network in two."""
+    """Returns a lower bound for a recorded deviation. It is rounded to 0.001, and a weight of zeros would cut the
+    network in two."""
     return 0.02 if len(shape) == 1 else 0.3 / math.sqrt(max(math.prod(shape[1:]), 1))
 
 
@@ -86,7 +88,7 @@ def _moderate_scale(entry: Entry, shape: tuple[int, ...], mean: float, seed: int
 
 
 def _finite(value: Any, otherwise: float) -> float:
-    """A recorded statistic; `otherwise` where it is missing, NaN or infinite."""
+    """Returns a recorded statistic, or `otherwise` if it is missing, NaN or infinite."""
     if isinstance(value, (int, float)) and math.isfinite(value):
         return float(value)
     return otherwise

@@ -1,4 +1,4 @@
-"""A recorded list of calls as a module that PyTorch can run and mindgap can capture."""
+"""Replays recorded calls as a module that PyTorch can run and mindgap can capture."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class ValueName:
 
 @dataclass(frozen=True, slots=True)
 class RecordedStep:
-    """One recorded call. `kind`: call_function, call_method or getattr; `dying`: values not needed after it."""
+    """One recorded call. `kind`: call_function, call_method or getattr; `dying`: values that are not needed after
+    it."""
 
     name: str
     kind: str
@@ -39,21 +40,21 @@ class RecordedStep:
     dying: tuple[str, ...]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RecordedStep:
-        """Itself: no run changes it, and a program is copied several times to prove its capture."""
+        """Returns itself: no run changes it, and a capture check copies the program several times."""
         return self
 
 
 class MalformedRecord(Exception):
-    """A record that breaks its format; the message says where."""
+    """A record that breaks its format. The message gives the place."""
 
 
 class RecordedCalls(nn.Module):
-    """Runs the calls of a record, one after the other.
+    """Runs the calls of a record in order.
 
-    Tensors of kind parameter and buffer live in submodules under the paths they had in their model.
-    What a call gives as a Python number (`.item()`), and a mask that decides by its values how large
-    a selection is, are facts about the recorded inputs: `pinned` holds them once the module has run
-    on those, and `_selected` where such masks are true, so that the calls stay the recorded ones.
+    Parameters and buffers live in submodules under the paths that they had in their model. A Python number that a call
+    reads (`.item()`), and a boolean mask whose values decide the size of a selection, are facts about the recorded
+    inputs. `pin_numbers` runs the module once on those inputs and keeps them: numbers in `pinned`, true positions of
+    masks in `_selected`. Later runs make the recorded calls on any inputs.
     """
 
     def __init__(
@@ -69,9 +70,9 @@ class RecordedCalls(nn.Module):
         self._selected: dict[str, dict[str, torch.Tensor]] = {}
 
     def place(self, name: str, path: str, tensor: torch.Tensor, parameter: bool) -> str:
-        """Keep `tensor`, called `name` in the record, under the attribute path it had; the path that it has now.
+        """Keeps `tensor`, named `name` in the record, under the attribute path that it had. Returns the path.
 
-        Paths that collide with another, or with the module's own attributes, give way to the name.
+        If the path collides with another one or with an attribute of the module, the name is the path.
         """
         *owners, leaf = path.split(".")
         owner: nn.Module | None = self
@@ -120,9 +121,9 @@ class RecordedCalls(nn.Module):
         return function(step.target)(*args, **kwargs)
 
     def pin_numbers(self, *inputs: torch.Tensor) -> Any:
-        """Run once, remember every number read from a tensor and every mask that selects, and give the outputs.
+        """Runs once, keeps each number read from a tensor and each mask that selects, and returns the outputs.
 
-        Raises `TooLarge` before a call that asks for too much memory.
+        Raises `TooLarge` before a call that needs too much memory.
         """
         numbers: dict[str, Any] = {}
         original = self._run
@@ -149,25 +150,25 @@ class RecordedCalls(nn.Module):
         return outputs
 
     def remember(self, other: RecordedCalls) -> None:
-        """Take over what `other`, of the same record, has learnt about the recorded inputs by `pin_numbers`."""
+        """Copies what `pin_numbers` kept in `other`, a module of the same record."""
         self.pinned.update(other.pinned)
         self._selected.update(other._selected)
 
 
 def _operands(step: RecordedStep, values: Mapping[str, Any]) -> list[Any]:
-    """The values that a step refers to, in the order that it does."""
+    """Yields the values that a step refers to, in order."""
     return [values[name] for name in (*names_in(step.args), *names_in(step.kwargs))]
 
 
 def _places_of_masks(index: Any, values: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """Where the one-dimensional boolean tensors among the indices of a selection are true, by name."""
+    """Returns the true positions of the one-dimensional boolean masks among the indices of a selection, by name."""
     used = {name: values[name] for name in names_in(index)}
     masks = {n: v for n, v in used.items() if isinstance(v, torch.Tensor) and v.dtype == torch.bool and v.dim() == 1}
     return {name: mask.nonzero().squeeze(1) for name, mask in masks.items()}
 
 
 def _submodule(owner: nn.Module, part: str) -> nn.Module | None:
-    """The part of `owner` with this name, made where there is none; None where the name is taken or is none."""
+    """Returns the submodule of `owner` with this name, made if there is none; None if the name is taken or invalid."""
     if part and not hasattr(owner, part):
         owner.add_module(part, nn.Module())
     held = getattr(owner, part, None)
@@ -175,9 +176,9 @@ def _submodule(owner: nn.Module, part: str) -> nn.Module | None:
 
 
 def decode(value: Any, refs: set[str]) -> Any:
-    """A recorded argument as a Python value with `ValueName`s inside; collects their texts in `refs`.
+    """Returns a recorded argument as a Python value with `ValueName`s inside, and adds their names to `refs`.
 
-    Raises `MalformedRecord` for a form that the format does not have.
+    Raises `MalformedRecord` for an unknown form.
     """
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
@@ -215,7 +216,7 @@ def _decode_tagged(tag: str, content: Any, refs: set[str]) -> Any:
 
 
 def check(step: RecordedStep) -> None:
-    """Raise `UnknownTarget` unless the step's target is allowed."""
+    """Raises `UnknownTarget` unless the step's target is allowed."""
     if step.target in IGNORED or step.target.startswith(_VMAP):
         return
     if step.kind == "call_function":
@@ -229,7 +230,7 @@ def check(step: RecordedStep) -> None:
 
 
 def names_in(value: Any) -> Iterator[str]:
-    """The names that a decoded argument refers to."""
+    """Yields the names that a decoded argument refers to."""
     if isinstance(value, ValueName):
         yield value.text
     elif is_sequence(value):
@@ -257,7 +258,7 @@ def _fill(arg: Any, values: Mapping[str, Any]) -> Any:
 
 
 def _call_method(name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """A tensor's method. Numbers that the record held as 0-dimensional tensors answer for themselves."""
+    """Calls a tensor method. A Python number in the place of a 0-dimensional tensor is handled too."""
     subject, *rest = args
     if not isinstance(subject, torch.Tensor):
         if name == "item":
@@ -267,7 +268,7 @@ def _call_method(name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
 
 
 def _vmap(name: str, args: list[Any]) -> Any:
-    """A step of a recorded `vmap`, through the same functions of PyTorch that the tracer saw."""
+    """Runs one primitive of a recorded `vmap`."""
     if name not in VMAP_STEPS:
         raise UnknownTarget(f"vmap {name}")
     return VMAP_STEPS[name](*args)

@@ -1,7 +1,6 @@
-"""What a folder of GraphNet says of its tensors: a class per tensor with literals, read as data.
+"""Parses the files of a GraphNet folder that describe its tensors (`weight_meta.py`, `input_meta.py`).
 
-From `weight_meta.py` and `input_meta.py`. Nothing of them is run: a field is a literal, or the
-sample is refused with file and line.
+Each tensor is a class with literal fields. Nothing is run. A field that is no literal is refused with file and line.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _OWN = re.compile(r"L_(?:[^_]+_)?(?P<path>(?:modules_.+_)?(?P<kind>parameters|bu
 
 
 def read_meta(path: Path) -> dict[str, Fields]:
-    """Tensors by name, each with its fields. Raises `SourceError` with file and line."""
+    """Returns the fields of each tensor by name. Raises `SourceError` with file and line."""
     found: dict[str, Fields] = {}
     for statement in syntax_tree(path).body:
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
@@ -69,9 +68,9 @@ def _literal(path: Path, value: ast.expr) -> Any:
 
 
 def entries(path: Path, arguments: Mapping[str, str], known: Mapping[str, Fields]) -> list[dict[str, Any]]:
-    """The `inputs` of a record: one per argument of its forward, called as a record calls them.
+    """Returns the `inputs` of a record: one entry per argument of its forward, with the names that a record uses.
 
-    `arguments`: name -> annotation. Raises `SourceError` for one that `path`, the file, says nothing of.
+    `arguments`: name to annotation. Raises `SourceError` for an argument that `path`, the file, does not describe.
     """
     counts = dict.fromkeys("PBXS", 0)
     made: list[dict[str, Any]] = []
@@ -119,7 +118,7 @@ def _statistic(value: Any) -> Any:
 
 
 def _module_path(text: str) -> str:
-    """`modules_layer1_modules_0_modules_conv_parameters_weight` as `layer1.0.conv.weight`."""
+    """Converts `modules_layer1_modules_0_modules_conv_parameters_weight` to `layer1.0.conv.weight`."""
     found = re.fullmatch(r"(?:modules_(?P<owners>.*)_)?(?:parameters|buffers)_(?P<leaf>.+)", text)
     if found is None:
         return text

@@ -1,4 +1,4 @@
-"""What the image zoos share: a model built without downloads, seeded, and given pictures."""
+"""Constructs models: seeded, without random initial weights, without memory where only the size is asked for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mindgap.corpus.weights.initialisation import QuantileInitialisation, Skippe
 
 @contextmanager
 def torch_seed(seed: int) -> Generator[None]:
-    """PyTorch's own generator set to `seed` inside, as it was afterwards."""
+    """Sets the seed of PyTorch's generator inside the block, and restores the generator's state afterwards."""
     with torch.random.fork_rng(devices=[]):  # pyright: ignore[reportUnknownMemberType] # untyped
         torch.manual_seed(seed)  # pyright: ignore[reportUnknownMemberType] # untyped
         yield
@@ -28,10 +28,10 @@ def construct(
     make: Callable[[], nn.Module],
     filling: Callable[[], AbstractContextManager[Any]] | None = None,
 ) -> nn.Module:
-    """The model with torch's generator seeded while it is built, in evaluation mode, in the dtype asked for.
+    """Constructs a model in evaluation mode and in the dtype of the options.
 
-    Its initial weights are quantiles (see `initial`): draw them anew. What the constructor leaves unset is 0. Raises
-    `SourceError` with what the constructor said.
+    The initial weights are quantiles (see `initialisation`); draw them anew. Memory that the constructor leaves unset
+    becomes 0. Raises `SourceError` with the constructor's message.
     """
     with torch_seed(chosen.seed), (filling or _quantiles_or_nan)():
         try:
@@ -48,7 +48,7 @@ def construct(
 
 @contextmanager
 def _quantiles_or_nan() -> Generator[None]:
-    """`QuantileInitialisation`, and memory that is asked for and not set holds NaN and not what happens to be there."""
+    """Fills random initial weights with quantiles, and unset memory with NaN, inside the block."""
     before, warned = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
@@ -59,7 +59,7 @@ def _quantiles_or_nan() -> Generator[None]:
 
 
 def _set_unset(model: nn.Module) -> None:
-    """0 for whatever is NaN in parameters and buffers that begin or end with it: they were never set."""
+    """Sets NaN to 0 in parameters and buffers that begin or end with NaN: the constructor never set them."""
     with torch.no_grad():
         for tensor in (*model.parameters(), *model.buffers()):
             if tensor.is_floating_point() and tensor.numel() and not tensor.is_meta:
@@ -69,6 +69,9 @@ def _set_unset(model: nn.Module) -> None:
 
 
 def parameters_of(source: Source, make: Callable[[], nn.Module]) -> int:
-    """How many parameters `make` gives its model. Takes no memory for them. Raises `SourceError` as `construct`."""
+    """Returns the number of parameters of the model that `make` makes, without touching their memory.
+
+    Raises `SourceError` as `construct` does.
+    """
     model = construct(source, SourceOptions(), make, SkippedInitialisation)
     return sum(parameter.numel() for parameter in model.parameters())

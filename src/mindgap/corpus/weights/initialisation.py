@@ -1,8 +1,8 @@
-"""Initial weights without random numbers: what a constructor fills at random is filled with quantiles instead.
+"""Replaces random initial weights by quantiles of their distribution.
 
-Every floating weight is drawn anew from a recipe afterwards (see `seeding`), which keeps nothing of the initial
-values but their mean, deviation and range. Drawing them takes most of the time that building a model takes, and gives
-other bits under other vector instructions; quantiles are copied, and are the same on every machine.
+The weights are drawn anew from recipes afterwards (see `seeding`). The recipes use only the mean, deviation and range
+of the initial values. Drawing random initial values takes most of the time of building a model and gives other bits
+under other vector instructions. Quantiles are copied from a table and are the same on every machine.
 """
 
 from __future__ import annotations
@@ -23,9 +23,12 @@ _LEAST: Final = 1024
 
 
 class QuantileInitialisation(TorchFunctionMode):
-    """While it is in force, `uniform_`, `normal_`, `rand`, `randn` and their like in `torch.nn.init` give a tensor of
-    1024 elements or more quantiles of their distribution, in a disorder that differs from call to call. Any other
-    tensor is filled as ever."""
+    """Makes `uniform_`, `normal_`, `rand`, `randn` and the functions of `torch.nn.init` return quantiles inside the
+    block.
+
+    Applies to tensors of 1024 elements or more without a generator of their own. The order of the quantiles differs
+    from call to call. Other tensors are filled at random as usual.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,8 +47,10 @@ class QuantileInitialisation(TorchFunctionMode):
         return func(*args, **named)
 
     def _filled(self, tensor: torch.Tensor, tile: torch.Tensor) -> torch.Tensor:
-        """`tensor`, written over with the tile from a place that moves with each call: a loop that draws until the
-        values suit it must get others."""
+        """Copies the tile into `tensor`, from an offset that moves with each call.
+
+        A loop that draws until the values suit it must get other values each time.
+        """
         self._calls += 1
         start = self._calls * 1009 % _TILE
         values = torch.cat([tile[start:], tile[:start]]).to(tensor.dtype)
@@ -71,19 +76,20 @@ def _without(named: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _places() -> list[int]:
-    """0 … 4092 in disorder: fifth powers modulo the prime are a permutation, for 5 does not divide 4092."""
+    """Returns 0 … 4092 in a fixed shuffled order: fifth powers modulo the prime, a permutation since 5 does not
+    divide 4092."""
     return [pow(place, 5, _TILE) for place in range(_TILE)]
 
 
 @cache
 def _uniform_tile() -> torch.Tensor:
-    """float64 (4093,): the midpoints of equal parts of [0, 1), in disorder."""
+    """Returns the midpoints of 4093 equal parts of [0, 1), shuffled; float64."""
     return torch.tensor([(place + 0.5) / _TILE for place in _places()], dtype=torch.float64)
 
 
 @cache
 def _normal_tile() -> torch.Tensor:
-    """float64 (4093,): the same quantiles of the standard normal distribution, whose deviation is then exactly 1."""
+    """Returns 4093 quantiles of the standard normal distribution, shuffled and scaled to a deviation of 1; float64."""
     normal = NormalDist()
     z = [normal.inv_cdf((place + 0.5) / _TILE) for place in _places()]
     return torch.tensor(z, dtype=torch.float64) / math.sqrt(sum(one * one for one in z) / _TILE)
@@ -117,8 +123,10 @@ _MADE: Final[Mapping[Any, Callable[[], torch.Tensor]]] = {torch.rand: _uniform_t
 
 
 class SkippedInitialisation(TorchFunctionMode):
-    """While it is in force, what fills or scales a whole big tensor in place does nothing: for counting parameters,
-    whose memory is then never touched."""
+    """Makes functions that fill or scale a large tensor in place do nothing inside the block.
+
+    For counting parameters: their memory is then reserved and never touched.
+    """
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         named: dict[str, Any] = dict(kwargs or {})

@@ -1,20 +1,19 @@
-"""Weights for models whose trained ones are not at hand.
+"""Draws seeded weights for models whose trained weights are not at hand.
 
-What a zoo calls initial weights makes degenerate networks: residual branches are multiplied by
-gammas of 0 or 1e-6, classifiers start at 0, biases at 0, batch norms pass everything unchanged and
-the signal dies or explodes over the depth. Two platforms then agree about nothing much. So every
-floating parameter is drawn anew from a recipe:
+The initial weights of a model library make degenerate networks. Residual branches are multiplied by factors of 0 or
+1e-6, classifiers and biases start at 0, batch norms change nothing, and the signal dies or explodes over the depth.
+Comparing platforms on such a network shows little. Every floating-point parameter is therefore drawn anew from a
+recipe:
 
-- a weight keeps the mean and the standard deviation (two digits) and stays in the range of its
-  initial values; those of linear layers and convolutions get a deviation of at least 0.5/√fan-in
-  (1/√fan-in where they were constant);
-- a constant vector spreads: norm gammas and other factors ±20 % around their value, layer scales
-  and gates (at most 0.01) over 0.2 … 0.6, zero biases over ±0.1;
-- batch-norm statistics follow the scale of what reaches each in one forward pass of the seeded
-  input, rounded to powers of two so that they are the same on every machine: variances are spread
-  over 0.5 … 1.5 of its square, means over ± a quarter of it;
-- scalars (temperatures, logit scales) keep their value unless it is 0: then they are 0.3;
-- other buffers (masks, position tables, anchors) are part of the architecture and stay.
+- A weight keeps the mean, the standard deviation (two digits) and the range of its initial values. Weights of linear
+  layers and convolutions get a standard deviation of at least 0.5/√fan-in (1/√fan-in if they were constant).
+- A constant vector gets spread: factors of norms and others ±20 % around their value, layer scales and gates (at most
+  0.01) over 0.2 … 0.6, zero biases over ±0.1.
+- Statistics of a batch norm follow the scale of its input in one forward pass of the seeded model, rounded to a power
+  of two so that they are the same on every machine. Variances are spread over 0.5 … 1.5 of its square, means over ± a
+  quarter of it.
+- Scalars (temperatures, logit scales) keep their value; 0 becomes 0.3.
+- Other buffers (masks, position tables, anchors) belong to the architecture and stay.
 """
 
 from __future__ import annotations
@@ -33,7 +32,10 @@ from mindgap.torch_private.modules import BatchNorm, Convolution, TransposedConv
 
 
 def seed_weights(module: nn.Module, seed: int, registry: TensorRegistry, only: Container[str] | None = None) -> None:
-    """Draw every floating parameter of `module` anew, in place; shared ones once. `only`: those of these names."""
+    """Draws every floating-point parameter of `module` in place, shared ones once.
+
+    `only`: the names of the parameters to draw; None for all.
+    """
     seen: set[int] = set()
     with torch.no_grad():
         for path, owner in _parts(module):
@@ -50,7 +52,7 @@ def seed_weights(module: nn.Module, seed: int, registry: TensorRegistry, only: C
 
 
 def weight_recipe(weight: torch.Tensor, leaf: str, owner: nn.Module, seed: int) -> Recipe | None:
-    """The recipe for a parameter with these initial values; None to leave it as it is.
+    """Returns the recipe for a parameter with these initial values, or None to leave it as it is.
 
     `leaf`: its name in `owner`, the module that holds it.
     """
@@ -72,7 +74,8 @@ def weight_recipe(weight: torch.Tensor, leaf: str, owner: nn.Module, seed: int) 
 
 
 def fan_in_of(weight: torch.Tensor, owner: nn.Module) -> int:
-    """Terms in each sum that a linear layer's or convolution's weight takes part in; 0 for other tensors."""
+    """Returns the number of terms in each sum that a linear layer's or convolution's weight takes part in; 0 for
+    others."""
     vector = weight.numel() == max(weight.shape, default=1)
     if vector or isinstance(owner, (nn.Embedding, nn.EmbeddingBag)):
         return 0
@@ -96,10 +99,11 @@ def _spread_constant(value: float, leaf: str, fan_in: int, seed: int) -> Recipe:
 
 
 def seed_statistics(module: nn.Module, run: Callable[[], Any], seed: int, registry: TensorRegistry) -> None:
-    """Give the batch norms of `module` running statistics that suit what flows through it.
+    """Sets the running statistics of the batch norms of `module` to suit their inputs.
 
-    `run` runs the module once, as far as it can; each batch norm is set when its first input reaches it, so that what
-    flows on has the scale that it will have. One that is not reached gets the statistics of a standard normal input.
+    `run` runs the module once. Each batch norm is set when its first input reaches it, before it normalises that
+    input. If `run` fails on the way, the batch norms that were not reached get the statistics of a standard normal
+    input.
     """
     norms = {norm: path for path, norm in _tracking(module)}
     if not norms:
@@ -126,10 +130,10 @@ def seed_statistics(module: nn.Module, run: Callable[[], Any], seed: int, regist
 
 
 def _set_statistics(norm: Any, path: str, scale: float, seed: int, registry: TensorRegistry) -> None:
-    """Statistics for an input whose root mean square is `scale`.
+    """Sets statistics for an input whose root mean square is `scale`.
 
-    The mean is small: one that is drawn is not the input's own, so that its square would be added to that of the
-    input's mean in every layer, until nothing is left in the output that depends on the picture.
+    The mean is small because it is drawn and is not the input's own. The square of the difference adds up in every
+    layer; a large one would leave nothing in the output that depends on the input.
     """
     drawn_mean = Uniform(seed_of(f"{path}.running_mean", seed), -0.25 * scale, 0.25 * scale)
     drawn_var = Uniform(seed_of(f"{path}.running_var", seed), 0.5 * scale * scale, 1.5 * scale * scale)
@@ -140,7 +144,7 @@ def _set_statistics(norm: Any, path: str, scale: float, seed: int, registry: Ten
 
 
 def _scale(given: torch.Tensor) -> float:
-    """The root mean square as a power of two, at least 2⁻¹⁰."""
+    """Returns the root mean square as a power of two, at least 2⁻¹⁰."""
     square = float(given.detach().float().square().mean())
     return _power_of_two(max(math.sqrt(square), 2.0**-10)) if math.isfinite(square) else 1.0
 

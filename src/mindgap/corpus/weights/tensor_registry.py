@@ -1,8 +1,8 @@
-"""Tensors drawn from recipes, remembered by their bytes.
+"""Draws tensors from recipes and remembers the recipe of each tensor by its bytes.
 
-A model's weights are drawn here, copied into the model, and captured with it. Afterwards the
-registry puts the recipe back wherever a captured graph holds those very bytes, so that the graph file
-carries a few bytes for a tensor and still describes it bit for bit.
+A model's weights are drawn here, copied into the model and captured with it. Afterwards `restore` replaces the bytes
+in the captured graph by the recipe that gave them. The graph file then holds a few bytes for each tensor and still
+describes it bit for bit.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _INSIDE = 1 << 20
 
 
 def seed_of(name: str, seed: int) -> int:
-    """A seed for the tensor of this name: 32 bits, the same on every machine."""
+    """Returns a 32-bit seed for the tensor of this name, the same on every machine."""
     return zlib.crc32(f"{seed}/{name}".encode())
 
 
 def _key(array: Array) -> str:
-    """The name of a tensor in memory: of the form of a `tensor_key`, and none, since its hash is a faster one."""
+    """Returns a key for a tensor in memory. It has the form of a `tensor_key` but is made by a faster hash."""
     hashed = xxhash.xxh3_128(f"{array.dtype}{array.shape}".encode())
     hashed.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return hashed.hexdigest().rjust(64, "0")
 
 
 class TensorRegistry:
-    """The recipes drawn so far, by the content of what they gave."""
+    """Maps the content of drawn tensors to their recipes."""
 
     def __init__(self) -> None:
         self._recipes: dict[str, Recipe] = {}
@@ -51,15 +51,15 @@ class TensorRegistry:
 
     @property
     def describes(self) -> bool:
-        """Tensors were described here that have no values."""
+        """Whether `describe` was called: tensors without values have recipes here."""
         return bool(self._described)
 
     def describe(self, label: str, recipe: Recipe) -> None:
-        """Keep the recipe of a tensor that has no values (on the meta device); `label`: its name in the graph."""
+        """Keeps the recipe of a tensor without values (on the meta device). `label`: its name in the graph."""
         self._described[label] = recipe
 
     def described(self, graph: Graph) -> Graph:
-        """The graph, captured from such tensors, with the recipe that each one stands for."""
+        """Returns a graph that was captured from tensors without values, with the recipe of each."""
         known = zip(graph.inputs, graph.labels.inputs, strict=True)
         inputs = tuple(
             dataclasses.replace(given, recipe=self._described[label])
@@ -70,25 +70,28 @@ class TensorRegistry:
         return dataclasses.replace(graph, inputs=inputs)
 
     def draw(self, recipe: Recipe, dtype: str, shape: tuple[int, ...]) -> torch.Tensor:
-        """A new contiguous CPU tensor holding what `recipe` gives. Raises `GraphError` where they do not fit."""
+        """Returns a new contiguous CPU tensor with the values of `recipe`.
+
+        Raises `GraphError` if the recipe does not fit the dtype or shape.
+        """
         array = materialise(Input(TensorSpec.contiguous(dtype, shape), recipe))
         self._recipes[_key(array)] = recipe
         tensor = to_torch(array)
         return tensor.clone() if isinstance(recipe, Stored) else tensor
 
     def knows(self, array: Array) -> bool:
-        """A tensor of these very bytes was drawn here."""
+        """Whether a tensor with these bytes was drawn here."""
         return _key(array) in self._recipes
 
     def store(self) -> MemoryStore:
-        """A store for `capture` that keeps nothing on disk."""
+        """Returns a tensor store for `capture` that keeps nothing on disk."""
         return MemoryStore()
 
     def restore(self, graph: Graph, kept: MemoryStore, tensors: TensorStore | None) -> Graph:
-        """The graph with a recipe in place of every tensor that was drawn here.
+        """Returns the graph with a recipe in place of every tensor that was drawn here.
 
-        `kept`: the store that it was captured with. What was not drawn goes inside the graph where
-        it is small, else into `tensors` (by default the user's own store).
+        `kept`: the store that the graph was captured with. A tensor that was not drawn goes inside the graph if it has
+        at most 1 MiB, else into `tensors` (by default the user's store).
         """
         inputs = tuple(self._restored(given, kept, tensors) for given in graph.inputs)
         return dataclasses.replace(graph, inputs=inputs)

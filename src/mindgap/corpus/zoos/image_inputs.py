@@ -17,8 +17,11 @@ from mindgap.graph import Constant, Integers, Normal
 
 @dataclass(frozen=True, slots=True)
 class ImageArgument:
-    """An argument of this shape: floating and normal (as pictures after normalisation are), integers that all are
-    `every`, or, with `mask`, floating zeros and ones."""
+    """Describes an argument of an image model.
+
+    Floating-point values are standard normal, as normalised images are. `every`: int64 values that all equal it.
+    `mask`: floating-point zeros and ones.
+    """
 
     shape: tuple[int, ...]
     every: int | None = None
@@ -26,12 +29,12 @@ class ImageArgument:
 
 
 def with_pictures(model: nn.Module, shapes: Sequence[tuple[int, ...]], chosen: SourceOptions) -> Built:
-    """The model with seeded weights and a normal picture of each shape."""
+    """Returns the model with seeded weights and a normal image of each shape."""
     return with_arguments(model, [ImageArgument(shape) for shape in shapes], chosen)
 
 
 def with_arguments(model: nn.Module, given: Sequence[ImageArgument], chosen: SourceOptions) -> Built:
-    """The model with seeded weights, and seeded arguments in its own order."""
+    """Returns the model with seeded weights and seeded arguments, in the given order."""
     registry = TensorRegistry()
     seed_weights(model, chosen.seed, registry)
     dtype = chosen.dtype or "float32"
