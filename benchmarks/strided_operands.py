@@ -37,7 +37,7 @@ from typing import Any
 import torch
 
 from mindgap.aten.functional import functionalize
-from mindgap.aten.operators import UNINITIALISED, facts, overload
+from mindgap.aten.operators import facts, overload
 from mindgap.aten.storage import READS_STORAGE
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import spec_of, to_numpy, to_torch
@@ -54,6 +54,7 @@ from mindgap.graph import (
     materialise_all,
     operands,
 )
+from mindgap.operators import traits
 from mindgap.oracle import Oracle, OracleError, local_expectation
 from mindgap.trace.lockstep import kind_of_error
 
@@ -127,7 +128,7 @@ def in_dtype(case: Case, dtype: torch.dtype) -> Case:
 
 def _leave_out(op: str) -> bool:
     packet = op.split(".")[1]
-    return packet in UNINITIALISED or any(word in packet for word in _RANDOM) or bool(facts(op).mutates)
+    return traits(op).returns_uninitialised or any(word in packet for word in _RANDOM) or bool(facts(op).mutates)
 
 
 def offset(x: torch.Tensor) -> Laid | None:

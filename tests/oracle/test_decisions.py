@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 
 from mindgap.graph import DType
 from mindgap.oracle import MANY, Oracle, decision_slots
+from mindgap.oracle.decisions import implausible
 from oracle.applied import applied
 from oracle.bench import build, normal
 
@@ -152,3 +154,56 @@ def test_which_results_are_decisions() -> None:
              ("r", "aten.round.default", "e"), ("s", "aten.size.int", "e", 0)][:4]  # fmt: skip
     graph = build([x], calls, ["r"])
     assert decision_slots(graph) == {2: 1, 4: 2, 5: 3}
+
+
+def decided(op: str, *more: Any, shown: str = "c") -> Oracle:
+    """`op` on i0·i1, which carries rounding noise, near the steps of whole numbers."""
+    arrays = [normal(512, seed=1, scale=4.0), normal(512, seed=2), np.zeros(512, np.int32)]
+    calls = [("m", "aten.mul.Tensor", "i0", "i1"), ("c", op, *more)]
+    return Oracle(build(arrays, calls, [shown]), arrays)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [("aten.type_as.default", "m", "i2"), ("aten.copy.default", "i2", "m")],
+    ids=lambda call: call[0],
+)
+def test_every_cast_to_integers_is_held_to_what_rounding_explains(call: tuple[Any, ...]) -> None:
+    """A platform that is off by three has not rounded, whichever operator casts."""
+    oracle = decided(*call)
+    right = oracle.step.values[oracle.graph.outputs[0]]
+    assert right.dtype == torch.int32
+    (seen,) = oracle.examine([right.numpy()], MANY)
+    assert seen.kind == "calm"
+    (seen,) = oracle.examine([(right + 3).numpy()], MANY)
+    assert seen.kind == "discrepant"
+
+
+def test_a_scalar_of_any_comparison_may_be_rounded_to_a_narrow_operand() -> None:
+    x = torch.tensor([0.1, 0.2], dtype=torch.bfloat16)
+    for op in ("aten.ne.Scalar", "aten.not_equal.Scalar"):
+        one = applied(op, x, 0.1)
+        assert one.kind(torch.tensor([False, True])) is None and one.kind(torch.tensor([True, True])) is None
+        assert one.kind(torch.tensor([True, False])) == "discrepant"
+
+
+def test_rounding_to_decimals_may_fall_on_either_side_of_a_step() -> None:
+    arrays = [normal(4096, seed=1), normal(4096, seed=2)]
+    graph = build(arrays, [("m", "aten.mul.Tensor", "i0", "i1"), ("r", "aten.round.default", "m")], ["r"])
+    last = replace(graph.nodes[-1], op="aten.round.decimals", kwargs=(("decimals", 2),))
+    graph = replace(graph, nodes=(graph.nodes[0], last))
+    oracle = Oracle(graph, arrays)
+    number, noise = graph.outputs[0], torch.full((4096,), 1e-6)
+    product = oracle.step.wide(number - 1)
+    stepped = torch.round(product + 8 * noise, decimals=2)
+    assert not torch.equal(stepped, torch.round(product, decimals=2))
+    mask = implausible(graph, number, stepped.float().double(), lambda n: (oracle.step.wide(n), noise))
+    assert mask is not None and not bool(mask.any())
+    mask = implausible(graph, number, stepped + 0.5, lambda n: (oracle.step.wide(n), noise))
+    assert mask is not None and bool(mask.all())
+
+
+def test_whole_numbers_that_a_narrow_dtype_does_not_hold_are_rounded_where_they_land() -> None:
+    x = torch.ones(4, dtype=torch.bfloat16)
+    one = applied("aten.where.ScalarOther", torch.tensor([True, False, True, False]), x, 1000001)
+    assert one.kinds() == [None]

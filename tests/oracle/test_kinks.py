@@ -18,6 +18,7 @@ KINKS: dict[str, tuple[Any, ...]] = {
     "relu": ("aten.relu.default", "c"),
     "relu6": ("aten.relu6.default", "c"),
     "clamp": ("aten.clamp.default", "c", 0.5, 1.0),
+    "clip": ("aten.clip.default", "c", 0.5, 1.0),
     "clamp_max": ("aten.clamp_max.default", "c", -0.5),
     "hardtanh": ("aten.hardtanh.default", "c", 0.25, 2.0),
     "hardsigmoid": ("aten.hardsigmoid.default", "c"),

@@ -39,6 +39,11 @@ def test_writes_to_one_place_twice() -> None:
     assert mask_of("aten.index_put.default", base, [index], torch.ones(3)) == [False, False, True, False]
     assert mask_of("aten.index_put.default", base, [index], torch.ones(3), True) == []
     assert mask_of("aten.scatter.src", base, 0, index, torch.arange(3.0)) == [False, False, True, False]
+    assert mask_of("aten.put.default", base, index, torch.ones(3)) == [False, False, True, False]
+    assert mask_of("aten.put.default", base, index, torch.ones(3), True) == []
+    # The same value each time: the result is defined.
+    assert mask_of("aten.scatter.value", base, 0, index, 7.0) == []
+    assert mask_of("aten.index_put.default", base, [index], torch.tensor(7.0)) == []
     assert mask_of("aten.scatter_add.default", base, 0, index, torch.ones(3)) == []
     assert mask_of("aten.index_copy.default", base, 0, index, torch.arange(3.0)) == [False, False, True, False]
 

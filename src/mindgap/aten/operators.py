@@ -15,12 +15,6 @@ class UnknownOperator(MindgapError):
     """This PyTorch has no operator of that name."""
 
 
-#: Packets whose results are memory that nothing has written to.
-UNINITIALISED: Final = frozenset(
-    {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"}
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What the schema of an overload says.

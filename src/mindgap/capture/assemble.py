@@ -11,6 +11,7 @@ from mindgap.capture.recipes import recipe_for
 from mindgap.capture.recording import RecordedCall, RecordedInput, Recording
 from mindgap.graph import Graph, Input, Labels, refs
 from mindgap.graph.tensors import TensorStore
+from mindgap.operators import traits
 
 Weights = Literal["stored", "seeded"]
 
@@ -53,9 +54,7 @@ def _without_unread_memory(recorded: Recording, returned: list[tuple[str, int]])
     """The calls without those that make memory which nobody sets or reads: what is in it would differ by chance."""
     read = {r for call in recorded.calls for arg in (*call.args, *[a for _, a in call.kwargs]) for r in refs(arg)}
     read |= {number for _, number in returned}
-    return [c for c in recorded.calls if packet(c.func) not in _UNSET or c.first in read]
+    return [c for c in recorded.calls if not traits(packet(c.func)).returns_uninitialised or c.first in read]
 
 
-#: Operators whose result is whatever was in memory.
-_UNSET: Final = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"})
 _ORDER: Final = {"input": 0, "parameter": 1, "buffer": 2, "constant": 3, "random": 4}

@@ -24,6 +24,7 @@ from typing import Any, Final
 import torch
 
 from mindgap.graph import TensorSpec
+from mindgap.operators import traits
 from mindgap.oracle.bounds_range import out_of_range
 from mindgap.oracle.float64 import Call, OracleError, OracleMemoryError, evaluate, first_line
 from mindgap.oracle.precision import FORMATS, is_real
@@ -95,8 +96,14 @@ def rule(*packets: str) -> Callable[[Rule], Rule]:
 
 
 def has_rule(packet: str) -> bool:
-    """Whether a family claims this operator packet."""
-    return packet in _RULES
+    """Whether the bound of this operator is derived, not measured."""
+    return _rule_of(packet) is not None
+
+
+def _rule_of(packet: str) -> Rule | None:
+    """The rule of an operator. What only moves data or casts is exact by its traits."""
+    known = traits(packet)
+    return _RULES.get(packet) or (exact if known.moves_data or known.casts else None)
 
 
 def bounds_of(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], results: Sequence[Any]) -> Bounds:
@@ -108,7 +115,7 @@ def bounds_of(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], result
     # Operands narrower than the result are converted first: `softmax(x, dtype=float64)` of a float32 x.
     site = Site(
         call, args, kwargs, results,
-        u=min(FORMATS[d].u_acc for d in (*real, *call.dtypes) if is_real(d)) if _widens(call)
+        u=min(FORMATS[d].u_acc for d in (*real, *call.dtypes) if is_real(d)) if call.traits.casts
         else max(f.u_acc for f in formats),
         u_out=max(f.u for f in formats),
         largest=min(f.largest_acc for f in formats),
@@ -124,9 +131,9 @@ def _ranged(site: Site, bound: Bound | None, result: Any, spec: TensorSpec | Non
     """With the elements marked whose intermediates may leave the accumulator's range."""
     if bound is None or spec is None:
         return bound
-    packet = site.call.packet
+    ruled = has_rule(site.call.packet)
     alpha = site.kwargs.get("alpha", 1)
-    mask = out_of_range(packet, site.args, result, spec.dtype, site.largest, packet in _RULES, alpha)
+    mask = out_of_range(site.call.traits, site.args, result, spec.dtype, site.largest, ruled, alpha)
     if mask is None:
         return bound
     return Bound(bound.typical, bound.hard, mask if bound.hazard is None else mask | bound.hazard)
@@ -138,7 +145,7 @@ def _apply(site: Site) -> Bounds:
     A rule that raises is defective: tests/oracle/test_every_rule.py runs all of them. Judging goes on, and the
     judgement reports the failure.
     """
-    found = _RULES.get(site.call.packet)
+    found = _rule_of(site.call.packet)
     if found is None:
         return _filled_up(site, perturbed(site), "the operator has no bound rule")
     try:
@@ -152,10 +159,6 @@ def _apply(site: Site) -> Bounds:
 def _filled_up(site: Site, bounds: list[Bound | None], missing: str = "") -> Bounds:
     """None for the slots that a rule leaves out."""
     return Bounds([*bounds, *[None] * (len(site.results) - len(bounds))], missing)
-
-
-def _widens(call: Call) -> bool:
-    return call.packet in ("to", "_to_copy", "type_as", "copy", "copy_")
 
 
 def _narrow(site: Site, bound: Bound | None, result: Any, step: float) -> Bound | None:

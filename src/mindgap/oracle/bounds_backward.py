@@ -32,8 +32,7 @@ def _sum(site: Site, y: torch.Tensor, hard: torch.Tensor, norm: torch.Tensor, te
 # Elementwise: gradient times derivative.
 
 
-@rule("threshold_backward", "hardtanh_backward", "hardshrink_backward", "softshrink_backward", "select_backward",
-      "slice_backward", "diagonal_backward")  # fmt: skip
+@rule("threshold_backward", "hardtanh_backward", "hardshrink_backward", "softshrink_backward")
 def passed_or_stopped(site: Site) -> list[Bound | None]:
     """The gradient or zero."""
     return exact(site)

@@ -133,7 +133,7 @@ def _per_channel(values: Any, x: torch.Tensor) -> Any:
     return values.reshape(1, -1, *([1] * (x.dim() - 2))) if isinstance(values, torch.Tensor) else values
 
 
-@rule("softmax", "_softmax", "_safe_softmax", "softmin")
+@rule("softmax", "_softmax", "_safe_softmax")
 def softmax(site: Site) -> list[Bound | None]:
     """exp(x - max)/Σ: u·(4 + √K/2 + |x - max|)·|y|."""
     x, dim = site.args[0], site.args[1]

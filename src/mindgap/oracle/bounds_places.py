@@ -15,8 +15,7 @@ from mindgap.oracle.bounds import Bound, Site, exact, relative, rule
 from mindgap.oracle.bounds_sums import STRUCTURED
 
 
-@rule("diagonal_copy", "unfold_copy", "narrow_copy", "alias_copy", "linalg_diagonal", "fractional_max_pool3d",
-      "_unsafe_masked_index", "masked_scatter_backward", "_chunk_cat")  # fmt: skip
+@rule("linalg_diagonal", "_unsafe_masked_index", "masked_scatter_backward", "_chunk_cat")
 def moved(site: Site) -> list[Bound | None]:
     """Elements chosen or moved."""
     return exact(site)

@@ -9,61 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
 
+from mindgap.operators import Traits
 from mindgap.oracle.precision import FORMATS, is_real
-
-_SQUARES: Final = frozenset(
-    {
-        "layer_norm", "native_layer_norm", "rms_norm", "_fused_rms_norm", "group_norm", "native_group_norm",
-        "batch_norm", "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_functional",
-        "instance_norm", "cdist", "_cdist_forward", "_euclidean_dist", "cosine_similarity", "pairwise_distance", "var",
-        "std", "var_mean", "std_mean", "norm", "linalg_vector_norm", "mse_loss", "kl_div", "huber_loss",
-        "smooth_l1_loss", "trapezoid", "trapz", "cumulative_trapezoid",
-    }
-)  # fmt: skip
-_SUMS: Final = frozenset(
-    {
-        "l1_loss", "cross_entropy_loss", "nll_loss", "nll_loss_nd", "binary_cross_entropy_with_logits", "fft_fft",
-        "fft_ifft", "fft_rfft", "fft_irfft", "fft_fft2", "fft_ifft2", "fft_fftn", "fft_ifftn", "_fft_c2c", "_fft_r2c",
-        "_fft_c2r", "fft_rfft2", "fft_irfft2", "stft", "istft", "scatter_add", "scatter_reduce", "index_add",
-        "index_reduce", "segment_reduce",
-    }
-)  # fmt: skip
-#: They round each step to the declared dtype on some platform, so that its range counts.
-_STEP_BY_STEP: Final = frozenset(
-    {
-        "mse_loss", "kl_div", "huber_loss", "smooth_l1_loss", "l1_loss", "cross_entropy_loss", "cosine_similarity",
-        "nll_loss", "nll_loss_nd", "binary_cross_entropy_with_logits", "scatter_reduce", "index_reduce",
-        "trapezoid", "trapz", "cumulative_trapezoid",
-    }
-)  # fmt: skip
-_ELEMENTWISE: Final = frozenset(
-    {
-        "hardswish", "gelu", "silu", "mish", "sinh", "cosh", "i0", "special_i1", "lerp", "addcmul", "addcdiv", "sinc",
-        "softplus", "logaddexp", "logaddexp2", "glu",
-    }
-)  # fmt: skip
-_COMPLEX: Final = frozenset(
-    {
-        "mul", "div", "reciprocal", "pow", "exp", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sigmoid", "log", "sqrt",
-        "rsqrt", "asin", "acos", "atan", "asinh", "acosh", "atanh", "sgn", "prod", "cumprod", "addcmul", "addcdiv",
-        "square", "angle", "expm1",
-    }
-)  # fmt: skip
-
-
-#: Their second operand times `alpha` overflows by itself where the two are not one fused multiply-add.
-_SCALED: Final = frozenset({"add", "sub", "subtract", "rsub"})
-#: Sums of products with weights of which some are negative: cubic interpolation.
-_RESAMPLED: Final = frozenset({"grid_sampler", "grid_sampler_2d", "upsample_bicubic2d", "_upsample_bicubic2d_aa"})
 
 
 def out_of_range(
-    packet: str, args: Sequence[Any], result: torch.Tensor, dtype: str, acc: float, ruled: bool, alpha: Any = 1
+    known: Traits, args: Sequence[Any], result: torch.Tensor, dtype: str, acc: float, ruled: bool, alpha: Any = 1
 ) -> torch.Tensor | None:
     """Mask of the elements of a result whose intermediates may overflow or vanish; None where there are none.
 
@@ -74,25 +30,26 @@ def out_of_range(
     if not operands:
         return None
     worst = max(largest_finite(a) for a in operands)
-    if packet not in _SUMS and (result.is_complex() or any(a.is_complex() for a in operands)):
-        return _complex(packet, operands, worst, result, acc)
-    if packet in ("prod", "cumprod"):
+    kind = known.intermediates
+    if kind != "sums" and (result.is_complex() or any(a.is_complex() for a in operands)):
+        return _complex(known, operands, worst, result, acc)
+    if kind == "products":
         return _products(operands[0], result, acc)
-    if packet in _ELEMENTWISE:
+    if kind == "elementwise":
         return _elementwise(args, result, FORMATS[dtype].largest)
-    if packet in _SCALED:
+    if kind == "scaled operand":
         return _scaled(args, alpha, result, FORMATS[dtype].largest)
-    if packet in _RESAMPLED:
+    if kind == "signed weights":
         return _resampled(operands[0], result, FORMATS[dtype].largest)
     terms = float(max(a.numel() for a in operands))
-    narrow = FORMATS[dtype].largest if is_real(dtype) and (packet in _STEP_BY_STEP or not ruled) else math.inf
-    if packet in _SQUARES or not ruled:
+    narrow = FORMATS[dtype].largest if is_real(dtype) and (known.rounds_each_step or not ruled) else math.inf
+    if kind == "squares" or not ruled:
         power = 2.0
-    elif packet in _SUMS:
+    elif kind == "sums":
         power = 1.0
     else:
         return None
-    steps = worst > (narrow ** (1 / power) / 2 if ruled or packet in _STEP_BY_STEP else narrow / 16)
+    steps = worst > (narrow ** (1 / power) / 2 if ruled or known.rounds_each_step else narrow / 16)
     vanishing = not ruled and 0 < worst < 4 / acc ** (1 / 2)
     return _all(result) if vanishing or steps or worst > (acc / max(terms, 1.0)) ** (1 / power) / 4 else None
 
@@ -160,14 +117,14 @@ def _products(x: torch.Tensor, result: torch.Tensor, acc: float) -> torch.Tensor
 
 
 def _complex(
-    packet: str, operands: Sequence[torch.Tensor], worst: float, result: torch.Tensor, acc: float
+    known: Traits, operands: Sequence[torch.Tensor], worst: float, result: torch.Tensor, acc: float
 ) -> torch.Tensor | None:
     """Products of parts, quotients written out: |z|² must stay in range, and e to the real part."""
-    if packet not in _COMPLEX:
+    if not known.complex_intermediates:
         return None
     smallest = min((float(a.abs()[a != 0].amin()) for a in operands if bool((a != 0).any())), default=1.0)
     limit = math.sqrt(acc) / 4
-    exponential = packet in ("exp", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sigmoid", "pow", "expm1", "prod")
+    exponential = known.complex_intermediates == "exponential"
     if worst > (min(limit, math.log(acc) / 2) if exponential else limit) or smallest < 4 / limit:
         return _all(result)
     return None if all(bool(torch.isfinite(a).all()) for a in operands) else _all(result)

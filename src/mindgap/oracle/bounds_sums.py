@@ -59,7 +59,7 @@ def _bilinear(site: Site, operands: int, terms: float) -> list[Bound | None]:
     return summed(site, hard, two_norm, terms)
 
 
-@rule("mm", "matmul", "bmm", "mv", "dot", "inner", "linear", "vdot", "__matmul__")
+@rule("mm", "matmul", "bmm", "mv", "dot", "inner", "linear", "vdot")
 def products(site: Site) -> list[Bound | None]:
     """Contraction over the last dimension of the left operand; a bias is one more term."""
     operands = 3 if site.call.packet == "linear" and len(site.args) > 2 else 2
@@ -197,8 +197,8 @@ def spreads(site: Site) -> list[Bound | None]:
 
 
 @rule("scatter_add", "index_add", "index_put", "scatter_reduce", "index_reduce", "_unsafe_index_put", "put", "histc",
-      "bincount", "segment_reduce", "embedding_bag", "_embedding_bag", "_embedding_bag_forward_only", "col2im",
-      "fold")  # fmt: skip
+      "bincount", "segment_reduce", "embedding_bag", "_embedding_bag", "_embedding_bag_forward_only",
+      "col2im")  # fmt: skip
 def scattered(site: Site) -> list[Bound | None]:
     """Where values accumulate, magnitudes and counts do too; where they only land, nothing is computed."""
     accumulates = site.arg(3, "accumulate", True) if "put" in site.call.packet else True
@@ -232,7 +232,7 @@ def _accumulated(site: Site, of: Callable[[Any], Any]) -> torch.Tensor:
 
 @rule("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d",
       "_upsample_bilinear2d_aa",
-      "_upsample_bicubic2d_aa", "grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "interpolate")  # fmt: skip
+      "_upsample_bicubic2d_aa", "grid_sampler", "grid_sampler_2d", "grid_sampler_3d")  # fmt: skip
 def resampled(site: Site) -> list[Bound | None]:
     """A source coordinate near n carries an error of u·n, and so do the weights it is split into."""
     x = site.args[0]

@@ -19,7 +19,7 @@ def truncated_remainder(site: Site) -> list[Bound | None]:
     return _of_a_rounded_divisor(site) or exact(site)
 
 
-@rule("remainder", "__mod__")
+@rule("remainder")
 def remainder(site: Site) -> list[Bound | None]:
     """`fmod` plus the divisor where their signs differ: one rounding, u·|r|."""
     return _of_a_rounded_divisor(site) or relative(site, 1.0)

@@ -8,28 +8,21 @@ the shadows before anything downstream is judged. Exact ties leave any choice am
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final
 
 import torch
 
 from mindgap.graph import Graph, Node, Ref, operands
+from mindgap.operators import traits
 from mindgap.oracle.examine import SIGMAS
-from mindgap.oracle.float64 import packet_of
+from mindgap.oracle.float64 import cast_operand, packet_of
 from mindgap.oracle.precision import FORMATS, is_real
 
-COMPARED: Final = frozenset(
-    {"gt", "ge", "lt", "le", "eq", "ne", "greater", "greater_equal", "less", "less_equal", "not_equal"}
-)
-PICKED: Final = frozenset({"argmax", "argmin", "max", "min", "topk", "sort", "argsort", "kthvalue", "median", "cummax",
-                           "cummin", "mode", "nanmedian"})  # fmt: skip
-POOLED: Final = frozenset({"max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices",
-                           "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"})  # fmt: skip
-#: Of these, those whose choice among equal elements no documentation settles. `argmax`, `argmin`, `max` and `min` take
-#: the first; a stable sort keeps their order.
-ANY_OF_EQUALS: Final = (PICKED | POOLED) - {"argmax", "argmin", "max", "min"}
+#: The operators that round to steps, as functions that never fall.
 STEPS: Final[dict[str, Callable[[torch.Tensor], torch.Tensor]]] = {
     "floor": torch.floor, "ceil": torch.ceil, "round": torch.round, "trunc": torch.trunc, "fix": torch.trunc,
-    "sign": torch.sign, "sgn": torch.sign, "to": torch.trunc, "_to_copy": torch.trunc,
+    "sign": torch.sign, "sgn": torch.sign,
 }  # fmt: skip
 
 #: The value of a number in S, and its σ.
@@ -42,14 +35,14 @@ def decision_slots(graph: Graph, nodes: Iterable[int] | None = None) -> dict[int
     for index in range(len(graph.nodes)) if nodes is None else nodes:
         node = graph.nodes[index]
         first = graph.first_value[index]
-        packet = packet_of(node.op)
+        known, packet = traits(node.op), packet_of(node.op)
         rounds = any((s := graph.values[i]) is not None and is_real(s.dtype) for i in operands(node))
         for slot, spec in enumerate(node.outputs):
-            if spec is None or (packet in PICKED and slot != len(node.outputs) - 1):
+            if spec is None or (known.decides == "order" and slot != len(node.outputs) - 1):
                 continue
             # Integers do not round, but equal ones may be picked in any order.
-            decided = not is_real(spec.dtype) or packet in STEPS.keys() - {"to", "_to_copy"}
-            picks = packet in PICKED and (len(node.outputs) > 1 or packet.startswith("arg"))
+            decided = not is_real(spec.dtype) or known.rounds_to_steps
+            picks = known.decides == "order" and (len(node.outputs) > 1 or packet.startswith("arg"))
             if decided and (rounds or picks):
                 found[first + slot] = index
     return found
@@ -60,7 +53,7 @@ def positions(graph: Graph) -> frozenset[int]:
     found: set[int] = set()
     for index, node in enumerate(graph.nodes):
         packet, last = packet_of(node.op), len(node.outputs) - 1
-        picks = packet in POOLED | PICKED and (last > 0 or packet.startswith("arg"))
+        picks = traits(node.op).decides in ("order", "pooling") and (last > 0 or packet.startswith("arg"))
         spec = node.outputs[last] if node.outputs else None
         if picks and spec is not None and not is_real(spec.dtype):
             found.add(graph.first_value[index] + last)
@@ -70,18 +63,19 @@ def positions(graph: Graph) -> frozenset[int]:
 def implausible(graph: Graph, number: int, chosen: torch.Tensor, lookup: Lookup) -> torch.Tensor | None:
     """Mask of the elements of a decided value that no rounding upstream explains; None where no rule applies."""
     node = graph.nodes[graph.producer[number]]
-    packet = packet_of(node.op)
+    known = traits(node.op)
     arguments: list[Any] = list(node.args)
-    if packet in COMPARED:
+    if known.decides == "comparison":
         return _compared(arguments, chosen, lookup, graph, number)
-    if packet in PICKED and arguments and isinstance(arguments[0], Ref):
+    if known.decides == "order" and arguments and isinstance(arguments[0], Ref):
         return _picked(node, arguments, chosen, lookup, number)
-    if packet in POOLED:
+    if known.decides == "pooling":
         return _pooled(arguments, chosen, lookup, number)
-    if packet in STEPS and isinstance(arguments[0], Ref):
+    source = cast_operand(node) if known.casts else arguments[0] if known.rounds_to_steps else None
+    if isinstance(source, Ref):
         if chosen.dtype == torch.bool:
-            return _is_nonzero(arguments[0].index, chosen, lookup)
-        return _stepped(packet, arguments[0].index, chosen, lookup)
+            return _is_nonzero(source.index, chosen, lookup)
+        return _stepped(node, source.index, chosen, lookup)
     # The bits of a float, their hash, its place in a grid: on operands that carry noise, a few replays do not show what
     # else there may be. On equal operands the answer must be the same.
     if any(bool((lookup(operand)[1] > 0).any()) for operand in operands(node)[:2]):
@@ -178,10 +172,17 @@ def _is_nonzero(operand: int, chosen: torch.Tensor, lookup: Lookup) -> torch.Ten
     return (chosen != (x != 0)) & ~((sigma > 0) & (x.abs() <= SIGMAS * sigma))
 
 
-def _stepped(packet: str, operand: int, chosen: torch.Tensor, lookup: Lookup) -> torch.Tensor:
-    """The step function of x ± 16 σ encloses the choice."""
+def _stepped(node: Node, operand: int, chosen: torch.Tensor, lookup: Lookup) -> torch.Tensor:
+    """The step function of x ± 16 σ encloses the choice. A cast to integers truncates.
+
+    `round` to decimals gives numbers that the declared dtype rounds once more.
+    """
     x, sigma = lookup(operand)
-    step = STEPS[packet]
-    low, high = step(x - SIGMAS * sigma), step(x + SIGMAS * sigma)
+    decimals = dict(node.kwargs).get("decimals", 0)
+    step, slack = STEPS.get(packet_of(node.op), torch.trunc), 0.0
     choice = chosen.to(torch.float64)
-    return ~(((choice >= low) & (choice <= high)) | (torch.isnan(choice) & torch.isnan(low)))
+    if isinstance(decimals, int) and decimals:
+        step = partial(torch.round, decimals=decimals)
+        slack = 4 * max(FORMATS[s.dtype].u for s in node.outputs if s is not None) * choice.abs()
+    low, high = step(x - SIGMAS * sigma), step(x + SIGMAS * sigma)
+    return ~(((choice >= low - slack) & (choice <= high + slack)) | (torch.isnan(choice) & torch.isnan(low)))

@@ -16,29 +16,17 @@ from mindgap.aten.storage import StorageRead, UnknownStorage, on_roots, read_cel
 from mindgap.aten.tape import flatten_result, last_uses
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import Arg, Device, DType, Graph, Layout, MemoryFormat, MindgapError, Node, Ref, operands
+from mindgap.operators import Traits, traits
 from mindgap.oracle.convolve import convolved
 from mindgap.oracle.moves import only_looks_up, only_moves
 from mindgap.oracle.power import half_power
 from mindgap.oracle.precision import FORMATS, is_real, widen
 
-#: Their meaning depends on the bits of the declared dtype: float64 has nothing to say of them.
-OPAQUE: Final = frozenset({"aten.view.dtype", "aten.nextafter.default"})
-#: Of these, the operators whose expected values are then those of the kernel under judgement.
+#: Operators that depend on the bits of the declared dtype and are therefore judged against their own kernel.
 _NATIVE_REASONS: Final = {
     "aten.nextafter.default": "the neighbour of a number depends on its format",
 }
 VIEWS: Final = frozenset({"aten.view.default", "aten._unsafe_view.default"})
-_CASTS: Final = frozenset({"to", "_to_copy", "type_as"})
-#: Comparisons of narrow floats: the scalar may be rounded to the tensor's dtype first.
-COMPARISONS: Final = frozenset({"gt", "ge", "lt", "le", "eq", "ne", "greater", "greater_equal", "less", "less_equal"})
-
-#: Operators that convert whole numbers to the dtype of the float that they meet before they compute (type promotion, as
-#: PyTorch documents it under tensor attributes): 2**24 + 1 is 2**24 by then.
-_PROMOTING: Final = COMPARISONS | {
-    "add", "sub", "subtract", "rsub", "mul", "multiply", "div", "divide", "true_divide", "floor_divide", "remainder",
-    "fmod", "pow", "atan2", "hypot", "maximum", "minimum", "fmax", "fmin", "addcmul", "addcdiv", "lerp",
-}  # fmt: skip
-
 #: (node index, results) -> results to keep
 After = Callable[[int, list[Any]], list[Any]]
 #: (node index, call, bound arguments, bound keyword arguments, raw results)
@@ -75,6 +63,7 @@ class Call:
     kwargs: Mapping[str, Any]
     packet: str
     dtypes: tuple[str, ...]
+    traits: Traits
     native: bool
     moves: bool
     looks_up: bool
@@ -266,8 +255,10 @@ def bind_call(graph: Graph, node: Node, narrow_scalars: bool = False) -> Call:
     dtypes = tuple(spec.dtype for i in operands(node) if (spec := graph.values[i]) is not None)
     packet = packet_of(node.op)
     # float64 does not hold every int64: a cast by way of it would round twice.
-    native = node.op in OPAQUE or (packet in _CASTS and dtypes[:1] == ("int64",))
-    scalar_dtype = _scalar_dtype(node, dtypes, narrow_scalars and packet in COMPARISONS)
+    known = traits(node.op)
+    native = known.depends_on_dtype or (known.casts and cast_source(graph, node) == "int64")
+    # The scalar of a comparison may be rounded to the dtype of a narrow float operand first.
+    scalar_dtype = _scalar_dtype(node, dtypes, narrow_scalars and known.decides == "comparison")
 
     def constant(arg: Arg) -> Any:
         if isinstance(arg, float):
@@ -283,20 +274,35 @@ def bind_call(graph: Graph, node: Node, narrow_scalars: bool = False) -> Call:
         return arg
 
     kwargs = {name: constant(arg) for name, arg in node.kwargs}
-    known = facts(node.op)
-    if known.takes_device and "device" not in kwargs and len(node.args) <= known.arguments.index("device"):
+    schema = facts(node.op)
+    if schema.takes_device and "device" not in kwargs and len(node.args) <= schema.arguments.index("device"):
         kwargs["device"] = torch.device("cpu")
     args = tuple(constant(a) for a in node.args)
-    _own_defaults(packet, known.arguments, args, kwargs, dtypes)
-    moves, looks_up = only_moves(packet, node, dtypes), only_looks_up(packet, node, dtypes)
+    _own_defaults(packet, schema.arguments, args, kwargs, dtypes)
+    moves, looks_up = only_moves(node, dtypes), only_looks_up(node, dtypes)
     # Which views there are depends on strides, and those of float64 need not be those of the declared dtypes.
     function = overload("aten.reshape.default" if node.op in VIEWS else node.op)
-    return Call(node, function, args, kwargs, packet, dtypes, native, moves, looks_up, _promotion(packet, node, dtypes))
+    return Call(
+        node, function, args, kwargs, packet, dtypes, known, native, moves, looks_up, _promotion(node, dtypes)
+    )  # fmt: skip
 
 
-def _promotion(packet: str, node: Node, dtypes: Sequence[str]) -> str:
+def cast_operand(node: Node) -> Arg:
+    """The operand that a cast converts: the second of `copy(self, src)`, else the first."""
+    position = 1 if packet_of(node.op).startswith("copy") else 0
+    return node.args[position] if position < len(node.args) else None
+
+
+def cast_source(graph: Graph, node: Node) -> str:
+    """The dtype that a cast converts from, empty where it converts no tensor."""
+    source = cast_operand(node)
+    spec = graph.values[source.index] if isinstance(source, Ref) else None
+    return spec.dtype if spec is not None else ""
+
+
+def _promotion(node: Node, dtypes: Sequence[str]) -> str:
     """The float dtype that an operator on whole numbers and floats computes in, empty where nothing is converted."""
-    if packet not in _PROMOTING or not any(d in ("int32", "int64") for d in dtypes):
+    if not traits(node.op).promotes or not any(d in ("int32", "int64") for d in dtypes):
         return ""
     declared = next((s.dtype for s in node.outputs if s is not None), "")
     if is_real(declared):

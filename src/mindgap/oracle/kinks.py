@@ -17,16 +17,6 @@ from mindgap.oracle.examine import SIGMAS
 from mindgap.oracle.float64 import Call, evaluate
 from mindgap.oracle.precision import is_real
 
-#: Continuous, made of straight parts, some of them flat.
-BENT: Final = frozenset(
-    {"relu", "relu6", "clamp", "clamp_min", "clamp_max", "hardtanh", "hardsigmoid", "hardswish", "softshrink",
-     "maximum", "minimum", "fmax", "fmin"}
-)  # fmt: skip
-#: Their result jumps with one operand: its place among the arguments.
-JUMPING: Final = {
-    "threshold": 0, "hardshrink": 0, "threshold_backward": 1, "hardtanh_backward": 1, "leaky_relu_backward": 1,
-    "hardsigmoid_backward": 1, "hardswish_backward": 1, "softshrink_backward": 1, "hardshrink_backward": 1,
-}  # fmt: skip
 #: How much of a jump a replay takes that meets it, so that those which do (a third, far out) make a σ of 1/16 of it.
 _OF_A_JUMP: Final = 0.25
 
@@ -34,7 +24,7 @@ _OF_A_JUMP: Final = 0.25
 def is_kinked(call: Call) -> bool:
     """Whether replays of this call see too little."""
     spec = call.node.outputs[0] if len(call.node.outputs) == 1 else None
-    return spec is not None and is_real(spec.dtype) and (call.packet in BENT or call.packet in JUMPING)
+    return spec is not None and is_real(spec.dtype) and call.traits.non_smooth != ""
 
 
 def widened(
@@ -46,8 +36,8 @@ def widened(
     for where the error points, -1 for the opposite (rounded errors may all point one way). Tensors are float64.
     """
     first, named = call.bind(clean)
-    jumps = call.packet in JUMPING
-    moving = {JUMPING[call.packet]} if jumps else range(len(args))
+    jumps = call.traits.non_smooth == "jumps"
+    moving = {call.traits.jumps_at} if jumps else range(len(args))
     times = side * SIGMAS
     far = [_far(a, b, times) if place in moving else a for place, (a, b) in enumerate(zip(args, first, strict=True))]
     (reached,) = evaluate(call, far, {name: a if jumps else _far(a, named[name], times) for name, a in kwargs.items()})

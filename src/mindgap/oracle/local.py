@@ -10,7 +10,7 @@ import torch
 
 from mindgap.aten.tensors import to_torch
 from mindgap.oracle.classes import ANY, class_bits
-from mindgap.oracle.decisions import COMPARED, decision_slots, implausible
+from mindgap.oracle.decisions import decision_slots, implausible
 from mindgap.oracle.examine import SIGMAS, Examined, Expectation, examine
 from mindgap.oracle.float64 import bind_call, evaluate, neutral_float64
 from mindgap.oracle.oracle import Oracle
@@ -96,7 +96,7 @@ def _expect(oracle: Oracle, node: int, number: int) -> Expectation | None:
 def _with_narrow_scalars(oracle: Oracle, node: int, number: int) -> torch.Tensor:
     """A comparison whose scalar was rounded to the narrow dtype that it is compared with; else what S has."""
     call = bind_call(oracle.graph, oracle.graph.nodes[node], narrow_scalars=True)
-    if call.packet not in COMPARED or not any(d in FORMATS and FORMATS[d].narrow for d in call.dtypes):
+    if call.traits.decides != "comparison" or not any(d in FORMATS and FORMATS[d].narrow for d in call.dtypes):
         return oracle.step.wide(number)
     with neutral_float64():
         args, kwargs = call.bind(WideValues(oracle))

@@ -13,13 +13,14 @@ import torch
 from mindgap.aten.tensors import to_torch
 from mindgap.compare.weakness import Missing, Weakness
 from mindgap.graph import Graph, operands
+from mindgap.operators import traits
 from mindgap.oracle.classes import ANY, class_bits
-from mindgap.oracle.decisions import ANY_OF_EQUALS, decision_slots, implausible
+from mindgap.oracle.decisions import decision_slots, implausible
 from mindgap.oracle.examine import BULK_RATIO, Examined, Expectation, examine
-from mindgap.oracle.float64 import Float64Graph, OracleError, packet_of
+from mindgap.oracle.float64 import Float64Graph, OracleError, cast_source
 from mindgap.oracle.precision import FORMATS, is_real, rounded, widen
 from mindgap.oracle.replay import Replays
-from mindgap.oracle.settle import CASTS, Decisions, impose, settled
+from mindgap.oracle.settle import Decisions, impose, settled
 from mindgap.oracle.shadow import Noise, Stepwise, wide
 from mindgap.oracle.stretches import FREE_SHARE, HELD, NOISE_BYTES, STRETCH_BYTES, needed_bytes, noise_bytes, stretches
 
@@ -105,9 +106,9 @@ class Oracle:
     def _narrows(self) -> bool:
         """An explicit cast gives fewer bits than it takes."""
         return any(
-            call.packet in CASTS
-            and any(is_real(d) and is_real(s.dtype) and FORMATS[d].u < FORMATS[s.dtype].u for d in call.dtypes[:1])
+            call.traits.casts and is_real(d) and is_real(s.dtype) and FORMATS[d].u < FORMATS[s.dtype].u
             for call in self._float64.calls
+            for d in (cast_source(self.graph, call.node),)
             for s in call.node.outputs[:1]
             if s is not None
         )
@@ -238,7 +239,8 @@ class Oracle:
 
     def _tied(self, number: int, got: torch.Tensor, differing: torch.Tensor) -> int:
         """How many of these elements are another choice among elements that are equal in S."""
-        if packet_of(self.graph.nodes[self.graph.producer[number]].op) not in ANY_OF_EQUALS:
+        known = traits(self.graph.nodes[self.graph.producer[number]].op)
+        if known.decides not in ("order", "pooling") or known.first_of_equals:
             return 0
         unequal = implausible(self.graph, number, widen(got), lambda n: (self.step.wide(n), torch.zeros(())))
         return 0 if unequal is None else int((differing & ~unequal).sum())

@@ -13,7 +13,7 @@ from mindgap.oracle.float64 import Call, Float64Graph
 from mindgap.oracle.kinks import is_kinked, widened
 from mindgap.oracle.noise import a_start, disturbed
 from mindgap.oracle.precision import widen
-from mindgap.oracle.settle import CASTS, Decisions, impose, narrowed, ranged, round_to, rounds, settled
+from mindgap.oracle.settle import Decisions, impose, narrowed, ranged, round_to, rounds, settled
 from mindgap.oracle.shadow import Noise, Stepwise
 from mindgap.oracle.stretches import lanes
 
@@ -141,7 +141,7 @@ class Replays:
     def _settled(self, lane: _Lane, index: int, results: list[Any]) -> list[Any]:
         """Results disturbed and rounded."""
         call, first = self._graph.calls[index], self._graph.graph.first_value[index]
-        if self._wide is not None and call.packet in CASTS:
+        if self._wide is not None and call.traits.casts:
             return [ranged(y, spec) for y, spec in zip(results, call.node.outputs, strict=True)]
         if not any(first + slot in lane.starts for slot in range(len(results))):
             return settled(call, results)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import torch
 
@@ -14,8 +14,6 @@ from mindgap.oracle.precision import in_range, is_real, rounded, widen
 
 #: Decisions to impose: value number -> the tensor somebody chose.
 Decisions = Mapping[int, torch.Tensor]
-
-CASTS: Final = frozenset({"to", "_to_copy", "type_as", "copy"})
 
 
 def settled(call: Call, results: list[Any]) -> list[Any]:

@@ -13,7 +13,7 @@ from mindgap.graph import TensorSpec
 from mindgap.oracle.bounds import bounds_of
 from mindgap.oracle.float64 import Call, Float64Graph
 from mindgap.oracle.precision import widen
-from mindgap.oracle.settle import CASTS, Decisions, impose, ranged, settled
+from mindgap.oracle.settle import Decisions, impose, ranged, settled
 from mindgap.oracle.stretches import crossing, stretch_bytes
 from mindgap.oracle.undefined import undefined_masks
 
@@ -182,7 +182,7 @@ def _piece(graph: Float64Graph, nodes: range, values: dict[int, Any], decisions:
             spec = call.node.outputs[slot]
             if isinstance(y, torch.Tensor):
                 made.values[first + slot] = y.to(TORCH_DTYPES[spec.dtype]) if spec is not None else y
-            if first + slot in made.typical or call.packet in CASTS:
+            if first + slot in made.typical or call.traits.casts:
                 _keep_residual(made, first + slot, results[slot], y, first + slot not in made.typical)
         return final
 
@@ -228,7 +228,7 @@ def wide(
 
     def after(index: int, results: list[Any]) -> list[Any]:
         call = graph.calls[index]
-        if call.packet in CASTS:
+        if call.traits.casts:
             results = [ranged(y, spec) for y, spec in zip(results, call.node.outputs, strict=True)]
         return impose(starts[index], results, decisions)
 

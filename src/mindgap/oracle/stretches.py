@@ -116,7 +116,7 @@ def needed_bytes(graph: Graph, parts: Sequence[range], watched: Collection[int])
 def _working_bytes(graph: Graph, index: int) -> int:
     node = graph.nodes[index]
     dtypes = [spec.dtype for n in operands(node) if (spec := graph.values[n]) is not None]
-    if only_looks_up(node.op.split(".")[1], node, dtypes):
+    if only_looks_up(node, dtypes):
         return 16 * sum(spec.numel for spec in node.outputs if spec is not None)
     specs = [graph.values[n] for n in operands(node)] + list(node.outputs)
     return 8 * _WORKING * sum(spec.numel for spec in specs if spec is not None)

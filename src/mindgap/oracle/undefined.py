@@ -3,32 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import torch
 
-from mindgap.aten.operators import UNINITIALISED
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import kind_of
 from mindgap.oracle.float64 import Call
-
-_CASTS: Final = frozenset({"to", "_to_copy", "type_as", "copy", "copy_"})
-_DIVISIONS: Final = frozenset({"div", "divide", "floor_divide", "remainder", "fmod", "true_divide"})
-_SHIFTS: Final = frozenset({"bitwise_left_shift", "bitwise_right_shift", "__lshift__", "__rshift__"})
-_WRITES: Final = frozenset({"scatter", "index_put", "_unsafe_index_put", "index_copy", "put"})
-
-
-#: Results that any sign, phase or basis of an eigenspace would satisfy, and work areas filled in part.
-_FREE: Final[dict[str, tuple[int, ...]]] = {
-    "_linalg_svd": (0, 2),
-    "linalg_svd": (0, 2),
-    "svd": (0, 2),
-    "_linalg_eigh": (1,),
-    "linalg_eigh": (1,),
-    "linalg_eig": (1,),
-    "_ctc_loss": (1,),
-    "multinomial": (0,),
-}
 
 
 def undefined_masks(
@@ -39,9 +20,10 @@ def undefined_masks(
     Integer division by zero, float → integer out of range (ISO C 6.3.1.4), shifts past the width, duplicate
     indices of a write that does not accumulate, memory never written, eigenvectors (any sign is one).
     """
-    if call.packet in _FREE:
-        free = [slot for slot in _FREE[call.packet] if slot < len(results) and isinstance(results[slot], torch.Tensor)]
-        return {slot: torch.ones(results[slot].shape, dtype=torch.bool) for slot in free}
+    if call.traits.free_outputs:
+        free = [slot for slot in call.traits.free_outputs if slot < len(results)]
+        tensors = {slot: results[slot] for slot in free if isinstance(results[slot], torch.Tensor)}
+        return {slot: torch.ones(y.shape, dtype=torch.bool) for slot, y in tensors.items()}
     mask = _first_mask(call, args, kwargs, results)
     return {} if mask is None or not bool(mask.any()) else {0: mask.expand(results[0].shape)}
 
@@ -53,16 +35,17 @@ def _first_mask(
         return None
     spec = call.node.outputs[0]
     y = results[0]
-    if call.packet in UNINITIALISED:
+    if call.traits.returns_uninitialised:
         return torch.ones(y.shape, dtype=torch.bool)
-    if call.packet in _CASTS and spec is not None and kind_of(spec.dtype) == "int":
+    if call.traits.casts and spec is not None and kind_of(spec.dtype) == "int":
         return _out_of_range(args, spec.dtype)
-    if call.packet in _DIVISIONS and not y.is_floating_point() and not y.is_complex():
+    where = call.traits.undefined_where
+    if where == "integer division by zero" and not y.is_floating_point() and not y.is_complex():
         return torch.as_tensor(args[1]) == 0
-    if call.packet in _SHIFTS and spec is not None:
+    if where == "shift past the width" and spec is not None:
         count, width = torch.as_tensor(args[1]), TORCH_DTYPES[spec.dtype].itemsize * 8
         return (count < 0) | (count >= width)
-    return _written_twice(call, args, kwargs) if call.packet in _WRITES else None
+    return _written_twice(call, args, kwargs) if where == "index written twice" else None
 
 
 def _out_of_range(args: Sequence[Any], dtype: str) -> torch.Tensor | None:
@@ -84,15 +67,16 @@ def _is_float(x: Any) -> bool:
 
 
 def _written_twice(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.Tensor | None:
-    base = torch.zeros(args[0].shape, dtype=torch.float64)
-    if call.packet in ("index_put", "_unsafe_index_put"):
-        accumulates = args[3] if len(args) > 3 else kwargs.get("accumulate", False)
-        if accumulates:
+    """Elements that are written more than once, with values that may differ."""
+    base, packet = torch.zeros(args[0].shape, dtype=torch.float64), call.packet
+    if packet in ("index_put", "_unsafe_index_put", "put"):
+        if (args[3] if len(args) > 3 else kwargs.get("accumulate", False)) or args[2].numel() == 1:
             return None
+        if packet == "put":
+            return base.put(args[1], torch.ones(args[1].shape, dtype=torch.float64), True) > 1
         return torch.ops.aten.index_put(base, args[1], torch.ones((), dtype=torch.float64), True) > 1
-    if call.packet == "scatter" and "reduce" not in kwargs and len(args) < 5:
+    if packet == "scatter" and isinstance(args[3], torch.Tensor) and "reduce" not in kwargs and len(args) < 5:
         return base.scatter_add(args[1], args[2], torch.ones(args[2].shape, dtype=torch.float64)) > 1
-    if call.packet == "index_copy":
-        ones = torch.ones(args[3].shape, dtype=torch.float64)
-        return base.index_add(args[1], args[2], ones) > 1
+    if packet == "index_copy":
+        return base.index_add(args[1], args[2], torch.ones(args[3].shape, dtype=torch.float64)) > 1
     return None

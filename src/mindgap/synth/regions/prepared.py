@@ -5,27 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Final
 
 import torch
 
 from mindgap.aten.counterpart import counterpart
-from mindgap.aten.operators import UNINITIALISED, UnknownOperator, facts, is_inplace, overload
+from mindgap.aten.operators import UnknownOperator, facts, is_inplace, overload
 from mindgap.capture.random_operators import is_random
 from mindgap.graph import Graph, GraphError, Node, TensorSpec, operands, refs
+from mindgap.operators import traits
 from mindgap.synth.values.constraints import pointing, shaping
 from mindgap.synth.values.rules import value_rules
-
-#: Operators that multiply and add along a dimension: their work is not the size of their result.
-_CONTRACTIONS: Final = frozenset(
-    {
-        *("mm", "bmm", "addmm", "addmv", "addbmm", "baddbmm", "linear", "matmul", "mv", "dot", "bilinear", "einsum"),
-        *("convolution", "convolution_backward", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d"),
-        *("conv_transpose3d", "scaled_dot_product_attention", "_scaled_dot_product_attention_math", "cdist"),
-        *("_cdist_forward", "_cdist_backward", "lstm", "gru", "lstm_cell", "gru_cell", "rnn_tanh", "rnn_relu"),
-        *("linear_backward", "_grouped_mm", "_slow_conv2d_forward", "_slow_conv2d_backward"),
-    }
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -126,7 +115,7 @@ def _usable_operator(op: str) -> bool | None:
             counterpart(op)
     except (UnknownOperator, GraphError):
         return False
-    if op.split(".")[1] in UNINITIALISED:
+    if traits(op).returns_uninitialised:
         return False
     return None if torch.Tag.nondeterministic_seeded in tags else True
 
@@ -173,7 +162,7 @@ def _shared(node: Node) -> tuple[list[int], list[int]]:
 def _work(node: Node, read: Sequence[TensorSpec | None]) -> int:
     """Multiplications, to an order of magnitude: exact for the product of two matrices."""
     sizes = [spec.numel for spec in (*read, *node.outputs) if spec is not None]
-    if node.op.split(".")[1] not in _CONTRACTIONS or len(sizes) < 3:
+    if not traits(node.op).contracts or len(sizes) < 3:
         return sum(sizes)
     first, second, third = sorted(sizes, reverse=True)[:3]
     return int((first * second * third) ** 0.5) + sum(sizes)

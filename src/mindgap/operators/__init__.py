@@ -1,0 +1,11 @@
+"""Facts about operators, one file per family: `traits("aten.relu.default").non_smooth`.
+
+Comes in: the name of an operator. Goes out: its `Traits`. Knows no framework. What
+PyTorch's schemas hold (what is written to, what may alias) is in `mindgap.aten.operators`. Error bounds are in
+`mindgap.oracle`.
+"""
+
+from mindgap.operators.registry import FAMILIES, TRAITS, UNCLASSIFIED, traits
+from mindgap.operators.traits import Family, Traits
+
+__all__ = ["FAMILIES", "TRAITS", "UNCLASSIFIED", "Family", "Traits", "traits"]

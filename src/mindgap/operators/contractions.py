@@ -1,0 +1,19 @@
+"""Sums of products along a dimension: matrix products, convolutions, outer products."""
+
+from __future__ import annotations
+
+from mindgap.operators.traits import Traits, family
+
+CONTRACTIONS = family(
+    "contractions",
+    (
+        "_addmm_activation _convolution _grouped_mm _scaled_mm _scaled_mm_v2 _slow_conv2d_backward "
+        "_slow_conv2d_forward _trilinear addbmm addmm addmv baddbmm bilinear bmm conv1d conv2d conv3d "
+        "conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d convolution convolution_backward dot "
+        "einsum inner linalg_multi_dot linalg_vecdot linear linear_backward matmul mm mv tensordot "
+        "vdot",
+        Traits(contracts=True),
+    ),
+    ("cumulative_trapezoid trapezoid trapz", Traits(intermediates="squares", rounds_each_step=True)),
+    ("addr cross kron linalg_cross outer", Traits()),
+)

@@ -1,0 +1,95 @@
+"""All families of operators in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Final
+
+from mindgap.operators.activations import ACTIVATIONS
+from mindgap.operators.arithmetic import ARITHMETIC
+from mindgap.operators.attention import ATTENTION
+from mindgap.operators.casts import CASTS
+from mindgap.operators.comparisons import COMPARISONS
+from mindgap.operators.contractions import CONTRACTIONS
+from mindgap.operators.creation import CREATION
+from mindgap.operators.distances import DISTANCES
+from mindgap.operators.division import DIVISION
+from mindgap.operators.fourier import FOURIER
+from mindgap.operators.indexing import INDEXING
+from mindgap.operators.integers import INTEGERS
+from mindgap.operators.interpolation import INTERPOLATION
+from mindgap.operators.linear_algebra import LINEAR_ALGEBRA
+from mindgap.operators.losses import LOSSES
+from mindgap.operators.movement import MOVEMENT
+from mindgap.operators.normalisation import NORMALISATION
+from mindgap.operators.ordering import ORDERING
+from mindgap.operators.pooling import POOLING
+from mindgap.operators.quantisation import QUANTISATION
+from mindgap.operators.random import RANDOM
+from mindgap.operators.recurrent import RECURRENT
+from mindgap.operators.reductions import REDUCTIONS
+from mindgap.operators.rounding import ROUNDING
+from mindgap.operators.special import SPECIAL
+from mindgap.operators.traits import Family, Traits
+
+FAMILIES: Final[tuple[Family, ...]] = (
+    ACTIVATIONS,
+    ARITHMETIC,
+    ATTENTION,
+    CASTS,
+    COMPARISONS,
+    CONTRACTIONS,
+    CREATION,
+    DISTANCES,
+    DIVISION,
+    FOURIER,
+    INDEXING,
+    INTEGERS,
+    INTERPOLATION,
+    LINEAR_ALGEBRA,
+    LOSSES,
+    MOVEMENT,
+    NORMALISATION,
+    ORDERING,
+    POOLING,
+    QUANTISATION,
+    RANDOM,
+    RECURRENT,
+    REDUCTIONS,
+    ROUNDING,
+    SPECIAL,
+)
+#: Namespaces whose packets mean what PyTorch's own packets of that name mean.
+_NAMESPACES: Final = frozenset({"aten", "torch_nn"})
+#: The traits of an operator that no family lists.
+UNCLASSIFIED: Final = Traits()
+
+
+def _merged() -> Family:
+    merged: Family = {}
+    for family in FAMILIES:
+        for packet, found in family.items():
+            if packet in merged:
+                raise ValueError(f"{packet} is in two families: {merged[packet].family} and {found.family}")
+            merged[packet] = found
+    return merged
+
+
+#: Every classified operator, by packet, or packet and overload.
+TRAITS: Final[Mapping[str, Traits]] = MappingProxyType(_merged())
+
+
+@cache
+def traits(op: str) -> Traits:
+    """The traits of an operator: an overload (`aten.relu_.default`) or a packet of ATen (`relu`).
+
+    An in-place operator has those of its functional form. `UNCLASSIFIED` where no family lists it.
+    """
+    namespace, packet, overload = op.split(".") if op.count(".") == 2 else ("aten", op, "")
+    if namespace not in _NAMESPACES:
+        return UNCLASSIFIED
+    functional = packet.removesuffix("_") if not packet.endswith("__") else packet
+    names = (f"{packet}.{overload}", packet, functional)
+    return next((TRAITS[name] for name in names if name in TRAITS), UNCLASSIFIED)
