@@ -26,8 +26,8 @@ os.environ["PYTHONPATH"] = str(TESTS)
 from small_supply import Small, plan_text  # noqa: E402
 
 from mindgap.campaign.plan import parse_plan  # noqa: E402
-from mindgap.campaign.session import Manner, begin  # noqa: E402
-from mindgap.campaign.state.progress import Live  # noqa: E402
+from mindgap.campaign.session import RunOptions, begin  # noqa: E402
+from mindgap.campaign.state.steps import StepTracker  # noqa: E402
 
 
 def main() -> None:
@@ -38,9 +38,9 @@ def main() -> None:
     step = max(1, asked.cases // 20)
 
     @contextlib.contextmanager
-    def watch(live: Live) -> Generator[None]:
+    def watch(steps: StepTracker) -> Generator[None]:
         over = threading.Event()
-        thread = threading.Thread(target=_watch, args=(live, over, step), daemon=True)
+        thread = threading.Thread(target=_watch, args=(steps, over, step), daemon=True)
         thread.start()
         yield
         over.set()
@@ -48,7 +48,11 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory(prefix="mindgap-memory-") as directory:
         cpu, wall = time.process_time(), time.monotonic()
-        found = begin(parse_plan(text, "p"), text, Path(directory) / "c", Small(), manner=Manner(jobs=2, watch=watch))
+        steps = StepTracker()
+        with watch(steps):
+            found = begin(
+                parse_plan(text, "p"), text, Path(directory) / "c", Small(), options=RunOptions(jobs=2, steps=steps)
+            )
         cpu, wall = time.process_time() - cpu, time.monotonic() - wall
         size = sum(path.stat().st_size for path in Path(directory).rglob("*") if path.is_file())
     outcomes = found.totals.rows + found.cases
@@ -62,10 +66,11 @@ def main() -> None:
     print(f"peak {peak} MiB; {size / 1e6:.1f} MB of files, {size / outcomes:.0f} bytes an outcome")
 
 
-def _watch(live: Live, over: threading.Event, step: int) -> None:
+def _watch(steps: StepTracker, over: threading.Event, step: int) -> None:
     process, following = psutil.Process(), step
     while not over.wait(0.5):
-        cases = live.snapshot().cases
+        running = steps.now().running
+        cases = 0 if running is None else running.cases
         if cases >= following:
             print(f"{cases:>8} cases: {process.memory_info().rss >> 20} MiB", flush=True)
             following = (cases // step + 1) * step

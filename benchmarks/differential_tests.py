@@ -40,7 +40,7 @@ from mindgap.synth.mutation import rules
 from mindgap.synth.mutation.edit import apply
 from mindgap.synth.mutation.propose import propose
 from mindgap.synth.regions.cut import cut
-from mindgap.synth.regions.prepared import cuttable
+from mindgap.synth.regions.prepared import prepare_graph
 from mindgap.synth.regions.region import Region
 from mindgap.synth.regions.trial import region_of
 from mindgap.synth.values.recipes import recipes
@@ -102,7 +102,7 @@ class Variants:
     def __iter__(self) -> Iterator[Graph]:
         while True:
             entry = self._rng.choice(self._entries)
-            base = cuttable(self._catalogue.graph(entry))
+            base = prepare_graph(self._catalogue.graph(entry))
             for number in range(EACH):
                 piece = cut(base, self._rng, MOST)
                 if piece is None or len(piece.nodes) < FEWEST:

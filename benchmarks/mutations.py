@@ -23,8 +23,8 @@ from mindgap.graph import MindgapError
 from mindgap.synth.mutation import rules
 from mindgap.synth.mutation.edit import apply
 from mindgap.synth.mutation.propose import KINDS, propose
-from mindgap.synth.regions.cut import Cut, cut, cut_of
-from mindgap.synth.regions.prepared import cuttable
+from mindgap.synth.regions.cut import RegionCut, cut, cut_of
+from mindgap.synth.regions.prepared import prepare_graph
 from mindgap.synth.regions.region import Region
 from mindgap.synth.regions.trial import plain_region, region_of
 
@@ -75,13 +75,13 @@ def main() -> None:
             print(f"{count:6} {reason}")
 
 
-def regions(path: Path, bases: int, each: int, rng: random.Random) -> Iterator[tuple[str, Cut, Region]]:
+def regions(path: Path, bases: int, each: int, rng: random.Random) -> Iterator[tuple[str, RegionCut, Region]]:
     """Cuts of random graphs of a catalogue, with the region that each became."""
     catalogue = Catalogue(path)
     kept = catalogue.entries("status = 'captured'")
     rng.shuffle(kept)
     for entry in kept[:bases]:
-        prepared = cuttable(catalogue.graph(entry))
+        prepared = prepare_graph(catalogue.graph(entry))
         small = len(prepared.graph.nodes) <= 50
         for _ in range(1 if small else each):
             piece = cut_of(prepared, range(len(prepared.graph.nodes))) if small else cut(prepared, rng)

@@ -22,9 +22,9 @@ import torch
 from mindgap.catalogue import Catalogue
 from mindgap.graph import TensorStore
 from mindgap.synth.mutation.edit import apply
-from mindgap.synth.regions.cut import MOST_NODES, Cut, cut
-from mindgap.synth.regions.prepared import cuttable
-from mindgap.synth.regions.trial import Trial, settle
+from mindgap.synth.regions.cut import MOST_NODES, RegionCut, cut
+from mindgap.synth.regions.prepared import prepare_graph
+from mindgap.synth.regions.trial import Trial, run_trial
 from mindgap.synth.values.recipes import recipes
 
 spent: Counter[str] = Counter()
@@ -37,11 +37,11 @@ def timed(stage: str) -> Iterator[None]:
     spent[stage] += time.process_time() - start
 
 
-def tried(found: Cut, rng: random.Random, tensors: TensorStore) -> Trial:
+def tried(found: RegionCut, rng: random.Random, tensors: TensorStore) -> Trial:
     with timed("recipes"):
         edits, _ = recipes(found.graph, rng, tensors=tensors)
     with timed("trial"):
-        return settle(apply(found.graph, edits), tensors=tensors)
+        return run_trial(apply(found.graph, edits), tensors=tensors)
 
 
 def main() -> None:
@@ -65,7 +65,7 @@ def main() -> None:
     for entry in entries[: asked.bases]:
         graph = catalogue.graph(entry)
         with timed("prepare"):
-            base = cuttable(graph)
+            base = prepare_graph(graph)
         counts["bases"] += 1
         for _ in range(asked.cuts):
             with timed("cut"):

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from mindgap.campaign.results import script as reproduce
 from mindgap.campaign.results.findings import rows_of_case
-from mindgap.campaign.state.directory import open_folder
+from mindgap.campaign.state.directory import open_directory
 from mindgap.graph import MindgapError
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -90,7 +90,7 @@ def answer_of(folder: Path, row: Drawn) -> Path:
 
 def write_scripts(campaign: Path, folder: Path, rows: list[Drawn]) -> None:
     """The scripts that are not there yet. One pool of regions is read for all of them."""
-    opened = open_folder(campaign)
+    opened = open_directory(campaign)
     reproduce.pool_in = functools.cache(reproduce.pool_in)
     for row in rows:
         path = script_of(folder, row)
@@ -98,7 +98,7 @@ def write_scripts(campaign: Path, folder: Path, rows: list[Drawn]) -> None:
             continue
         try:
             found = rows_of_case(opened, row.case, row.platform)[0]
-            script = reproduce.script_of_row(opened, found, beside=f"{path.stem}.npz")
+            script = reproduce.script_of(opened, found, beside=f"{path.stem}.npz")
         except MindgapError as error:
             print(f"{path.stem}: no script: {error}")
             continue

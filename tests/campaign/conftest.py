@@ -27,14 +27,14 @@ def campaign(tmp_path: Path) -> Callable[..., Any]:
 
     from mindgap.campaign.cases.case import Shard
     from mindgap.campaign.plan import parse_plan
-    from mindgap.campaign.session import Manner, begin
+    from mindgap.campaign.session import RunOptions, begin
 
     def run(count: int, *platforms: str, out: str = "out", shard: str = "0/1", source: Any = None, **more: Any) -> Any:
-        manner = more.pop("manner", None) or Manner(jobs=2)
+        options = more.pop("options", None) or RunOptions(jobs=2)
         named = {name: inside for name, _, inside in (platform.partition(" ") for platform in platforms)}
         more.setdefault("top", 'reference = "toys:EXACT"')
         text = plan_text(count, named, **more)
         plan = parse_plan(text, "campaign.toml")
-        return begin(plan, text, tmp_path / out, source or Small(), shard=Shard.parse(shard), manner=manner)
+        return begin(plan, text, tmp_path / out, source or Small(), shard=Shard.parse(shard), options=options)
 
     return run

@@ -8,8 +8,8 @@ from pathlib import Path
 from small_supply import Small, plan_text
 
 from mindgap.campaign.plan import parse_plan
-from mindgap.campaign.session import Manner, begin, go_on
-from mindgap.campaign.state.directory import open_folder
+from mindgap.campaign.session import RunOptions, begin, resume_campaign
+from mindgap.campaign.state.directory import open_directory
 from mindgap.graph import MindgapError
 
 
@@ -18,15 +18,15 @@ def main() -> int:
     path = Path(directory)
     try:
         if what == "resume":
-            open_folder(path)
+            open_directory(path)
     except MindgapError:
         # Killed before there was anything to resume.
         what = "begin"
     if what == "begin":
         text = plan_text(int(count), dict.fromkeys(platforms, ""), top=f'reference = "{reference}"')
-        begin(parse_plan(text, "p"), text, path, Small(), manner=Manner(jobs=2))
+        begin(parse_plan(text, "p"), text, path, Small(), options=RunOptions(jobs=2))
     else:
-        go_on(path, Small(), manner=Manner(jobs=2))
+        resume_campaign(path, Small(), options=RunOptions(jobs=2))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""A supply for tests: three small graphs, each case with inputs of its own."""
+"""A case_source for tests: three small graphs, each case with inputs of its own."""
 
 from __future__ import annotations
 

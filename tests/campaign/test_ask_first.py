@@ -13,8 +13,8 @@ from small_supply import GRAPHS, Small, plan_text
 
 from mindgap.campaign.cases.case import Shard
 from mindgap.campaign.plan import parse_plan
-from mindgap.campaign.session import Manner, go_on
-from mindgap.campaign.state.directory import Beforehand, make_folder, open_folder
+from mindgap.campaign.session import RunOptions, resume_campaign
+from mindgap.campaign.state.directory import SupportOptions, create_directory, open_directory
 from mindgap.graph import Graph, Input, Literal, Node, Ref, TensorSpec, Uniform
 from mindgap.store import Store
 from mindgap.support.graph_probes import case_probes
@@ -48,11 +48,11 @@ def test_probes_are_of_what_the_cases_hold_and_is_not_known() -> None:
 
 def test_refusals_are_asked_for_once_and_not_run(campaign: Campaign, tmp_path: Path) -> None:
     said: list[str] = []
-    manner = Manner(jobs=2, say=said.append, support=tmp_path / "support")
-    standing = campaign(30, "toys:PICKY", "toys:EXACT@number=2", "toys:WRONG", manner=manner)
-    rows = {each.platform: dict(each.words) for each in standing.platforms}
-    assert rows["toys:PICKY"] == {"identical": 20} and standing.platforms[0].refused == 10
-    assert standing.lacking == [("toys:PICKY", "aten.neg.default: not in this toy", 10)]
+    options = RunOptions(jobs=2, say=said.append, support=tmp_path / "support")
+    result = campaign(30, "toys:PICKY", "toys:EXACT@number=2", "toys:WRONG", options=options)
+    rows = {each.platform: dict(each.words) for each in result.platforms}
+    assert rows["toys:PICKY"] == {"identical": 20} and result.platforms[0].refused == 10
+    assert result.lacking == [("toys:PICKY", "aten.neg.default: not in this toy", 10)]
     assert said[0].startswith("asking toys:PICKY, toys:WRONG which operators they run, for at most 5 min")
     assert said[1].startswith("toys:PICKY: of 4 calls in the cases") and "it refuses 1" in said[1]
     assert "0 were known; 4 were asked" in said[1] and "it refuses 0" in said[2] and len(said) == 3
@@ -60,24 +60,26 @@ def test_refusals_are_asked_for_once_and_not_run(campaign: Campaign, tmp_path: P
     assert len(known) == 8 and [row["op"] for row in known if row["answer"] == "refuses"] == ["aten.neg.default"]
 
     said.clear()
-    again = campaign(30, "toys:PICKY", out="again", manner=manner)
+    again = campaign(30, "toys:PICKY", out="again", options=options)
     assert "4 were known; 0 were asked" in said[1] and again.platforms[0].refused == 10
 
 
 def test_asking_may_be_forbidden_and_what_is_known_is_used_all_the_same(campaign: Campaign, tmp_path: Path) -> None:
     said: list[str] = []
-    manner = Manner(jobs=2, say=said.append, support=tmp_path / "support", coverage_minutes=0.0)
-    standing = campaign(6, "toys:PICKY", manner=manner)
-    assert standing.totals.words == {"identical": 4, "unsupported": 2}
+    options = RunOptions(jobs=2, say=said.append, support=tmp_path / "support", coverage_minutes=0.0)
+    result = campaign(6, "toys:PICKY", options=options)
+    assert result.totals.words == {"identical": 4, "unsupported": 2}
     assert said == [
         "NOT ASKED what toys:PICKY lack: what they refuse is run all the same (mindgap coverage toys:PICKY)"
     ]
-    campaign(6, "toys:PICKY", out="asks", manner=replace(manner, coverage_minutes=None))
+    campaign(6, "toys:PICKY", out="asks", options=replace(options, coverage_minutes=None))
     said.clear()
-    standing = campaign(6, "toys:PICKY", out="knows", manner=manner)
-    assert standing.totals.words == {"identical": 4} and said == []
+    result = campaign(6, "toys:PICKY", out="knows", options=options)
+    assert result.totals.words == {"identical": 4} and said == []
     # The plan may forbid it as well; without a store nothing is looked at at all.
-    campaign(6, "toys:WRONG", out="plan", limits="coverage_minutes = 0", manner=replace(manner, coverage_minutes=None))
+    campaign(
+        6, "toys:WRONG", out="plan", limits="coverage_minutes = 0", options=replace(options, coverage_minutes=None)
+    )
     assert len(said) == 1 and "NOT ASKED what toys:WRONG lack" in said[0]
 
 
@@ -88,8 +90,8 @@ def test_what_the_budget_did_not_reach_is_said(
     monkeypatch.setattr("mindgap.support.prober._FIRST", 1)
     monkeypatch.setattr("mindgap.support.prober.CpuMeter.read", lambda self: 7.0)
     said: list[str] = []
-    manner = Manner(jobs=1, say=said.append, support=tmp_path / "support", coverage_minutes=0.1)
-    campaign(6, "toys:SLOW", manner=manner)
+    options = RunOptions(jobs=1, say=said.append, support=tmp_path / "support", coverage_minutes=0.1)
+    campaign(6, "toys:SLOW", options=options)
     assert "1 were asked" in said[1] and "3 WERE NOT ASKED, as 0.1 min are spent (--coverage-minutes)" in said[1]
 
 
@@ -98,8 +100,8 @@ def test_a_platform_that_refuses_nothing_is_not_asked_everything(
 ) -> None:
     monkeypatch.setattr("mindgap.support.graph_survey._SOME", 2)
     said: list[str] = []
-    manner = Manner(jobs=1, say=said.append, support=tmp_path / "support")
-    campaign(6, "toys:WRONG", "toys:REFUSES", manner=manner)
+    options = RunOptions(jobs=1, say=said.append, support=tmp_path / "support")
+    campaign(6, "toys:WRONG", "toys:REFUSES", options=options)
     assert "2 were asked" in said[1] and "2 were not asked, as it refused none before them" in said[1]
     assert "4 were asked" in said[2] and "it refuses 4" in said[2]
 
@@ -109,14 +111,14 @@ def test_a_session_that_was_killed_while_it_asked_asks_when_it_goes_on(tmp_path:
     plan, said = parse_plan(text, "p"), list[str]()
     out = tmp_path / "out"
     Store(out)
-    supply = Small().begin(plan, out)
-    make_folder(out, plan, text, Shard(), supply.identity, "", Beforehand(str(tmp_path / "support"), 5.0))
-    standing = go_on(out, Small(), manner=Manner(jobs=1, say=said.append))
-    assert standing.totals.words == {"identical": 4} and standing.platforms[0].refused == 2 and len(said) == 2
-    assert open_folder(out).beforehand.minutes == 5.0
+    case_source = Small().begin(plan, out)
+    create_directory(out, plan, text, Shard(), case_source.identity, "", SupportOptions(str(tmp_path / "support"), 5.0))
+    result = resume_campaign(out, Small(), options=RunOptions(jobs=1, say=said.append))
+    assert result.totals.words == {"identical": 4} and result.platforms[0].refused == 2 and len(said) == 2
+    assert open_directory(out).beforehand.minutes == 5.0
     # A later session chooses as the first did, and asks nobody.
     said.clear()
-    assert go_on(out, Small(), manner=Manner(jobs=1, say=said.append)).totals.rows == 4 and said == []
+    assert resume_campaign(out, Small(), options=RunOptions(jobs=1, say=said.append)).totals.rows == 4 and said == []
 
 
 def test_the_minutes_do_not_decide_what_a_campaign_is() -> None:

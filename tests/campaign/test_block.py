@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from mindgap.campaign.schedule.block import OpenBlock
-from mindgap.campaign.schedule.selection import Chosen
+from mindgap.campaign.schedule.selection import BlockSelection
 
 
 def block() -> OpenBlock:
-    return OpenBlock(0, 0, [], Chosen(), {})
+    return OpenBlock(0, 0, [], BlockSelection(), {})
 
 
 def followed(asked: OpenBlock, signature: str, op: str | None, times: int = 5) -> int:

@@ -12,10 +12,10 @@ from mindgap.campaign.cases.case import BLOCK, Case
 from mindgap.campaign.plan import parse_plan
 from mindgap.campaign.schedule.block import Saturation
 from mindgap.campaign.schedule.budget import CpuBudget
-from mindgap.campaign.schedule.eligibility import KnownSupport
-from mindgap.campaign.schedule.selection import Choice, novel_first
+from mindgap.campaign.schedule.eligibility import Eligibility
+from mindgap.campaign.schedule.selection import BlockSelector, novel_first
 from mindgap.graph import Graph, Input, Node, Ref, TensorSpec, Uniform, digest, encode
-from mindgap.support.answers import Support
+from mindgap.support.answers import SupportTable
 
 PLATFORMS = ["toys:EXACT", "toys:PICKY", "toys:SLOW"]
 
@@ -52,19 +52,19 @@ def test_quotas_add_up_and_what_was_given_is_remembered() -> None:
     plan = parse_plan(text, "p")
     blocks = [[case(number * BLOCK + place, [f"f{place % 40}"]) for place in range(size)]
               for number, size in enumerate((BLOCK, BLOCK, BLOCK, 7))]  # fmt: skip
-    straight, chosen = Choice(plan, PLATFORMS[:2]), []
+    straight, selection = BlockSelector(plan, PLATFORMS[:2]), []
     for number, cases in enumerate(blocks):
-        chosen.append(straight.choose(number, cases))
-    assert sum(len(each.orders["toys:PICKY"]) for each in chosen) == 100
-    assert [len(each.orders["toys:EXACT"]) for each in chosen] == [BLOCK, BLOCK, BLOCK, 7]
+        selection.append(straight.choose(number, cases))
+    assert sum(len(each.orders["toys:PICKY"]) for each in selection) == 100
+    assert [len(each.orders["toys:EXACT"]) for each in selection] == [BLOCK, BLOCK, BLOCK, 7]
     # 33 of the first block's 40 features at first, the other seven in the second; then nothing is new.
-    assert [len(each.given["toys:PICKY"]) for each in chosen] == [33, 7, 0, 0]
-    assert [len(each.features) for each in chosen] == [40, 0, 0, 0]
-    # A choice that is told what was given chooses the same.
-    resumed = Choice(plan, PLATFORMS[:2])
-    resumed.restore(chosen[0].features, chosen[0].given)
+    assert [len(each.given["toys:PICKY"]) for each in selection] == [33, 7, 0, 0]
+    assert [len(each.features) for each in selection] == [40, 0, 0, 0]
+    # A selector that is told what was given chooses the same.
+    resumed = BlockSelector(plan, PLATFORMS[:2])
+    resumed.restore(selection[0].features, selection[0].given)
     again = resumed.choose(1, blocks[1])
-    assert again.orders == chosen[1].orders and again.given == chosen[1].given and again.features == []
+    assert again.orders == selection[1].orders and again.given == selection[1].given and again.features == []
 
 
 def test_budgets_are_spread_over_blocks() -> None:
@@ -95,13 +95,13 @@ def test_a_runtime_for_inference_is_given_no_gradient_operators() -> None:
         for op in ("aten.add.Tensor", "aten.tanh_backward.default")
     ]
     cases = [Case(index, f"v{index}", encode(graph), digest(graph), "{}", (), 1) for index, graph in enumerate(graphs)]
-    support = KnownSupport(Support({}, {}), frozenset({"toys:PICKY"}))
-    chosen = Choice(parse_plan(plan_text(2, {"toys:EXACT": "", "toys:PICKY": ""}), "p"), PLATFORMS[:2], support).choose(
-        0, cases
-    )
-    assert [case.index for case in chosen.orders["toys:EXACT"]] == [0, 1]
-    assert [case.index for case in chosen.orders["toys:PICKY"]] == [0]
-    ((platform, reason),) = chosen.refused
+    support = Eligibility(SupportTable({}, {}), frozenset({"toys:PICKY"}))
+    selection = BlockSelector(
+        parse_plan(plan_text(2, {"toys:EXACT": "", "toys:PICKY": ""}), "p"), PLATFORMS[:2], support
+    ).choose(0, cases)
+    assert [case.index for case in selection.orders["toys:EXACT"]] == [0, 1]
+    assert [case.index for case in selection.orders["toys:PICKY"]] == [0]
+    ((platform, reason),) = selection.refused
     assert platform == "toys:PICKY" and reason.startswith("aten.tanh_backward.default: a gradient operator")
 
 

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from small_supply import Small
 
-from mindgap.campaign.session import go_on
-from mindgap.campaign.state.expenses import Spent, lines_of, spent
+from mindgap.campaign.session import resume_campaign
+from mindgap.campaign.state.expenses import CpuSpent, lines_of, spent
 from mindgap.store import Store
 
 Campaign = Callable[..., Any]
 
 
 def test_every_second_has_a_purpose_and_the_rows_have_theirs(campaign: Campaign, tmp_path: Path) -> None:
-    standing = campaign(12, "toys:SLOW", "toys:WRONG")
-    cpu = standing.cpu
+    result = campaign(12, "toys:SLOW", "toys:WRONG")
+    cpu = result.cpu
     assert set(cpu.purposes) == {"preparing", "starting", "running", "judging", "drawing variants", "driver"}
     assert all(seconds > 0 for seconds in cpu.purposes.values())
     assert abs(cpu.unaccounted) < 0.05 * cpu.system
@@ -38,7 +38,7 @@ def test_a_resume_adds_to_what_was_spent(campaign: Campaign, tmp_path: Path) -> 
     before = campaign(12, "toys:SLOW", stop="minutes = 0.0001").cpu
     plan = tmp_path / "out" / "campaign.toml"
     plan.write_text(plan.read_text().replace("minutes = 0.0001", "minutes = 0"))
-    after = go_on(tmp_path / "out", Small()).cpu
+    after = resume_campaign(tmp_path / "out", Small()).cpu
     assert after.platforms["running"]["toys:SLOW"] > 12 * 2 * 0.01
     assert after.purposes["starting"] > before.purposes["starting"] > 0
     assert after.system > before.system + 12 * 2 * 0.01 and abs(after.unaccounted) < 0.05 * after.system
@@ -46,4 +46,4 @@ def test_a_resume_adds_to_what_was_spent(campaign: Campaign, tmp_path: Path) -> 
 
 def test_a_store_without_an_account_says_nothing(tmp_path: Path) -> None:
     Store(tmp_path / "old")
-    assert spent(Store(tmp_path / "old"), "x") == Spent() and lines_of(Spent()) == []
+    assert spent(Store(tmp_path / "old"), "x") == CpuSpent() and lines_of(CpuSpent()) == []

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from small_supply import Small
 
-from mindgap.campaign.session import Manner, go_on
-from mindgap.campaign.state.directory import open_folder
-from mindgap.campaign.state.status import standing_of
+from mindgap.campaign.session import RunOptions, resume_campaign
+from mindgap.campaign.state.directory import open_directory
+from mindgap.campaign.state.status import campaign_status
 from mindgap.store import Store, StoreError
 
 
@@ -25,10 +25,10 @@ def test_a_full_disk_ends_the_session_and_a_resume_the_campaign(campaign: Callab
     resource.setrlimit(resource.RLIMIT_FSIZE, (6000, hard))
     try:
         with pytest.raises(StoreError, match=r"cannot be written.*what was published before is intact: make room"):
-            go_on(tmp_path / "out", Small(), manner=Manner(jobs=1))
+            resume_campaign(tmp_path / "out", Small(), options=RunOptions(jobs=1))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert Store(tmp_path / "out").check() == []
-    assert standing_of(open_folder(tmp_path / "out")).state != "finished"
-    standing = go_on(tmp_path / "out", Small(), manner=Manner(jobs=1))
-    assert standing.state == "finished" and standing.totals.words == {"identical": 4}
+    assert campaign_status(open_directory(tmp_path / "out")).state != "finished"
+    result = resume_campaign(tmp_path / "out", Small(), options=RunOptions(jobs=1))
+    assert result.state == "finished" and result.totals.words == {"identical": 4}

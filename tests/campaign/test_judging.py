@@ -14,7 +14,7 @@ import pytest
 from small_supply import GRAPHS, SmallSupply, plan_text
 
 from mindgap.campaign.cases.case import Case
-from mindgap.campaign.judging.judge import JudgeFailed, Judging, Terms
+from mindgap.campaign.judging.judge import JudgeFailed, JudgeLimits, JudgeProcess
 from mindgap.campaign.plan import parse_plan
 from mindgap.graph import TensorStore
 from mindgap.pipeline.comparison import GraphComparison, RunContext
@@ -56,7 +56,7 @@ def test_rows_are_those_of_this_process_and_outlive_the_other(
     pool: WorkerPool, starter: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
     tensors = TensorStore(tmp_path)
-    judging = Judging(Terms(SETTINGS, 60.0, 4 << 30, tensors), pool.run, starter)
+    judging = JudgeProcess(JudgeLimits(SETTINGS, 60.0, 4 << 30, tensors), pool.run, starter)
     (case,) = cases(1)
     found: list[Row] = []
     for platform in ("toys:WRONG", "toys:FAILS"):
@@ -89,7 +89,7 @@ def test_what_a_platform_does_to_dtypes_reaches_the_judge(
     (case,) = cases(1)
     outcome, reference = run(pool, "toys:WRONG", case), run(pool, "toys:EXACT", case)
     tensors = TensorStore(tmp_path)
-    judging = Judging(Terms(SETTINGS, 60.0, 4 << 30, tensors), pool.run, starter, describe)
+    judging = JudgeProcess(JudgeLimits(SETTINGS, 60.0, 4 << 30, tensors), pool.run, starter, describe)
     row = judging.row(case, outcome, reference)
     bench = RunContext(pool.run, SETTINGS, tensors, describe)
     assert bare(row) == bare(GraphComparison(bench, case.name, case.graph, reference).decide(outcome))
@@ -100,7 +100,7 @@ def test_what_a_platform_does_to_dtypes_reaches_the_judge(
 def test_too_little_time_leaves_a_difference_undecided_and_a_failure_a_failure(
     pool: WorkerPool, starter: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
-    judging = Judging(Terms(SETTINGS, 0.001, 4 << 30, TensorStore(tmp_path), 1e-9), pool.run, starter)
+    judging = JudgeProcess(JudgeLimits(SETTINGS, 0.001, 4 << 30, TensorStore(tmp_path), 1e-9), pool.run, starter)
     (case,) = cases(1)
     reference = run(pool, "toys:EXACT", case)
     row = judging.row(case, run(pool, "toys:WRONG", case), reference)
@@ -114,7 +114,7 @@ def test_too_little_time_leaves_a_difference_undecided_and_a_failure_a_failure(
 def test_a_crash_is_followed_to_its_operator_whatever_judging_may_take(
     pool: WorkerPool, starter: ThreadPoolExecutor, tmp_path: Path
 ) -> None:
-    judging = Judging(Terms(SETTINGS, 0.001, 4 << 30, TensorStore(tmp_path), 60.0), pool.run, starter)
+    judging = JudgeProcess(JudgeLimits(SETTINGS, 0.001, 4 << 30, TensorStore(tmp_path), 60.0), pool.run, starter)
     (_, case) = cases(2)
     outcome = run(pool, "toys:CRASHES", case)
     assert outcome.status == "crash" and outcome.timings["total"] > 0
@@ -125,7 +125,7 @@ def test_a_crash_is_followed_to_its_operator_whatever_judging_may_take(
 
 
 def test_a_judge_that_cannot_start_is_said(pool: WorkerPool, starter: ThreadPoolExecutor, tmp_path: Path) -> None:
-    judging = Judging(Terms(SETTINGS, 60.0, 64 << 20, TensorStore(tmp_path)), pool.run, starter)
+    judging = JudgeProcess(JudgeLimits(SETTINGS, 60.0, 64 << 20, TensorStore(tmp_path)), pool.run, starter)
     (case,) = cases(1)
     with pytest.raises(JudgeFailed, match="no judge can be started: out of memory"):
         judging.row(case, run(pool, "toys:WRONG", case), run(pool, "toys:EXACT", case))
@@ -134,7 +134,7 @@ def test_a_judge_that_cannot_start_is_said(pool: WorkerPool, starter: ThreadPool
 
 def test_cases_with_one_graph_keep_their_names(pool: WorkerPool, starter: ThreadPoolExecutor, tmp_path: Path) -> None:
     """The judge keeps what it knows of a graph, and one campaign may draw a graph twice."""
-    judging = Judging(Terms(SETTINGS, 60.0, 4 << 30, TensorStore(tmp_path)), pool.run, starter)
+    judging = JudgeProcess(JudgeLimits(SETTINGS, 60.0, 4 << 30, TensorStore(tmp_path)), pool.run, starter)
     (case,) = cases(1)
     outcome, reference = run(pool, "toys:WRONG", case), run(pool, "toys:EXACT", case)
     rows = [judging.row(replace(case, name=name), outcome, reference) for name in ("v000001", "v000002")]

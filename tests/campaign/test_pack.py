@@ -13,18 +13,18 @@ import pytest
 from small_supply import Small
 
 from mindgap.campaign.cases.bundle import (
-    FromPack,
-    PackError,
-    PackSupply,
+    BundleError,
+    BundleSource,
+    BundleSourceFactory,
     agreement,
     export,
-    is_pack,
+    import_results,
+    is_bundle,
     plan_of,
-    take_back,
 )
-from mindgap.campaign.session import Manner, begin, go_on
-from mindgap.campaign.state.directory import open_folder
-from mindgap.cli.campaign_view import print_standing
+from mindgap.campaign.session import RunOptions, begin, resume_campaign
+from mindgap.campaign.state.directory import open_directory
+from mindgap.cli.campaign_view import print_status
 from mindgap.graph import MindgapError
 from mindgap.results.from_store import report_of, runs
 from mindgap.store import Store
@@ -35,7 +35,7 @@ Campaign = Callable[..., Any]
 @pytest.fixture
 def packed(campaign: Campaign, tmp_path: Path) -> Path:
     campaign(12, "toys:PICKY")
-    folder = open_folder(tmp_path / "out")
+    folder = open_directory(tmp_path / "out")
     path = tmp_path / "cases.pack"
     found = export(folder, Small().again(folder.plan, folder.path), path, ["toys:WRONG", "toys:EXACT@number=2"])
     assert found.cases == 12 and found.nbytes == path.stat().st_size
@@ -43,25 +43,28 @@ def packed(campaign: Campaign, tmp_path: Path) -> Path:
 
 
 def test_a_pack_runs_elsewhere_and_what_it_found_comes_back(packed: Path, tmp_path: Path) -> None:
-    assert is_pack(packed)
+    assert is_bundle(packed)
     plan, text = plan_of(packed)
     assert list(plan.platforms) == ["toys:WRONG", "toys:EXACT@number=2"] and plan.reference == "toys:EXACT"
     home = Small().again(plan, tmp_path / "out").block(0)
-    assert PackSupply(packed).block(0) == home and PackSupply(packed).block(1) == []
-    there = begin(plan, text, tmp_path / "far", FromPack(packed), where="far", manner=Manner(jobs=2))
+    assert BundleSource(packed).block(0) == home and BundleSource(packed).block(1) == []
+    there = begin(plan, text, tmp_path / "far", BundleSourceFactory(packed), where="far", options=RunOptions(jobs=2))
     assert there.totals.words == {"discrepant": 4, "identical": 20} and there.run.endswith("-far")
-    assert agreement(open_folder(tmp_path / "far")) == there.agreement == (12, 12)
+    assert agreement(open_directory(tmp_path / "far")) == there.agreement == (12, 12)
     told = io.StringIO()
-    print_standing(there, told)
+    print_status(there, told)
     assert "the reference gave the same bits here and where the pack was made for 12 of 12 cases" in told.getvalue()
     # It goes on by itself: the folder has its own copy.
     packed.unlink()
-    assert go_on(tmp_path / "far", FromPack(packed), manner=Manner(jobs=1)).totals == there.totals
-    folder = open_folder(tmp_path / "out")
+    assert (
+        resume_campaign(tmp_path / "far", BundleSourceFactory(packed), options=RunOptions(jobs=1)).totals
+        == there.totals
+    )
+    folder = open_directory(tmp_path / "out")
     assert agreement(folder) is None
-    first = take_back(folder, [tmp_path / "far"])
+    first = import_results(folder, [tmp_path / "far"])
     assert first.segments > 0 and first.graphs == 4
-    assert take_back(folder, [tmp_path / "far"]).segments == 0
+    assert import_results(folder, [tmp_path / "far"]).segments == 0
     store = Store(tmp_path / "out")
     assert there.run in runs(store) and len(runs(store)) == 2
     assert report_of(store, there.run).totals == there.totals
@@ -71,19 +74,19 @@ def test_a_pack_runs_elsewhere_and_what_it_found_comes_back(packed: Path, tmp_pa
 
 def test_single_segments_come_back_too(packed: Path, tmp_path: Path) -> None:
     plan, text = plan_of(packed)
-    there = begin(plan, text, tmp_path / "far", FromPack(packed), where="far", manner=Manner(jobs=2))
+    there = begin(plan, text, tmp_path / "far", BundleSourceFactory(packed), where="far", options=RunOptions(jobs=2))
     segments = sorted((tmp_path / "far/tables").rglob("*.parquet"))
-    assert take_back(open_folder(tmp_path / "out"), segments).segments == len(segments)
+    assert import_results(open_directory(tmp_path / "out"), segments).segments == len(segments)
     assert report_of(Store(tmp_path / "out"), there.run).totals == there.totals
     (tmp_path / "other.parquet").write_bytes(b"PAR1 no")
-    with pytest.raises(PackError, match=r"other\.parquet is no segment of a store"):
-        take_back(open_folder(tmp_path / "out"), [tmp_path / "other.parquet"])
+    with pytest.raises(BundleError, match=r"other\.parquet is no segment of a store"):
+        import_results(open_directory(tmp_path / "out"), [tmp_path / "other.parquet"])
     with pytest.raises(MindgapError, match="is no store"):
-        take_back(open_folder(tmp_path / "out"), [tmp_path / "nothing"])
+        import_results(open_directory(tmp_path / "out"), [tmp_path / "nothing"])
 
 
 def test_equal_campaigns_make_equal_packs(packed: Path, tmp_path: Path) -> None:
-    folder = open_folder(tmp_path / "out")
+    folder = open_directory(tmp_path / "out")
     again = tmp_path / "again.pack"
     export(folder, Small().again(folder.plan, folder.path), again, ["toys:WRONG", "toys:EXACT@number=2"])
     assert again.read_bytes() == packed.read_bytes()
@@ -93,8 +96,8 @@ def test_a_damaged_pack_is_named(packed: Path, tmp_path: Path) -> None:
     whole = packed.read_bytes()
     cut = tmp_path / "cut.pack"
     cut.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(PackError, match=r"cut\.pack is no pack, or damaged"):
-        PackSupply(cut)
+    with pytest.raises(BundleError, match=r"cut\.pack is no pack, or damaged"):
+        BundleSource(cut)
     with zipfile.ZipFile(packed) as file:
         members = {name: file.read(name) for name in file.namelist()}
     swapped = json.loads(members["blocks/00000.json"])
@@ -105,19 +108,19 @@ def test_a_damaged_pack_is_named(packed: Path, tmp_path: Path) -> None:
         ("mindgap-pack.json", b"{}", "is no pack"),
     ):
         other = _rewritten(tmp_path / "other.pack", {**members, name: data})
-        with pytest.raises(PackError, match=said):
-            PackSupply(other).block(0)
+        with pytest.raises(BundleError, match=said):
+            BundleSource(other).block(0)
     other = _rewritten(tmp_path / "other.pack", {**members, "campaign.toml": b"seed = 1"})
-    with pytest.raises(PackError, match=r"damaged at campaign\.toml"):
+    with pytest.raises(BundleError, match=r"damaged at campaign\.toml"):
         plan_of(other)
 
 
 def test_nothing_ran_nothing_to_export(tmp_path: Path, campaign: Campaign) -> None:
     with pytest.raises(MindgapError, match="holds no campaign"):
-        open_folder(tmp_path)
+        open_directory(tmp_path)
     campaign(3, "toys:SLOW", stop="minutes = 0.000001")
-    folder = open_folder(tmp_path / "out")
-    with pytest.raises(PackError, match="nothing has run yet"):
+    folder = open_directory(tmp_path / "out")
+    with pytest.raises(BundleError, match="nothing has run yet"):
         export(folder, Small().again(folder.plan, folder.path), tmp_path / "x.pack")
 
 

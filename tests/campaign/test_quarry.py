@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mindgap.campaign.cases.factory import FromCatalogue
-from mindgap.campaign.cases.region_sampling import Yield, quarry_all
+from mindgap.campaign.cases.factory import VariantSourceFactory
+from mindgap.campaign.cases.region_sampling import PoolYield, sample_catalogue
 from mindgap.campaign.cases.variants import POOL, yield_of
 from mindgap.campaign.plan import Plan, Variants
 from mindgap.catalogue import Catalogue, build
-from mindgap.synth.regions.sampler import Wanted
+from mindgap.synth.regions.sampler import SamplerOptions
 
 MODELS = """
 import torch
@@ -31,7 +31,7 @@ def test_graphs_that_give_no_region_are_counted_and_said(tmp_path: Path) -> None
     kept = {entry.source.rpartition(":")[2]: entry.graph for entry in catalogue.entries("status = 'captured'")}
     assert len(kept) == 3
 
-    pool, tried = quarry_all(catalogue, sorted(kept.values()), 0, Wanted(plain=1, mutated=0), jobs=1)
+    pool, tried = sample_catalogue(catalogue, sorted(kept.values()), 0, SamplerOptions(plain=1, mutated=0), jobs=1)
     assert {region.origin.base for region in pool} == {kept["sine"], kept["looked"]}
     assert tried.barren == {"useless": 1}, "zeros everywhere say nothing"
 
@@ -40,21 +40,21 @@ def test_graphs_that_give_no_region_are_counted_and_said(tmp_path: Path) -> None
         tensor.unlink()
     said: list[str] = []
     plan = Plan(seed=1, catalogue=str(catalogue.path), variants=Variants(count=1), platforms={"cpu/jit": {}})  # type: ignore[dict-item]
-    FromCatalogue(1, say=said.append).begin(plan, tmp_path)
+    VariantSourceFactory(1, say=said.append).begin(plan, tmp_path)
     made = yield_of(catalogue.path / POOL)
     assert made is not None and made.bases == 3 and sum(made.barren.values()) == 2 and made.barren["useless"] == 1
     (damaged,) = made.barren.keys() - {"useless"}
     assert damaged.startswith("damaged: input N: no tensor …")
     assert len(said) == 1 and " regions of 3 graphs, of which 2 GAVE NONE: 1 damaged: input N: no tensor" in said[0]
     # A pool that is there already says it again; one of an earlier mindgap, which did not keep it, says nothing.
-    FromCatalogue(1, say=said.append).begin(plan, tmp_path)
+    VariantSourceFactory(1, say=said.append).begin(plan, tmp_path)
     assert said[1] == said[0]
     pool.save(tmp_path / "older.parquet")
     assert yield_of(tmp_path / "older.parquet") is None
 
 
 def test_a_yield_in_words() -> None:
-    assert Yield(7, {}).line() == "7 graphs, each of which gave some"
-    told = Yield(4170, {"useless": 20, "too big": 9, "a": 3, "b": 2, "c": 1, "d": 1})
+    assert PoolYield(7, {}).line() == "7 graphs, each of which gave some"
+    told = PoolYield(4170, {"useless": 20, "too big": 9, "a": 3, "b": 2, "c": 1, "d": 1})
     assert told.line() == ("4,170 graphs, of which 36 GAVE NONE: 20 useless; 9 too big; 3 a; 2 b; 2 for other reasons")
-    assert Yield.from_json(told.to_json()) == told
+    assert PoolYield.from_json(told.to_json()) == told

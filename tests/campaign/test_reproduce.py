@@ -15,13 +15,13 @@ import torch
 from small_supply import Small
 
 from mindgap.aten.tensors import to_numpy
-from mindgap.campaign.cases.bundle import FromPack, export, plan_of
-from mindgap.campaign.cases.factory import FromCatalogue
+from mindgap.campaign.cases.bundle import BundleSourceFactory, export, plan_of
+from mindgap.campaign.cases.factory import VariantSourceFactory
 from mindgap.campaign.plan import parse_plan
 from mindgap.campaign.results import findings as found
-from mindgap.campaign.results.script import script_of_row
-from mindgap.campaign.session import Manner, begin
-from mindgap.campaign.state.directory import Folder, open_folder
+from mindgap.campaign.results.script import script_of
+from mindgap.campaign.session import RunOptions, begin
+from mindgap.campaign.state.directory import CampaignDirectory, open_directory
 from mindgap.catalogue import Catalogue, build
 from mindgap.compare.digest import digest_array
 from mindgap.graph import MindgapError
@@ -29,13 +29,13 @@ from mindgap.graph import MindgapError
 Campaign = Callable[..., Any]
 
 
-def ran(folder: Folder, row: Any, tmp_path: Path) -> tuple[dict[str, Any], list[str]]:
+def ran(folder: CampaignDirectory, row: Any, tmp_path: Path) -> tuple[dict[str, Any], list[str]]:
     """The record of the row's script and the digests of what eager gave in it, run without mindgap."""
     blocked = tmp_path / "blocked" / "mindgap"
     blocked.mkdir(parents=True, exist_ok=True)
     (blocked / "__init__.py").write_text("raise ImportError('mindgap')\n")
     file = tmp_path / "case.py"
-    file.write_text(script_of_row(folder, row).text)
+    file.write_text(script_of(folder, row).text)
     done = subprocess.run(
         [sys.executable, str(file), "--json", "--save", str(tmp_path / "out.pt")],
         env={**os.environ, "PYTHONPATH": str(blocked.parent)}, capture_output=True, text=True, check=False,
@@ -46,7 +46,7 @@ def ran(folder: Folder, row: Any, tmp_path: Path) -> tuple[dict[str, Any], list[
 
 def test_findings_are_grouped_as_they_are_counted(campaign: Campaign, tmp_path: Path) -> None:
     stands = campaign(12, "toys:WRONG", "toys:FAILS", "toys:EXACT@number=2", limits="judge_s = 200")
-    folder = open_folder(tmp_path / "out")
+    folder = open_directory(tmp_path / "out")
     groups = found.findings_of(folder)
     assert len(groups) == stands.found and sum(group.count for group in groups) == stands.totals.findings
     assert {group.platform for group in groups} == {"toys:WRONG", "toys:FAILS"}
@@ -65,32 +65,39 @@ def test_findings_are_grouped_as_they_are_counted(campaign: Campaign, tmp_path: 
 
 def test_a_finding_is_a_script(campaign: Campaign, tmp_path: Path) -> None:
     campaign(3, "toys:WRONG", limits="judge_s = 200")
-    folder = open_folder(tmp_path / "out")
+    folder = open_directory(tmp_path / "out")
     [row] = found.rows_of_case(folder, "v000000")
     record, _ = ran(folder, row, tmp_path)
     assert record["inputs_ok"] and record["graph"] == row["graph"]
     assert record["recorded"]["word"] == "discrepant" and record["recorded"]["culprit_op"] == "aten.exp.default"
     # Toys are no platform that a script could run.
     assert record["status"]["platform"]["status"] == "not_run"
-    text = script_of_row(folder, row).text
+    text = script_of(folder, row).text
     assert "knows no way to run toys:EXACT: cpu/eager stands in its place" in text
     assert "class Culprit" in text and "aten.exp.default (node 0), blamed on the platform" in text
-    assert "def forward(self, v2):" in script_of_row(folder, row, node=2).text.partition("class Culprit")[2]
+    assert "def forward(self, v2):" in script_of(folder, row, node=2).text.partition("class Culprit")[2]
     with pytest.raises(MindgapError, match="--node 3: case v000000 has nodes 0 to 2"):
-        script_of_row(folder, row, node=3)
+        script_of(folder, row, node=3)
     # Nothing was found in this one, and toys have no description that a graph could be made from.
     [calm] = found.rows_of_case(folder, "v000001")
     with pytest.raises(MindgapError, match="graph of case v000001 is not kept"):
-        script_of_row(folder, calm)
+        script_of(folder, calm)
 
 
 def test_a_case_of_a_pack(campaign: Campaign, tmp_path: Path) -> None:
     campaign(6, "toys:EXACT@number=2")
-    home = open_folder(tmp_path / "out")
+    home = open_directory(tmp_path / "out")
     export(home, Small().again(home.plan, home.path), tmp_path / "cases.pack")
     plan, text = plan_of(tmp_path / "cases.pack")
-    begin(plan, text, tmp_path / "far", FromPack(tmp_path / "cases.pack"), where="there", manner=Manner(jobs=1))
-    folder = open_folder(tmp_path / "far")
+    begin(
+        plan,
+        text,
+        tmp_path / "far",
+        BundleSourceFactory(tmp_path / "cases.pack"),
+        where="there",
+        options=RunOptions(jobs=1),
+    )
+    folder = open_directory(tmp_path / "far")
     [row] = found.rows_of_case(folder, "v000004")
     assert row["word"] == "identical"
     record, _ = ran(folder, row, tmp_path)
@@ -118,8 +125,8 @@ sizes = [ {{nodes = 6, share = 1.0}} ]
 
 def test_calm_rows_are_made_again_from_the_pool(samples: Path, tmp_path: Path) -> None:
     text = PLAN.format(catalogue=samples)
-    begin(parse_plan(text, "plan"), text, tmp_path / "out", FromCatalogue(1), manner=Manner(jobs=1))
-    folder = open_folder(tmp_path / "out")
+    begin(parse_plan(text, "plan"), text, tmp_path / "out", VariantSourceFactory(1), options=RunOptions(jobs=1))
+    folder = open_directory(tmp_path / "out")
     assert not list((tmp_path / "out" / "graphs").rglob("*.graph")), "a graph was kept: nothing is made again"
     for case in ("v000000", "v000003"):
         [row] = found.rows_of_case(folder, case)

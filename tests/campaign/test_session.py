@@ -11,9 +11,9 @@ import pytest
 from small_supply import GRAPHS, Small
 
 from mindgap.campaign.judging.rejudge import judge_again
-from mindgap.campaign.session import Manner, begin, go_on
-from mindgap.campaign.state.directory import open_folder
-from mindgap.campaign.state.status import nothing_of, standing_of
+from mindgap.campaign.session import RunOptions, begin, resume_campaign
+from mindgap.campaign.state.directory import open_directory
+from mindgap.campaign.state.status import campaign_status, nothing_of
 from mindgap.graph import MindgapError
 from mindgap.platforms.protocol import PlatformError
 from mindgap.results.from_store import report_of
@@ -30,7 +30,7 @@ def words(store: Store) -> dict[str, dict[str, int]]:
 
 
 def test_every_case_on_every_platform_judged_and_counted(campaign: Campaign, tmp_path: Path) -> None:
-    standing = campaign(30, "toys:EXACT@number=2", "toys:WRONG", "toys:PICKY", "toys:FAILS", "toys:EXACT")
+    result = campaign(30, "toys:EXACT@number=2", "toys:WRONG", "toys:PICKY", "toys:FAILS", "toys:EXACT")
     store = Store(tmp_path / "out", create=False)
     # A third of the cases have an exp, a third a neg.
     assert words(store) == {
@@ -40,12 +40,12 @@ def test_every_case_on_every_platform_judged_and_counted(campaign: Campaign, tmp
         "toys:FAILS": {"failed": 30},
         "toys:EXACT": {"identical": 30},
     }
-    assert {each.platform: dict(each.words) for each in standing.platforms} == words(store)
-    assert standing.state == "finished" and standing.totals.rows == 150 == sum(standing.totals.words.values())
-    assert standing.totals.findings == 40 and standing.reference_statuses == {"ok": 30}
+    assert {each.platform: dict(each.words) for each in result.platforms} == words(store)
+    assert result.state == "finished" and result.totals.rows == 150 == sum(result.totals.words.values())
+    assert result.totals.findings == 40 and result.reference_statuses == {"ok": 30}
     # Every figure again, from a report of the same run: the tables fit together.
     report = report_of(store)
-    assert report.totals == standing.totals
+    assert report.totals == result.totals
     assert {row.culprit.op for row in report.rows if row.verdict == "discrepant"} == {"aten.exp.default"}
     # What a variant is made of is kept with it.
     (row,) = store.rows("SELECT variant, name FROM graphs WHERE name = 'v000007'")
@@ -53,11 +53,11 @@ def test_every_case_on_every_platform_judged_and_counted(campaign: Campaign, tmp
     features = store.rows("SELECT features, seconds FROM blocks")[0]
     assert set(features["features"]) == {"aten.exp.default", "aten.add.Tensor", "aten.relu.default",
                                          "aten.neg.default", "rare 7", "rare 17", "rare 27"}  # fmt: skip
-    assert features["seconds"] > 0 and standing.features == 7
+    assert features["seconds"] > 0 and result.features == 7
     # A failure is followed to its operator three times in a block, not thirty.
     followed = store.rows("SELECT count(*) AS n FROM verdicts WHERE platform = 'toys:FAILS' AND culprit_node >= 0")
     assert followed == [{"n": 3}]
-    assert json.loads(standing.to_json())["nothing"] == []
+    assert json.loads(result.to_json())["nothing"] == []
 
 
 def test_bytes_are_kept_of_findings_only(campaign: Campaign, tmp_path: Path) -> None:
@@ -94,36 +94,36 @@ def test_what_is_known_to_be_refused_is_counted_and_not_run(campaign: Campaign, 
         "signature": "", "count": 3,
     }  # fmt: skip
     Store(tmp_path / "known").append("support", known)
-    standing = campaign(30, "toys:PICKY", manner=Manner(jobs=2, support=tmp_path / "known"))
-    (picky,) = standing.platforms
+    result = campaign(30, "toys:PICKY", options=RunOptions(jobs=2, support=tmp_path / "known"))
+    (picky,) = result.platforms
     assert picky.rows == 20 and picky.refused == 10 and picky.words == {"identical": 20}
-    assert standing.lacking == [("toys:PICKY", "aten.neg.default: not in this toy", 10)]
+    assert result.lacking == [("toys:PICKY", "aten.neg.default: not in this toy", 10)]
 
 
 def test_nothing_is_loud(campaign: Campaign) -> None:
-    standing = campaign(6, "toys:REFUSES", "toys:EXACT@number=2")
-    assert nothing_of(standing) == ["NOTHING RAN on toys:REFUSES: it refused every one of 6 cases"]
-    standing = campaign(6, "toys:EXACT", out="other", top='reference = "toys:FAILS"')
-    (said,) = nothing_of(standing)
+    result = campaign(6, "toys:REFUSES", "toys:EXACT@number=2")
+    assert nothing_of(result) == ["NOTHING RAN on toys:REFUSES: it refused every one of 6 cases"]
+    result = campaign(6, "toys:EXACT", out="other", top='reference = "toys:FAILS"')
+    (said,) = nothing_of(result)
     assert "NOTHING WAS COMPARED" in said and "6 runtime_error" in said
 
 
 def test_a_difference_that_there_is_no_time_for_is_a_word_of_its_own(campaign: Campaign, tmp_path: Path) -> None:
-    standing = campaign(6, "toys:WRONG", limits="judge_s = 0.001")
-    assert standing.totals.words == {"unjudged": 2, "identical": 4} and standing.totals.findings == 0
+    result = campaign(6, "toys:WRONG", limits="judge_s = 0.001")
+    assert result.totals.words == {"unjudged": 2, "identical": 4} and result.totals.findings == 0
     rows = Store(tmp_path / "out").rows("SELECT detail, verdict FROM verdicts WHERE word = 'unjudged'")
     assert all(row["verdict"] is None and "judging took more than 0.001 s" in row["detail"] for row in rows)
-    assert report_of(Store(tmp_path / "out")).totals == standing.totals
+    assert report_of(Store(tmp_path / "out")).totals == result.totals
 
 
 def test_shards_merged_are_the_whole(campaign: Campaign, tmp_path: Path) -> None:
     campaign(503, "toys:PICKY", out="whole")
     for index in range(2):
         campaign(503, "toys:PICKY", out=f"s{index}", shard=f"{index}/2")
-    folder = open_folder(tmp_path / "s0")
-    assert standing_of(folder).cases == 500
+    folder = open_directory(tmp_path / "s0")
+    assert campaign_status(folder).cases == 500
     folder.store.merge(tmp_path / "s1")
-    merged, whole = standing_of(folder), standing_of(open_folder(tmp_path / "whole"))
+    merged, whole = campaign_status(folder), campaign_status(open_directory(tmp_path / "whole"))
     assert merged.totals == whole.totals and merged.cases == whole.cases == 503
     assert merged.state == "finished" and merged.shards == ["0/2", "1/2"]
     sql = "SELECT run, model, graph, platform, status, word FROM verdicts ORDER BY ALL"
@@ -131,17 +131,17 @@ def test_shards_merged_are_the_whole(campaign: Campaign, tmp_path: Path) -> None
 
 
 def test_stops(campaign: Campaign, tmp_path: Path) -> None:
-    standing = campaign(30, "toys:EXACT@number=2", stop="variants = 7")
-    assert standing.cases == 7 and standing.state == "finished"
-    standing = campaign(5501, "toys:EXACT@number=2", out="dull", stop="saturation = 1", source=Small(rare=False))
-    assert standing.stopped == "the last 1 blocks brought nothing new" and 1000 <= standing.cases <= 4500
-    assert standing.blocks_done == standing.blocks_begun < standing.blocks
-    standing = campaign(30, "toys:SLOW", out="late", stop="minutes = 0.0001")
-    assert standing.stopped == "0.0001 minutes are over" and standing.state != "finished"
+    result = campaign(30, "toys:EXACT@number=2", stop="variants = 7")
+    assert result.cases == 7 and result.state == "finished"
+    result = campaign(5501, "toys:EXACT@number=2", out="dull", stop="saturation = 1", source=Small(rare=False))
+    assert result.stopped == "the last 1 blocks brought nothing new" and 1000 <= result.cases <= 4500
+    assert result.blocks_done == result.blocks_begun < result.blocks
+    result = campaign(30, "toys:SLOW", out="late", stop="minutes = 0.0001")
+    assert result.stopped == "0.0001 minutes are over" and result.state != "finished"
     plan = tmp_path / "late/campaign.toml"
     plan.write_text(plan.read_text().replace("minutes = 0.0001", "minutes = 0"))
-    standing = go_on(tmp_path / "late", Small())
-    assert standing.state == "finished" and standing.totals.rows == 30
+    result = resume_campaign(tmp_path / "late", Small())
+    assert result.state == "finished" and result.totals.rows == 30
 
 
 def test_findings_are_judged_again_and_the_new_rows_count(campaign: Campaign, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_findings_are_judged_again_and_the_new_rows_count(campaign: Campaign, tm
         mistaken = {k: v for k, v in row.items() if not k.startswith("_")}
         writer.append("verdicts", {**mistaken, "verdict": "exceptional", "word": "exceptional"})
     assert words(store)["toys:EXACT@number=2"] == {"exceptional": 1, "identical": 29}
-    changed = judge_again(tmp_path / "out", manner=Manner(jobs=2))
+    changed = judge_again(tmp_path / "out", options=RunOptions(jobs=2))
     assert changed == {("exceptional", "identical"): 1, ("discrepant", "discrepant"): 10}
     assert words(store)["toys:EXACT@number=2"] == {"identical": 30} and words(store)["toys:WRONG"]["discrepant"] == 10
     with pytest.raises(MindgapError, match="no row that is exceptional"):
@@ -168,7 +168,7 @@ def test_findings_are_judged_again_and_the_new_rows_count(campaign: Campaign, tm
 
 def test_wrong_use_is_one_clear_line(campaign: Campaign, tmp_path: Path) -> None:
     with pytest.raises(MindgapError, match="holds no campaign"):
-        go_on(tmp_path / "nowhere", Small())
+        resume_campaign(tmp_path / "nowhere", Small())
     with pytest.raises(PlatformError, match="cuda/eager is not available here"):
         campaign(6, "cuda/eager")
     with pytest.raises(MindgapError, match=r"toys:BROKEN cannot be opened.*another version"):
@@ -187,8 +187,10 @@ def test_wrong_use_is_one_clear_line(campaign: Campaign, tmp_path: Path) -> None
 def test_what_is_absent_may_be_left_out_loudly(campaign: Campaign) -> None:
     said: list[str] = []
     top = 'reference = "toys:EXACT"\nskip_unavailable = true'
-    standing = campaign(3, "cuda/eager", "toys:BROKEN", "toys:PICKY", top=top, manner=Manner(jobs=2, say=said.append))
-    assert [each.platform for each in standing.platforms] == ["toys:PICKY"]
+    result = campaign(
+        3, "cuda/eager", "toys:BROKEN", "toys:PICKY", top=top, options=RunOptions(jobs=2, say=said.append)
+    )
+    assert [each.platform for each in result.platforms] == ["toys:PICKY"]
     assert any("LEFT OUT" in line and "cuda/eager" in line for line in said)
     assert any("LEFT OUT" in line and "toys:BROKEN" in line for line in said)
 
@@ -199,13 +201,13 @@ def test_a_plan_or_a_pool_that_changed_stops_a_resume(campaign: Campaign, tmp_pa
     text = plan.read_text()
     plan.write_text(text.replace("seed = 7", "seed = 8"))
     with pytest.raises(MindgapError, match=r"was changed since the campaign began \(seed\)"):
-        go_on(tmp_path / "out", Small())
+        resume_campaign(tmp_path / "out", Small())
     plan.write_text(text)
-    Small(GRAPHS[:2]).begin(open_folder(tmp_path / "out").plan, tmp_path / "out")
+    Small(GRAPHS[:2]).begin(open_directory(tmp_path / "out").plan, tmp_path / "out")
     with pytest.raises(MindgapError, match="what its cases are made of has changed"):
-        go_on(tmp_path / "out", Small())
-    Small().begin(open_folder(tmp_path / "out").plan, tmp_path / "out")
-    assert go_on(tmp_path / "out", Small()).totals.rows == 3
+        resume_campaign(tmp_path / "out", Small())
+    Small().begin(open_directory(tmp_path / "out").plan, tmp_path / "out")
+    assert resume_campaign(tmp_path / "out", Small()).totals.rows == 3
 
 
 def test_a_platform_that_is_another_than_at_the_beginning_is_said(
@@ -213,10 +215,10 @@ def test_a_platform_that_is_another_than_at_the_beginning_is_said(
 ) -> None:
     campaign(3, "toys:PICKY")
     said: list[str] = []
-    go_on(tmp_path / "out", Small(), manner=Manner(jobs=1, say=said.append))
+    resume_campaign(tmp_path / "out", Small(), options=RunOptions(jobs=1, say=said.append))
     assert said == []
     monkeypatch.setenv("TOY_VERSION", "2")
-    go_on(tmp_path / "out", Small(), manner=Manner(jobs=1, say=said.append))
+    resume_campaign(tmp_path / "out", Small(), options=RunOptions(jobs=1, say=said.append))
     assert len(said) == 2 and "CHANGED since the campaign began" in said[1] and "toys:PICKY" in said[1]
 
 
@@ -226,15 +228,15 @@ def test_a_damaged_store_is_named(campaign: Campaign, tmp_path: Path) -> None:
     whole = segment.read_bytes()
     segment.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(StoreError, match="damaged or cut short"):
-        go_on(tmp_path / "out", Small())
+        resume_campaign(tmp_path / "out", Small())
     # Moved away, what it held is run again.
     segment.unlink()
     for block in (tmp_path / "out/tables/blocks").iterdir():
         block.unlink()
-    assert go_on(tmp_path / "out", Small()).totals.rows == 3
+    assert resume_campaign(tmp_path / "out", Small()).totals.rows == 3
     (tmp_path / "out/mindgap-store.json").write_text('{"format": "mindgap-store", "version": 1}')
     with pytest.raises(StoreError, match="store of version 1"):
-        go_on(tmp_path / "out", Small())
+        resume_campaign(tmp_path / "out", Small())
 
 
 class Empty:
@@ -251,7 +253,7 @@ class Empty:
 
 
 def test_the_folder_is_made_before_the_first_row(tmp_path: Path) -> None:
-    """What fails on the way to a supply leaves no campaign behind, so that it can be begun again."""
+    """What fails on the way to a case_source leaves no campaign behind, so that it can be begun again."""
     from small_supply import plan_text
 
     from mindgap.campaign.plan import parse_plan
@@ -266,4 +268,4 @@ def test_the_folder_is_made_before_the_first_row(tmp_path: Path) -> None:
     plan = parse_plan(text, "p")
     with pytest.raises(MindgapError, match="no catalogue"):
         begin(plan, text, tmp_path / "c", Fails())
-    assert begin(plan, text, tmp_path / "c", Small(), manner=Manner(jobs=1)).totals.rows == 3
+    assert begin(plan, text, tmp_path / "c", Small(), options=RunOptions(jobs=1)).totals.rows == 3

@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 from small_supply import Small
 
-from mindgap.campaign.session import Manner, go_on
-from mindgap.campaign.state.directory import open_folder
-from mindgap.campaign.state.progress import Live
+from mindgap.campaign.session import RunOptions, resume_campaign
+from mindgap.campaign.state.directory import open_directory
+from mindgap.campaign.state.progress import Progress
 from mindgap.campaign.state.resume_state import finding_key
-from mindgap.campaign.state.session_file import SESSION, Running, announced, running
-from mindgap.campaign.state.status import standing_of, starting
-from mindgap.campaign.state.steps import Progress
+from mindgap.campaign.state.session_file import SESSION, RunningSession, published, running
+from mindgap.campaign.state.status import campaign_status, starting
+from mindgap.campaign.state.steps import StepTracker
 from mindgap.graph import MindgapError
 from mindgap.results.from_store import report_of
 from mindgap.results.rows import Row
@@ -34,27 +34,27 @@ HERE = Path(__file__).parent
 
 
 def test_a_session_is_seen_from_its_first_moment_to_its_last(campaign: Campaign, tmp_path: Path) -> None:
-    seen: list[Running | None] = []
+    seen: list[RunningSession | None] = []
 
     class Looks(Small):
         def begin(self, plan: Any, folder: Path) -> Any:
             seen.append(starting(folder))
             with pytest.raises(MindgapError, match="holds no campaign"):
-                open_folder(folder)
+                open_directory(folder)
             return super().begin(plan, folder)
 
         def again(self, plan: Any, folder: Path) -> Any:
             # A resume, during which the store holds what was there before.
             if (folder / "campaign.json").exists():
                 assert starting(folder) is None
-                found = standing_of(open_folder(folder))
+                found = campaign_status(open_directory(folder))
                 seen.append(found.running)
                 assert found.state == "running" and found.totals.rows == 9
             return super().again(plan, folder)
 
     assert campaign(9, "toys:PICKY", source=Looks()).state == "finished"
     assert starting(tmp_path / "out") is None and not (tmp_path / "out" / SESSION).exists()
-    go_on(tmp_path / "out", Looks())
+    resume_campaign(tmp_path / "out", Looks())
     for each in seen:
         assert each is not None and (each.pid, each.host) == (os.getpid(), platform.node()) and each.cases is None
         assert each.step == "loading what the cases are made of" and 0 <= each.seconds < 600
@@ -70,13 +70,13 @@ def test_a_running_campaign_is_told_from_a_killed_one(tmp_path: Path) -> None:
         while (session := running(out)) is None or not session.rows:
             assert process.poll() is None and time.monotonic() < until
             time.sleep(0.1)
-        found = standing_of(open_folder(out))
+        found = campaign_status(open_directory(out))
         assert found.state == "running" and found.running is not None and found.running.pid == process.pid
         assert found.running.step == "running" and 0 < (found.running.cases or 0) <= found.running.planned == 4000
         told = json.loads(found.to_json())["running"]
         assert (told["pid"] == process.pid and told["eta_s"] is None) or told["eta_s"] > 0
         with pytest.raises(MindgapError, match=rf"a session runs there already, process {process.pid} on"):
-            go_on(out, Small())
+            resume_campaign(out, Small())
     finally:
         os.kill(process.pid, signal.SIGKILL)
     # Not waited for yet: a process that has ended and that nobody has asked about runs no campaign.
@@ -85,25 +85,25 @@ def test_a_running_campaign_is_told_from_a_killed_one(tmp_path: Path) -> None:
     process.wait()
     assert (out / SESSION).exists(), "the kill left it behind"
     try:
-        assert standing_of(open_folder(out)).state == "unfinished"
+        assert campaign_status(open_directory(out)).state == "unfinished"
     except MindgapError as error:
         assert "has nothing in its store yet" in str(error)
 
 
 def test_the_file_of_a_session(tmp_path: Path) -> None:
-    progress = Progress()
-    progress.step("making a pool", 15_000)
-    progress.tick(1200, 15_000)
-    with announced(tmp_path, progress):
+    steps = StepTracker()
+    steps.step("making a pool", 15_000)
+    steps.tick(1200, 15_000)
+    with published(tmp_path, steps):
         found = running(tmp_path)
         assert found is not None and (found.step, found.done, found.total) == ("making a pool", 1200, 15_000)
         told = json.loads((tmp_path / SESSION).read_text())
-        with pytest.raises(MindgapError, match="a session runs there already"), announced(tmp_path, progress):
+        with pytest.raises(MindgapError, match="a session runs there already"), published(tmp_path, steps):
             pass
         assert (tmp_path / SESSION).exists()
     assert running(tmp_path) is None
 
-    def kept(**changes: Any) -> Running | None:
+    def kept(**changes: Any) -> RunningSession | None:
         (tmp_path / SESSION).write_text(json.dumps({**told, **changes}))
         return running(tmp_path)
 
@@ -119,20 +119,20 @@ def test_the_file_of_a_session(tmp_path: Path) -> None:
 
 
 def test_distinct_findings_are_counted_before_their_block_is_done(campaign: Campaign, tmp_path: Path) -> None:
-    standing = campaign(30, "toys:WRONG", "toys:FAILS")
+    result = campaign(30, "toys:WRONG", "toys:FAILS")
     store = Store(tmp_path / "out", create=False)
     rows = [row for row in report_of(store).rows if row.finding]
     kinds = {finding_key(r.platform, r.word, r.culprit.op if r.culprit else None, r.signature) for r in rows}
-    assert standing.found == len(kinds) >= 3 and standing.totals.findings == len(rows) == 40
+    assert result.found == len(kinds) >= 3 and result.totals.findings == len(rows) == 40
     for block in (tmp_path / "out/tables/blocks").iterdir():
         block.unlink()
-    before = standing_of(open_folder(tmp_path / "out"))
-    assert before.blocks_done == 0 and before.found == standing.found
+    before = campaign_status(open_directory(tmp_path / "out"))
+    assert before.blocks_done == 0 and before.found == result.found
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """The time by which `Live` counts."""
+    """The time by which `Progress` counts."""
     now = SimpleNamespace(seconds=1000.0)
     monkeypatch.setattr("mindgap.campaign.state.progress.time", SimpleNamespace(monotonic=lambda: now.seconds))
     return now
@@ -142,60 +142,60 @@ ROW = Row("m", "toys:WRONG", "ok", "identical")
 
 
 def test_the_time_left_counts_rows_that_wait_for_a_judge(clock: SimpleNamespace) -> None:
-    live = Live(planned=60)
-    assert live.snapshot().eta_s is None, "nothing is known"
-    live.block(0, cases=60, pairs=120, features=5, new=5)
-    assert live.snapshot().eta_s is None, "nothing has been finished"
+    progress = Progress(planned=60)
+    assert progress.snapshot().eta_s is None, "nothing is known"
+    progress.block(0, cases=60, pairs=120, features=5, new=5)
+    assert progress.snapshot().eta_s is None, "nothing has been finished"
     for _ in range(60):
-        live.case()
-    live.judge(97)
+        progress.case()
+    progress.judge(97)
     for _ in range(23):
-        live.row(ROW)
-        live.finished()
+        progress.row(ROW)
+        progress.finished()
     clock.seconds += 10
-    found = live.snapshot()
+    found = progress.snapshot()
     assert found.cases == found.planned == 60 and found.judging == 97
     # 97 of 120 pairs are left, at 2.3 rows a second.
     assert found.eta_s == pytest.approx(97 / 2.3)
     for _ in range(10):
-        live.judge(-1)
-        live.row(ROW)
-        live.finished()
+        progress.judge(-1)
+        progress.row(ROW)
+        progress.finished()
     clock.seconds += 10
-    # Judging alone is what is left, and slower: ten rows in twenty seconds.
-    assert live.snapshot().eta_s == pytest.approx(87 / 0.5)
+    # JudgeProcess alone is what is left, and slower: ten rows in twenty seconds.
+    assert progress.snapshot().eta_s == pytest.approx(87 / 0.5)
     for _ in range(87):
-        live.judge(-1)
-        live.row(ROW)
-        live.finished()
-    assert live.snapshot().eta_s == 0.0
+        progress.judge(-1)
+        progress.row(ROW)
+        progress.finished()
+    assert progress.snapshot().eta_s == 0.0
 
 
 def test_the_time_left_counts_blocks_that_have_not_begun(clock: SimpleNamespace) -> None:
-    live = Live(planned=2000, cases=500)
-    live.block(1, cases=500, pairs=1500, features=5, new=5)
+    progress = Progress(planned=2000, cases=500)
+    progress.block(1, cases=500, pairs=1500, features=5, new=5)
     for _ in range(300):
-        live.row(ROW)
-        live.finished()
+        progress.row(ROW)
+        progress.finished()
     clock.seconds += 100
     # 1,200 pairs of the block, and 3 for each of the 1,000 cases to come.
-    assert live.snapshot().eta_s == pytest.approx(4200 / 3)
+    assert progress.snapshot().eta_s == pytest.approx(4200 / 3)
 
 
 def test_steps_follow_each_other(clock: SimpleNamespace) -> None:
-    progress = Progress("importing")
-    assert (progress.now().line(), progress.now().number) == ("importing", 0)
-    progress.step("making a pool", 15_000)
-    progress.tick(1200, 15_000)
-    assert progress.now().line() == "making a pool: 1,200 of 15,000" and progress.now().number == 1
-    live = Live(planned=3)
-    progress.run(live)
-    live.case()
-    step = progress.now()
+    steps = StepTracker("importing")
+    assert (steps.now().line(), steps.now().number) == ("importing", 0)
+    steps.step("making a pool", 15_000)
+    steps.tick(1200, 15_000)
+    assert steps.now().line() == "making a pool: 1,200 of 15,000" and steps.now().number == 1
+    progress = Progress(planned=3)
+    steps.run(progress)
+    progress.case()
+    step = steps.now()
     assert step.running is not None and step.running.cases == 1
-    progress.step("writing")
-    assert progress.now().running is None and progress.ran is live
+    steps.step("writing")
+    assert steps.now().running is None and steps.ran is progress
 
 
 def test_a_manner_has_its_own_progress() -> None:
-    assert Manner().progress is not Manner().progress
+    assert RunOptions().steps is not RunOptions().steps

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cli.command_line import mindgap
-from mindgap.campaign.state.session_file import announced
-from mindgap.campaign.state.steps import Progress
+from mindgap.campaign.state.session_file import published
+from mindgap.campaign.state.steps import StepTracker
 
 TOYS = Path(__file__).parent.parent / "campaign"
 sys.path.insert(0, str(TOYS))
@@ -59,12 +59,12 @@ def test_a_pack_is_run_looked_at_resumed_and_taken_back(tmp_path: Path) -> None:
 
     from mindgap.campaign.cases.bundle import export
     from mindgap.campaign.plan import parse_plan
-    from mindgap.campaign.session import Manner, begin
-    from mindgap.campaign.state.directory import open_folder
+    from mindgap.campaign.session import RunOptions, begin
+    from mindgap.campaign.state.directory import open_directory
 
     text = plan_text(9, {"toys:EXACT@number=2": ""}, top='reference = "toys:EXACT"')
-    begin(parse_plan(text, "p"), text, tmp_path / "home-run", Small(), manner=Manner(jobs=1))
-    folder = open_folder(tmp_path / "home-run")
+    begin(parse_plan(text, "p"), text, tmp_path / "home-run", Small(), options=RunOptions(jobs=1))
+    folder = open_directory(tmp_path / "home-run")
     export(folder, Small().again(folder.plan, folder.path), tmp_path / "cases.pack", ["toys:PICKY", "toys:REFUSES"])
 
     ran = mindgap("campaign", "run", "cases.pack", "--out", "far", "--no-support", "--json", cwd=tmp_path)
@@ -89,11 +89,11 @@ def test_findings_and_a_script(tmp_path: Path) -> None:
     from small_supply import Small, plan_text
 
     from mindgap.campaign.plan import parse_plan
-    from mindgap.campaign.session import Manner, begin
+    from mindgap.campaign.session import RunOptions, begin
 
     toys = {"toys:WRONG": "", "toys:EXACT@number=2": ""}
     text = plan_text(6, toys, top='reference = "toys:EXACT"', limits="judge_s = 200")
-    begin(parse_plan(text, "p"), text, tmp_path / "out", Small(), manner=Manner(jobs=1))
+    begin(parse_plan(text, "p"), text, tmp_path / "out", Small(), options=RunOptions(jobs=1))
 
     ran = mindgap("campaign", "findings", "out", cwd=tmp_path)
     assert ran.status == 1 and "aten.exp.default" in ran.out and "2 findings in 1 groups" in ran.out
@@ -119,12 +119,12 @@ def test_a_log_says_from_the_start_what_is_being_done(tmp_path: Path) -> None:
 
     from mindgap.campaign.cases.bundle import export
     from mindgap.campaign.plan import parse_plan
-    from mindgap.campaign.session import Manner, begin
-    from mindgap.campaign.state.directory import open_folder
+    from mindgap.campaign.session import RunOptions, begin
+    from mindgap.campaign.state.directory import open_directory
 
     text = plan_text(6, {"toys:EXACT@number=2": ""}, top='reference = "toys:EXACT"')
-    begin(parse_plan(text, "p"), text, tmp_path / "home-run", Small(), manner=Manner(jobs=1))
-    folder = open_folder(tmp_path / "home-run")
+    begin(parse_plan(text, "p"), text, tmp_path / "home-run", Small(), options=RunOptions(jobs=1))
+    folder = open_directory(tmp_path / "home-run")
     export(folder, Small().again(folder.plan, folder.path), tmp_path / "cases.pack", ["toys:PICKY"])
 
     ran = mindgap("campaign", "run", "cases.pack", "--out", "far", "--coverage-minutes", "2", cwd=tmp_path)
@@ -145,8 +145,8 @@ def test_a_log_says_from_the_start_what_is_being_done(tmp_path: Path) -> None:
 
     # What `status` says of a session that is still making its cases.
     (tmp_path / "early").mkdir()
-    with announced(tmp_path / "early", progress := Progress()):
-        progress.step("making a pool", 15_000)
+    with published(tmp_path / "early", steps := StepTracker()):
+        steps.step("making a pool", 15_000)
         ran = mindgap("campaign", "status", "early", cwd=tmp_path)
         assert ran.status == 0 and ran.out.startswith("running for 0:00:") and f"process {os.getpid()} on " in ran.out
         ran = mindgap("campaign", "status", "early", "--json", cwd=tmp_path)

@@ -9,7 +9,7 @@ import pytest
 
 from campaign.small_supply import Small, plan_text
 from mindgap.campaign.plan import parse_plan
-from mindgap.campaign.session import Manner, begin
+from mindgap.campaign.session import RunOptions, begin
 from mindgap.report import study_page
 from mindgap.store import Store
 from mindgap.studies import records
@@ -26,13 +26,13 @@ def test_a_campaign_reconciles_with_where_it_says_it_stands(tmp_path: Path, monk
     platforms = {"toys:EXACT@number=2": "variants = 6", "toys:WRONG": "", "toys:PICKY": "", "toys:FAILS": ""}
     text = plan_text(30, platforms, top='reference = "toys:EXACT"')
     plan = parse_plan(text, "campaign.toml")
-    standing = begin(plan, text, tmp_path / "out", Small(), manner=Manner(jobs=1))
+    result = begin(plan, text, tmp_path / "out", Small(), options=RunOptions(jobs=1))
 
     study = gap(Store(tmp_path / "out", create=False))
     assert not study.wrong and study.kind == "campaign" and study.seconds
     whole = records(study.table("totals"))[-1]
-    assert {word: whole[word] for word in WORDS if whole[word]} == dict(standing.totals.words)
-    assert (whole["rows"], whole["findings"]) == (standing.totals.rows, standing.totals.findings)
+    assert {word: whole[word] for word in WORDS if whole[word]} == dict(result.totals.words)
+    assert (whole["rows"], whole["findings"]) == (result.totals.rows, result.totals.findings)
     failures = {row["platform"]: row for row in records(study.table("failures"))}
     assert (failures["toys:FAILS"]["other"], failures["toys:PICKY"]["unsupported_operator"]) == (30, 10)
     assert failures["toys:EXACT@number=2"]["outcomes"] == 6

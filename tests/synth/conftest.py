@@ -11,8 +11,8 @@ from torch import nn
 from mindgap import capture
 from mindgap.graph import Graph, digest
 from mindgap.graph.tensors import TensorStore
-from mindgap.synth.regions.pool import Pool, joined, to_bytes
-from mindgap.synth.regions.sampler import Wanted, quarry
+from mindgap.synth.regions.pool import RegionPool, joined, to_bytes
+from mindgap.synth.regions.sampler import SamplerOptions, sample_regions
 
 
 def bases(tensors: TensorStore) -> list[Graph]:
@@ -30,11 +30,11 @@ def bases(tensors: TensorStore) -> list[Graph]:
 
 
 @pytest.fixture(scope="session")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Pool:
+def pool(tmp_path_factory: pytest.TempPathFactory) -> RegionPool:
     tensors = TensorStore(tmp_path_factory.mktemp("tensors"))
     found = [
         one.region
         for graph in bases(tensors)
-        for one in quarry(digest(graph), graph, Random("pool"), Wanted(12, 2, 12), tensors=tensors)
+        for one in sample_regions(digest(graph), graph, Random("pool"), SamplerOptions(12, 2, 12), tensors=tensors)
     ]
     return joined([to_bytes([region for region in found if region is not None])])

@@ -10,8 +10,8 @@ from torch import nn
 
 from mindgap.capture import capture
 from mindgap.graph import Graph
-from mindgap.synth.regions.cut import Cut, cut, cut_of
-from mindgap.synth.regions.prepared import cuttable
+from mindgap.synth.regions.cut import RegionCut, cut, cut_of
+from mindgap.synth.regions.prepared import prepare_graph
 from mindgap.synth.regions.region import Region
 from mindgap.synth.regions.trial import plain_region
 
@@ -88,12 +88,12 @@ def graphs() -> tuple[Graph, ...]:
 
 
 @cache
-def regions() -> tuple[tuple[Cut, Region], ...]:
+def regions() -> tuple[tuple[RegionCut, Region], ...]:
     """Each graph whole where it is small enough, and pieces of it."""
     rng = random.Random(0)
-    found: list[tuple[Cut, Region]] = []
+    found: list[tuple[RegionCut, Region]] = []
     for graph in graphs():
-        base = cuttable(graph)
+        base = prepare_graph(graph)
         pieces = [cut_of(base, range(len(graph.nodes)))] if len(graph.nodes) <= 50 else []
         pieces += [piece for _ in range(8) if (piece := cut(base, rng)) is not None]
         for piece in pieces:

@@ -12,8 +12,8 @@ import torch
 from mindgap.aten.tape import Tape, clone_strided
 from mindgap.aten.tensors import to_torch
 from mindgap.graph import Graph, GraphError, Ref, digest, materialise_all, operands, validate
-from mindgap.synth.regions.cut import Cut, cut, cut_of
-from mindgap.synth.regions.prepared import Cuttable, cuttable, usable
+from mindgap.synth.regions.cut import RegionCut, cut, cut_of
+from mindgap.synth.regions.prepared import PreparedGraph, prepare_graph, usable
 from synth.bases import all_bases, border, call, floats
 
 X = floats(4, 4)
@@ -25,7 +25,7 @@ def bases() -> dict[str, Graph]:
 
 
 def drawn(graph: Graph, count: int, **bounds: int):
-    base = cuttable(graph)
+    base = prepare_graph(graph)
     return base, [found for seed in range(count) if (found := cut(base, random.Random(seed), **bounds)) is not None]
 
 
@@ -70,13 +70,13 @@ def test_outputs_are_what_the_rest_reads_and_what_nothing_reads() -> None:
         ),
         (4,),
     )
-    found = cut_of(cuttable(graph), [0, 1, 2])
+    found = cut_of(prepare_graph(graph), [0, 1, 2])
     assert found.outputs == (1, 3) and found.borders == (0,)
 
 
 def test_an_empty_slot_is_no_output() -> None:
     graph = Graph((border(X),), (call("topk.default", Ref(0), 2, out=(floats(4, 2), None)),), (1,))
-    assert cut_of(cuttable(graph), [0]).outputs == (1,)
+    assert cut_of(prepare_graph(graph), [0]).outputs == (1,)
 
 
 def written_between() -> Graph:
@@ -95,7 +95,7 @@ def written_between() -> Graph:
 
 
 def test_a_write_between_two_looks_at_a_memory_is_in_the_cut() -> None:
-    base = cuttable(written_between())
+    base = prepare_graph(written_between())
     closed = 0
     for seed in range(60):
         found = cut(base, random.Random(seed), 5)
@@ -106,14 +106,14 @@ def test_a_write_between_two_looks_at_a_memory_is_in_the_cut() -> None:
 
 
 def test_a_cut_that_has_no_room_for_the_write_is_refused() -> None:
-    base = cuttable(written_between())
+    base = prepare_graph(written_between())
     for seed in range(60):
         found = cut(base, random.Random(seed), 2)
         assert found is None or not {0, 3} <= set(found.nodes)
 
 
 def test_a_border_that_is_written_to_is_an_output() -> None:
-    found = cut_of(cuttable(written_between()), [1, 2])
+    found = cut_of(prepare_graph(written_between()), [1, 2])
     assert found.borders == (1,) and found.outputs == (1,)
 
 
@@ -128,7 +128,7 @@ def test_a_view_and_its_base_do_not_both_come_in_where_one_is_written_to() -> No
         ),
         (4,),
     )
-    base = cuttable(graph)
+    base = prepare_graph(graph)
     for seed in range(40):
         found = cut(base, random.Random(seed), 4)
         if found is not None and 1 in found.nodes and 2 in found.nodes:
@@ -165,16 +165,16 @@ def test_masks_and_computed_indices_come_with_what_computes_them() -> None:
         ),
         (5,),
     )
-    found = cut(cuttable(graph), random.Random(0), 8, start=3)
+    found = cut(prepare_graph(graph), random.Random(0), 8, start=3)
     assert found is not None and 0 in found.nodes
 
 
 def test_a_node_that_is_not_there_is_named() -> None:
     with pytest.raises(GraphError, match="no node 9"):
-        cut_of(cuttable(written_between()), [9])
+        cut_of(prepare_graph(written_between()), [9])
 
 
-def replayed(base: Cuttable, found: Cut) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+def replayed(base: PreparedGraph, found: RegionCut) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """The cut's borders as they were when the base came to the first of its nodes that looks at that memory (or at
     which they were there), and its outputs as they were after the last."""
     graph = base.graph

@@ -25,7 +25,7 @@ from mindgap.graph import (
     TensorSpec,
     Uniform,
 )
-from mindgap.synth.mutation.edit import Given, Rewrite, Step, apply, from_json, recipe_json, to_json
+from mindgap.synth.mutation.edit import DraftCall, InputEdit, Rewrite, apply, from_json, recipe_json, to_json
 
 SPEC = TensorSpec.contiguous("float32", (2, 3))
 
@@ -44,7 +44,7 @@ def graph() -> Graph:
 
 
 def test_a_node_is_replaced_by_two_and_later_references_follow() -> None:
-    steps = (Step("aten.sigmoid.default", (Ref(0),)), Step("aten.mul.Tensor", (Ref(0), Ref(-1))))
+    steps = (DraftCall("aten.sigmoid.default", (Ref(0),)), DraftCall("aten.mul.Tensor", (Ref(0), Ref(-1))))
     edited = apply(graph(), [Rewrite(0, steps, (Ref(-2),))])
     assert [node.op for node in edited.nodes] == [
         "aten.sigmoid.default", "aten.mul.Tensor", "aten.max.dim", "aten.add.Tensor",
@@ -66,7 +66,7 @@ def test_a_value_that_is_still_read_cannot_go() -> None:
 
 
 def test_new_slots_can_be_shown() -> None:
-    steps = (Step("aten.relu.default", (Ref(0),)), Step("aten.neg.default", (Ref(-1),)))
+    steps = (DraftCall("aten.relu.default", (Ref(0),)), DraftCall("aten.neg.default", (Ref(-1),)))
     edited = apply(graph(), [Rewrite(0, steps, (Ref(-1),), shown=(1,))])
     assert edited.outputs == (5, 2)
 
@@ -76,13 +76,13 @@ def test_new_slots_can_be_shown() -> None:
     [
         (Rewrite(7, (), ()), "no node 7"),
         (Rewrite(0, (), ()), "1 slots, 0 are replaced"),
-        (Rewrite(0, (Step("aten.relu.default", (Ref(3),)),), (Ref(-1),)), "reads value 3"),
-        (Rewrite(0, (Step("aten.relu.default", (Ref(-1),)),), (Ref(-1),)), "reads value -1"),
+        (Rewrite(0, (DraftCall("aten.relu.default", (Ref(3),)),), (Ref(-1),)), "reads value 3"),
+        (Rewrite(0, (DraftCall("aten.relu.default", (Ref(-1),)),), (Ref(-1),)), "reads value -1"),
         (Rewrite(0, (), (Ref(2),)), "give value 2"),
-        (Given(2, SPEC, Constant(0)), "no input 2"),
+        (InputEdit(2, SPEC, Constant(0)), "no input 2"),
     ],
 )
-def test_what_is_not_there_is_named(edit: Rewrite | Given, words: str) -> None:
+def test_what_is_not_there_is_named(edit: Rewrite | InputEdit, words: str) -> None:
     with pytest.raises(GraphError, match=words):
         apply(graph(), [edit])
 
@@ -95,15 +95,15 @@ def test_what_is_not_there_is_named(edit: Rewrite | Given, words: str) -> None:
     ],
 )  # fmt: skip
 def test_an_input_edit_survives_json(recipe: Uniform) -> None:
-    edit = Given(0, TensorSpec("float32", (2, 3), (1, 2)), recipe)
+    edit = InputEdit(0, TensorSpec("float32", (2, 3), (1, 2)), recipe)
     again = from_json(json.loads(json.dumps(to_json(edit))))
     assert again == edit
-    assert isinstance(again, Given)
+    assert isinstance(again, InputEdit)
     assert type(getattr(again.recipe, "value", None)) is type(getattr(recipe, "value", None))
 
 
 def test_a_rewrite_survives_json() -> None:
-    step = Step(
+    step = DraftCall(
         "aten.x.y",
         (Ref(0), (Ref(-1), 1, 1.0, True, None), 1.5, math.inf, 2 + 1j, "text"),
         (("a", DType("float32")), ("b", MemoryFormat("channels_last")), ("c", Layout("strided")), ("d", Device())),

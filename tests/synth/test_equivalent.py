@@ -9,11 +9,11 @@ import torch
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import TORCH_DTYPES, spec_of
 from mindgap.graph import Arg, DType, Graph, Input, Node, Normal, Ref, TensorSpec
+from mindgap.synth.mutation.dataflow import DataFlow
 from mindgap.synth.mutation.edit import apply
-from mindgap.synth.mutation.rules import Equivalent, load
-from mindgap.synth.mutation.rules.language import Fixed
+from mindgap.synth.mutation.rules import EquivalentRule, load
+from mindgap.synth.mutation.rules.language import FixedArgument
 from mindgap.synth.mutation.schemas import call, signature
-from mindgap.synth.mutation.wiring import Wiring
 
 RULES = [rule for rows in load().equivalent.values() for rule in rows]
 
@@ -24,11 +24,11 @@ def test_there_are_many():
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_both_sides_agree(rule: Equivalent):
+def test_both_sides_agree(rule: EquivalentRule):
     tried = 0
     for number, sample in enumerate(rule.samples):
         graph, inputs = program(rule, sample, number)
-        edit = rule.rewrite(Wiring(graph), 0)
+        edit = rule.rewrite(DataFlow(graph), 0)
         if edit is None:
             continue
         tried += 1
@@ -42,18 +42,18 @@ def test_both_sides_agree(rule: Equivalent):
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_a_rule_runs_in_float32_too(rule: Equivalent):
+def test_a_rule_runs_in_float32_too(rule: EquivalentRule):
     if "float64" in str(rule.samples):
         return  # its argument names the dtype
     graph, inputs = program(rule, rule.samples[0], 7, "float32")
-    edit = rule.rewrite(Wiring(graph), 0)
+    edit = rule.rewrite(DataFlow(graph), 0)
     assert edit is not None
     for wanted, got in zip(run(graph, inputs), run(apply(graph, [edit]), inputs), strict=True):
         assert got.dtype == wanted.dtype
         torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-4)
 
 
-def program(rule: Equivalent, sample: dict[str, Any], seed: int, dtype: str = "float64") -> tuple[Graph, list[Any]]:
+def program(rule: EquivalentRule, sample: dict[str, Any], seed: int, dtype: str = "float64") -> tuple[Graph, list[Any]]:
     """The pattern's call as a graph of one node, on random tensors of the sample's shapes."""
     generator = torch.Generator().manual_seed(seed + 1)
     named = signature(rule.pattern.op).named
@@ -67,7 +67,7 @@ def program(rule: Equivalent, sample: dict[str, Any], seed: int, dtype: str = "f
 
     for name, part in parts.items():
         kind = named[name].type
-        if isinstance(part, Fixed):
+        if isinstance(part, FixedArgument):
             given[name] = part.value
         elif isinstance(part, list):
             given[name] = tuple(tensor(sample[item]) for item in part)
@@ -89,7 +89,7 @@ def program(rule: Equivalent, sample: dict[str, Any], seed: int, dtype: str = "f
     return Graph(inputs, (Node(step.op, step.args, step.kwargs, tuple(specs)),), shown), tensors
 
 
-def drawn(shape: Any, rule: Equivalent, generator: torch.Generator, dtype: str) -> torch.Tensor:
+def drawn(shape: Any, rule: EquivalentRule, generator: torch.Generator, dtype: str) -> torch.Tensor:
     """[2, 3] in the rule's range, "bool[2, 3]" true and false, "int64[2, 3]" zeros and ones."""
     if isinstance(shape, str):
         kind, _, sizes = shape.rstrip("]").partition("[")
@@ -114,11 +114,11 @@ def test_a_rule_leaves_calls_alone_that_it_does_not_describe():
     node = Node("aten.max.dim", (Ref(0), 1), (), (small, places))
     unread = Graph((Input(spec, Normal(1)),), (node,), (1,))
     read = Graph((Input(spec, Normal(1)),), (node,), (1, 2))
-    assert rule.rewrite(Wiring(unread), 0) is not None
-    assert rule.rewrite(Wiring(read), 0) is None
+    assert rule.rewrite(DataFlow(unread), 0) is not None
+    assert rule.rewrite(DataFlow(read), 0) is None
     unknown = Graph(
         (Input(spec, Normal(1)),),
         (Node("aten.relu.default", (Ref(0),), (), (None,)), Node("aten.max.dim", (Ref(1), 1), (), (small, places))),
         (2,),
     )
-    assert rule.rewrite(Wiring(unknown), 1) is None
+    assert rule.rewrite(DataFlow(unknown), 1) is None

@@ -8,12 +8,21 @@ import torch
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import spec_of, to_torch
 from mindgap.graph import Assembly, Fragment, Graph, Input, Normal, Parts, Piece, TensorSpec, materialise_all, validate
-from mindgap.synth.merging.glue import FLOATS, Row, Way, between, can_be_fed, can_feed, entering, leaving
+from mindgap.synth.merging.glue import (
+    FLOATS,
+    RowConversion,
+    StandardRow,
+    between,
+    can_be_fed,
+    can_feed,
+    entering,
+    leaving,
+)
 from mindgap.synth.regions.features import channels_last_stride
-from mindgap.synth.regions.region import Span
+from mindgap.synth.regions.region import ValueStatistics
 
 SHAPES = [(), (1,), (7,), (3, 5), (2, 1, 4), (1, 3, 8, 8), (2, 4, 1, 6), (2, 3, 2, 4, 5), (300,), (70_001,)]
-GIVES = Span(-9.0, 21.0, 6.0, 5.0)
+GIVES = ValueStatistics(-9.0, 21.0, 6.0, 5.0)
 
 
 def some_spec(rng: Random, *, sourced: bool) -> TensorSpec:
@@ -27,7 +36,9 @@ def some_spec(rng: Random, *, sourced: bool) -> TensorSpec:
     return TensorSpec.contiguous(dtype, shape)
 
 
-def glued(source: TensorSpec, gives: Span, target: TensorSpec, takes: Span, way: Way) -> Graph:
+def glued(
+    source: TensorSpec, gives: ValueStatistics, target: TensorSpec, takes: ValueStatistics, way: RowConversion
+) -> Graph:
     """The three stretches one after another, fed with values like `gives`."""
     out, have = leaving(source, gives)
     into, want = entering(target, takes)
@@ -56,8 +67,8 @@ def run(graph: Graph) -> tuple[torch.Tensor, list[TensorSpec]]:
 def test_the_result_is_as_promised(seed: int) -> None:
     rng = Random(seed)
     source, target = some_spec(rng, sourced=True), some_spec(rng, sourced=False)
-    takes = Span(*rng.choice([(0.0, 1.0, 0.5, 0.29), (-3.0, 3.0, 0.0, 1.0), (1e-3, 70.0, 20.0, 9.0)]))
-    graph = glued(source, GIVES, target, takes, Way.of(rng.randrange(8)))
+    takes = ValueStatistics(*rng.choice([(0.0, 1.0, 0.5, 0.29), (-3.0, 3.0, 0.0, 1.0), (1e-3, 70.0, 20.0, 9.0)]))
+    graph = glued(source, GIVES, target, takes, RowConversion.of(rng.randrange(8)))
     validate(graph)
     result, seen = run(graph)
     assert seen == [spec for node in graph.nodes for spec in node.outputs]
@@ -68,31 +79,39 @@ def test_the_result_is_as_promised(seed: int) -> None:
 
 
 def test_values_that_fit_are_only_kept_in_range() -> None:
-    spec, span = TensorSpec.contiguous("float32", (4, 4)), Span(-3.0, 3.0, 0.0, 1.0)
-    graph = glued(spec, span, spec, span, Way())
+    spec, span = TensorSpec.contiguous("float32", (4, 4)), ValueStatistics(-3.0, 3.0, 0.0, 1.0)
+    graph = glued(spec, span, spec, span, RowConversion())
     assert [node.op for node in graph.nodes] == ["aten.reshape.default", "aten.clamp.default", "aten.reshape.default"]
 
 
 def test_the_spread_is_brought_to_the_targets() -> None:
     source, target = TensorSpec.contiguous("float32", (5000,)), TensorSpec.contiguous("float32", (50, 100))
-    result, _ = run(glued(source, Span(-400.0, 900.0, 250.0, 100.0), target, Span(-3.0, 3.0, 0.5, 0.7), Way()))
+    result, _ = run(
+        glued(
+            source,
+            ValueStatistics(-400.0, 900.0, 250.0, 100.0),
+            target,
+            ValueStatistics(-3.0, 3.0, 0.5, 0.7),
+            RowConversion(),
+        )
+    )
     assert abs(result.mean().item() - 0.5) < 0.05
     assert abs(result.std().item() - 0.7) < 0.05
 
 
 def test_parts_of_a_long_row_differ_and_short_rows_are_filled() -> None:
-    long, short = Row("float32", 16), Row("float32", 4)
-    begins = [between(long, short, Way(part)).nodes[0].args[2] for part in range(5)]
+    long, short = StandardRow("float32", 16), StandardRow("float32", 4)
+    begins = [between(long, short, RowConversion(part)).nodes[0].args[2] for part in range(5)]
     assert begins == [0, 4, 8, 12, 0]
-    assert between(short, long, Way(0, "repeat")).nodes[0].op == "aten.repeat.default"
-    assert between(short, long, Way(0, "pad")).nodes[0].op == "aten.constant_pad_nd.default"
-    assert between(long, long, Way(3)).nodes == ()
+    assert between(short, long, RowConversion(0, "repeat")).nodes[0].op == "aten.repeat.default"
+    assert between(short, long, RowConversion(0, "pad")).nodes[0].op == "aten.constant_pad_nd.default"
+    assert between(long, long, RowConversion(3)).nodes == ()
 
 
 def test_a_way_is_one_number() -> None:
-    assert [Way.of(code).code for code in range(9)] == list(range(9))
+    assert [RowConversion.of(code).code for code in range(9)] == list(range(9))
     with pytest.raises(ValueError, match="no way"):
-        Way.of(-1)
+        RowConversion.of(-1)
 
 
 @pytest.mark.parametrize(
@@ -111,12 +130,12 @@ def test_a_way_is_one_number() -> None:
 )
 def test_what_can_be_fed(spec: TensorSpec, able: bool) -> None:
     assert can_be_fed(spec, GIVES) is able
-    assert not can_be_fed(spec, Span(1.0, 1.0, 1.0, 0.0))
+    assert not can_be_fed(spec, ValueStatistics(1.0, 1.0, 1.0, 0.0))
 
 
 def test_what_can_feed() -> None:
     spec = TensorSpec.contiguous("float32", (2, 3))
-    assert can_feed(spec, Span(0.0, 1.0, 0.5, 0.2))
-    assert not can_feed(spec, Span(1.0, 1.0, 1.0, 0.0))
+    assert can_feed(spec, ValueStatistics(0.0, 1.0, 0.5, 0.2))
+    assert not can_feed(spec, ValueStatistics(1.0, 1.0, 1.0, 0.0))
     assert not can_feed(spec, None)
-    assert not can_feed(TensorSpec.contiguous("float32", (1,)), Span(0.0, 1.0, 0.5, 0.2))
+    assert not can_feed(TensorSpec.contiguous("float32", (1,)), ValueStatistics(0.0, 1.0, 0.5, 0.2))

@@ -24,11 +24,11 @@ from mindgap.synth.merging import merge
 from mindgap.synth.merging.merge import Merger
 from mindgap.synth.merging.variant import Part, Variant
 from mindgap.synth.regions.features import features_of
-from mindgap.synth.regions.pool import Pool
+from mindgap.synth.regions.pool import RegionPool
 
 
 @pytest.fixture(scope="module")
-def merger(pool: Pool) -> Merger:
+def merger(pool: RegionPool) -> Merger:
     return Merger(pool)
 
 
@@ -87,7 +87,7 @@ def test_every_region_but_the_first_is_wired_where_it_can_be(merger: Merger) -> 
     assert sum(bool(part.wires) for part in able) >= 0.9 * len(able)
 
 
-def test_the_share_of_mutated_regions_is_as_asked(merger: Merger, pool: Pool) -> None:
+def test_the_share_of_mutated_regions_is_as_asked(merger: Merger, pool: RegionPool) -> None:
     for share, least, most in ((0.0, 0, 0), (0.25, 0.15, 0.35), (1.0, 1, 1)):
         parts = [
             part for seed in range(40) for part in merger.draw(Random(seed), 60, merger.unseen(), share, 0.1).parts
@@ -96,7 +96,7 @@ def test_the_share_of_mutated_regions_is_as_asked(merger: Merger, pool: Pool) ->
         assert least <= mutated <= most
 
 
-def test_large_values_are_as_rare_as_asked(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_values_are_as_rare_as_asked(pool: RegionPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merge, "SMALL", 200)
     merger = Merger(pool)
     shares: list[float] = []
@@ -117,7 +117,7 @@ def test_what_is_new_is_preferred(merger: Merger) -> None:
     assert guided > 1.05 * sum(reached(seed, remembers=False) for seed in range(20))
 
 
-def test_features_are_those_of_the_regions(merger: Merger, pool: Pool) -> None:
+def test_features_are_those_of_the_regions(merger: Merger, pool: RegionPool) -> None:
     variant = Variant(pool.digest, (Part(0), Part(1)))
     kinds = [pool[number].origin.kinds for number in (0, 1)]
     expected = {f for number in (0, 1) for f in features_of(pool[number].graph, kinds[number])}
@@ -133,7 +133,7 @@ def test_a_variant_of_another_pool_is_refused(merger: Merger) -> None:
 
 def test_an_empty_pool_cannot_be_merged() -> None:
     with pytest.raises(GraphError, match="no regions"):
-        Merger(Pool.of(()))
+        Merger(RegionPool.of(()))
 
 
 @pytest.mark.parametrize(

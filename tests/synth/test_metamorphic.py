@@ -23,11 +23,11 @@ from mindgap.graph import (
     materialise_all,
     validate,
 )
-from mindgap.synth.metamorphic.mutants import Mutant, relations
+from mindgap.synth.metamorphic.mutants import Mutant, mutants_of
 from mindgap.synth.metamorphic.row_wise import with_rows
-from mindgap.synth.mutation.rules import Identity, load
-from mindgap.synth.mutation.wiring import Wiring
-from mindgap.synth.regions.trial import settle
+from mindgap.synth.mutation.dataflow import DataFlow
+from mindgap.synth.mutation.rules import IdentityRule, load
+from mindgap.synth.regions.trial import run_trial
 from synth.networks import regions
 
 RULES = load()
@@ -54,7 +54,7 @@ def test_exact_mutants_of_real_regions_are_exact_and_others_are_near():
     seen, identical = Counter[str](), Counter[str]()
     for _, region in regions():
         original = run(region.graph)
-        for mutant in relations(region.graph, rng, RULES):
+        for mutant in mutants_of(region.graph, rng, RULES):
             got = run(mutant.graph)
             seen[mutant.kind] += 1
             for place, wanted in zip(mutant.outputs, original, strict=True):
@@ -87,8 +87,8 @@ def near(graph: Graph, got: torch.Tensor, wanted: torch.Tensor) -> bool:
 def test_mutants_can_be_settled():
     rng = random.Random(2)
     for _, region in regions()[::5]:
-        for mutant in relations(region.graph, rng, RULES):
-            trial = settle(mutant.graph)
+        for mutant in mutants_of(region.graph, rng, RULES):
+            trial = run_trial(mutant.graph)
             assert not trial.reason, (mutant.kind, trial.reason)
             validate(trial.graph)
 
@@ -97,7 +97,7 @@ def test_rows_do_not_mix_and_float64_agrees():
     """Turned and split batches of a float64 graph agree to its rounding, which float32's would hide."""
     graph = perceptron("float64")
     original = run(graph)
-    found = {m.kind: m for m in relations(graph, random.Random(0), RULES)}
+    found = {m.kind: m for m in mutants_of(graph, random.Random(0), RULES)}
     for kind in ("batch turned", "batch split", "layout"):
         (got,) = run(found[kind].graph)
         torch.testing.assert_close(got, original[0], rtol=1e-12, atol=1e-13)
@@ -105,15 +105,15 @@ def test_rows_do_not_mix_and_float64_agrees():
 
 def test_what_mixes_rows_has_no_batch():
     graph = perceptron("float32")
-    assert with_rows(Wiring(graph), RULES) is not None
+    assert with_rows(DataFlow(graph), RULES) is not None
     spec = TensorSpec.contiguous("float32", (4, 4))
     mixing = Node("aten.mm.default", (Ref(0), Ref(0)), (), (spec,))
-    assert with_rows(Wiring(Graph((Input(spec, Normal(1)),), (mixing,), (1,))), RULES) is None
+    assert with_rows(DataFlow(Graph((Input(spec, Normal(1)),), (mixing,), (1,))), RULES) is None
     summed = Node("aten.cumsum.default", (Ref(0), 0), (), (spec,))
-    assert with_rows(Wiring(Graph((Input(spec, Normal(1)),), (summed,), (1,))), RULES) is None
+    assert with_rows(DataFlow(Graph((Input(spec, Normal(1)),), (summed,), (1,))), RULES) is None
     image, weight = TensorSpec.contiguous("float32", (4, 5, 5)), TensorSpec.contiguous("float32", (4, 4, 1, 1))
     one = Node("aten.conv2d.default", (Ref(0), Ref(1)), (), (image,))  # no batch: the first dimension is channels
-    assert with_rows(Wiring(Graph((Input(image, Normal(1)), Input(weight, Normal(2))), (one,), (2,))), RULES) is None
+    assert with_rows(DataFlow(Graph((Input(image, Normal(1)), Input(weight, Normal(2))), (one,), (2,))), RULES) is None
 
 
 def perceptron(dtype: str) -> Graph:
@@ -129,7 +129,7 @@ def perceptron(dtype: str) -> Graph:
 
 @pytest.mark.parametrize("rule", RULES.identities, ids=lambda rule: rule.name)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16", "int64", "int32", "bool"])
-def test_identities_keep_special_values(rule: Identity, dtype: str):
+def test_identities_keep_special_values(rule: IdentityRule, dtype: str):
     for shape in ((7,), (3, 4), (2, 1, 5)):
         spec = TensorSpec.contiguous(dtype, shape)
         steps = rule.steps(Ref(0), spec)
@@ -165,11 +165,11 @@ def test_nothing_is_copied_that_is_written_to():
         Node("aten.exp.default", (Ref(1),), (), (spec,)),
     )
     graph = Graph((Input(spec, Uniform(1, -1.0, 1.0)),), nodes, (3,))
-    mutants = relations(graph, random.Random(0), RULES)
+    mutants = mutants_of(graph, random.Random(0), RULES)
     assert not [m for m in mutants if m.kind.startswith("identity")]
     assert not [m for m in mutants if m.kind == "twice"]
     orders = [
-        order_of(m) for seed in range(20) for m in relations(graph, random.Random(seed), RULES) if m.kind == "order"
+        order_of(m) for seed in range(20) for m in mutants_of(graph, random.Random(seed), RULES) if m.kind == "order"
     ]
     assert all(order.index("aten.relu_.default") < order.index("aten.exp.default") for order in orders)
 
@@ -180,4 +180,4 @@ def order_of(mutant: Mutant) -> list[str]:
 
 def test_the_same_seed_gives_the_same_mutants():
     for _, region in regions()[:6]:
-        assert relations(region.graph, random.Random(4), RULES) == relations(region.graph, random.Random(4), RULES)
+        assert mutants_of(region.graph, random.Random(4), RULES) == mutants_of(region.graph, random.Random(4), RULES)

@@ -7,12 +7,12 @@ import pytest
 
 from mindgap.aten.operators import facts
 from mindgap.graph import DType, Exceptional, Graph, Input, MindgapError, Node, Normal, Ref, TensorSpec, Uniform
-from mindgap.synth.mutation.edit import Given, Rewrite, apply, from_json, to_json
+from mindgap.synth.mutation.edit import InputEdit, Rewrite, apply, from_json, to_json
 from mindgap.synth.mutation.kinds.twin import twin
 from mindgap.synth.mutation.propose import KINDS, Proposal, propose
 from mindgap.synth.mutation.rules import load
 from mindgap.synth.regions.region import Region
-from mindgap.synth.regions.trial import region_of, settle
+from mindgap.synth.regions.trial import region_of, run_trial
 from synth.networks import regions
 
 RULES = load()
@@ -130,7 +130,7 @@ def test_inputs_are_written_to_as_copies():
         "aten.clone.default",
         "aten.relu_.default",
     ]
-    assert settle(apply(graph, proposal.edits)).reason == ""
+    assert run_trial(apply(graph, proposal.edits)).reason == ""
 
 
 def test_a_write_to_what_is_read_later_is_deliberate_and_rare():
@@ -173,7 +173,7 @@ def test_exceptional_values_say_so():
     proposal = propose(chain("aten.relu.default"), random.Random(1), RULES, "value")
     assert proposal is not None
     (edit,) = proposal.edits
-    assert isinstance(edit, Given)
+    assert isinstance(edit, InputEdit)
     assert isinstance(edit.recipe, Exceptional)
 
 
@@ -183,7 +183,7 @@ def test_a_whole_graph_changes_its_dtype():
     for seed in range(60):
         proposal = propose(graph, random.Random(seed), RULES, "cast")
         assert proposal is not None
-        if isinstance(proposal.edits[0], Given):
+        if isinstance(proposal.edits[0], InputEdit):
             found.add(proposal.edits[0].spec.dtype)
         else:
             kinds = [value for step in proposal.edits[0].steps for _, value in step.kwargs]
@@ -197,7 +197,7 @@ def test_edge_shapes_reach_empty_one_and_past_sixteen_bits():
     for seed in range(200):
         proposal = propose(graph, random.Random(seed), RULES, "shape")
         if proposal is not None:
-            assert isinstance(proposal.edits[0], Given)
+            assert isinstance(proposal.edits[0], InputEdit)
             sizes.update(proposal.edits[0].spec.shape)
     assert {0, 1} <= sizes
     assert max(sizes) > 65_536
@@ -212,4 +212,4 @@ def test_where_an_empty_dimension_kills_the_process_none_is_proposed():
     graph = Graph(inputs, (node,), (7, 8, 9))
     for seed in range(200):
         proposal = propose(graph, random.Random(seed), RULES, "shape")
-        assert proposal is None or all(not isinstance(e, Given) or 0 not in e.spec.shape for e in proposal.edits)
+        assert proposal is None or all(not isinstance(e, InputEdit) or 0 not in e.spec.shape for e in proposal.edits)

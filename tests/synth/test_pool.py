@@ -5,19 +5,19 @@ from pathlib import Path
 import pytest
 
 from mindgap.graph import MindgapError
-from mindgap.synth.regions.pool import Pool, joined, marks_of, to_bytes
+from mindgap.synth.regions.pool import RegionPool, joined, marks_of, to_bytes
 
 
-def test_what_is_read_is_what_was_written(pool: Pool, tmp_path: Path) -> None:
+def test_what_is_read_is_what_was_written(pool: RegionPool, tmp_path: Path) -> None:
     pool.save(tmp_path / "pool.parquet", "from here")
-    again = Pool.load(tmp_path / "pool.parquet")
+    again = RegionPool.load(tmp_path / "pool.parquet")
     assert again == pool
     assert again.digest == pool.digest
     assert marks_of(tmp_path / "pool.parquet")["made_of"] == "from here"
     assert list(joined([to_bytes(list(pool))])) == list(pool)
 
 
-def test_the_pool_has_plain_and_mutated_regions_of_both_passes(pool: Pool) -> None:
+def test_the_pool_has_plain_and_mutated_regions_of_both_passes(pool: RegionPool) -> None:
     assert len(pool) > 40
     assert any(region.origin.kinds for region in pool)
     assert any(not region.origin.kinds for region in pool)
@@ -26,11 +26,11 @@ def test_the_pool_has_plain_and_mutated_regions_of_both_passes(pool: Pool) -> No
     assert "aten.scaled_dot_product_attention.default" in operators
 
 
-def test_like_regions_are_kept_once(pool: Pool) -> None:
+def test_like_regions_are_kept_once(pool: RegionPool) -> None:
     assert joined([to_bytes(list(pool)), to_bytes(list(pool))]) == pool
 
 
-def test_parts_with_other_features_are_one_pool(pool: Pool) -> None:
+def test_parts_with_other_features_are_one_pool(pool: RegionPool) -> None:
     regions = list(pool)
     whole = joined([to_bytes(regions[:7]), to_bytes([]), to_bytes(regions[7:])])
     assert list(whole) == regions and sorted(whole.feature_names) == sorted(pool.feature_names)
@@ -38,25 +38,25 @@ def test_parts_with_other_features_are_one_pool(pool: Pool) -> None:
         assert [whole.feature_names[code] for code in whole.feature_codes(number)] == list(region.features)
 
 
-def test_the_digest_depends_on_order(pool: Pool) -> None:
-    assert Pool.of(list(pool)[::-1]).digest != pool.digest
+def test_the_digest_depends_on_order(pool: RegionPool) -> None:
+    assert RegionPool.of(list(pool)[::-1]).digest != pool.digest
 
 
-def test_files_that_are_no_pool(pool: Pool, tmp_path: Path) -> None:
+def test_files_that_are_no_pool(pool: RegionPool, tmp_path: Path) -> None:
     path = tmp_path / "pool.parquet"
     with pytest.raises(MindgapError, match="cannot be read"):
-        Pool.load(path)
+        RegionPool.load(path)
     path.write_bytes(b"no parquet at all")
     with pytest.raises(MindgapError, match="cannot be read"):
-        Pool.load(path)
+        RegionPool.load(path)
     pool.save(path)
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2])
     with pytest.raises(MindgapError, match="cannot be read"):
-        Pool.load(path)
+        RegionPool.load(path)
 
 
-def test_a_place_that_cannot_be_written_is_named(pool: Pool, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_named(pool: RegionPool, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(MindgapError, match=r"cannot be written.*name another place"):
         pool.save(tmp_path / "file" / "pool.parquet")

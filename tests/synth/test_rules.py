@@ -9,8 +9,8 @@ import torch
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import Arg, Graph, Input, MindgapError, Node, Normal, Ref, TensorSpec
-from mindgap.synth.mutation.fake_call import imagine
-from mindgap.synth.mutation.rules import Group, load, read
+from mindgap.synth.mutation.fake_call import infer_specs
+from mindgap.synth.mutation.rules import OperatorGroup, load, read
 from mindgap.synth.mutation.rules.alike import exchange
 from mindgap.synth.mutation.rules.language import parse_expression, parse_line, parse_pattern
 from mindgap.synth.mutation.rules.tables import FOLDER
@@ -190,7 +190,7 @@ NUMBERS: dict[str, Arg] = {
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.name)
-def test_every_member_of_a_group_runs(group: Group):
+def test_every_member_of_a_group_runs(group: OperatorGroup):
     shapes, numbers = SAMPLES.get(group.name, ([], {}))
     for kind in sorted(group.kinds):
         dtype = {"float": "float32", "int": "int64", "bool": "bool"}[kind]
@@ -256,6 +256,6 @@ def test_arguments_are_taken_over_by_name_and_type():
 
 def test_shapes_can_be_imagined_without_running():
     spec = TensorSpec.contiguous("float32", (2, 6))
-    made = imagine([call("aten.sum.dim_IntList", {"self": Ref(0), "dim": (1,)})], lambda _: spec)
+    made = infer_specs([call("aten.sum.dim_IntList", {"self": Ref(0), "dim": (1,)})], lambda _: spec)
     assert made == [TensorSpec.contiguous("float32", (2,))]
-    assert imagine([call("aten.sum.dim_IntList", {"self": Ref(0), "dim": (5,)})], lambda _: spec) is None
+    assert infer_specs([call("aten.sum.dim_IntList", {"self": Ref(0), "dim": (5,)})], lambda _: spec) is None

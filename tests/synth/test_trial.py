@@ -23,11 +23,11 @@ from mindgap.graph import (
     materialise_all,
     validate,
 )
-from mindgap.synth.mutation.edit import Rewrite, Step
+from mindgap.synth.mutation.edit import DraftCall, Rewrite
 from mindgap.synth.regions.cut import cut
-from mindgap.synth.regions.prepared import cuttable
+from mindgap.synth.regions.prepared import prepare_graph
 from mindgap.synth.regions.region import Origin, Region
-from mindgap.synth.regions.trial import Arrays, Trial, plain_region, rebuild, region_of, settle, tidied, whole
+from mindgap.synth.regions.trial import InputCache, Trial, plain_region, rebuild, region_of, run_trial, tidied, whole
 from mindgap.synth.values.recipes import recipes
 from synth.bases import all_bases, border, call, floats
 
@@ -53,7 +53,7 @@ def test_most_cuts_of_real_programs_become_regions(bases: dict[str, Graph]) -> N
     reasons: list[str] = []
     made = 0
     for graph in bases.values():
-        base = cuttable(graph)
+        base = prepare_graph(graph)
         for seed in range(60):
             rng = random.Random(seed)
             found = cut(base, rng, 30)
@@ -87,7 +87,7 @@ def _check(region: Region) -> None:
 
 def test_regions_are_made_again_bit_for_bit(bases: dict[str, Graph]) -> None:
     for name, graph in bases.items():
-        base = cuttable(graph)
+        base = prepare_graph(graph)
         for seed in range(12):
             rng = random.Random(seed)
             found = cut(base, rng, 30)
@@ -106,11 +106,11 @@ def test_a_mutated_region_is_made_again_and_its_indices_are_mended() -> None:
         (call("embedding.default", Ref(0), Ref(1), out=floats(5, 4)), call("sin.default", Ref(2), out=floats(5, 4))),
         (3,),
     )
-    base = cuttable(graph)
+    base = prepare_graph(graph)
     found = cut(base, random.Random(1), 2, start=0)
     assert found is not None
-    smaller = Step("aten.narrow.default", (Ref(0), 0, 0, 3))
-    look_up = Step("aten.embedding.default", (Ref(-1), Ref(1)))
+    smaller = DraftCall("aten.narrow.default", (Ref(0), 0, 0, 3))
+    look_up = DraftCall("aten.embedding.default", (Ref(-1), Ref(1)))
     region = region_of("b", found, [Rewrite(0, (smaller, look_up), (Ref(-2),))], ["shrink"])
     assert isinstance(region, Region)
     assert region.origin.kinds == ("shrink",)
@@ -120,7 +120,7 @@ def test_a_mutated_region_is_made_again_and_its_indices_are_mended() -> None:
 
 def test_specs_are_those_of_the_run() -> None:
     stale = call("transpose.int", Ref(0), 0, 1, out=floats(9))
-    trial = settle(draft(stale, call("add.Tensor", Ref(1), 1, out=(None,)), outputs=(1, 2)))
+    trial = run_trial(draft(stale, call("add.Tensor", Ref(1), 1, out=(None,)), outputs=(1, 2)))
     assert trial.reason == "" and trial.graph.nodes[0].outputs == (TensorSpec("float32", (4, 4), (1, 4)),)
     assert trial.graph.nodes[1].outputs[0] == TensorSpec("float32", (4, 4), (1, 4))
 
@@ -147,7 +147,7 @@ def test_reasons_are_short_and_the_same_for_one_kind_of_failure(node, reason: st
         border(floats(2, dtype="int64"), Integers(3, 90, 99)),
         border(X, Uniform(4, -2.0, -1.0)),
     )
-    trial = settle(draft(node, outputs=(4,), inputs=inputs))
+    trial = run_trial(draft(node, outputs=(4,), inputs=inputs))
     assert trial.reason == reason
 
 
@@ -159,16 +159,16 @@ def test_reasons_are_short_and_the_same_for_one_kind_of_failure(node, reason: st
     ],
 )
 def test_who_writes_to_an_input_through_an_unknown_alias_is_no_region(view, write) -> None:
-    arrays = Arrays()
+    arrays = InputCache()
     before = arrays.tensor(border(X, Normal(1))).clone()
-    trial = settle(draft(view, write, outputs=(1 + len(view.outputs),)), arrays=arrays)
+    trial = run_trial(draft(view, write, outputs=(1 + len(view.outputs),)), arrays=arrays)
     assert trial.reason == "writes to an input"
     assert torch.equal(arrays.tensor(border(X, Normal(1))), before)
 
 
 def test_what_says_nothing_is_dropped_with_all_that_led_to_it() -> None:
     inputs = (border(X, Normal(1)), border(X, Normal(2)))
-    trial = settle(
+    trial = run_trial(
         draft(
             call("sin.default", Ref(0), out=X),
             call("cos.default", Ref(1), out=X),
@@ -196,14 +196,14 @@ def test_a_write_that_an_output_sees_stays_and_one_that_none_sees_goes() -> None
 
 
 def test_a_single_number_is_no_constant_and_an_empty_tensor_no_reason() -> None:
-    trial = settle(
+    trial = run_trial(
         draft(call("sum.default", Ref(0), out=floats()), call("narrow.default", Ref(0), 0, 0, 0, out=X), outputs=(1, 2))
     )
     assert trial.reason == "" and trial.drops == () and trial.gives == (None, None)
 
 
 def test_spans_are_of_the_values_that_were_there() -> None:
-    trial = settle(draft(call("mul.Tensor", Ref(0), 2.0, out=X), outputs=(1,)))
+    trial = run_trial(draft(call("mul.Tensor", Ref(0), 2.0, out=X), outputs=(1,)))
     (value,) = run(trial.graph)
     (span,) = trial.gives
     (taken,) = trial.takes
@@ -224,7 +224,7 @@ def test_whole_graphs_keep_their_recipes_and_lose_stored_tensors(bases: dict[str
 
 def test_settling_twice_gives_the_same(bases: dict[str, Graph]) -> None:
     graph = bases["convolutions backward"]
-    found = cut(cuttable(graph), random.Random(5), 20)
+    found = cut(prepare_graph(graph), random.Random(5), 20)
     assert found is not None
     edits, _ = recipes(found.graph, random.Random(5))
     regions = [region_of("b", found, edits) for _ in range(2)]
@@ -233,7 +233,7 @@ def test_settling_twice_gives_the_same(bases: dict[str, Graph]) -> None:
 
 def test_a_region_that_cannot_be_made_again_says_so() -> None:
     graph = draft(call("mul.Tensor", Ref(0), 2.0, out=X), outputs=(1,))
-    broken = Rewrite(0, (Step("aten.mm.default", (Ref(0), Ref(0), Ref(0))),), (Ref(-1),))
+    broken = Rewrite(0, (DraftCall("aten.mm.default", (Ref(0), Ref(0), Ref(0))),), (Ref(-1),))
     with pytest.raises(GraphError, match="cannot be made again"):
         rebuild(Origin("b" * 64, (0,), (broken,)), graph)
 
@@ -243,7 +243,7 @@ def test_threads_and_memory_bounds_are_put_back() -> None:
 
     torch.set_num_threads(2)
     before = resource.getrlimit(resource.RLIMIT_AS)
-    trial = settle(draft(call("mm.default", Ref(0), Ref(0), Ref(0), out=X), outputs=(1,)))
+    trial = run_trial(draft(call("mm.default", Ref(0), Ref(0), Ref(0), out=X), outputs=(1,)))
     assert isinstance(trial, Trial) and trial.reason
     assert torch.get_num_threads() == 2 and resource.getrlimit(resource.RLIMIT_AS) == before
     torch.set_num_threads(1)

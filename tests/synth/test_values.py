@@ -26,10 +26,10 @@ from mindgap.graph import (
     numpy_dtype,
 )
 from mindgap.synth.mutation.edit import apply
-from mindgap.synth.values.constraints import Need, needs_of
+from mindgap.synth.values.constraints import ValueConstraint, constraints_of
 from mindgap.synth.values.recipes import bounds_of, free_inputs, recipe_for, recipes
 from mindgap.synth.values.rules import read_rules, value_rules
-from mindgap.synth.values.structured import formed
+from mindgap.synth.values.structured import structured_recipe
 from synth.bases import border, call, floats
 
 X = floats(4, 6)
@@ -180,18 +180,18 @@ def test_an_empty_target_and_a_dimension_out_of_range_are_no_error() -> None:
 # ---- forms -----------------------------------------------------------------------------------------------------------
 
 
-def values(spec: TensorSpec, need: Need, seed: int = 3) -> np.ndarray:
+def values(spec: TensorSpec, need: ValueConstraint, seed: int = 3) -> np.ndarray:
     return materialise(Input(spec, recipe_for(spec, need, seed)))
 
 
 def test_offsets_start_at_zero_and_never_fall() -> None:
-    found = values(floats(7, dtype="int64"), Need(0, 20, "offsets"))
+    found = values(floats(7, dtype="int64"), ValueConstraint(0, 20, "offsets"))
     assert found[0] == 0 and (np.diff(found) >= 0).all() and found.max() <= 20 and found.max() > 0
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64"])
 def test_boundaries_are_sorted(dtype: str) -> None:
-    found = values(floats(3, 9, dtype=dtype), Need(form="sorted")).astype("float64")
+    found = values(floats(3, 9, dtype=dtype), ValueConstraint(form="sorted")).astype("float64")
     assert (np.diff(found, axis=-1) >= 0).all() and len(np.unique(found)) > 3
 
 
@@ -201,9 +201,9 @@ def test_distinct_indices_are_distinct() -> None:
         (floats(2, 4, dtype="int32"), 30),
         (floats(9, dtype="int64"), 40),
     ):
-        found = values(spec, Need(0, places - 1, "distinct"))
+        found = values(spec, ValueConstraint(0, places - 1, "distinct"))
         assert len(np.unique(found)) == spec.numel and found.min() >= 0 and found.max() < places
-    crowded = values(floats(9, dtype="int64"), Need(0, 3, "distinct"))
+    crowded = values(floats(9, dtype="int64"), ValueConstraint(0, 3, "distinct"))
     assert crowded.max() <= 3 and crowded.min() >= 0
 
 
@@ -212,7 +212,8 @@ def test_matrices_have_their_form(size: int) -> None:
     spec = floats(2, size, size, dtype="float32")
     for seed in range(3):
         made = {
-            form: torch.from_numpy(values(spec, Need(form=form), seed)) for form in ("spd", "regular", "lower", "upper")
+            form: torch.from_numpy(values(spec, ValueConstraint(form=form), seed))
+            for form in ("spd", "regular", "lower", "upper")
         }
         assert torch.equal(made["spd"], made["spd"].mT) and (torch.linalg.eigvalsh(made["spd"]) > 0.5).all()
         assert (torch.linalg.cond(made["regular"]) < 100).all()
@@ -221,15 +222,15 @@ def test_matrices_have_their_form(size: int) -> None:
 
 
 def test_large_tensors_carry_no_bytes() -> None:
-    assert formed(floats(200, 200), Need(form="spd"), 0, 1024) is None
-    assert isinstance(recipe_for(floats(9000, dtype="int64"), Need(0, 50, "sorted"), 0), Constant)
+    assert structured_recipe(floats(200, 200), ValueConstraint(form="spd"), 0, 1024) is None
+    assert isinstance(recipe_for(floats(9000, dtype="int64"), ValueConstraint(0, 50, "sorted"), 0), Constant)
 
 
 @pytest.mark.parametrize(
     "dtype", ["float16", "bfloat16", "float64", "float8_e5m2", "int8", "uint8", "int64", "bool", "complex64"]
 )
 def test_every_dtype_has_plain_values(dtype: str) -> None:
-    found = values(floats(64, dtype=dtype), Need())
+    found = values(floats(64, dtype=dtype), ValueConstraint())
     assert found.dtype == numpy_dtype(dtype) and len(np.unique(found.view(np.uint8))) > 1
 
 
@@ -316,12 +317,12 @@ def test_a_draft_whose_specs_are_not_known_gets_the_safest_index() -> None:
         (3,),
     )
     assert bounds(graph, 1) == (0, 0)
-    assert needs_of(graph, value_rules()).of[1].form == "index"
+    assert constraints_of(graph, value_rules()).of[1].form == "index"
 
 
 def test_masks_hold_both_values_and_a_lone_flag_is_true() -> None:
-    assert set(np.unique(values(floats(64, dtype="bool"), Need()))) == {False, True}
-    assert recipe_for(floats(dtype="bool"), Need(), 0) == Constant(True)
+    assert set(np.unique(values(floats(64, dtype="bool"), ValueConstraint()))) == {False, True}
+    assert recipe_for(floats(dtype="bool"), ValueConstraint(), 0) == Constant(True)
 
 
 def test_bytes_have_bounds() -> None:

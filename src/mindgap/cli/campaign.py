@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from mindgap.cli.campaign_view import print_standing, running_line, watching
+from mindgap.cli.campaign_view import print_status, running_line, watching
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
 from mindgap.graph import MindgapError
 
 if TYPE_CHECKING:
-    from mindgap.campaign.session import Manner, Source
-    from mindgap.campaign.state.directory import Folder
-    from mindgap.campaign.state.status import Standing
-    from mindgap.campaign.state.steps import Progress
+    from mindgap.campaign.session import CaseSourceFactory, RunOptions
+    from mindgap.campaign.state.directory import CampaignDirectory
+    from mindgap.campaign.state.status import CampaignStatus
+    from mindgap.campaign.state.steps import StepTracker
 
 campaign = typer.Typer(
     no_args_is_help=True, help="Variants of real graphs by the thousand, run on many platforms, and judged."
@@ -61,25 +61,25 @@ def run(
 
     Example: mindgap campaign run campaign.toml --out out/campaign
     """
-    from mindgap.campaign.cases.bundle import is_pack, plan_of
+    from mindgap.campaign.cases.bundle import is_bundle, plan_of
     from mindgap.campaign.cases.case import Shard
     from mindgap.campaign.plan import read_plan
 
     part = Shard.parse(shard)
-    packed = plan.is_file() and is_pack(plan)
+    packed = plan.is_file() and is_bundle(plan)
     meant, text = plan_of(plan) if packed else read_plan(plan)
     where = Path("out") / plan.stem if out is None else out
     known = None if no_support else support or _home() / "support"
     with result_stream() as stream:
-        with _shown() as progress:
-            from mindgap.campaign.cases.bundle import FromPack
+        with _shown() as steps:
+            from mindgap.campaign.cases.bundle import BundleSourceFactory
             from mindgap.campaign.session import begin
 
             minutes = 0.0 if no_coverage else coverage_minutes
-            manner = replace(_manner(jobs, progress), support=known, coverage_minutes=minutes)
-            source: Source = FromPack(plan) if packed else _from_catalogue(jobs, progress)
+            options = replace(_run_options(jobs, steps), support=known, coverage_minutes=minutes)
+            source: CaseSourceFactory = BundleSourceFactory(plan) if packed else _from_catalogue(jobs, steps)
             here = re.sub(r"[^A-Za-z0-9_.]+", "_", machine.node()) if packed else ""
-            found = begin(meant, text, where, source, shard=part, where=here, manner=manner)
+            found = begin(meant, text, where, source, shard=part, where=here, options=options)
         return _told(found, where, stream, as_json)
 
 
@@ -89,14 +89,14 @@ def resume(directory: Directory, jobs: Jobs = None, as_json: AsJson = False) -> 
 
     Example: mindgap campaign resume out/campaign
     """
-    from mindgap.campaign.state.directory import open_folder
+    from mindgap.campaign.state.directory import open_directory
 
-    folder = open_folder(directory)
+    folder = open_directory(directory)
     with result_stream() as stream:
-        with _shown() as progress:
-            from mindgap.campaign.session import go_on
+        with _shown() as steps:
+            from mindgap.campaign.session import resume_campaign
 
-            found = go_on(directory, _source_of(folder, jobs, progress), manner=_manner(jobs, progress))
+            found = resume_campaign(directory, _source_of(folder, jobs, steps), options=_run_options(jobs, steps))
         return _told(found, directory, stream, as_json)
 
 
@@ -106,13 +106,13 @@ def status(directory: Directory, as_json: AsJson = False) -> int:
 
     Example: mindgap campaign status out/campaign --json
     """
-    from mindgap.campaign.state.directory import open_folder
-    from mindgap.campaign.state.status import standing_of, starting
+    from mindgap.campaign.state.directory import open_directory
+    from mindgap.campaign.state.status import campaign_status, starting
 
     with result_stream() as stream:
         session = starting(directory)
         if session is None:
-            _print(standing_of(open_folder(directory)), stream, as_json)
+            _print(campaign_status(open_directory(directory)), stream, as_json)
         elif as_json:
             stream.write(json.dumps({"state": "running", "running": asdict(session)}, indent=1) + "\n")
         else:
@@ -135,10 +135,10 @@ def judge(
     Example: mindgap campaign judge out/campaign --word discrepant
     """
     with result_stream() as stream:
-        with _shown() as progress:
+        with _shown() as steps:
             from mindgap.campaign.judging.rejudge import judge_again
 
-            changed = judge_again(directory, words or (), manner=_manner(jobs, progress))
+            changed = judge_again(directory, words or (), options=_run_options(jobs, steps))
         counts = [{"before": old, "now": new, "rows": count} for (old, new), count in sorted(changed.items())]
         if as_json:
             stream.write(json.dumps(counts, indent=1) + "\n")
@@ -157,20 +157,20 @@ def merge(
 
     Example: mindgap campaign merge out/shard0 out/shard1 out/shard2
     """
-    from mindgap.campaign.state.directory import open_folder
-    from mindgap.campaign.state.status import standing_of
+    from mindgap.campaign.state.directory import open_directory
+    from mindgap.campaign.state.status import campaign_status
 
     with result_stream() as stream:
-        folder = open_folder(directory)
+        folder = open_directory(directory)
         for other in others:
-            run = open_folder(other).run
+            run = open_directory(other).run
             if run != folder.run:
                 raise MindgapError(f"{other} is another campaign ({run}, not {folder.run}): its plan or cases differ")
         store = folder.store
         for other in others:
             merged = store.merge(other)
             complain(f"{other}: {merged.segments} segments and {merged.graphs} graphs were new")
-        _print(standing_of(folder), stream, as_json)
+        _print(campaign_status(folder), stream, as_json)
         return Exit.NOTHING_FOUND
 
 
@@ -188,12 +188,12 @@ def export_(
     Example: mindgap campaign export out/campaign cases.pack -p cuda/eager   (there: mindgap campaign run cases.pack)
     """
     from mindgap.campaign.cases.bundle import export
-    from mindgap.campaign.state.directory import open_folder
-    from mindgap.campaign.state.steps import Progress
+    from mindgap.campaign.state.directory import open_directory
+    from mindgap.campaign.state.steps import StepTracker
 
     with result_stream() as stream:
-        folder = open_folder(directory)
-        source = _source_of(folder, None, Progress())
+        folder = open_directory(directory)
+        source = _source_of(folder, None, StepTracker())
         packed = export(folder, source.again(folder.plan, folder.path), pack, platforms or ())
         stream.write(f"{pack}: {packed.cases} cases, {packed.nbytes:,} bytes\n")
         return Exit.NOTHING_FOUND
@@ -210,11 +210,11 @@ def import_(
 
     Example: mindgap campaign import out/campaign from-the-other-machine/
     """
-    from mindgap.campaign.cases.bundle import take_back
-    from mindgap.campaign.state.directory import open_folder
+    from mindgap.campaign.cases.bundle import import_results
+    from mindgap.campaign.state.directory import open_directory
 
     with result_stream() as stream:
-        merged = take_back(open_folder(directory), parts)
+        merged = import_results(open_directory(directory), parts)
         stream.write(f"{directory}: {merged.segments} segments and {merged.graphs} graphs were new\n")
         return Exit.NOTHING_FOUND
 
@@ -226,37 +226,37 @@ def _home() -> Path:
 
 
 @contextmanager
-def _shown() -> Generator[Progress]:
+def _shown() -> Generator[StepTracker]:
     """What a session does, shown from its first second: importing PyTorch takes several on a busy machine."""
-    from mindgap.campaign.state.steps import Progress
+    from mindgap.campaign.state.steps import StepTracker
 
     # Operators that are deprecated are run on purpose; PyTorch reads this when it is imported.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    progress = Progress("importing PyTorch")
-    with watching(progress):
-        yield progress
+    steps = StepTracker("importing PyTorch")
+    with watching(steps):
+        yield steps
 
 
-def _from_catalogue(jobs: int | None, progress: Progress) -> Source:
-    from mindgap.campaign.cases.factory import FromCatalogue
+def _from_catalogue(jobs: int | None, steps: StepTracker) -> CaseSourceFactory:
+    from mindgap.campaign.cases.factory import VariantSourceFactory
 
-    return FromCatalogue(jobs, progress, complain)
+    return VariantSourceFactory(jobs, steps, complain)
 
 
-def _source_of(folder: Folder, jobs: int | None, progress: Progress) -> Source:
+def _source_of(folder: CampaignDirectory, jobs: int | None, steps: StepTracker) -> CaseSourceFactory:
     """Where the cases of a campaign that has begun come from."""
-    from mindgap.campaign.cases.bundle import FromPack
+    from mindgap.campaign.cases.bundle import BundleSourceFactory
 
-    return FromPack(folder.pack) if folder.pack is not None else _from_catalogue(jobs, progress)
-
-
-def _manner(jobs: int | None, progress: Progress) -> Manner:
-    from mindgap.campaign.session import Manner
-
-    return Manner(jobs=jobs, progress=progress, say=complain, whole_process=True)
+    return BundleSourceFactory(folder.pack) if folder.pack is not None else _from_catalogue(jobs, steps)
 
 
-def _told(found: Standing, directory: Path, out: TextIO, as_json: bool) -> int:
+def _run_options(jobs: int | None, steps: StepTracker) -> RunOptions:
+    from mindgap.campaign.session import RunOptions
+
+    return RunOptions(jobs=jobs, steps=steps, say=complain, whole_process=True)
+
+
+def _told(found: CampaignStatus, directory: Path, out: TextIO, as_json: bool) -> int:
     """The end of a session: its figures, what must not be overlooked, the exit status."""
     from mindgap.campaign.state.status import nothing_of
 
@@ -276,9 +276,9 @@ def _told(found: Standing, directory: Path, out: TextIO, as_json: bool) -> int:
     return Exit.FINDINGS if found.totals.findings else Exit.NOTHING_FOUND
 
 
-def _print(found: Standing, out: TextIO, as_json: bool) -> None:
+def _print(found: CampaignStatus, out: TextIO, as_json: bool) -> None:
     if as_json:
         out.write(found.to_json() + "\n")
     else:
-        print_standing(found, out)
+        print_status(found, out)
     sys.stderr.flush()

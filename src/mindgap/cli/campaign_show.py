@@ -16,7 +16,7 @@ from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import console
 
 if TYPE_CHECKING:
-    from mindgap.campaign.results.findings import Group
+    from mindgap.campaign.results.findings import FindingGroup
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of the campaign.")]
 _LONGEST = 110
@@ -38,10 +38,10 @@ def findings(
     """
     from mindgap.campaign.results.findings import as_json as groups_as_json
     from mindgap.campaign.results.findings import findings_of
-    from mindgap.campaign.state.directory import open_folder
+    from mindgap.campaign.state.directory import open_directory
 
     with result_stream() as out:
-        groups = findings_of(open_folder(directory), words or (), platform)
+        groups = findings_of(open_directory(directory), words or (), platform)
         if as_json:
             out.write(groups_as_json(groups) + "\n")
         elif groups:
@@ -72,16 +72,16 @@ def show(
     Example: mindgap campaign show out/campaign v000042 -p onnxruntime/cpu -o case.py && python case.py
     """
     from mindgap.campaign.results.findings import rows_of_case
-    from mindgap.campaign.results.script import script_of_row
-    from mindgap.campaign.state.directory import open_folder
+    from mindgap.campaign.results.script import script_of
+    from mindgap.campaign.state.directory import open_directory
 
     with result_stream() as out:
-        folder = open_folder(directory)
+        folder = open_directory(directory)
         rows = rows_of_case(folder, case, platform)
         chosen = min(rows, key=_rank)
         _print_rows(rows, out if output is not None else sys.stderr)
         beside = "" if output is None else f"{output.stem}.npz"
-        script = script_of_row(folder, chosen, node=node, beside=beside)
+        script = script_of(folder, chosen, node=node, beside=beside)
         if output is None:
             out.write(script.text)
             return Exit.NOTHING_FOUND
@@ -101,7 +101,7 @@ def _rank(row: Mapping[str, Any]) -> int:
     return SEVERITY.index(word) if word in SEVERITY else len(SEVERITY)
 
 
-def _print_groups(groups: Sequence[Group], directory: Path, out: TextIO) -> None:
+def _print_groups(groups: Sequence[FindingGroup], directory: Path, out: TextIO) -> None:
     page = console(out)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("platform", "verdict", "culprit or signature"):

@@ -21,10 +21,10 @@ from mindgap.compare.verdict import FINDINGS
 from mindgap.results.rows import ordered
 
 if TYPE_CHECKING:
-    from mindgap.campaign.state.progress import Snapshot
-    from mindgap.campaign.state.session_file import Running
-    from mindgap.campaign.state.status import Standing
-    from mindgap.campaign.state.steps import Progress, Step
+    from mindgap.campaign.state.progress import ProgressSnapshot
+    from mindgap.campaign.state.session_file import RunningSession
+    from mindgap.campaign.state.status import CampaignStatus
+    from mindgap.campaign.state.steps import SessionStep, StepTracker
 
 #: Seconds between two looks, between two lines of a log, and until a step that is still going on gets its first line.
 _LOOK_S: Final = 0.25
@@ -34,11 +34,11 @@ _MOST_LACKING: Final = 10
 
 
 @contextmanager
-def watching(progress: Progress) -> Generator[None]:
+def watching(steps: StepTracker) -> Generator[None]:
     """Shows what a session is doing: a table on a terminal, a line now and then elsewhere, all on standard error."""
     over = threading.Event()
     show = _on_terminal if sys.stderr.isatty() else _in_log
-    thread = threading.Thread(target=show, args=(progress, over), name="mindgap-live", daemon=True)
+    thread = threading.Thread(target=show, args=(steps, over), name="mindgap-progress", daemon=True)
     thread.start()
     try:
         yield
@@ -47,7 +47,7 @@ def watching(progress: Progress) -> Generator[None]:
         thread.join()
 
 
-def line_of(snapshot: Snapshot) -> str:
+def line_of(snapshot: ProgressSnapshot) -> str:
     """One line for a log."""
     words = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in _words(snapshot.words).items())
     return (
@@ -58,7 +58,7 @@ def line_of(snapshot: Snapshot) -> str:
     )
 
 
-def print_standing(found: Standing, out: TextIO) -> None:
+def print_status(found: CampaignStatus, out: TextIO) -> None:
     """The totals, a line for each platform, and what platforms lack."""
     from mindgap.campaign.state.expenses import lines_of
 
@@ -82,7 +82,7 @@ def print_standing(found: Standing, out: TextIO) -> None:
             page.print(f"  {rest:>6,}  for {len(found.lacking) - _MOST_LACKING} other reasons", highlight=False)
 
 
-def running_line(session: Running) -> str:
+def running_line(session: RunningSession) -> str:
     """Which process runs the campaign since when, what it is doing, and how far it is."""
     if session.cases is None:
         far = f"{session.step}" + (f": {session.done:,} of {session.total:,}" if session.total else "")
@@ -101,7 +101,7 @@ def _references(equal: int, both: int) -> str:
     return f"the reference gave the same bits here and where the pack was made for {equal:,} of {both:,} cases"
 
 
-def _head(found: Standing) -> str:
+def _head(found: CampaignStatus) -> str:
     statuses = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in found.reference_statuses.items())
     totals = found.totals
     shard = "" if found.shards == ["0/1"] else f", shards {', '.join(found.shards)}"
@@ -123,33 +123,33 @@ def _platform_table(words: list[str]) -> Table:
     return table
 
 
-def _on_terminal(progress: Progress, over: threading.Event) -> None:
+def _on_terminal(steps: StepTracker, over: threading.Event) -> None:
     with Screen(console=Console(stderr=True), refresh_per_second=4, transient=True) as screen:
         while not over.wait(_LOOK_S):
-            step = progress.now()
+            step = steps.now()
             screen.update(_picture(step.running) if step.running is not None else Text(step.line()))
 
 
-def _in_log(progress: Progress, over: threading.Event) -> None:
+def _in_log(steps: StepTracker, over: threading.Event) -> None:
     """The first step at once, a line for each other that lasts, one every ten seconds, and the last counts."""
-    step, last, ran, ended_with = progress.now(), time.monotonic(), None, None
+    step, last, ran, ended_with = steps.now(), time.monotonic(), None, None
     told = step.number
     _log(_log_line(step))
     while not over.wait(_LOOK_S):
-        step, now = progress.now(), time.monotonic()
+        step, now = steps.now(), time.monotonic()
         ended = ran is not None and step.running is None
         begun = step.number != told and step.seconds >= _SHORT_S and step.running is None
         if ended or begun or now - last >= _LOG_S:
             _log(line_of(ran.snapshot()) if ran is not None and ended else _log_line(step))
             told, last = step.number, now
             ended_with = ran if ended else ended_with
-        ran = progress.ran if step.running is not None else None
+        ran = steps.ran if step.running is not None else None
     # Cases may run for less time than passes between two looks.
-    if progress.ran is not None and progress.ran is not ended_with:
-        _log(line_of(progress.ran.snapshot()))
+    if steps.ran is not None and steps.ran is not ended_with:
+        _log(line_of(steps.ran.snapshot()))
 
 
-def _log_line(step: Step) -> str:
+def _log_line(step: SessionStep) -> str:
     return line_of(step.running) if step.running is not None else f"mindgap: {step.line()}"
 
 
@@ -157,7 +157,7 @@ def _log(line: str) -> None:
     print(line, file=sys.stderr, flush=True)  # noqa: T201
 
 
-def _picture(snapshot: Snapshot) -> Group:
+def _picture(snapshot: ProgressSnapshot) -> Group:
     words = _words(snapshot.words)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("platform", overflow="fold")

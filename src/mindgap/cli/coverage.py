@@ -20,7 +20,7 @@ from mindgap.cli.tables import console
 
 if TYPE_CHECKING:
     from mindgap.support.coverage import OperatorCoverage
-    from mindgap.support.survey import Asked
+    from mindgap.support.survey import SurveyResult
 
 #: Characters of a reason that the table shows; `--json` has all that is kept.
 _REASON = 110
@@ -80,15 +80,17 @@ def _require_any(platforms: list[str]) -> None:
         raise PlatformError(f"no platform could be asked: {why}")
 
 
-def _asked(platforms: list[str], catalogue: Path | None, store: Path | None, budget: float | None, jobs: int) -> Asked:
+def _asked(
+    platforms: list[str], catalogue: Path | None, store: Path | None, budget: float | None, jobs: int
+) -> SurveyResult:
     """Raises `MindgapError` where nothing could be asked."""
     from mindgap.catalogue import Catalogue
     from mindgap.store import Store
     from mindgap.support.probe_file import home, probe_set
-    from mindgap.support.survey import nothing_asked, support_of
+    from mindgap.support.survey import nothing_asked, survey_platforms
 
     with counting() as tick:
-        probes = probe_set(Catalogue(catalogue) if catalogue is not None else None, told=tick)
+        probes = probe_set(Catalogue(catalogue) if catalogue is not None else None, on_progress=tick)
     lock = threading.Lock()
     counts: dict[str, tuple[int, int]] = {}
     with counting() as tick:
@@ -98,14 +100,16 @@ def _asked(platforms: list[str], catalogue: Path | None, store: Path | None, bud
                 counts[platform] = (done, total)
                 tick(sum(d for d, _ in counts.values()), sum(t for _, t in counts.values()), f"{platform} {what}")
 
-        asked = support_of(platforms, probes, Store(store or home() / "support"), budget_s=budget, jobs=jobs, told=told)
+        asked = survey_platforms(
+            platforms, probes, Store(store or home() / "support"), budget_s=budget, jobs=jobs, on_progress=told
+        )
     wrong = nothing_asked(asked)
     if wrong is not None:
         raise wrong
     return asked
 
 
-def _objects(platforms: list[str], asked: Asked, found: Mapping[str, OperatorCoverage]) -> list[dict[str, Any]]:
+def _objects(platforms: list[str], asked: SurveyResult, found: Mapping[str, OperatorCoverage]) -> list[dict[str, Any]]:
     told: list[dict[str, Any]] = []
     for platform in dict.fromkeys(platforms):
         here = found.get(platform)
@@ -119,7 +123,7 @@ def _objects(platforms: list[str], asked: Asked, found: Mapping[str, OperatorCov
     return told
 
 
-def _print(asked: Asked, found: Mapping[str, OperatorCoverage], missing: bool, out: TextIO) -> None:
+def _print(asked: SurveyResult, found: Mapping[str, OperatorCoverage], missing: bool, out: TextIO) -> None:
     page = console(out)
     page.print(_totals(found))
     page.print(_dtypes(found))

@@ -19,12 +19,12 @@ from mindgap.cli.streams import result_stream
 from mindgap.graph import Graph, MindgapError, decode, prune
 
 if TYPE_CHECKING:
-    from mindgap.campaign.cases.region_sampling import Tried
+    from mindgap.campaign.cases.region_sampling import SamplingReport
     from mindgap.campaign.plan import Variants
     from mindgap.compare.digest import Digested
     from mindgap.synth.merging.merge import Merger
     from mindgap.synth.merging.variant import Variant
-    from mindgap.synth.regions.pool import Pool
+    from mindgap.synth.regions.pool import RegionPool
 
 #: How many of the variants are written out as bytes for their rate, unless all are asked for.
 _TIMED = 500
@@ -89,13 +89,13 @@ def synth(
             out.writelines(_lines(figures))
 
 
-def _pool(directory: Path, file: Path | None, jobs: int) -> tuple[Pool, dict[str, Any]]:
+def _pool(directory: Path, file: Path | None, jobs: int) -> tuple[RegionPool, dict[str, Any]]:
     """The pool, and how making it went where it had to be made."""
     from mindgap.campaign.cases.variants import pool_of
 
     figures: dict[str, Any] = {}
 
-    def made(tried: Tried) -> None:
+    def made(tried: SamplingReport) -> None:
         figures["pool_cpu_seconds"] = round(tried.cpu_seconds, 1)
         figures["pool_proposed"] = dict(sorted(tried.proposed.items()))
         figures["pool_valid"] = {kind: tried.kept[kind] for kind in sorted(tried.proposed)}
@@ -150,7 +150,7 @@ def _described(merger: Merger, seed: int, wanted: Variants, out: TextIO | None) 
     return found
 
 
-def _coverage(pool: Pool, features: Set[str]) -> dict[str, int]:
+def _coverage(pool: RegionPool, features: Set[str]) -> dict[str, int]:
     """Operators (overload packets), and everything that is counted as covered, beside what the pool could cover."""
     able = frozenset(pool.feature_names)
     return {

@@ -93,14 +93,14 @@ class _MutantRunner:
         """Raises `MindgapError` where there is no graph, or it does not run on the platform."""
         # Imported late: a process that only lists platforms needs no PyTorch.
         from mindgap.aten.state import TORCH_STATE
-        from mindgap.synth.metamorphic.mutants import relations
+        from mindgap.synth.metamorphic.mutants import mutants_of
 
         self._context, self._name, self._platform = context, subject.name, platform
         with TORCH_STATE:
             graph = subject.graph()
             if graph.grad:
                 raise MindgapError("it asks for gradients, which no mutant is made of; capture it with --backward")
-            self.mutants = [self._specified(mutant) for mutant in relations(graph, Random(seed))]
+            self.mutants = [self._specified(mutant) for mutant in mutants_of(graph, Random(seed))]
         self._original = context.run(platform, graph)
         if not self._original.ran:
             raise MindgapError(f"{platform} does not run it: {self._original.status}: {self._original.message}")

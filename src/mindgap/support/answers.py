@@ -62,7 +62,7 @@ def answer_of(key: Key, outcomes: Iterable[Outcome]) -> Answer:
     return Answer(*key, "fails" if failed else "refuses", told.status, reason, told.signature, len(seen))
 
 
-class Support:
+class SupportTable:
     """Answers by fingerprint. What was never asked is unknown, and unknown is run."""
 
     def __init__(self, answers: Mapping[str, Mapping[Key, Answer]], platforms: Mapping[str, str]) -> None:
@@ -109,7 +109,7 @@ class Support:
         return None
 
 
-def supported_packets(support: Support, platform: str = "cpu/eager") -> set[str]:
+def supported_packets(support: SupportTable, platform: str = "cpu/eager") -> set[str]:
     """The operator overload packets (`aten.add`) of which the platform runs any call."""
     known = support.answers(support.platforms.get(platform, ""))
     return {packet_of(key.op) for key, answer in known.items() if answer.answer in RUNNING}
@@ -122,7 +122,7 @@ def rows_of(platform: str, fingerprint: str, answers: Iterable[Answer]) -> Itera
         yield {"platform": platform, "fingerprint": fingerprint, **asdict(answer), **told}
 
 
-def read_support(store: Store, platforms: Mapping[str, str]) -> Support:
+def read_support(store: Store, platforms: Mapping[str, str]) -> SupportTable:
     """What a store knows of platforms, by name and fingerprint."""
     found: dict[str, dict[Key, Answer]] = {fingerprint: {} for fingerprint in platforms.values()}
     columns = ", ".join(Answer.__dataclass_fields__)
@@ -131,4 +131,4 @@ def read_support(store: Store, platforms: Mapping[str, str]) -> Support:
         fingerprint = row.pop("fingerprint")
         answer = Answer(**row)
         found[fingerprint][answer.key] = answer
-    return Support(found, platforms)
+    return SupportTable(found, platforms)

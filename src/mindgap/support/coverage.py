@@ -18,7 +18,7 @@ _PLAIN: Final = frozenset({"contiguous", SCALAR})
 
 
 @dataclass(frozen=True, slots=True)
-class Lack:
+class OperatorGap:
     """What a platform does not run of an operator, though the reference does.
 
     `whole`: it runs no call of the operator. Otherwise only those of `dtypes` and `layouts` are meant. `word`: the best
@@ -42,7 +42,7 @@ class OperatorCoverage:
     overloads: Mapping[str, int]
     calls: Mapping[str, int]
     dtypes: Mapping[str, tuple[int, int]]
-    lacks: tuple[Lack, ...]
+    lacks: tuple[OperatorGap, ...]
 
 
 def operator_coverage(keys: Iterable[Key], answers: Mapping[Key, Answer]) -> OperatorCoverage:
@@ -79,7 +79,7 @@ def _running(dtype: str, words: Mapping[Key, str]) -> tuple[int, int]:
     return sum(word in RUNNING for word in asked.values()), len(asked)
 
 
-def _lacks(op: str, group: list[Key], words: Mapping[Key, str], answers: Mapping[Key, Answer]) -> list[Lack]:
+def _lacks(op: str, group: list[Key], words: Mapping[Key, str], answers: Mapping[Key, Answer]) -> list[OperatorGap]:
     missing = [key for key in group if words[key] not in RUNNING]
     if not missing:
         return []
@@ -94,9 +94,11 @@ def _lacks(op: str, group: list[Key], words: Mapping[Key, str], answers: Mapping
     return [_lack(op, found, words, answers, whole=False) for found in parts.values()]
 
 
-def _lack(op: str, keys: list[Key], words: Mapping[Key, str], answers: Mapping[Key, Answer], whole: bool) -> Lack:
+def _lack(
+    op: str, keys: list[Key], words: Mapping[Key, str], answers: Mapping[Key, Answer], whole: bool
+) -> OperatorGap:
     word = _best(words[key] for key in keys)
     reasons = Counter(answers[key].reason for key in keys if key in answers and words[key] == word)
     reason = reasons.most_common(1)[0][0] if reasons else ""
     dtypes = tuple(dict.fromkeys(key.dtype for key in keys))
-    return Lack(op, word, whole, dtypes, tuple(dict.fromkeys(key.layout for key in keys)), reason)
+    return OperatorGap(op, word, whole, dtypes, tuple(dict.fromkeys(key.layout for key in keys)), reason)

@@ -16,10 +16,10 @@ from mindgap.graph import Graph
 from mindgap.run.local import fingerprint_of
 from mindgap.run.pool import WorkerPool
 from mindgap.store import Store
-from mindgap.support.answers import Support, read_support
+from mindgap.support.answers import SupportTable, read_support
 from mindgap.support.graph_probes import CaseProbes, case_probes
 from mindgap.support.key import Key
-from mindgap.support.survey import support_of
+from mindgap.support.survey import survey_platforms
 
 #: A platform that refuses none of so many calls, evenly spread over all, is asked no more.
 _SOME: Final = 128
@@ -43,12 +43,16 @@ class Steps(Protocol):
 
 
 @dataclass(frozen=True)
-class Terms:
-    """`store`: where answers are kept. `minutes`: processor time for each platform. `progress`, `say`: told of it."""
+class SurveyLimits:
+    """Limits and outlets of one survey.
+
+    `store`: where answers are kept. `minutes`: processor time for each platform. `steps`: receives the progress, `say`
+    one line per platform.
+    """
 
     store: Path
     minutes: float
-    progress: Steps
+    steps: Steps
     say: Callable[[str], None]
 
 
@@ -60,38 +64,38 @@ class _Answered:
     untried: int = 0
     idle: int = 0
     seconds: float = 0.0
-    support: Support = field(default_factory=lambda: Support({}, {}))
+    support: SupportTable = field(default_factory=lambda: SupportTable({}, {}))
 
 
-def ask_first(platforms: Sequence[str], graphs: Iterable[Graph], pool: WorkerPool, terms: Terms) -> None:
+def survey_graphs(platforms: Sequence[str], graphs: Iterable[Graph], pool: WorkerPool, terms: SurveyLimits) -> None:
     """Asks each platform of `pool` the calls of the graphs that the store does not know of it, and keeps the answers.
 
     Says for each platform how many were known, asked and left unasked, and how many it refuses. Raises `MindgapError`
     for a damaged store.
     """
-    store, progress = Store(terms.store), terms.progress
+    store, steps = Store(terms.store), terms.steps
     prints = {platform: fingerprint_of(pool.describe(platform)) for platform in dict.fromkeys(platforms)}
     known = read_support(store, prints)
     everywhere = [set(known.answers(fingerprint)) for fingerprint in prints.values()]
-    progress.step("finding out which operators the cases hold")
-    cases = case_probes(graphs, set[Key].intersection(*everywhere), on_graph=lambda done: progress.tick(done, 0))
+    steps.step("finding out which operators the cases hold")
+    cases = case_probes(graphs, set[Key].intersection(*everywhere), on_graph=lambda done: steps.tick(done, 0))
     names = ", ".join(prints)
     terms.say(
         f"asking {names} which operators they run, for at most {terms.minutes:g} min of processor time each "
         "(--coverage-minutes M; --no-coverage asks nothing)"
     )
-    progress.step(f"asking {names} which operators they run")
+    steps.step(f"asking {names} which operators they run")
     counts: dict[str, tuple[int, int]] = {}
     lock = threading.Lock()
 
-    def told(platform: str, done: int, total: int) -> None:
+    def on_progress(platform: str, done: int, total: int) -> None:
         with lock:
             counts[platform] = (done, total)
-            progress.tick(sum(d for d, _ in counts.values()), sum(t for _, t in counts.values()))
+            steps.tick(sum(d for d, _ in counts.values()), sum(t for _, t in counts.values()))
 
     def ask(platform: str) -> _Answered:
         answered = _Answered(support=known)
-        _ask(platform, prints[platform], cases, store, pool, terms.minutes, answered, told)
+        _ask(platform, prints[platform], cases, store, pool, terms.minutes, answered, on_progress)
         return answered
 
     with ThreadPoolExecutor(len(prints), "mindgap-ask-first") as threads:
@@ -102,7 +106,7 @@ def ask_first(platforms: Sequence[str], graphs: Iterable[Graph], pool: WorkerPoo
 
 def _ask(
     platform: str, fingerprint: str, cases: CaseProbes, store: Store, pool: WorkerPool, minutes: float,
-    answered: _Answered, told: Callable[[str, int, int], None],
+    answered: _Answered, on_progress: Callable[[str, int, int], None],
 ) -> None:  # fmt: skip
     """Some calls first, all others where the platform refuses any."""
     known = answered.support.answers(fingerprint)
@@ -119,19 +123,19 @@ def _ask(
             answered.untried += len(keys)
             continue
         before = answered.asked
-        found = support_of(
+        found = survey_platforms(
             [platform], [probe for probe in cases.probes if probe.key in keys], store, budget_s=budget, pool=pool,
-            told=lambda name, done, total, what, before=before: told(name, before + done, len(unknown)),
+            on_progress=lambda name, done, total, what, before=before: on_progress(name, before + done, len(unknown)),
         )  # fmt: skip
         left = len(found.untried.get(platform, ()))
         answered.asked += len(keys) - left
         answered.untried += left
         answered.seconds += found.cpu_seconds.get(platform, 0.0)
         answered.support = found.support
-    told(platform, len(unknown), len(unknown))
+    on_progress(platform, len(unknown), len(unknown))
 
 
-def _refused(support: Support, fingerprint: str, keys: Iterable[Key]) -> int:
+def _refused(support: SupportTable, fingerprint: str, keys: Iterable[Key]) -> int:
     """How many of the keys the platform is known to refuse."""
     answers = support.answers(fingerprint)
     return sum(key in answers and answers[key].answer == "refuses" for key in keys)

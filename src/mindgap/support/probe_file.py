@@ -17,7 +17,7 @@ from mindgap.catalogue import Catalogue, ModelLimits, build
 from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.run.pool import WorkerPool
 from mindgap.store.place import LocalPlace
-from mindgap.support.probes import Probe, Told, probes
+from mindgap.support.probes import OnProgress, Probe, probes
 
 #: Raised when other probes would be made of the same samples.
 FORMAT: Final = 2
@@ -34,7 +34,10 @@ def home() -> Path:
 
 
 def probe_set(
-    catalogue: Catalogue | None = None, *, folder: Path | None = None, told: Told = lambda done, total, what: None
+    catalogue: Catalogue | None = None,
+    *,
+    folder: Path | None = None,
+    on_progress: OnProgress = lambda done, total, what: None,
 ) -> list[Probe]:
     """The probes of a catalogue's graphs, or of PyTorch's samples where none is given, sorted by their keys.
 
@@ -48,9 +51,9 @@ def probe_set(
     if file.is_file() and (found := _read(file)) is not None:
         return found
     folder.mkdir(parents=True, exist_ok=True)
-    graphs = catalogue if catalogue is not None else _samples(folder, told)
+    graphs = catalogue if catalogue is not None else _samples(folder, on_progress)
     with WorkerPool([REFERENCE], tensors=graphs.tensors, busy=1) as pool:
-        made = list(probes(graphs, pool.run, REFERENCE, told))
+        made = list(probes(graphs, pool.run, REFERENCE, on_progress))
     if not made:
         where = "PyTorch's samples" if catalogue is None else str(catalogue.path)
         raise MindgapError(
@@ -60,10 +63,16 @@ def probe_set(
     return made
 
 
-def _samples(folder: Path, told: Told) -> Catalogue:
+def _samples(folder: Path, on_progress: OnProgress) -> Catalogue:
     """PyTorch's samples as a catalogue beside the probes; where it was being built and was killed, that goes on."""
     found = Catalogue(folder / f"samples-{version('torch')}-{version('mindgap')}", create=True)
-    build(found, SOURCES, ("forward", "backward"), limits=_LIMITS, on_tick=lambda t: told(t.done, t.total, t.source))
+    build(
+        found,
+        SOURCES,
+        ("forward", "backward"),
+        limits=_LIMITS,
+        on_tick=lambda t: on_progress(t.done, t.total, t.source),
+    )
     return found
 
 

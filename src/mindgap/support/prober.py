@@ -14,7 +14,7 @@ from mindgap.run.pool import WorkerPool
 from mindgap.support.answers import Answer, answer_of
 from mindgap.support.call_forms import DTYPES
 from mindgap.support.key import Key
-from mindgap.support.probes import Probe, Told
+from mindgap.support.probes import OnProgress, Probe
 
 #: Calls in one job: at first, and the most.
 _FIRST: Final = 4
@@ -56,7 +56,7 @@ def ask(
     batched: bool = True,
     budget: Budget | None = None,
     keep: Callable[[Answer], None] = lambda answer: None,
-    told: Told = lambda done, total, what: None,
+    on_progress: OnProgress = lambda done, total, what: None,
 ) -> list[Key]:
     """Asks a platform of `pool` every key that is not `known`, and hands each answer to `keep` as it comes.
 
@@ -76,7 +76,7 @@ def ask(
         went_well = asker.ask(group)
         if batched and group[0].key.op not in asker.refused:
             size = min(2 * size, _LARGEST) if went_well else max(size // 2, 1)
-        told(total - len(waiting) - len(later), total, group[-1].key.op)
+        on_progress(total - len(waiting) - len(later), total, group[-1].key.op)
     return [asked.key for asked in (*waiting, *later)]
 
 

@@ -14,8 +14,8 @@ from mindgap.support.key import SCALAR, Key, key_of
 from mindgap.support.single_calls import calls, result_specs
 
 Execute = Callable[[Job], Outcome]
-#: Told (done, total, what): a long piece of work.
-Told = Callable[[int, int, str], None]
+#: OnProgress (done, total, what): a long piece of work.
+OnProgress = Callable[[int, int, str], None]
 T = TypeVar("T")
 
 #: Samples of one operator, dtype and layout: so many that one odd sample does not decide.
@@ -52,28 +52,31 @@ class Probe:
 
 
 def probes(
-    catalogue: Catalogue, execute: Execute, reference: str = "cpu/eager", told: Told = lambda done, total, what: None
+    catalogue: Catalogue,
+    execute: Execute,
+    reference: str = "cpu/eager",
+    on_progress: OnProgress = lambda done, total, what: None,
 ) -> Iterator[Probe]:
     """The calls of a catalogue's operator samples, and theirs in other dtypes, layouts and in place.
 
     `MOST` for each operator, dtype and layout. Only what `reference` runs: what it does not is not asked of others.
     Operators that no sample has are taken from the smallest graphs of the catalogue that hold them.
     """
-    found = _collected(catalogue, told)
+    found = _collected(catalogue, on_progress)
     by_op: dict[str, dict[Key, list[Graph]]] = {}
     for key, graphs in found.items():
         by_op.setdefault(key.op, {})[key] = _spread(graphs, MOST)
     chooser = _Chooser(execute, reference, TensorStore(catalogue.tensors))
     for done, op in enumerate(sorted(by_op)):
-        told(done, len(by_op), op)
+        on_progress(done, len(by_op), op)
         chooser.choose(by_op[op])
-    told(len(by_op), len(by_op), "")
+    on_progress(len(by_op), len(by_op), "")
     for key in sorted(chooser.chosen):
         for graph in chooser.chosen[key]:
             yield Probe(*key, encode(graph, labels=False))
 
 
-def _collected(catalogue: Catalogue, told: Told) -> dict[Key, list[Graph]]:
+def _collected(catalogue: Catalogue, on_progress: OnProgress) -> dict[Key, list[Graph]]:
     """Candidates by key, as they were met."""
     entries = [entry for entry in catalogue.entries("status = 'captured'") if entry.holder]
     samples = [entry for entry in entries if entry.scheme in _SAMPLES]
@@ -81,7 +84,7 @@ def _collected(catalogue: Catalogue, told: Told) -> dict[Key, list[Graph]]:
     others = sorted((e for e in others if e.parameters <= _MOST_PARAMETERS), key=lambda e: (e.nodes, e.source, e.of))
     collector = _Collector(catalogue)
     for done, entry in enumerate(samples):
-        told(done, len(samples), entry.source)
+        on_progress(done, len(samples), entry.source)
         collector.take(entry)
     for entry in others:
         if not collector.operators.issuperset(entry.operators):

@@ -1,4 +1,4 @@
-"""Support of several platforms: read from a store where it is known, asked where it is not, and kept."""
+"""SupportTable of several platforms: read from a store where it is known, asked where it is not, and kept."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from mindgap.graph import MindgapError
 from mindgap.run.local import fingerprint_of
 from mindgap.run.pool import WorkerPool
 from mindgap.store import Store, Writer
-from mindgap.support.answers import Answer, Support, read_support, rows_of
+from mindgap.support.answers import Answer, SupportTable, read_support, rows_of
 from mindgap.support.key import Key
 from mindgap.support.prober import Budget, ask
 from mindgap.support.probes import Probe
 
-#: Told (platform, done, total, what).
-TellsOf = Callable[[str, int, int, str], None]
+#: OnProgress (platform, done, total, what).
+OnPlatformProgress = Callable[[str, int, int, str], None]
 
 
 @dataclass(frozen=True)
-class Asked:
+class SurveyResult:
     """What is known now. `keys`: all that there is to ask. `absent`: platforms that are not here, and why.
 
     `untried`: what a platform's budget did not reach. `cpu_seconds`: what asking took this time.
     """
 
-    support: Support
+    support: SupportTable
     keys: tuple[Key, ...]
     absent: Mapping[str, str] = field(default_factory=dict[str, str])
     untried: Mapping[str, Sequence[Key]] = field(default_factory=dict[str, Sequence[Key]])
     cpu_seconds: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
-def support_of(
+def survey_platforms(
     platforms: Sequence[str],
     probes: Sequence[Probe],
     store: Store,
@@ -43,9 +43,9 @@ def support_of(
     budget_s: float | None = None,
     jobs: int = 1,
     pool: WorkerPool | None = None,
-    told: TellsOf = lambda platform, done, total, what: None,
-) -> Asked:
-    """Support of each platform as it is on this machine now.
+    on_progress: OnPlatformProgress = lambda platform, done, total, what: None,
+) -> SurveyResult:
+    """SupportTable of each platform as it is on this machine now.
 
     What the store knows of a platform's fingerprint is not asked again; what is asked is in the store within seconds,
     so that a run that is killed goes on where it was. `budget_s`: processor seconds for each platform. `jobs`:
@@ -61,11 +61,11 @@ def support_of(
                 absent[platform] = " ".join(str(description["error"]).split())
             else:
                 present[platform] = fingerprint_of(description)
-        session = _Session(workers, writer, probes, read_support(store, present), budget_s, told)
+        session = _Survey(workers, writer, probes, read_support(store, present), budget_s, on_progress)
         with ThreadPoolExecutor(max(jobs, 1), thread_name_prefix="mindgap-ask") as threads:
             list(threads.map(session.ask, present))
     keys = tuple(sorted({probe.key for probe in probes}))
-    return Asked(session.support(), keys, absent, session.untried, session.cpu_seconds)
+    return SurveyResult(session.support(), keys, absent, session.untried, session.cpu_seconds)
 
 
 @contextmanager
@@ -77,22 +77,22 @@ def _pool(platforms: Sequence[str], pool: WorkerPool | None, jobs: int) -> Gener
         yield own
 
 
-class _Session:
+class _Survey:
     def __init__(
         self,
         pool: WorkerPool,
         writer: Writer,
         probes: Sequence[Probe],
-        known: Support,
+        known: SupportTable,
         budget_s: float | None,
-        told: TellsOf,
+        on_progress: OnPlatformProgress,
     ) -> None:
         self._pool = pool
         self._writer = writer
         self._probes = probes
         self._known = known
         self._budget_s = budget_s
-        self._told = told
+        self._told = on_progress
         self._lock = threading.Lock()
         self._begun: dict[str, threading.Lock] = {
             fingerprint: threading.Lock() for fingerprint in known.platforms.values()
@@ -114,19 +114,19 @@ class _Session:
             known = {**self._known.answers(fingerprint), **self._new[fingerprint]}
             left = ask(
                 platform, self._probes, self._pool, known=known, budget=budget, keep=keep,
-                told=lambda done, total, what: self._told(platform, done, total, what),
+                on_progress=lambda done, total, what: self._told(platform, done, total, what),
             )  # fmt: skip
         with self._lock:
             self.untried[platform] = left
             self.cpu_seconds[platform] = budget.spent
 
-    def support(self) -> Support:
+    def support(self) -> SupportTable:
         """What was known, and what is known now."""
         platforms = self._known.platforms
-        return Support({f: {**self._known.answers(f), **self._new[f]} for f in self._new}, platforms)
+        return SupportTable({f: {**self._known.answers(f), **self._new[f]} for f in self._new}, platforms)
 
 
-def nothing_asked(asked: Asked) -> MindgapError | None:
+def nothing_asked(asked: SurveyResult) -> MindgapError | None:
     """The error where no platform could be asked at all."""
     if asked.support.platforms:
         return None

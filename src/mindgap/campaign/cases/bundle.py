@@ -30,9 +30,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mindgap.campaign.cases.case import BLOCK, Case, Supply, graphs_of
+from mindgap.campaign.cases.case import BLOCK, Case, CaseSource, graphs_of
 from mindgap.campaign.plan import Plan, parse_plan
-from mindgap.campaign.state.directory import PACK, PLAN, Folder
+from mindgap.campaign.state.directory import PACK, PLAN, CampaignDirectory
 from mindgap.graph import Graph, GraphError, MindgapError, digest_of_bytes
 from mindgap.store import Merged, Store
 
@@ -48,76 +48,78 @@ _DATE: Final = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class BundleSummary:
     """What went into a pack."""
 
     cases: int
     nbytes: int
 
 
-class PackError(MindgapError):
+class BundleError(MindgapError):
     """A pack that cannot be read or made. The message names the file."""
 
 
-def export(folder: Folder, supply: Supply, path: str | Path, platforms: Sequence[str] = ()) -> Packed:
+def export(
+    folder: CampaignDirectory, case_source: CaseSource, path: str | Path, platforms: Sequence[str] = ()
+) -> BundleSummary:
     """Writes a pack of the cases that the campaign's reference has run. `platforms`: those meant to run them, for
     every case, instead of the plan's. Raises `MindgapError` where nothing ran yet, or the file cannot be written.
     """
     store, path = folder.store, Path(path)
     ran = _ran(store, folder.run)
     if not ran:
-        raise PackError(f"{folder.path}: nothing has run yet, so there is nothing to export")
+        raise BundleError(f"{folder.path}: nothing has run yet, so there is nothing to export")
     text = _plan_text(folder, platforms)
     plan = parse_plan(text, "the plan of the pack")
     temporary = path.with_name(f".tmp-{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(temporary, "w") as file:
-            hashes = _write(file, folder, supply, ran, text, store)
+            hashes = _write(file, folder, case_source, ran, text, store)
             about = {"format": _FORMAT, "version": _VERSION, "run": folder.run, "reference": plan.reference,
                      "cases": sum(map(len, ran.values())), "blocks": sorted(ran), "sha256": hashes}  # fmt: skip
             _add(file, _ABOUT, json.dumps(about, indent=1).encode())
         temporary.rename(path)
     except OSError as error:
-        raise PackError(f"{path} cannot be written: {error.strerror}") from None
+        raise BundleError(f"{path} cannot be written: {error.strerror}") from None
     finally:
         temporary.unlink(missing_ok=True)
-    return Packed(sum(map(len, ran.values())), path.stat().st_size)
+    return BundleSummary(sum(map(len, ran.values())), path.stat().st_size)
 
 
-def is_pack(path: str | Path) -> bool:
+def is_bundle(path: str | Path) -> bool:
     """Whether the file looks like a pack rather than like a plan."""
     return zipfile.is_zipfile(path)
 
 
 def plan_of(path: str | Path) -> tuple[Plan, str]:
-    """The plan in a pack, and its text. Raises `PackError`."""
+    """The plan in a pack, and its text. Raises `BundleError`."""
     text = _Reader(Path(path)).text(PLAN)
     return parse_plan(text, f"{path}/{PLAN}"), text
 
 
 @dataclass(frozen=True)
-class FromPack:
+class BundleSourceFactory:
     """The source of a campaign whose cases are in a pack, which the folder keeps a copy of."""
 
     path: Path
 
-    def begin(self, plan: Plan, folder: Path) -> PackSupply:
+    def begin(self, plan: Plan, folder: Path) -> BundleSource:
         try:
             shutil.copyfile(self.path, folder / PACK)
         except OSError as error:
-            raise PackError(f"{self.path} cannot be copied to {folder}: {error.strerror}") from None
-        return PackSupply(folder / PACK)
+            raise BundleError(f"{self.path} cannot be copied to {folder}: {error.strerror}") from None
+        return BundleSource(folder / PACK)
 
-    def again(self, plan: Plan, folder: Path) -> PackSupply:
-        return PackSupply(folder / PACK)
+    def again(self, plan: Plan, folder: Path) -> BundleSource:
+        return BundleSource(folder / PACK)
 
 
-class PackSupply:
+class BundleSource:
     """The cases of a pack. Each is checked to be what its digest says."""
 
     def __init__(self, path: Path) -> None:
-        """Raises `PackError` for what is none, or of another version."""
+        """Raises `BundleError` for what is none, or of another version."""
         self._file = _Reader(path)
 
     @property
@@ -126,7 +128,7 @@ class PackSupply:
         return hashlib.sha256(json.dumps(self._file.about["sha256"], sort_keys=True).encode()).hexdigest()
 
     def block(self, number: int) -> list[Case]:
-        """Raises `PackError` for a damaged pack."""
+        """Raises `BundleError` for a damaged pack."""
         if number not in self._file.about["blocks"]:
             return []
         listed: list[dict[str, Any]] = json.loads(self._file.read(f"blocks/{number:05d}.json"))
@@ -134,7 +136,7 @@ class PackSupply:
         return [self._case(entry, data) for entry in listed]
 
     def samples(self, blocks: Sequence[int]) -> Iterator[Graph]:
-        """The cases themselves. Raises `PackError` for a damaged pack."""
+        """The cases themselves. Raises `BundleError` for a damaged pack."""
         return graphs_of(self, blocks)
 
     def _case(self, entry: Mapping[str, Any], data: bytes) -> Case:
@@ -142,16 +144,16 @@ class PackSupply:
         try:
             sound = digest_of_bytes(graph) == entry["digest"]
         except GraphError as error:
-            raise PackError(f"{self._file.path}: case {entry['name']}: {error}") from None
+            raise BundleError(f"{self._file.path}: case {entry['name']}: {error}") from None
         if not sound:
-            raise PackError(f"{self._file.path}: case {entry['name']} is another graph than its digest says")
+            raise BundleError(f"{self._file.path}: case {entry['name']} is another graph than its digest says")
         return Case(
             entry["index"], entry["name"], graph, entry["digest"], entry["description"], tuple(entry["features"]),
             entry["nodes"], entry["base"],
         )  # fmt: skip
 
 
-def agreement(folder: Folder) -> tuple[int, int] | None:
+def agreement(folder: CampaignDirectory) -> tuple[int, int] | None:
     """Of the cases that both references ran, here and where the pack was made, how many gave equal bits; and of how
     many. None for a campaign without a pack. Raises `MindgapError`.
     """
@@ -168,7 +170,7 @@ def agreement(folder: Folder) -> tuple[int, int] | None:
     return sum(one == other for one, other in both), len(both)
 
 
-def take_back(folder: Folder, paths: Sequence[str | Path]) -> Merged:
+def import_results(folder: CampaignDirectory, paths: Sequence[str | Path]) -> Merged:
     """Copies what another machine wrote into the campaign's store: other campaigns' directories, or single segments.
 
     Raises `MindgapError` for what is neither, and for a damaged segment; doing it twice changes nothing more.
@@ -199,9 +201,9 @@ class _Reader:
                 self.about: dict[str, Any] = json.loads(file.read(_ABOUT))
             known = (self.about["format"], self.about["version"])
         except (OSError, KeyError, ValueError, TypeError, zipfile.BadZipFile) as error:
-            raise PackError(f"{path} is no pack, or damaged ({error}): make it again with campaign export") from None
+            raise BundleError(f"{path} is no pack, or damaged ({error}): make it again with campaign export") from None
         if known != (_FORMAT, _VERSION):
-            raise PackError(f"{path} is a pack of version {known[1]}, this mindgap reads {_VERSION}")
+            raise BundleError(f"{path} is a pack of version {known[1]}, this mindgap reads {_VERSION}")
 
     def read(self, name: str) -> bytes:
         """A member's bytes, checked."""
@@ -209,9 +211,9 @@ class _Reader:
             with zipfile.ZipFile(self.path) as file:
                 data = file.read(name)
         except (OSError, KeyError, zipfile.BadZipFile) as error:
-            raise PackError(f"{self.path} is damaged at {name} ({error}): copy it again") from None
+            raise BundleError(f"{self.path} is damaged at {name} ({error}): copy it again") from None
         if hashlib.sha256(data).hexdigest() != self.about["sha256"].get(name):
-            raise PackError(f"{self.path} is damaged at {name}: copy it again")
+            raise BundleError(f"{self.path} is damaged at {name}: copy it again")
         return data
 
     def text(self, name: str) -> str:
@@ -228,12 +230,17 @@ def _ran(store: Store, run: str) -> dict[int, set[str]]:
 
 
 def _write(
-    file: zipfile.ZipFile, folder: Folder, supply: Supply, ran: Mapping[int, set[str]], text: str, store: Store
+    file: zipfile.ZipFile,
+    folder: CampaignDirectory,
+    case_source: CaseSource,
+    ran: Mapping[int, set[str]],
+    text: str,
+    store: Store,
 ) -> dict[str, str]:
     """All members but the list; their hashes."""
     hashes = {PLAN: _add(file, PLAN, text.encode())}
     for number in sorted(ran):
-        cases = [case for case in supply.block(number) if case.name in ran[number]]
+        cases = [case for case in case_source.block(number) if case.name in ran[number]]
         listed: list[dict[str, Any]] = []
         start = 0
         for case in cases:
@@ -265,7 +272,7 @@ def _add(file: zipfile.ZipFile, name: str, data: bytes, how: int = zipfile.ZIP_D
     return hashlib.sha256(data).hexdigest()
 
 
-def _plan_text(folder: Folder, platforms: Sequence[str]) -> str:
+def _plan_text(folder: CampaignDirectory, platforms: Sequence[str]) -> str:
     """The plan as it was written; where the platforms are others, as TOML again."""
     text = (folder.path / PLAN).read_text(encoding="utf-8")
     if not platforms:
@@ -297,7 +304,7 @@ def _table_of(path: Path) -> str:
         metadata = pq.read_metadata(path).metadata or {}
         return metadata[b"mindgap.table"].decode()
     except (pa.ArrowException, OSError, KeyError) as error:
-        raise PackError(f"{path} is no segment of a store ({str(error).splitlines()[0]}): copy it again") from None
+        raise BundleError(f"{path} is no segment of a store ({str(error).splitlines()[0]}): copy it again") from None
 
 
 def _sum(one: Merged, other: Merged) -> Merged:

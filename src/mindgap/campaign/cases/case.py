@@ -54,7 +54,7 @@ class Case:
         return found
 
 
-class Supply(Protocol):
+class CaseSource(Protocol):
     """What makes the cases."""
 
     @property
@@ -71,10 +71,10 @@ class Supply(Protocol):
         ...
 
 
-def graphs_of(supply: Supply, blocks: Sequence[int]) -> Iterator[Graph]:
+def graphs_of(case_source: CaseSource, blocks: Sequence[int]) -> Iterator[Graph]:
     """The graphs of all cases in these blocks."""
     for number in blocks:
-        for case in supply.block(number):
+        for case in case_source.block(number):
             yield decode(case.data)
 
 

@@ -21,8 +21,8 @@ from mindgap.catalogue.integrity import GraphChecker
 from mindgap.graph import MindgapError, encode
 from mindgap.run.channel import Frame
 from mindgap.run.process import Limits, WorkerFailed, WorkerProcess
-from mindgap.synth.regions.pool import Pool, joined
-from mindgap.synth.regions.sampler import Wanted
+from mindgap.synth.regions.pool import RegionPool, joined
+from mindgap.synth.regions.sampler import SamplerOptions
 
 _START: Final = Limits(120.0, 4 << 30)
 #: For one base: a step that takes longer has met an operator that does not come back.
@@ -35,7 +35,7 @@ OnTick = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Yield:
+class PoolYield:
     """How many graphs a pool was made of, and how many of them gave no region, by reason."""
 
     bases: int
@@ -46,10 +46,10 @@ class Yield:
         return json.dumps([self.bases, sorted(self.barren.items(), key=lambda each: (-each[1], each[0]))])
 
     @staticmethod
-    def from_json(text: str) -> Yield:
+    def from_json(text: str) -> PoolYield:
         """The inverse of `to_json`."""
         bases, barren = json.loads(text)
-        return Yield(bases, dict(barren))
+        return PoolYield(bases, dict(barren))
 
     def line(self) -> str:
         """In words, with the reasons that are most common."""
@@ -63,7 +63,7 @@ class Yield:
 
 
 @dataclass
-class Tried:
+class SamplingReport:
     """What was proposed and what came of it. `reasons`: (kind, reason) -> how often; `cpu_seconds` of all workers.
 
     `barren`: why a base gave no region -> how many bases.
@@ -94,15 +94,15 @@ def bases_of(catalogue: Catalogue, most_nodes: int = 20_000) -> list[str]:
     return found
 
 
-def quarry_all(
-    catalogue: Catalogue, bases: Sequence[str], seed: int, wanted: Wanted, *, jobs: int | None = None,
+def sample_catalogue(
+    catalogue: Catalogue, bases: Sequence[str], seed: int, wanted: SamplerOptions, *, jobs: int | None = None,
     on_tick: OnTick | None = None,
-) -> tuple[Pool, Tried]:  # fmt: skip
+) -> tuple[RegionPool, SamplingReport]:  # fmt: skip
     """The pool of some graphs of a catalogue, the same for the same seed whatever the number of jobs.
 
     Raises `MindgapError` where no region at all came of it.
     """
-    session = _Session(catalogue, seed, wanted, bases, on_tick or (lambda done, total: None))
+    session = _Sampling(catalogue, seed, wanted, bases, on_tick or (lambda done, total: None))
     pool = joined(session.run(jobs or os.cpu_count() or 1))
     if not len(pool):
         (reason, _), *_ = session.tried.reasons.most_common(1) or [(("", "nothing was proposed"), 0)]
@@ -110,8 +110,10 @@ def quarry_all(
     return pool, session.tried
 
 
-class _Session:
-    def __init__(self, catalogue: Catalogue, seed: int, wanted: Wanted, bases: Sequence[str], on_tick: OnTick) -> None:
+class _Sampling:
+    def __init__(
+        self, catalogue: Catalogue, seed: int, wanted: SamplerOptions, bases: Sequence[str], on_tick: OnTick
+    ) -> None:
         self._catalogue, self._seed, self._wanted = catalogue, seed, wanted
         self._bases, self._on_tick = bases, on_tick
         self._left: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -119,7 +121,7 @@ class _Session:
         self._lock = threading.Lock()
         self._done = 0
         self._error: BaseException | None = None
-        self.tried = Tried()
+        self.tried = SamplingReport()
 
     def run(self, jobs: int) -> list[bytes]:
         """The regions of each base that gave some, as bytes, in the order of the bases."""
@@ -168,7 +170,7 @@ class _Session:
 
     def _quarried(self, worker: _Worker, base: str, lost: list[str]) -> Frame | None:
         """The answer to a base; once more without mutations where the process ended, and None where it ended again."""
-        asked = {"kind": "quarry", "base": base, "seed": f"{self._seed}:{base}"}
+        asked = {"kind": "sample_regions", "base": base, "seed": f"{self._seed}:{base}"}
         data = np.frombuffer(encode(self._catalogue.store.get_graph(base), labels=False), np.uint8)
         for mutated in (self._wanted.mutated, 0):
             try:

@@ -1,6 +1,6 @@
 """A process that cuts and mutates bases: `python -m mindgap.campaign.cases.region_worker --parent PID`.
 
-parent → worker   quarry    a base's digest and bytes, a seed, and what is wanted
+parent → worker   sample_regions    a base's digest and bytes, a seed, and what is wanted
 worker → parent   regions   what was tried: kinds and reasons, and the regions as a table's bytes
                   failed    a reason
 Mutated operators run for the first time here, and some of them end the process.
@@ -60,11 +60,13 @@ def _next(reader: FrameReader) -> Frame:
 
 def _quarried(frame: Frame, tensors: TensorStore) -> tuple[dict[str, Any], bytes]:
     from mindgap.synth.regions.pool import to_bytes
-    from mindgap.synth.regions.sampler import Wanted, quarry
+    from mindgap.synth.regions.sampler import SamplerOptions, sample_regions
 
     asked = frame.header
     graph = decode(frame.arrays[0].tobytes())
-    tried = list(quarry(asked["base"], graph, Random(asked["seed"]), Wanted(**asked["wanted"]), tensors=tensors))
+    tried = list(
+        sample_regions(asked["base"], graph, Random(asked["seed"]), SamplerOptions(**asked["wanted"]), tensors=tensors)
+    )
     regions = [one.region for one in tried if one.region is not None]
     return {"kind": "regions", "tried": [[one.kind, one.reason] for one in tried]}, to_bytes(regions)
 

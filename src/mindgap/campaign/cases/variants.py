@@ -16,14 +16,14 @@ from typing import Final, TypeVar
 import torch
 
 from mindgap.campaign.cases.case import BLOCK, Case, graphs_of
-from mindgap.campaign.cases.region_sampling import OnTick, Tried, Yield, bases_of, quarry_all
+from mindgap.campaign.cases.region_sampling import OnTick, PoolYield, SamplingReport, bases_of, sample_catalogue
 from mindgap.campaign.plan import Plan, Variants
 from mindgap.catalogue import Catalogue
 from mindgap.graph import Graph, MindgapError
 from mindgap.synth.merging.merge import Merger
 from mindgap.synth.merging.variant import Variant
-from mindgap.synth.regions.pool import Pool, marks_of
-from mindgap.synth.regions.sampler import Wanted
+from mindgap.synth.regions.pool import RegionPool, marks_of
+from mindgap.synth.regions.sampler import SamplerOptions
 
 _T = TypeVar("_T")
 
@@ -33,10 +33,10 @@ POOL: Final = "pool.parquet"
 _FEW: Final = 4
 
 
-class Synthesis:
-    """A `Supply` of variants. Not thread-safe."""
+class VariantSource:
+    """A `CaseSource` of variants. Not thread-safe."""
 
-    def __init__(self, pool: Pool, plan: Plan) -> None:
+    def __init__(self, pool: RegionPool, plan: Plan) -> None:
         self._merger = Merger(pool)
         self._seed = plan.seed
         self._variants = plan.variants
@@ -102,41 +102,46 @@ def _nodes(rng: Random, wanted: Variants) -> int:
 
 
 def pool_of(
-    directory: str | Path, wanted: Wanted | None = None, *, file: str | Path | None = None, jobs: int | None = None,
-    on_tick: OnTick | None = None, on_made: Callable[[Tried], None] | None = None,
-) -> Pool:  # fmt: skip
+    directory: str | Path,
+    wanted: SamplerOptions | None = None,
+    *,
+    file: str | Path | None = None,
+    jobs: int | None = None,
+    on_tick: OnTick | None = None,
+    on_made: Callable[[SamplingReport], None] | None = None,
+) -> RegionPool:
     """The pool of a catalogue: the one in `file` (default: in the catalogue), or a new one where it is none of this
     catalogue as it is, of what is wanted, and of this PyTorch. `on_made` is told how making it went.
 
     Raises `MindgapError` for a catalogue without graphs, and for a file that is no pool or damaged.
     """
     catalogue = Catalogue(directory)
-    wanted = wanted or Wanted()
+    wanted = wanted or SamplerOptions()
     where = Path(file) if file is not None else Path(directory) / POOL
     bases = bases_of(catalogue)
     made_of = _made_of(bases, wanted)
     if where.exists() and marks_of(where)["made_of"] == made_of:
-        return Pool.load(where)
-    pool, tried = quarry_all(catalogue, bases, 0, wanted, jobs=jobs, on_tick=on_tick)
-    pool.save(where, made_of, Yield(len(bases), tried.barren).to_json())
+        return RegionPool.load(where)
+    pool, tried = sample_catalogue(catalogue, bases, 0, wanted, jobs=jobs, on_tick=on_tick)
+    pool.save(where, made_of, PoolYield(len(bases), tried.barren).to_json())
     if on_made is not None:
         on_made(tried)
     return pool
 
 
-def yield_of(file: str | Path) -> Yield | None:
+def yield_of(file: str | Path) -> PoolYield | None:
     """How making the pool in a file went; None for one whose maker did not say."""
     made = marks_of(file).get("made", "")
-    return Yield.from_json(made) if made else None
+    return PoolYield.from_json(made) if made else None
 
 
-def pool_in(file: str | Path) -> Pool:
+def pool_in(file: str | Path) -> RegionPool:
     """The pool in a file, whatever it is made of. Raises `MindgapError` where there is none."""
     if not Path(file).exists():
         raise MindgapError(f"{file}: no such pool; mindgap synth CATALOGUE makes one")
-    return Pool.load(file)
+    return RegionPool.load(file)
 
 
-def _made_of(bases: Sequence[str], wanted: Wanted) -> str:
+def _made_of(bases: Sequence[str], wanted: SamplerOptions) -> str:
     told = [version("mindgap"), torch.__version__, asdict(wanted), list(bases)]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()

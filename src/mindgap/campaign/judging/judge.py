@@ -45,7 +45,7 @@ class JudgeFailed(MindgapError):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Terms:
+class JudgeLimits:
     """How judges work: the settings of the rows, what one row may take, where stored tensors are.
 
     `seconds`: of a row whose outputs are judged. `follow_s`: of a failure that is followed to its operator.
@@ -62,32 +62,36 @@ class Terms:
         return self.seconds if outcome.ran else self.follow_s
 
 
-def terms_of(plan: Plan, tensors: TensorStore) -> Terms:
+def judge_limits(plan: Plan, tensors: TensorStore) -> JudgeLimits:
     """The terms that a plan sets."""
     limits = plan.limits
     settings = RunSettings(plan.reference, limits.trace, limits.repeat, limits.deadline_s)
-    return Terms(settings, limits.judge_s, int(limits.memory_gib * (1 << 30)), tensors, limits.follow_s)
+    return JudgeLimits(settings, limits.judge_s, int(limits.memory_gib * (1 << 30)), tensors, limits.follow_s)
 
 
 @contextmanager
-def judging(
-    count: int, terms: Terms, execute: Execute, describe: Describe = no_description, account: CpuAccount | None = None
-) -> Generator[list[Judging]]:  # fmt: skip
+def judge_processes(
+    count: int,
+    terms: JudgeLimits,
+    execute: Execute,
+    describe: Describe = no_description,
+    account: CpuAccount | None = None,
+) -> Generator[list[JudgeProcess]]:
     """So many judges, whose processes end with the context. `describe` gives what a platform says of itself;
     `account` is charged for their processor time."""
     with ExitStack() as stack:
         starter = stack.enter_context(ThreadPoolExecutor(1, "mindgap-judge-start"))
-        judges = [Judging(terms, execute, starter, describe, account) for _ in range(count)]
+        judges = [JudgeProcess(terms, execute, starter, describe, account) for _ in range(count)]
         for judge in judges:
             stack.callback(judge.close)
         yield judges
 
 
-class Judging:
+class JudgeProcess:
     """One judging process through all its deaths. Thread-safe: one row at a time."""
 
     def __init__(
-        self, terms: Terms, execute: Execute, starter: ThreadPoolExecutor, describe: Describe = no_description,
+        self, terms: JudgeLimits, execute: Execute, starter: ThreadPoolExecutor, describe: Describe = no_description,
         account: CpuAccount | None = None,
     ) -> None:  # fmt: skip
         """`starter`: a thread that outlives this object; a process dies with the thread that started it."""
@@ -237,13 +241,13 @@ class Judging:
 
 
 class _OutOfBounds(Exception):
-    """Judging took more than it may."""
+    """JudgeProcess took more than it may."""
 
 
 class _Meter:
     """What one row has taken: processor seconds of the judge, seconds of its jobs (`spent`)."""
 
-    def __init__(self, worker: WorkerProcess, terms: Terms, seconds: float) -> None:
+    def __init__(self, worker: WorkerProcess, terms: JudgeLimits, seconds: float) -> None:
         self._terms, self._seconds, self._cpu = terms, seconds, worker.cpu_seconds
         self._before = worker.cpu_seconds()
         self._started = time.monotonic()
@@ -257,7 +261,7 @@ class _Meter:
         return Limits(_SLOW * left, self._terms.memory_bytes, left)
 
 
-def _too_long(terms: Terms, outcome: Outcome) -> str:
+def _too_long(terms: JudgeLimits, outcome: Outcome) -> str:
     what = "judging" if outcome.ran else "following the failure"
     return f"{what} took more than {terms.limit(outcome):g} s"
 

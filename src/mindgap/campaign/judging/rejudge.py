@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from mindgap.campaign.cases.case import Case
-from mindgap.campaign.judging.judge import judging, terms_of
-from mindgap.campaign.session import Manner
-from mindgap.campaign.state.directory import open_folder
+from mindgap.campaign.judging.judge import judge_limits, judge_processes
+from mindgap.campaign.session import RunOptions
+from mindgap.campaign.state.directory import open_directory
 from mindgap.compare.verdict import FINDINGS
 from mindgap.graph import MindgapError, default_tensor_store, encode
 from mindgap.pipeline.compare import compare_outcomes
@@ -32,7 +32,7 @@ WHERE v.run = $run AND list_contains($words, v.word) ORDER BY m.position, v.plat
 
 
 def judge_again(
-    path: str | Path, words: Collection[str] = (), *, manner: Manner | None = None
+    path: str | Path, words: Collection[str] = (), *, options: RunOptions | None = None
 ) -> Counter[tuple[str, str]]:
     """Runs the cases of these findings (default: of all but failures) once more and judges them as the judge is now.
     `not_judged`, where mindgap itself failed, counts among them.
@@ -44,13 +44,13 @@ def judge_again(
     for word in words:
         if word not in _WORDS:
             raise MindgapError(f"--word {word}: it takes one of {', '.join(_WORDS)}")
-    folder, manner = open_folder(path), manner or Manner()
+    folder, options = open_directory(path), options or RunOptions()
     plan = folder.plan
     rows = folder.store.rows(_ROWS, {"run": folder.run, "words": words})
     if not rows:
         raise MindgapError(f"{path} has no row that is {' or '.join(words)}: nothing is to be judged again")
-    terms = terms_of(plan, manner.tensors or default_tensor_store())
-    busy = manner.jobs or os.cpu_count() or 2
+    terms = judge_limits(plan, options.tensors or default_tensor_store())
+    busy = options.jobs or os.cpu_count() or 2
     names = [plan.reference, *dict.fromkeys(row["platform"] for row in rows)]
     changed: Counter[tuple[str, str]] = Counter()
     with ExitStack() as stack:
@@ -59,7 +59,7 @@ def judge_again(
         )
         writer = stack.enter_context(folder.store.writer())
         record = Recording(folder.store, writer, terms.settings, pool.describe, "campaign", folder.run)
-        judges = stack.enter_context(judging(busy, terms, pool.run, pool.describe))
+        judges = stack.enter_context(judge_processes(busy, terms, pool.run, pool.describe))
         threads = stack.enter_context(ThreadPoolExecutor(busy, "mindgap-again"))
 
         def again(row: Mapping[str, Any]) -> tuple[str, str]:
@@ -75,8 +75,8 @@ def judge_again(
             record.row(case.digest, found, outcome)
             return row["word"], found.word
 
-        manner.progress.step("judging findings again", len(rows))
+        options.steps.step("judging findings again", len(rows))
         for done, change in enumerate(threads.map(again, rows), 1):
             changed[change] += 1
-            manner.progress.tick(done, len(rows))
+            options.steps.tick(done, len(rows))
     return changed

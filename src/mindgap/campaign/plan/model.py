@@ -74,7 +74,7 @@ class Variants(_Part):
         return self
 
 
-class OnPlatform(_Part):
+class PlatformPlan(_Part):
     """What a platform gets: everything, or `variants` of them, or as many as `cpu_minutes` are enough for.
 
     Chosen are those with most that is new to the platform for their size.
@@ -129,7 +129,7 @@ class Plan(_Part):
     reference: str = "cpu/eager"
     skip_unavailable: bool = False
     variants: Variants
-    platforms: Annotated[dict[str, OnPlatform], Field(min_length=1)]
+    platforms: Annotated[dict[str, PlatformPlan], Field(min_length=1)]
     limits: Limits = Limits()
     stop: Stop = Stop()
 
@@ -194,7 +194,7 @@ def changed(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") -> l
 
 def _spelled(plan: Plan, where: str, lines: Mapping[tuple[str | int, ...], int]) -> Plan:
     """The plan with each platform in its one spelling."""
-    platforms: dict[str, OnPlatform] = {}
+    platforms: dict[str, PlatformPlan] = {}
     for name, asked in plan.platforms.items():
         line = line_of(lines, ("platforms", name))
         try:
@@ -233,7 +233,12 @@ def _told(place: tuple[str | int, ...], error: Any) -> str:
 
 def _known(place: tuple[str | int, ...]) -> list[str]:
     """The keys that the table at `place` may have."""
-    parts: dict[str, type[BaseModel]] = {"variants": Variants, "limits": Limits, "stop": Stop, "platforms": OnPlatform}
+    parts: dict[str, type[BaseModel]] = {
+        "variants": Variants,
+        "limits": Limits,
+        "stop": Stop,
+        "platforms": PlatformPlan,
+    }
     model: type[BaseModel] = parts.get(str(place[0]), Plan) if place else Plan
     return list(Size.model_fields if "sizes" in place else model.model_fields)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from mindgap.campaign.state.directory import Folder
+from mindgap.campaign.state.directory import CampaignDirectory
 from mindgap.campaign.state.resume_state import finding_key
 from mindgap.compare.verdict import FINDINGS
 from mindgap.graph import MindgapError
@@ -32,7 +32,7 @@ _REFERENCE: Final = "SELECT outputs, status, message FROM outcomes WHERE run = ?
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FindingGroup:
     """Findings that count as one: the same platform, verdict, and culprit (or signature of a failure).
 
     `run`: in which they were found; `case`: the first; `detail`: what is said of that one.
@@ -50,7 +50,7 @@ class Group:
     cases: tuple[str, ...]
 
 
-def findings_of(folder: Folder, words: Sequence[str] = (), platform: str = "") -> list[Group]:
+def findings_of(folder: CampaignDirectory, words: Sequence[str] = (), platform: str = "") -> list[FindingGroup]:
     """Groups of findings, by platform, then the worst verdict, then the most frequent.
 
     Raises `MindgapError` for a word that is no finding and for a platform that the campaign has no row of.
@@ -69,7 +69,7 @@ def findings_of(folder: Folder, words: Sequence[str] = (), platform: str = "") -
     return sorted(found, key=lambda g: (g.platform, FINDINGS.index(g.word), -g.count, g.case))  # pyright: ignore[reportArgumentType] # a word of FINDINGS
 
 
-def rows_of_case(folder: Folder, case: str, platform: str = "") -> list[Mapping[str, Any]]:
+def rows_of_case(folder: CampaignDirectory, case: str, platform: str = "") -> list[Mapping[str, Any]]:
     """The rows of `verdicts` of a case, with what `outcomes` holds of it. Raises `MindgapError` where it has none."""
     found = folder.store.rows(_OF_CASE, {"run": folder.run, "case": case, "platform": platform})
     if found:
@@ -83,20 +83,20 @@ def rows_of_case(folder: Folder, case: str, platform: str = "") -> list[Mapping[
     )
 
 
-def reference_of(folder: Folder, row: Mapping[str, Any]) -> Mapping[str, Any]:
+def reference_of(folder: CampaignDirectory, row: Mapping[str, Any]) -> Mapping[str, Any]:
     """The outcome of the reference that a row was held against: outputs, status and message."""
     found = folder.store.rows(_REFERENCE, [row["run"], row["model"], row["reference"]])
     return found[0] if found else {"outputs": [], "status": "", "message": ""}
 
 
-def as_json(groups: Sequence[Group]) -> str:
+def as_json(groups: Sequence[FindingGroup]) -> str:
     """A JSON array, an object for each group."""
     return json.dumps([asdict(group) for group in groups], indent=1)
 
 
-def _group(rows: Sequence[Mapping[str, Any]]) -> Group:
+def _group(rows: Sequence[Mapping[str, Any]]) -> FindingGroup:
     first = rows[0]
-    return Group(
+    return FindingGroup(
         run=first["run"],
         platform=first["platform"],
         word=first["word"],
@@ -110,7 +110,7 @@ def _group(rows: Sequence[Mapping[str, Any]]) -> Group:
     )
 
 
-def _require_platform(folder: Folder, platform: str) -> None:
+def _require_platform(folder: CampaignDirectory, platform: str) -> None:
     rows = folder.store.rows(f"SELECT DISTINCT platform FROM verdicts v WHERE {_OURS}", {"run": folder.run})
     names = sorted(row["platform"] for row in rows)
     if platform not in names:

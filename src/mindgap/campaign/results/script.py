@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mindgap.campaign.cases.bundle import PackSupply
+from mindgap.campaign.cases.bundle import BundleSource
 from mindgap.campaign.cases.case import BLOCK
 from mindgap.campaign.cases.variants import POOL, pool_in
 from mindgap.campaign.results.findings import reference_of
-from mindgap.campaign.state.directory import PACK, Folder
+from mindgap.campaign.state.directory import PACK, CampaignDirectory
 from mindgap.compare.digest import SAMPLE
 from mindgap.graph import Graph, MindgapError, TensorStore, default_tensor_store, digest, materialise_all
 from mindgap.platforms.protocol import PlatformError
@@ -28,8 +28,8 @@ _TOLD: Final = (
 _LONGEST: Final = 600
 
 
-def script_of_row(
-    folder: Folder, row: Mapping[str, Any], *, node: int | None = None, beside: str = "",
+def script_of(
+    folder: CampaignDirectory, row: Mapping[str, Any], *, node: int | None = None, beside: str = "",
     tensors: TensorStore | None = None,
 ) -> Script:  # fmt: skip
     """The script of a row as `rows_of_case` gives it. `node`: which one runs alone as well (default: the culprit).
@@ -49,7 +49,7 @@ def script_of_row(
     )  # fmt: skip
 
 
-def graph_of(folder: Folder, row: Mapping[str, Any]) -> Graph:
+def graph_of(folder: CampaignDirectory, row: Mapping[str, Any]) -> Graph:
     """The graph of a row: kept, described, or in the campaign's pack. Raises `MindgapError` where it is nowhere."""
     try:
         return folder.store.get_graph(row["graph"])
@@ -64,7 +64,7 @@ def graph_of(folder: Folder, row: Mapping[str, Any]) -> Graph:
     return graph
 
 
-def _described(folder: Folder, row: Mapping[str, Any]) -> Graph | None:
+def _described(folder: CampaignDirectory, row: Mapping[str, Any]) -> Graph | None:
     """Made again from the variant's description, where there is one."""
     found = folder.store.rows("SELECT variant FROM graphs WHERE graph = ?", [row["graph"]])
     if not found or not found[0]["variant"] or not (folder.path / POOL).exists():
@@ -72,15 +72,15 @@ def _described(folder: Folder, row: Mapping[str, Any]) -> Graph | None:
     return Merger(pool_in(folder.path / POOL)).assembly(Variant.from_json(found[0]["variant"])).graph()
 
 
-def _packed(folder: Folder, row: Mapping[str, Any]) -> Graph | None:
+def _packed(folder: CampaignDirectory, row: Mapping[str, Any]) -> Graph | None:
     """Out of the pack that the campaign came in, where it did."""
     if folder.pack is None:
         return None
-    cases = PackSupply(folder.path / PACK).block(row["position"] // BLOCK)
+    cases = BundleSource(folder.path / PACK).block(row["position"] // BLOCK)
     return next((case.graph for case in cases if case.digest == row["graph"]), None)
 
 
-def _target(folder: Folder, run: str, name: str) -> Target:
+def _target(folder: CampaignDirectory, run: str, name: str) -> Target:
     """The platform with the environment that its worker had. One that this machine does not know has none."""
     try:
         backend, _ = find(name)
@@ -94,7 +94,7 @@ def _target(folder: Folder, run: str, name: str) -> Target:
     return target
 
 
-def _frontend(folder: Folder, run: str, platform: str) -> str:
+def _frontend(folder: CampaignDirectory, run: str, platform: str) -> str:
     """By which front end OpenVINO took graphs in that run: a name in its description, ONNX where it tells of an
     exporter alone.
     """
@@ -119,7 +119,7 @@ def _culprit(row: Mapping[str, Any], graph: Graph) -> int | None:
     return named[0] if len(named) == 1 else None
 
 
-def _recorded(folder: Folder, row: Mapping[str, Any]) -> Recorded:
+def _recorded(folder: CampaignDirectory, row: Mapping[str, Any]) -> Recorded:
     told: dict[str, Any] = {name: _short(row[name]) for name in _TOLD if row.get(name) not in (None, "")}
     told["seed"], told["run"] = folder.plan.seed, row["run"]
     return Recorded(told, _words(told), _outputs(reference_of(folder, row)["outputs"]), _outputs(row["outputs"]))

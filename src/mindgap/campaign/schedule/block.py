@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from mindgap.campaign.cases.case import Case, Shard
-from mindgap.campaign.schedule.selection import Chosen, together
-from mindgap.campaign.state.resume_state import Pair
+from mindgap.campaign.schedule.selection import BlockSelection, together
+from mindgap.campaign.state.resume_state import FinishedPair
 
 #: How many failures of a platform with one signature and one named operator are followed, in each block.
 _FOLLOWED: Final = 3
@@ -20,18 +20,23 @@ class OpenBlock:
     """What is still to be done of a block, and what has come of it. Thread-safe."""
 
     def __init__(
-        self, number: int, position: int, cases: list[Case], chosen: Chosen, past: Mapping[str, Mapping[str, Pair]]
+        self,
+        number: int,
+        position: int,
+        cases: list[Case],
+        selection: BlockSelection,
+        resume_state: Mapping[str, Mapping[str, FinishedPair]],
     ) -> None:
-        """`position`: how many blocks of this shard come before it. `past`: the pairs that have their rows."""
-        self.number, self.position, self.chosen = number, position, chosen
+        """`position`: how many blocks of this shard come before it. `resume_state`: the pairs that have their rows."""
+        self.number, self.position, self.selection = number, position, selection
         self.cases = len(cases)
-        self._past = past
+        self._past = resume_state
         self._started = time.monotonic()
         #: Of cases and platforms that get them.
-        self.pairs = sum(len(order) for order in chosen.orders.values())
+        self.pairs = sum(len(order) for order in selection.orders.values())
         self._pairs = self.pairs
         self._takers: dict[int, list[str]] = {}
-        for platform, order in chosen.orders.items():
+        for platform, order in selection.orders.items():
             for case in order:
                 self._takers.setdefault(case.index, []).append(platform)
         self._followed: Counter[tuple[str, str, str]] = Counter()
@@ -47,7 +52,7 @@ class OpenBlock:
         """The platforms that get the case."""
         return self._takers[case.index]
 
-    def known(self, case: Case, platform: str) -> Pair | None:
+    def known(self, case: Case, platform: str) -> FinishedPair | None:
         """What an earlier session made of the pair, if it did."""
         return self._past.get(case.name, {}).get(platform)
 
@@ -86,14 +91,14 @@ class OpenBlock:
 
     def row(self, shard: Shard, *, finished: bool) -> dict[str, Any]:
         """The block's row in the store."""
-        refused = sorted(self.chosen.refused.items())
+        refused = sorted(self.selection.refused.items())
         with self._lock:
             return {
                 "block": self.number,
                 "shard": str(shard),
                 "cases": self.cases,
-                "features": self.chosen.features,
-                "given": dict(self.chosen.given),
+                "features": self.selection.features,
+                "given": dict(self.selection.given),
                 "left_out": dict(self._left),
                 "refused": [{"platform": p, "reason": reason, "count": count} for (p, reason), count in refused],
                 "found": sorted(self._found),

@@ -14,16 +14,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from mindgap.campaign.cases.case import BLOCK, Case, Supply
-from mindgap.campaign.judging.judge import Judging
+from mindgap.campaign.cases.case import BLOCK, Case, CaseSource
+from mindgap.campaign.judging.judge import JudgeProcess
 from mindgap.campaign.schedule.batch import run_batch
 from mindgap.campaign.schedule.block import OpenBlock, Saturation
 from mindgap.campaign.schedule.budget import CpuBudget
-from mindgap.campaign.schedule.selection import Choice
-from mindgap.campaign.state.directory import Folder
+from mindgap.campaign.schedule.selection import BlockSelector
+from mindgap.campaign.state.directory import CampaignDirectory
 from mindgap.campaign.state.expenses import Expenses
-from mindgap.campaign.state.progress import Live
-from mindgap.campaign.state.resume_state import Pair, Past, finding_key
+from mindgap.campaign.state.progress import Progress
+from mindgap.campaign.state.resume_state import FinishedPair, ResumeState, finding_key
 from mindgap.graph import MindgapError
 from mindgap.pipeline.compare import compare_outcomes, model_of, row_of_reference
 from mindgap.results.recording import Recording
@@ -41,29 +41,29 @@ _COMPACT: Final = 50
 
 
 @dataclass(frozen=True)
-class Station:
+class DriverContext:
     """All that a drive works with. `budgets`: of the platforms that have one."""
 
-    folder: Folder
-    supply: Supply
+    folder: CampaignDirectory
+    case_source: CaseSource
     platforms: Sequence[str]
     pool: WorkerPool
-    judges: Sequence[Judging]
+    judges: Sequence[JudgeProcess]
     record: Recording
-    choice: Choice
-    past: Past
-    live: Live
+    selector: BlockSelector
+    resume_state: ResumeState
+    progress: Progress
     expenses: Expenses
     budgets: dict[str, CpuBudget] = field(default_factory=dict[str, CpuBudget])
 
 
-class Drive:
+class CampaignDriver:
     """One session of a campaign."""
 
-    def __init__(self, station: Station) -> None:
-        self.s = station
-        self.plan = station.folder.plan
-        self.numbers = list(station.folder.shard.blocks(self.plan.count))
+    def __init__(self, context: DriverContext) -> None:
+        self.s = context
+        self.plan = context.folder.plan
+        self.numbers = list(context.folder.shard.blocks(self.plan.count))
         #: Why no further block is begun; empty while there is no reason.
         self.stopped = ""
         self._started = time.monotonic()
@@ -74,19 +74,19 @@ class Drive:
         self._guard = threading.Lock()
         self._ahead = threading.BoundedSemaphore(_AHEAD)
         everything = {name for name, asked in self.plan.platforms.items() if asked.everything}
-        self._paced = everything - {self.plan.reference}
+        self._rate_limited = everything - {self.plan.reference}
         self._closing = False
         self._saturation = Saturation(self.numbers)
-        for row in station.past.finished_blocks:
+        for row in context.resume_state.finished_blocks:
             self._saturation.add(row["block"], row["features"] or (), row["found"] or ())
-        names = dict.fromkeys([self.plan.reference, *station.platforms])
-        self._lanes = {name: ThreadPoolExecutor(1, f"mindgap-{name}") for name in names}
-        self._courts = [ThreadPoolExecutor(1, f"mindgap-judge-{index}") for index in range(len(station.judges))]
+        names = dict.fromkeys([self.plan.reference, *context.platforms])
+        self._queues = {name: ThreadPoolExecutor(1, f"mindgap-{name}") for name in names}
+        self._judge_queues = [ThreadPoolExecutor(1, f"mindgap-judge-{index}") for index in range(len(context.judges))]
 
     def run(self) -> None:
         """Runs what is not finished. Raises what went wrong: a full disk, a pool that gives no case, a bug of ours."""
-        todo = [(at, number) for at, number in enumerate(self.numbers) if number not in self.s.past.done]
-        supplier = ThreadPoolExecutor(1, "mindgap-supply")
+        todo = [(at, number) for at, number in enumerate(self.numbers) if number not in self.s.resume_state.done]
+        supplier = ThreadPoolExecutor(1, "mindgap-cases")
         try:
             ahead: Future[list[Case]] | None = None
             for step, (position, number) in enumerate(todo):
@@ -96,7 +96,7 @@ class Drive:
                 cases = ahead.result()[: max(0, self.plan.count - number * BLOCK)]
                 ahead = supplier.submit(self._draw, todo[step + 1][1]) if step + 1 < len(todo) else None
                 if not cases and step == 0:
-                    raise nothing_to_run(self.s.supply)
+                    raise nothing_to_run(self.s.case_source)
                 self._open(number, position, cases)
             for _ in range(_OPEN):
                 self._acquire(self._window)
@@ -109,7 +109,7 @@ class Drive:
             raise self._error
 
     def _draw(self, number: int) -> list[Case]:
-        return self.s.expenses.drawing(lambda: self.s.supply.block(number))
+        return self.s.expenses.drawing(lambda: self.s.case_source.block(number))
 
     def _room(self) -> bool:
         """Waits until another block may be begun; False where none shall be."""
@@ -137,14 +137,14 @@ class Drive:
         return self._closing
 
     def _open(self, number: int, position: int, cases: list[Case]) -> None:
-        chosen = self.s.choice.choose(number, cases)
-        block = OpenBlock(number, position, cases, chosen, self.s.past.pairs)
-        self.s.live.block(number, len(cases), block.pairs, len(self.s.choice.covered), len(chosen.features))
+        selection = self.s.selector.choose(number, cases)
+        block = OpenBlock(number, position, cases, selection, self.s.resume_state.pairs)
+        self.s.progress.block(number, len(cases), block.pairs, len(self.s.selector.covered), len(selection.features))
         self.s.record.block(block.row(self.s.folder.shard, finished=False))
         if block.empty:
             self._done(block)
             return
-        reference = self._lanes[self.plan.reference]
+        reference = self._queues[self.plan.reference]
         gathered: dict[str, dict[int, Outcome]] = {platform: {} for platform in self.s.budgets}
         for case in block.order(cases):
             reference.submit(self._guarded, self._reference, block, case, gathered)
@@ -164,15 +164,15 @@ class Drive:
             if self._closing:
                 return
             self._record_case(case, outcome)
-        self.s.live.case()
+        self.s.progress.case()
         for platform in takers:
             if platform in gathered:
                 if outcome is not None:
                     gathered[platform][case.index] = outcome
             elif platform == self.plan.reference:
                 self._itself(block, case, outcome)
-            elif platform not in self._paced or self._acquire(self._ahead):
-                self._lanes[platform].submit(self._guarded, self._case, block, platform, case, outcome)
+            elif platform not in self._rate_limited or self._acquire(self._ahead):
+                self._queues[platform].submit(self._guarded, self._case, block, platform, case, outcome)
 
     def _itself(self, block: OpenBlock, case: Case, outcome: Outcome | None) -> None:
         """The reference as one of the platforms: it ran once, for both."""
@@ -183,7 +183,7 @@ class Drive:
             self._row(block, case, row_of_reference(case.name, outcome), None)
 
     def _gathered(self, block: OpenBlock, platform: str, outcomes: dict[int, Outcome]) -> None:
-        self._lanes[platform].submit(self._guarded, self._budgeted, block, platform, outcomes)
+        self._queues[platform].submit(self._guarded, self._budgeted, block, platform, outcomes)
 
     def _case(self, block: OpenBlock, platform: str, case: Case, reference: Outcome | None) -> None:
         """One case on one platform."""
@@ -199,7 +199,7 @@ class Drive:
     def _budgeted(self, block: OpenBlock, platform: str, references: dict[int, Outcome]) -> None:
         """A block's cases on a platform with a budget, the most novel first, until its part of the budget is spent."""
         budget, size = self.s.budgets[platform], self.plan.platforms[platform].batch
-        order = block.chosen.orders[platform]
+        order = block.selection.orders[platform]
         for first in range(0, len(order), size):
             batch = order[first : first + size]
             known = [(case, pair) for case in batch if (pair := block.known(case, platform)) is not None]
@@ -207,7 +207,9 @@ class Drive:
             runs = bool(fresh) and budget.left(block.position) > 0
             # Before anything of it can end the block, whose row holds it.
             given = [case for case, _ in known] + (fresh if runs else [])
-            block.chosen.given[platform] = block.chosen.given.get(platform, []) + self.s.choice.spent(platform, given)
+            block.selection.given[platform] = block.selection.given.get(platform, []) + self.s.selector.spent(
+                platform, given
+            )
             for _, pair in known:
                 self._known(block, platform, pair)
             if not runs:
@@ -222,7 +224,7 @@ class Drive:
             if self._halted():
                 return
 
-    def _known(self, block: OpenBlock, platform: str, pair: Pair) -> None:
+    def _known(self, block: OpenBlock, platform: str, pair: FinishedPair) -> None:
         """A pair that an earlier session finished: it counts as if it had been run now."""
         if pair.word == "failed":
             block.follows(platform, pair.signature, pair.op)
@@ -240,15 +242,15 @@ class Drive:
             self._row(block, case, row, outcome)
             return
         # One judge for all platforms of a case, and all that differ in a row: it keeps what it knows of the graph.
-        court = int(case.digest[:8], 16) % len(self.s.judges)
-        self.s.live.judge(1)
+        queue = int(case.digest[:8], 16) % len(self.s.judges)
+        self.s.progress.judge(1)
         with self._guard:
             first = case.index not in self._waiting
             self._waiting.setdefault(case.index, deque()).append(outcome)
         if first:
-            self._courts[court].submit(self._guarded, self._judge, block, case, reference, court)
+            self._judge_queues[queue].submit(self._guarded, self._judge, block, case, reference, queue)
 
-    def _judge(self, block: OpenBlock, case: Case, reference: Outcome, court: int) -> None:
+    def _judge(self, block: OpenBlock, case: Case, reference: Outcome, queue: int) -> None:
         """A case on every platform that waits for it, also those that come while others are judged."""
         while not self._halted():
             with self._guard:
@@ -256,8 +258,8 @@ class Drive:
                     del self._waiting[case.index]
                     return
                 outcome = self._waiting[case.index].popleft()
-            row = self.s.judges[court].row(case, outcome, reference)
-            self.s.live.judge(-1)
+            row = self.s.judges[queue].row(case, outcome, reference)
+            self.s.progress.judge(-1)
             if not self._closing:
                 self._row(block, case, row, outcome)
 
@@ -265,14 +267,14 @@ class Drive:
         if row.finding or row.broken:
             self.s.record.keep(case.digest, case.data)
         self.s.record.row(case.digest, row, outcome)
-        self.s.live.row(row)
+        self.s.progress.row(row)
         culprit = row.culprit.op if row.culprit else None
         found = finding_key(row.platform, row.word, culprit, row.signature) if row.finding else ""
         self._finished(block, row.platform, block.finish(found))
 
     def _finished(self, block: OpenBlock, platform: str, last: bool) -> None:
-        self.s.live.finished()
-        if platform in self._paced:
+        self.s.progress.finished()
+        if platform in self._rate_limited:
             self._ahead.release()
         if last:
             self._done(block)
@@ -280,7 +282,7 @@ class Drive:
     def _done(self, block: OpenBlock) -> None:
         self.s.record.block(block.row(self.s.folder.shard, finished=True))
         self.s.record.expenses(self.s.expenses.rows(self.s.record.run, self.s.pool.cpu))
-        self._saturation.add(block.number, block.chosen.features, block.found)
+        self._saturation.add(block.number, block.selection.features, block.found)
         if block.position and block.position % _COMPACT == 0:
             self.s.folder.store.compact()
         self._window.release()
@@ -311,7 +313,7 @@ class Drive:
 
     def _close(self) -> None:
         """Lets what runs come to its end, or ends it where the session failed: then none of it is recorded."""
-        queues: Iterable[ThreadPoolExecutor] = (*self._lanes.values(), *self._courts)
+        queues: Iterable[ThreadPoolExecutor] = (*self._queues.values(), *self._judge_queues)
         if self._closing:
             for judge in self.s.judges:
                 judge.close()
@@ -321,6 +323,6 @@ class Drive:
             queue.shutdown(wait=True)
 
 
-def nothing_to_run(supply: Supply) -> MindgapError:
-    """What is said of a supply that gives nothing."""
-    return MindgapError(f"no case could be made ({supply.identity[:12]}): is the catalogue or the pool empty?")
+def nothing_to_run(case_source: CaseSource) -> MindgapError:
+    """What is said of a case_source that gives nothing."""
+    return MindgapError(f"no case could be made ({case_source.identity[:12]}): is the catalogue or the pool empty?")

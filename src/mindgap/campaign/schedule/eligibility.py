@@ -12,13 +12,13 @@ from mindgap.platforms.protocol import INFERENCE_ONLY
 from mindgap.run.local import fingerprint_of
 from mindgap.run.pool import WorkerPool
 from mindgap.store import Store
-from mindgap.support.answers import Support, read_support, rows_of
+from mindgap.support.answers import SupportTable, read_support, rows_of
 
 
-class KnownSupport:
+class Eligibility:
     """Answers by the names of platforms, for those that are today what they were when they were asked."""
 
-    def __init__(self, support: Support, inference_only: Set[str] = frozenset()) -> None:
+    def __init__(self, support: SupportTable, inference_only: Set[str] = frozenset()) -> None:
         """`inference_only`: platforms that are given no graph with a gradient operator."""
         self._support, self._inference_only = support, inference_only
 
@@ -38,9 +38,9 @@ class KnownSupport:
         return None if fingerprint is None else self._support.refuses(fingerprint, graph)
 
 
-def known_support(
+def read_eligibility(
     store: Store, elsewhere: Path | None, pool: WorkerPool, plan: Plan, platforms: Sequence[str], *, fresh: bool
-) -> KnownSupport:
+) -> Eligibility:
     """What the campaign's store knows of the platforms as they are.
 
     `fresh`: the campaign begins, and what the store `elsewhere` knows is copied. A resume must choose as before: it
@@ -53,7 +53,7 @@ def known_support(
             rows = list(rows_of(platform, fingerprint, there.answers(fingerprint).values()))
             if rows:
                 store.append("support", rows)
-    return KnownSupport(read_support(store, prints), frozenset(p for p in prints if _inference_only(pool, plan, p)))
+    return Eligibility(read_support(store, prints), frozenset(p for p in prints if _inference_only(pool, plan, p)))
 
 
 def _inference_only(pool: WorkerPool, plan: Plan, platform: str) -> bool:

@@ -21,7 +21,7 @@ from mindgap.graph import Graph
 _FIXED = 50
 
 
-class Support(Protocol):
+class GraphFilter(Protocol):
     """What is known of platforms before anything runs."""
 
     def refuses(self, platform: str, graph: Graph) -> str | None:
@@ -30,7 +30,7 @@ class Support(Protocol):
 
 
 @dataclass
-class Chosen:
+class BlockSelection:
     """A block's cases by platform, in the order in which they run there.
 
     `features`: those that no block before had; `given`: by platform that chooses, those that it had not been given;
@@ -43,10 +43,10 @@ class Chosen:
     refused: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
 
 
-class Choice:
-    """What was covered, and given to whom, so far. Blocks are chosen for in the order of their numbers."""
+class BlockSelector:
+    """What was covered, and given to whom, so far. Blocks are selection for in the order of their numbers."""
 
-    def __init__(self, plan: Plan, platforms: Sequence[str], support: Support | None = None) -> None:
+    def __init__(self, plan: Plan, platforms: Sequence[str], support: GraphFilter | None = None) -> None:
         self._plan, self._platforms, self._support = plan, platforms, support
         self.covered: set[str] = set()
         self._given: dict[str, set[str]] = {
@@ -54,15 +54,15 @@ class Choice:
         }
 
     def restore(self, features: Iterable[str], given: Mapping[str, Iterable[str]]) -> None:
-        """Takes up what a block that was chosen for earlier brought."""
+        """Takes up what a block that was selection for earlier brought."""
         self.covered.update(features)
         for platform, names in given.items():
             if platform in self._given:
                 self._given[platform].update(names)
 
-    def choose(self, number: int, cases: Sequence[Case]) -> Chosen:
+    def choose(self, number: int, cases: Sequence[Case]) -> BlockSelection:
         """Each platform's share of a block."""
-        found = Chosen(features=self._new(self.covered, cases))
+        found = BlockSelection(features=self._new(self.covered, cases))
         for platform in self._platforms:
             able = self._able(platform, cases, found.refused)
             asked = self._plan.platforms[platform]

@@ -1,4 +1,4 @@
-"""Reads and writes what a campaign's directory holds: plan, status, progress, CPU expenses, resume state.
+"""Reads and writes what a campaign's directory holds: plan, status, steps, CPU expenses, resume state.
 
 Input: a directory. Output: data. Starts no process and runs no graph.
 """

@@ -32,7 +32,7 @@ _VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Beforehand:
+class SupportOptions:
     """What platforms lack, as far as it is known when a campaign begins. `support`: the store that knows it, none where
     it is not wanted; `minutes`: of a processor's time to ask each platform for what is not known."""
 
@@ -41,7 +41,7 @@ class Beforehand:
 
 
 @dataclass(frozen=True)
-class Folder:
+class CampaignDirectory:
     """An opened campaign. `identity`: of what its cases are made; `run`: what its rows in the store are called.
 
     `beforehand`: kept, since the first session may be killed before it is done with it.
@@ -52,7 +52,7 @@ class Folder:
     shard: Shard
     identity: str
     run: str
-    beforehand: Beforehand = Beforehand()
+    beforehand: SupportOptions = SupportOptions()
 
     @property
     def store(self) -> Store:
@@ -75,13 +75,15 @@ def run_name(plan: Plan, identity: str, where: str = "") -> str:
     return "-".join(filter(None, ("campaign", name, where)))
 
 
-def make_folder(
+def create_directory(
     path: str | Path, plan: Plan, text: str, shard: Shard, identity: str, where: str = "",
-    beforehand: Beforehand | None = None,
-) -> Folder:  # fmt: skip
+    beforehand: SupportOptions | None = None,
+) -> CampaignDirectory:  # fmt: skip
     """Begins a campaign in a new or empty directory. Raises `MindgapError` for one that holds something."""
     path = Path(path)
-    folder = Folder(path, plan, shard, identity, run_name(plan, identity, where), beforehand or Beforehand())
+    folder = CampaignDirectory(
+        path, plan, shard, identity, run_name(plan, identity, where), beforehand or SupportOptions()
+    )
     refuse_begun(path)
     Store(path)
     write_whole(path / PLAN, text.encode())
@@ -104,14 +106,16 @@ def refuse_begun(path: str | Path) -> None:
         )
 
 
-def open_folder(path: str | Path) -> Folder:
+def open_directory(path: str | Path) -> CampaignDirectory:
     """The campaign in a directory. Raises `MindgapError`: none there, of another version, a plan that was changed."""
     path = Path(path)
     about = _about(path)
     try:
         planned = Plan.model_validate(about["plan"])
-        beforehand = Beforehand(**about.get("beforehand", {}))
-        folder = Folder(path, planned, Shard.parse(about["shard"]), about["identity"], about["run"], beforehand)
+        beforehand = SupportOptions(**about.get("beforehand", {}))
+        folder = CampaignDirectory(
+            path, planned, Shard.parse(about["shard"]), about["identity"], about["run"], beforehand
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise MindgapError(f"{path / _ABOUT} is damaged ({str(error).splitlines()[0]}): copy it again") from None
     now, _ = read_plan(path / PLAN)
@@ -124,7 +128,7 @@ def open_folder(path: str | Path) -> Folder:
     return dataclasses.replace(folder, plan=planned.model_copy(update={key: getattr(now, key) for key in CHANGEABLE}))
 
 
-def check_identity(folder: Folder, identity: str) -> None:
+def check_identity(folder: CampaignDirectory, identity: str) -> None:
     """Raises `MindgapError` where the cases are made of something else than when the campaign began."""
     if identity != folder.identity:
         raise MindgapError(

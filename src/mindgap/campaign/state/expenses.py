@@ -32,7 +32,7 @@ SELECT purpose, platform, sum(seconds) AS seconds FROM expenses WHERE run = ? GR
 
 
 @dataclass(frozen=True)
-class Spent:
+class CpuSpent:
     """Processor seconds of all sessions of a campaign that recorded them.
 
     `purposes`: by what they were spent on: `preparing` (making the pool of variants), `asking` (platforms, which
@@ -107,7 +107,7 @@ def system_seconds() -> float:
     return time.process_time() + _ended_children() + sum(seconds_of(child) for child in me.children(recursive=True))
 
 
-def spent(store: Store, run: str) -> Spent:
+def spent(store: Store, run: str) -> CpuSpent:
     """What the sessions of a run have recorded."""
     purposes: defaultdict[str, float] = defaultdict(float)
     platforms: dict[str, dict[str, float]] = {}
@@ -119,10 +119,10 @@ def spent(store: Store, run: str) -> Spent:
         purposes[row["purpose"]] += row["seconds"]
         if row["platform"]:
             platforms.setdefault(row["purpose"], {})[row["platform"]] = row["seconds"]
-    return Spent(dict(sorted(purposes.items(), key=lambda each: -each[1])), platforms, system)
+    return CpuSpent(dict(sorted(purposes.items(), key=lambda each: -each[1])), platforms, system)
 
 
-def lines_of(found: Spent) -> list[str]:
+def lines_of(found: CpuSpent) -> list[str]:
     """What a person reads of it; nothing where no session recorded anything."""
     if not found.system:
         return []

@@ -16,7 +16,7 @@ _WINDOW_S: Final = 120.0
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class ProgressSnapshot:
     """`cases` of `planned` have been given to the reference, earlier sessions included. `words` and `statuses`: rows
     of this session by (platform, word). `eta_s`: until the last case has its last row; None where nothing is known of
     it. `judging`: rows that wait for a judge. `features`: covered; `new`: by the youngest block."""
@@ -46,7 +46,7 @@ class _Mark:
     judged: int
 
 
-class Live:
+class Progress:
     """The counts. Thread-safe.
 
     What is left is counted in pairs of case and platform, since the reference is long done with a case when the last
@@ -94,7 +94,7 @@ class Live:
             self._opened_cases += cases
             self._opened_pairs += pairs
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> ProgressSnapshot:
         """The counts now, and the rates of the last two minutes."""
         now = time.monotonic()
         with self._lock:
@@ -105,7 +105,7 @@ class Live:
             then = self._marks[0]
             passed = max(now - then.moment, 1e-3)
             rows_per_second = (self._rows - then.rows) / passed
-            return Snapshot(
+            return ProgressSnapshot(
                 seconds=now - self._started,
                 cases=self._cases,
                 planned=self._planned,

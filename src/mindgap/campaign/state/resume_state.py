@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from mindgap.campaign.cases.case import BLOCK
-from mindgap.campaign.state.directory import Folder
+from mindgap.campaign.state.directory import CampaignDirectory
 from mindgap.compare.verdict import FINDINGS
 from mindgap.store import Store
 
@@ -27,7 +27,7 @@ SELECT platform, sum(element_at(timings, 'cpu')[1]) AS seconds FROM outcomes WHE
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class FinishedPair:
     """A case on a platform that has its row. `signature`: of the platform's message. `op`: the operator it names."""
 
     word: str
@@ -37,7 +37,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Past:
+class ResumeState:
     """`created`: when the run began, None where it has not. `seconds`: of sessions that came to their end.
 
     `done`: numbers of finished blocks. `pairs`: of the other blocks, by case and platform. `blocks`: rows of the
@@ -47,7 +47,7 @@ class Past:
     created: datetime | None = None
     seconds: float = 0.0
     done: frozenset[int] = frozenset()
-    pairs: Mapping[str, Mapping[str, Pair]] = field(default_factory=dict[str, Mapping[str, Pair]])
+    pairs: Mapping[str, Mapping[str, FinishedPair]] = field(default_factory=dict[str, Mapping[str, FinishedPair]])
     blocks: tuple[Mapping[str, Any], ...] = ()
     cpu: Mapping[str, float] = field(default_factory=dict[str, float])
 
@@ -62,22 +62,22 @@ def finding_key(platform: str, word: str, culprit: str | None, signature: str) -
     return f"{platform} {word} {culprit or signature}"
 
 
-def read_past(store: Store, folder: Folder) -> Past:
+def read_resume_state(store: Store, folder: CampaignDirectory) -> ResumeState:
     """What is in the store of this campaign and shard. Raises `StoreError` for a damaged store."""
     known = store.rows("SELECT created, seconds, settings FROM runs WHERE run = ?", [folder.run])
     if not known:
-        return Past()
+        return ResumeState()
     before = json.loads(known[0]["settings"]).get("seconds_before", 0.0)
     blocks = store.rows(
         "SELECT block, features, given, found, seconds FROM blocks WHERE run = ? AND shard = ? ORDER BY block",
         [folder.run, str(folder.shard)],
     )
-    pairs: dict[str, dict[str, Pair]] = {}
+    pairs: dict[str, dict[str, FinishedPair]] = {}
     for row in store.rows(_PAIRS, {"run": folder.run, "block": BLOCK}):
         finding = _finding(row)
-        pair = Pair(row["word"], finding, row["signature"] or "", row["op"] or None)
+        pair = FinishedPair(row["word"], finding, row["signature"] or "", row["op"] or None)
         pairs.setdefault(row["model"], {})[row["platform"]] = pair
-    return Past(
+    return ResumeState(
         created=known[0]["created"],
         seconds=known[0]["seconds"] or before,
         done=frozenset(row["block"] for row in blocks if row["seconds"] is not None),

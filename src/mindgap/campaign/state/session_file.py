@@ -21,7 +21,7 @@ from typing import Any, Final
 import psutil
 
 from mindgap.campaign.state.directory import write_whole
-from mindgap.campaign.state.steps import Progress
+from mindgap.campaign.state.steps import StepTracker
 from mindgap.graph import MindgapError
 
 SESSION: Final = "session.json"
@@ -31,7 +31,7 @@ _QUIET_S: Final = 120.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Running:
+class RunningSession:
     """A session that runs. `since`: when it began, in UTC; `seconds`: how long ago that was.
 
     `step`: what it is doing, `done` of `total` (0: not known). Once cases run: `cases` of `planned`, `rows`, of which
@@ -53,7 +53,7 @@ class Running:
 
 
 @contextmanager
-def announced(folder: Path, progress: Progress) -> Generator[None]:
+def published(folder: Path, steps: StepTracker) -> Generator[None]:
     """Keeps the file while the session runs. Raises `MindgapError` where another session runs in the directory."""
     other = running(folder)
     if other is not None:
@@ -62,8 +62,8 @@ def announced(folder: Path, progress: Progress) -> Generator[None]:
             f"(`mindgap campaign status {folder}` shows how far it is)"
         )
     began, over = time.time(), threading.Event()
-    _write(folder, began, progress)
-    thread = threading.Thread(target=_keep, args=(folder, began, progress, over), name="mindgap-session", daemon=True)
+    _write(folder, began, steps)
+    thread = threading.Thread(target=_keep, args=(folder, began, steps, over), name="mindgap-session", daemon=True)
     thread.start()
     try:
         yield
@@ -73,12 +73,12 @@ def announced(folder: Path, progress: Progress) -> Generator[None]:
         (folder / SESSION).unlink(missing_ok=True)
 
 
-def running(folder: str | Path) -> Running | None:
+def running(folder: str | Path) -> RunningSession | None:
     """The session that runs in a campaign's directory; None where there is none, or a kill ended it."""
     try:
         told: dict[str, Any] = json.loads((Path(folder) / SESSION).read_bytes())
         began, moment, of_process = told.pop("began"), told.pop("moment"), told.pop("process")
-        found = Running(since=_moment(began), seconds=time.time() - began, **told)
+        found = RunningSession(since=_moment(began), seconds=time.time() - began, **told)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -88,23 +88,24 @@ def running(folder: str | Path) -> Running | None:
     return found if _process(found.pid) == of_process else None
 
 
-def _keep(folder: Path, began: float, progress: Progress, over: threading.Event) -> None:
+def _keep(folder: Path, began: float, steps: StepTracker, over: threading.Event) -> None:
     while not over.wait(_EVERY_S):
         try:
-            _write(folder, began, progress)
+            _write(folder, began, steps)
         except MindgapError:
             # A full disk: the session's own rows do not fit either, and say so. The next turn tries again.
             continue
 
 
-def _write(folder: Path, began: float, progress: Progress) -> None:
-    step, pid = progress.now(), os.getpid()
-    live = step.running
+def _write(folder: Path, began: float, steps: StepTracker) -> None:
+    step, pid = steps.now(), os.getpid()
+    progress = step.running
     told = {
         "pid": pid, "host": platform.node(), "process": _process(pid), "began": began, "moment": time.time(),
         "step": step.name, "done": step.done, "total": step.total,
-        "cases": live and live.cases, "planned": live and live.planned, "rows": live and live.rows,
-        "judging": live and live.judging, "eta_s": live and live.eta_s,
+        "cases": progress and progress.cases, "planned": progress and progress.planned,
+        "rows": progress and progress.rows,
+        "judging": progress and progress.judging, "eta_s": progress and progress.eta_s,
     }  # fmt: skip
     write_whole(folder / SESSION, json.dumps(told, indent=1).encode())
 

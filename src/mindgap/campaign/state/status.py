@@ -12,9 +12,9 @@ from typing import Any, Final
 from mindgap.campaign.cases.bundle import agreement
 from mindgap.campaign.cases.case import BLOCK, Shard
 from mindgap.campaign.plan import Plan
-from mindgap.campaign.state.directory import Folder, begun
-from mindgap.campaign.state.expenses import Spent, spent
-from mindgap.campaign.state.session_file import Running, running
+from mindgap.campaign.state.directory import CampaignDirectory, begun
+from mindgap.campaign.state.expenses import CpuSpent, spent
+from mindgap.campaign.state.session_file import RunningSession, running
 from mindgap.compare.verdict import FINDINGS
 from mindgap.graph import MindgapError
 from mindgap.results.from_store import totals
@@ -69,7 +69,7 @@ _NOTHING: Final = Totals(
 
 
 @dataclass(frozen=True)
-class OnPlatform:
+class PlatformStatus:
     """Rows of one platform. `refused`: cases not run because the platform is known to lack something, `left`: because
     its budget was spent. `judge_seconds`: processor seconds that judging its rows took."""
 
@@ -83,7 +83,7 @@ class OnPlatform:
 
 
 @dataclass(frozen=True)
-class Standing:
+class CampaignStatus:
     """`state`: `finished`, `running`, or `unfinished`. `running`: the session that runs, None where none does, and its
     counts, which are ahead of the store's by up to ten seconds; `eta_s`: its time left. `cases`: those that the
     reference has run, of `planned`. `features`: covered by them. `found`: distinct findings, by platform and verdict,
@@ -103,7 +103,7 @@ class Standing:
     cases: int
     reference: str
     reference_statuses: Mapping[str, int]
-    platforms: Sequence[OnPlatform]
+    platforms: Sequence[PlatformStatus]
     totals: Totals
     features: int
     found: int
@@ -112,8 +112,8 @@ class Standing:
     cases_per_second: float
     eta_s: float | None
     agreement: tuple[int, int] | None
-    cpu: Spent = field(default_factory=Spent)
-    running: Running | None = None
+    cpu: CpuSpent = field(default_factory=CpuSpent)
+    running: RunningSession | None = None
     stopped: str = ""
 
     def to_json(self) -> str:
@@ -126,7 +126,7 @@ def planned_cases(plan: Plan, shard: Shard) -> int:
     return sum(min(BLOCK, plan.count - number * BLOCK) for number in shard.blocks(plan.count))
 
 
-def standing_of(folder: Folder) -> Standing:
+def campaign_status(folder: CampaignDirectory) -> CampaignStatus:
     """Where the campaign in a folder stands. Raises `MindgapError` where it has written nothing yet and none runs."""
     store, run, plan = folder.store, folder.run, folder.plan
     session = running(folder.path)
@@ -163,15 +163,15 @@ def standing_of(folder: Folder) -> Standing:
     )
 
 
-def starting(path: str | Path) -> Running | None:
+def starting(path: str | Path) -> RunningSession | None:
     """The session that is about to make a campaign in this directory, before there is one to open."""
     return None if begun(path) else running(path)
 
 
-def _empty(folder: Folder, session: Running | None, shards: Sequence[Shard] = ()) -> Standing:
+def _empty(folder: CampaignDirectory, session: RunningSession | None, shards: Sequence[Shard] = ()) -> CampaignStatus:
     """Of a campaign without any row."""
     plan, shards = folder.plan, shards or [folder.shard]
-    return Standing(
+    return CampaignStatus(
         run=folder.run,
         state="running" if session else "unfinished",
         shard=str(folder.shard),
@@ -183,7 +183,7 @@ def _empty(folder: Folder, session: Running | None, shards: Sequence[Shard] = ()
         cases=0,
         reference=plan.reference,
         reference_statuses={},
-        platforms=[OnPlatform(name, 0, {}, {}, 0, 0, 0.0) for name in plan.platforms],
+        platforms=[PlatformStatus(name, 0, {}, {}, 0, 0, 0.0) for name in plan.platforms],
         totals=_NOTHING,
         features=0,
         found=0,
@@ -200,16 +200,16 @@ def _blocks(plan: Plan, shards: Sequence[Shard]) -> int:
     return sum(len(list(shard.blocks(plan.count))) for shard in shards)
 
 
-def nothing_of(standing: Standing) -> list[str]:
+def nothing_of(result: CampaignStatus) -> list[str]:
     """What must not pass for a result: nothing ran at all, or a platform said no to everything. Empty: all is well."""
-    if not standing.cases:
+    if not result.cases:
         return ["NOTHING RAN: the reference was given no case"]
-    ran = sum(standing.reference_statuses.get(status, 0) for status in ("ok", "nondeterministic"))
+    ran = sum(result.reference_statuses.get(status, 0) for status in ("ok", "nondeterministic"))
     if not ran:
-        what = ", ".join(f"{count} {status}" for status, count in standing.reference_statuses.items())
-        return [f"NOTHING WAS COMPARED: the reference {standing.reference} ran none of its cases: {what}"]
+        what = ", ".join(f"{count} {status}" for status, count in result.reference_statuses.items())
+        return [f"NOTHING WAS COMPARED: the reference {result.reference} ran none of its cases: {what}"]
     wrong: list[str] = []
-    for each in standing.platforms:
+    for each in result.platforms:
         said_no = each.statuses.get("unsupported", 0)
         if not each.rows:
             why = f"{each.refused} are known to be refused, {each.left} were left out for its budget"
@@ -221,14 +221,14 @@ def nothing_of(standing: Standing) -> list[str]:
 
 def _platforms(
     store: Store, run: str, names: Sequence[str], refused: Sequence[tuple[str, str, int]]
-) -> list[OnPlatform]:
+) -> list[PlatformStatus]:
     found = {row["platform"]: row for row in store.rows(_PLATFORMS, {"run": run})}
     left = {row["platform"]: row["n"] for row in store.rows(_LEFT, [run])}
-    listed: list[OnPlatform] = []
+    listed: list[PlatformStatus] = []
     for name in dict.fromkeys([*names, *found]):
         row: Mapping[str, Any] = found.get(name, {})
         listed.append(
-            OnPlatform(
+            PlatformStatus(
                 platform=name,
                 rows=row.get("rows", 0),
                 words=row.get("words") or {},

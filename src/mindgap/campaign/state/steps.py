@@ -6,11 +6,11 @@ import threading
 import time
 from dataclasses import dataclass
 
-from mindgap.campaign.state.progress import Live, Snapshot
+from mindgap.campaign.state.progress import Progress, ProgressSnapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SessionStep:
     """`done` of `total`, 0 where it is not known. `seconds`: since it began. `number`: of the steps until now.
 
     `running`: the counts, once cases run.
@@ -21,7 +21,7 @@ class Step:
     total: int
     seconds: float
     number: int
-    running: Snapshot | None = None
+    running: ProgressSnapshot | None = None
 
     def line(self) -> str:
         """In words, without the counts of running cases."""
@@ -29,15 +29,15 @@ class Step:
         return f"{self.name}{far} ({self.seconds:.0f} s)" if self.seconds >= 1 else f"{self.name}{far}"
 
 
-class Progress:
+class StepTracker:
     """The step that a session is at. Thread-safe."""
 
     def __init__(self, name: str = "starting") -> None:
         self._lock = threading.Lock()
         self._number = 0
-        self._live: Live | None = None
+        self._live: Progress | None = None
         #: The counts of the step in which cases ran last, also when it is over.
-        self.ran: Live | None = None
+        self.ran: Progress | None = None
         self._set(name, 0, 0)
 
     def step(self, name: str, total: int = 0) -> None:
@@ -52,20 +52,20 @@ class Progress:
         with self._lock:
             self._done, self._total = done, total
 
-    def run(self, live: Live) -> None:
-        """From here on cases run, counted by `live`."""
+    def run(self, progress: Progress) -> None:
+        """From here on cases run, counted by `progress`."""
         with self._lock:
             self._number += 1
             self._set("running", 0, 0)
-            self._live = self.ran = live
+            self._live = self.ran = progress
 
-    def now(self) -> Step:
+    def now(self) -> SessionStep:
         """The step, with the counts of this moment."""
         with self._lock:
-            live = self._live
+            progress = self._live
             seconds = time.monotonic() - self._began
             name, done, total, number = self._name, self._done, self._total, self._number
-        return Step(name, done, total, seconds, number, None if live is None else live.snapshot())
+        return SessionStep(name, done, total, seconds, number, None if progress is None else progress.snapshot())
 
     def _set(self, name: str, done: int, total: int) -> None:
         self._name, self._done, self._total, self._began = name, done, total, time.monotonic()

@@ -25,7 +25,7 @@ from mindgap.graph import (
     numpy_dtype,
 )
 from mindgap.synth.regions.features import channels_last_stride
-from mindgap.synth.regions.region import Span
+from mindgap.synth.regions.region import ValueStatistics
 
 #: How a row is made longer: with a constant, or with itself.
 Filling = Literal["pad", "repeat"]
@@ -36,7 +36,7 @@ _STANDARD: Final = (0.5, 2.0, 0.5)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StandardRow:
     """A one-dimensional, row-major tensor of a power of two elements with standard values."""
 
     dtype: str
@@ -52,14 +52,14 @@ class Row:
         return len(FLOATS) * self.length.bit_length() + FLOATS.index(self.dtype)
 
     @staticmethod
-    def of(code: int) -> Row:
+    def of(code: int) -> StandardRow:
         """The inverse of `code`."""
         bits, dtype = divmod(code, len(FLOATS))
-        return Row(FLOATS[dtype], 1 << bits - 1)
+        return StandardRow(FLOATS[dtype], 1 << bits - 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class RowConversion:
     """What is left to chance where a row becomes another: which part of a longer one, how a shorter one is filled."""
 
     part: int = 0
@@ -71,28 +71,28 @@ class Way:
         return 2 * self.part + (self.filling == "pad")
 
     @staticmethod
-    def of(code: int) -> Way:
+    def of(code: int) -> RowConversion:
         """The inverse of `code`. Raises ValueError for a number below 0."""
         if code < 0:
             raise ValueError(f"{code} is no way")
-        return Way(code // 2, "pad" if code % 2 else "repeat")
+        return RowConversion(code // 2, "pad" if code % 2 else "repeat")
 
 
-def can_be_fed(spec: TensorSpec, span: Span) -> bool:
+def can_be_fed(spec: TensorSpec, span: ValueStatistics) -> bool:
     """Glue can make a tensor of this dtype, shape, layout and range."""
     if spec.dtype not in FLOATS or not spec.numel or not span.varies:
         return False
     return spec.stride in (contiguous_stride(spec.shape), channels_last_stride(spec.shape))
 
 
-def can_feed(spec: TensorSpec, span: Span | None) -> bool:
+def can_feed(spec: TensorSpec, span: ValueStatistics | None) -> bool:
     """Glue can use a tensor of this dtype and these values."""
     return spec.dtype in FLOATS and spec.numel > 1 and span is not None and span.varies and span.std > 0
 
 
-def leaving(source: TensorSpec, gives: Span) -> tuple[Graph, Row]:
+def leaving(source: TensorSpec, gives: ValueStatistics) -> tuple[Graph, StandardRow]:
     """A graph of one input, an output of a region, whose output is a standard row; and which row."""
-    row = Row(source.dtype, 1 << (source.numel.bit_length() - 1))
+    row = StandardRow(source.dtype, 1 << (source.numel.bit_length() - 1))
     chain = _Chain(source)
     if source.stride != contiguous_stride(source.shape):
         chain.add("aten.clone.default", (), source.shape, memory_format=MemoryFormat("contiguous_format"))
@@ -106,7 +106,7 @@ def leaving(source: TensorSpec, gives: Span) -> tuple[Graph, Row]:
     return chain.graph(), row
 
 
-def between(have: Row, want: Row, way: Way) -> Graph:
+def between(have: StandardRow, want: StandardRow, way: RowConversion) -> Graph:
     """A graph from one row to another; without nodes where they are the same."""
     chain = _Chain(have.spec)
     if have.length < want.length and way.filling == "pad":
@@ -122,9 +122,9 @@ def between(have: Row, want: Row, way: Way) -> Graph:
     return chain.graph()
 
 
-def entering(target: TensorSpec, takes: Span) -> tuple[Graph, Row]:
+def entering(target: TensorSpec, takes: ValueStatistics) -> tuple[Graph, StandardRow]:
     """A graph of one input, a standard row, whose output has the target's spec and range; and the row."""
-    row = Row(target.dtype, 1 << (target.numel - 1).bit_length())
+    row = StandardRow(target.dtype, 1 << (target.numel - 1).bit_length())
     chain = _Chain(row.spec)
     if row.length != target.numel:
         chain.add("aten.slice.Tensor", (0, 0, target.numel), (target.numel,))
@@ -171,7 +171,7 @@ class _Chain:
         return Graph((Input(self.source, Constant(0)),), tuple(self._nodes), (len(self._nodes),))
 
 
-def _is_standard(span: Span) -> bool:
+def _is_standard(span: ValueStatistics) -> bool:
     least, most, off = _STANDARD
     return least <= span.std <= most and abs(span.mean) <= off * span.std
 
@@ -181,7 +181,7 @@ def short(number: float) -> float:
     return float(f"{number:.3g}")
 
 
-def _within(span: Span, dtype: str) -> tuple[float, float]:
+def _within(span: ValueStatistics, dtype: str) -> tuple[float, float]:
     """The span's bounds as the dtype holds them."""
     kind = numpy_dtype(dtype).type
     return float(kind(span.low)), float(kind(span.high))

@@ -13,9 +13,18 @@ import numpy as np
 
 from mindgap.aten.internal import internal_values
 from mindgap.graph import Assembly, Fragment, Graph, GraphError, Parts, Piece, Source
-from mindgap.synth.merging.glue import Filling, Row, Way, between, can_be_fed, can_feed, entering, leaving
+from mindgap.synth.merging.glue import (
+    Filling,
+    RowConversion,
+    StandardRow,
+    between,
+    can_be_fed,
+    can_feed,
+    entering,
+    leaving,
+)
 from mindgap.synth.merging.variant import Part, Variant, Wire
-from mindgap.synth.regions.pool import Pool
+from mindgap.synth.regions.pool import RegionPool
 
 #: Of each feature of a pool, by code: whether it has not been covered yet.
 Unseen = np.ndarray[Any, np.dtype[np.bool_]]
@@ -31,13 +40,13 @@ _FILLINGS: Final[tuple[Filling, ...]] = ("repeat", "repeat", "repeat", "pad")
 #: The parts of long rows that are used.
 _PARTS: Final = 4
 #: By part and filling: made once, as wires are by the hundred.
-_WAYS: Final = tuple(tuple(Way(part, filling) for filling in _FILLINGS) for part in range(_PARTS))
+_WAYS: Final = tuple(tuple(RowConversion(part, filling) for filling in _FILLINGS) for part in range(_PARTS))
 #: The probability of each wire of a region but its first.
 _MORE_WIRES: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class Port:
     """A border that may be fed, or may feed: the stretch of glue on its side, and the row on the far side of that.
 
     `code`: of the row.
@@ -51,7 +60,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Taps:
+class RegionPorts:
     """A region as merging sees it. `feeds`: inputs, by number. `gives`: outputs, by place.
 
     `shown`: the values that a variant returns, each once. Internal results are left out, such as saved statistics:
@@ -59,15 +68,15 @@ class Taps:
     """
 
     fragment: Fragment
-    feeds: Mapping[int, End]
-    gives: Mapping[int, End]
+    feeds: Mapping[int, Port]
+    gives: Mapping[int, Port]
     shown: tuple[int, ...]
 
 
 class Merger:
     """The regions of a pool, each prepared when it is first used. Not thread-safe."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: RegionPool) -> None:
         if not len(pool):
             raise GraphError("the pool has no regions: there is nothing to merge")
         self.pool = pool
@@ -76,7 +85,7 @@ class Merger:
             for mutated in (False, True)
             for large in (False, True)
         }
-        self._taps: list[Taps | None] = [None] * len(pool)
+        self._taps: list[RegionPorts | None] = [None] * len(pool)
         self._rows: dict[int, Fragment | None] = {}
         self._parts = Parts()
         #: CPU seconds that went into what is done once for each region and each way between two rows.
@@ -144,7 +153,7 @@ class Merger:
         }
         return frozenset(self.pool.feature_names[code] for code in codes)
 
-    def tap(self, number: int) -> Taps:
+    def tap(self, number: int) -> RegionPorts:
         """A region as it is merged. Raises `GraphError` where the pool has none of this number."""
         found = self._taps[self._checked(number)]
         if found is None:
@@ -158,7 +167,7 @@ class Merger:
             raise GraphError(f"the variant has region {number}, the pool has {len(self._taps)}")
         return number
 
-    def _prepared(self, number: int) -> Taps:
+    def _prepared(self, number: int) -> RegionPorts:
         region = self.pool[number]
         graph = region.graph
         shown = returned(graph)
@@ -167,15 +176,15 @@ class Merger:
             for at, span in zip(region.free, region.takes, strict=True)
             if can_be_fed(graph.inputs[at].spec, span)
         }
-        gives: dict[int, End] = {}
+        gives: dict[int, Port] = {}
         for place, (value, span) in enumerate(zip(graph.outputs, region.gives, strict=True)):
             spec = graph.values[value]
             if value in shown and spec is not None and span is not None and can_feed(spec, span):
                 gives[place] = self._end(place, value, *leaving(spec, span))
-        return Taps(Fragment(graph, self._parts), feeds, gives, shown)
+        return RegionPorts(Fragment(graph, self._parts), feeds, gives, shown)
 
-    def _end(self, position: int, value: int, glue: Graph, row: Row) -> End:
-        return End(position, value, self._glue(glue), row.code)
+    def _end(self, position: int, value: int, glue: Graph, row: StandardRow) -> Port:
+        return Port(position, value, self._glue(glue), row.code)
 
     def _glue(self, graph: Graph) -> Fragment | None:
         """Glue as a fragment, which returns its last value; None for glue without nodes."""
@@ -196,7 +205,7 @@ class Merger:
         return best
 
     def _wires(
-        self, rng: Random, parts: Sequence[Part], ends: Sequence[tuple[int, int]], taps: Taps, left: int
+        self, rng: Random, parts: Sequence[Part], ends: Sequence[tuple[int, int]], taps: RegionPorts, left: int
     ) -> tuple[tuple[Wire, ...], int]:
         """One wire at least where there can be one, and each further input by a coin; how many nodes that leaves."""
         if not ends or not taps.feeds:
@@ -217,23 +226,23 @@ class Merger:
                 wires.append(wire)
         return tuple(wires), left
 
-    def _nodes(self, parts: Sequence[Part], taps: Taps, wire: Wire) -> int:
+    def _nodes(self, parts: Sequence[Part], taps: RegionPorts, wire: Wire) -> int:
         """Nodes of glue that a wire adds at most: an output that is used twice leaves its region once."""
         out, into = self._ends(parts, taps, wire)
         row = self._row(out, into, wire.way)
         return sum([glue.nodes for glue in (out.glue, into.glue, row) if glue is not None])
 
-    def _ends(self, parts: Sequence[Part], taps: Taps, wire: Wire) -> tuple[End, End]:
+    def _ends(self, parts: Sequence[Part], taps: RegionPorts, wire: Wire) -> tuple[Port, Port]:
         try:
             return self.tap(parts[wire.part].region).gives[wire.output], taps.feeds[wire.input]
         except LookupError:
             raise GraphError(f"the variant has a wire that its regions do not: {wire}") from None
 
-    def _row(self, out: End, into: End, way: Way) -> Fragment | None:
+    def _row(self, out: Port, into: Port, way: RowConversion) -> Fragment | None:
         key = (out.code << 40) + (into.code << 20) + way.code
         if key not in self._rows:
             started = time.process_time()
-            self._rows[key] = self._glue(between(Row.of(out.code), Row.of(into.code), way))
+            self._rows[key] = self._glue(between(StandardRow.of(out.code), StandardRow.of(into.code), way))
             self.preparing_s += time.process_time() - started
         return self._rows[key]
 
@@ -265,7 +274,7 @@ class _Sized:
         return self.prefix[min(max(nodes, 0), len(self.prefix) - 1)]
 
 
-def _chosen(pool: Pool, mutated: bool, large: bool) -> list[int]:
+def _chosen(pool: RegionPool, mutated: bool, large: bool) -> list[int]:
     """Regions of one kind, all of them where `large`; any others where there are none."""
     numbers = [number for number, changed in enumerate(pool.mutated) if changed == mutated] or [*range(len(pool))]
     return [number for number in numbers if large or pool.largest[number] <= SMALL] or numbers

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 
 from mindgap.graph import GraphError
-from mindgap.synth.merging.glue import Way
+from mindgap.synth.merging.glue import RowConversion
 
 VERSION = 1
 
@@ -18,7 +18,7 @@ class Wire:
     input: int
     part: int
     output: int
-    way: Way
+    way: RowConversion
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,4 +60,7 @@ class Variant:
 def _part(place: int, region: int, *wires: int) -> Part:
     """A region's number, and for each wire: input, how many parts back, output, way."""
     fours = zip(wires[::4], wires[1::4], wires[2::4], wires[3::4], strict=True)
-    return Part(region, tuple(Wire(number, place - back, output, Way.of(code)) for number, back, output, code in fours))
+    return Part(
+        region,
+        tuple(Wire(number, place - back, output, RowConversion.of(code)) for number, back, output, code in fours),
+    )

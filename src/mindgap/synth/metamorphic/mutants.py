@@ -10,11 +10,11 @@ from typing import Final, Literal
 from mindgap.aten.operators import facts, is_inplace
 from mindgap.graph import Graph, Input, Node, Ref, TensorSpec, contiguous_stride, operands, renumbered
 from mindgap.synth.metamorphic.row_wise import with_rows
-from mindgap.synth.mutation.edit import Rewrite, Step, apply
+from mindgap.synth.mutation.dataflow import DataFlow, in_random_order
+from mindgap.synth.mutation.edit import DraftCall, Rewrite, apply
 from mindgap.synth.mutation.kinds.layout import dense_stride, layout_matters
 from mindgap.synth.mutation.rules import Rules, load
 from mindgap.synth.mutation.schemas import repeat
-from mindgap.synth.mutation.wiring import Wiring, picks
 
 Relation = Literal["exact", "rounding"]
 
@@ -35,13 +35,13 @@ class Mutant:
     twins: tuple[tuple[int, int], ...] = ()
 
 
-def relations(graph: Graph, rng: random.Random, rules: Rules | None = None) -> list[Mutant]:
+def mutants_of(graph: Graph, rng: random.Random, rules: Rules | None = None) -> list[Mutant]:
     """A mutant of each kind that the graph (whose specs are known) allows. They have to be settled, as any draft.
 
     Kinds: each row of `identities.toml` (`identity: copy`, …) before some operand; `order` of independent nodes;
     `twice`, the whole computation; `layout` of an input; `batch turned`, its rows in reverse, and `batch split`.
     """
-    wiring, table = Wiring(graph), rules or load()
+    wiring, table = DataFlow(graph), rules or load()
     found = _identities(wiring, rng, table)
     for make in _OTHERS:
         mutant = make(wiring, rng, table)
@@ -50,7 +50,7 @@ def relations(graph: Graph, rng: random.Random, rules: Rules | None = None) -> l
     return found
 
 
-def _identities(wiring: Wiring, rng: random.Random, rules: Rules) -> list[Mutant]:
+def _identities(wiring: DataFlow, rng: random.Random, rules: Rules) -> list[Mutant]:
     graph = wiring.graph
     still = _unwritten(wiring)
     sites = [
@@ -61,7 +61,7 @@ def _identities(wiring: Wiring, rng: random.Random, rules: Rules) -> list[Mutant
     ]
     found: list[Mutant] = []
     for rule in rules.identities:
-        for index, value in picks(rng, sites, 6):
+        for index, value in in_random_order(rng, sites, 6):
             node, spec = graph.nodes[index], graph.values[value]
             if spec is None or not (rule.sign or node.op in rules.sign_blind):
                 continue
@@ -74,7 +74,7 @@ def _identities(wiring: Wiring, rng: random.Random, rules: Rules) -> list[Mutant
     return found
 
 
-def _before(node: Node, index: int, steps: tuple[Step, ...], value: int) -> Rewrite:
+def _before(node: Node, index: int, steps: tuple[DraftCall, ...], value: int) -> Rewrite:
     """The node reads what the steps make of one of its operands."""
     made = sum(step.slots for step in steps)
     results = tuple(Ref(-1 - made - slot) for slot in range(len(node.outputs)))
@@ -86,7 +86,7 @@ def _row_major(spec: TensorSpec | None) -> bool:
     return spec is not None and spec.stride == contiguous_stride(spec.shape)
 
 
-def _unwritten(wiring: Wiring) -> frozenset[int]:
+def _unwritten(wiring: DataFlow) -> frozenset[int]:
     """The values whose memory no node writes to: a copy of them stays equal to them."""
     graph = wiring.graph
     dirty: set[int] = set()
@@ -98,7 +98,7 @@ def _unwritten(wiring: Wiring) -> frozenset[int]:
     return frozenset(value for value, owners in enumerate(wiring.owners) if not owners & dirty)
 
 
-def _ordered(wiring: Wiring, rng: random.Random, rules: Rules) -> Mutant | None:
+def _ordered(wiring: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None:
     """The nodes in another order. What touches memory that is written to keeps its order."""
     graph = wiring.graph
     waits = _waits(wiring)
@@ -120,7 +120,7 @@ def _ordered(wiring: Wiring, rng: random.Random, rules: Rules) -> Mutant | None:
     return Mutant("order", "exact", Graph(graph.inputs, nodes, outputs), _straight(graph))
 
 
-def _waits(wiring: Wiring) -> list[set[int]]:
+def _waits(wiring: DataFlow) -> list[set[int]]:
     """For each node the nodes that have to come before it."""
     graph, still = wiring.graph, _unwritten(wiring)
     waits: list[set[int]] = []
@@ -135,7 +135,7 @@ def _waits(wiring: Wiring) -> list[set[int]]:
     return waits
 
 
-def _twice(wiring: Wiring, rng: random.Random, rules: Rules) -> Mutant | None:
+def _twice(wiring: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None:
     """Every node a second time, on the same inputs: both results are outputs, and equal."""
     graph = wiring.graph
     if not graph.nodes or any(is_inplace(node.op) for node in graph.nodes):
@@ -149,10 +149,10 @@ def _twice(wiring: Wiring, rng: random.Random, rules: Rules) -> Mutant | None:
     return Mutant("twice", "exact", Graph(graph.inputs, nodes, outputs), _straight(graph), twins)
 
 
-def _laid_out(wiring: Wiring, rng: random.Random, rules: Rules) -> Mutant | None:
+def _laid_out(wiring: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None:
     """An input with the same values and other strides: channels-last, permuted, or with gaps."""
     graph = wiring.graph
-    for number in picks(rng, range(len(graph.inputs))):
+    for number in in_random_order(rng, range(len(graph.inputs))):
         given = graph.inputs[number]
         spec, rank = given.spec, len(given.spec.shape)
         if rank < 2 or spec.overlaps or layout_matters(wiring, number, rules):
@@ -168,7 +168,7 @@ def _laid_out(wiring: Wiring, rng: random.Random, rules: Rules) -> Mutant | None
     return None
 
 
-def _turned(wiring: Wiring, rng: random.Random, rules: Rules) -> Mutant | None:
+def _turned(wiring: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None:
     """The batch in reverse, and the results turned back."""
     graph = wiring.graph
     rows = with_rows(wiring, rules)
@@ -181,7 +181,7 @@ def _turned(wiring: Wiring, rng: random.Random, rules: Rules) -> Mutant | None:
     return Mutant("batch turned", "rounding", draft.graph(outputs), _straight(graph))
 
 
-def _split(wiring: Wiring, rng: random.Random, rules: Rules) -> Mutant | None:
+def _split(wiring: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None:
     """Two parts of the batch by themselves, and the results joined."""
     graph = wiring.graph
     rows = with_rows(wiring, rules)
@@ -230,7 +230,7 @@ def _straight(graph: Graph) -> tuple[int, ...]:
     return tuple(range(len(graph.outputs)))
 
 
-_OTHERS: Final[list[Callable[[Wiring, random.Random, Rules], Mutant | None]]] = [
+_OTHERS: Final[list[Callable[[DataFlow, random.Random, Rules], Mutant | None]]] = [
     _ordered,
     _twice,
     _laid_out,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mindgap.graph import Node, operands
+from mindgap.synth.mutation.dataflow import DataFlow
 from mindgap.synth.mutation.rules import Rules
-from mindgap.synth.mutation.wiring import Wiring
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Rows:
     size: int
 
 
-def with_rows(wiring: Wiring, rules: Rules) -> Rows | None:
+def with_rows(wiring: DataFlow, rules: Rules) -> Rows | None:
     """The batch of a graph all of whose nodes are known to work row by row, and all of whose outputs have rows.
 
     None in any doubt: where an operator is not among `rules.rows`, an input serves as batch and as weight, a weight
@@ -44,7 +44,7 @@ def with_rows(wiring: Wiring, rules: Rules) -> Rows | None:
     return Rows(inputs, first.shape[0])
 
 
-def _assign(wiring: Wiring, node: Node, role: str, size: int, roles: dict[int, bool]) -> bool:
+def _assign(wiring: DataFlow, node: Node, role: str, size: int, roles: dict[int, bool]) -> bool:
     """Gives the node's operands their part, rows or weight; False where that contradicts what they had, or shapes."""
     values = operands(node)
     for place, value in enumerate(values):
@@ -65,7 +65,7 @@ def _assign(wiring: Wiring, node: Node, role: str, size: int, roles: dict[int, b
     return True
 
 
-def _whole(wiring: Wiring, node: Node, place: int) -> bool:
+def _whole(wiring: DataFlow, node: Node, place: int) -> bool:
     """The first dimension is a batch for a convolution too: the operand has as many dimensions as the weight."""
     if not node.op.startswith("aten.conv"):
         return True

@@ -40,7 +40,7 @@ Json = Any
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DraftCall:
     """A call of a draft. `slots`: how many tensors it returns.
 
     A `Ref` from 0 up names a value of the graph before the edit; `Ref(-1 - k)` names slot k, counted over all
@@ -57,18 +57,18 @@ class Step:
 class Rewrite:
     """Puts `steps` where a node stood: none deletes it, the node itself among others inserts beside it.
 
-    `results`: for each slot of the old node, what its readers read from now on (a `Ref` as in `Step`), or None for a
-    slot that held no tensor or that nothing reads. `shown`: slots of the steps that become outputs of the graph.
+    `results`: for each slot of the old node, what its readers read from now on (a `Ref` as in `DraftCall`), or None
+    for a slot that held no tensor or that nothing reads. `shown`: slots of the steps that become outputs of the graph.
     """
 
     node: int
-    steps: tuple[Step, ...]
+    steps: tuple[DraftCall, ...]
     results: tuple[Ref | None, ...]
     shown: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class InputEdit:
     """Gives an input another spec or recipe; its role stays."""
 
     number: int
@@ -76,7 +76,7 @@ class Given:
     recipe: Recipe
 
 
-Edit = Rewrite | Given
+Edit = Rewrite | InputEdit
 
 
 def apply(graph: Graph, edits: Sequence[Edit]) -> Graph:
@@ -85,11 +85,11 @@ def apply(graph: Graph, edits: Sequence[Edit]) -> Graph:
     Labels and `grad` are dropped. Raises `GraphError` for a node, an input or a value that is not there.
     """
     for edit in edits:
-        graph = _given(graph, edit) if isinstance(edit, Given) else _rewritten(graph, edit)
+        graph = _given(graph, edit) if isinstance(edit, InputEdit) else _rewritten(graph, edit)
     return graph
 
 
-def _given(graph: Graph, edit: Given) -> Graph:
+def _given(graph: Graph, edit: InputEdit) -> Graph:
     if not 0 <= edit.number < len(graph.inputs):
         raise GraphError(f"cannot edit: there is no input {edit.number}, the graph has {len(graph.inputs)}")
     inputs = list(graph.inputs)
@@ -131,7 +131,7 @@ def _rewritten(graph: Graph, edit: Rewrite) -> Graph:
     return Graph(graph.inputs, tuple(nodes), tuple(dict.fromkeys(outputs)))
 
 
-def _node(step: Step, renumber: dict[int, int], known: set[int]) -> Node:
+def _node(step: DraftCall, renumber: dict[int, int], known: set[int]) -> Node:
     for arg in (*step.args, *(arg for _, arg in step.kwargs)):
         for value in refs(arg):
             if value not in known:
@@ -146,7 +146,7 @@ def _node(step: Step, renumber: dict[int, int], known: set[int]) -> Node:
 
 def to_json(edit: Edit) -> Json:
     """An edit as lists, numbers and strings; `from_json` is the inverse."""
-    if isinstance(edit, Given):
+    if isinstance(edit, InputEdit):
         spec = edit.spec
         return ["given", edit.number, spec.dtype, list(spec.shape), list(spec.stride), recipe_json(edit.recipe)]
     steps = [
@@ -162,12 +162,12 @@ def from_json(data: Json) -> Edit:
     try:
         if data[0] == "given":
             _, number, dtype, shape, stride, recipe = data
-            return Given(number, TensorSpec(dtype, tuple(shape), tuple(stride)), recipe_of(recipe))
+            return InputEdit(number, TensorSpec(dtype, tuple(shape), tuple(stride)), recipe_of(recipe))
         _, node, steps, results, shown = data
         return Rewrite(
             node,
             tuple(
-                Step(op, tuple(arg_of(a) for a in args), tuple((k, arg_of(a)) for k, a in kwargs.items()), slots)
+                DraftCall(op, tuple(arg_of(a) for a in args), tuple((k, arg_of(a)) for k, a in kwargs.items()), slots)
                 for op, args, kwargs, slots in steps
             ),
             tuple(None if index is None else Ref(index) for index in results),

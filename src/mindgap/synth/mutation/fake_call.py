@@ -11,10 +11,10 @@ from mindgap.aten.operators import facts, overload
 from mindgap.aten.tape import flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, spec_of
 from mindgap.graph import Arg, Device, DType, Layout, MemoryFormat, Ref, TensorSpec
-from mindgap.synth.mutation.edit import Step
+from mindgap.synth.mutation.edit import DraftCall
 
 
-def imagine(steps: Sequence[Step], spec: Callable[[Arg], TensorSpec | None]) -> list[TensorSpec | None] | None:
+def infer_specs(steps: Sequence[DraftCall], spec: Callable[[Arg], TensorSpec | None]) -> list[TensorSpec | None] | None:
     """The specs of all slots of the steps, None where PyTorch refuses one of them."""
     made: list[torch.Tensor | None] = []
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from mindgap.graph import Graph, MindgapError
+from mindgap.synth.mutation.dataflow import DataFlow
 from mindgap.synth.mutation.edit import Edit
 from mindgap.synth.mutation.kinds import alike, attribute, cast, equivalent, layout, shape, structure, twin, value
 from mindgap.synth.mutation.rules import Rules
-from mindgap.synth.mutation.wiring import Wiring
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Proposal:
     edits: tuple[Edit, ...]
 
 
-_Propose = Callable[[Wiring, random.Random, Rules], "tuple[Edit, ...] | None"]
+_Propose = Callable[[DataFlow, random.Random, Rules], "tuple[Edit, ...] | None"]
 
 #: Each kind with how often it is chosen.
 _KINDS: Final[dict[str, tuple[_Propose, int]]] = {
@@ -50,7 +50,7 @@ def propose(graph: Graph, rng: random.Random, rules: Rules, kind: str | None = N
     Places whose operands' specs are not known, as after an earlier edit, are left alone. Raises `MindgapError` for a
     kind that is not in `KINDS`.
     """
-    wiring = Wiring(graph)
+    wiring = DataFlow(graph)
     if kind is not None:
         if kind not in _KINDS:
             raise MindgapError(f"there is no kind of mutation {kind!r} ({', '.join(KINDS)})")

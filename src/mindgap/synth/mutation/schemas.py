@@ -11,7 +11,7 @@ import torch
 
 from mindgap.aten.operators import overload
 from mindgap.graph import Arg, DType, GraphError, Node, Ref
-from mindgap.synth.mutation.edit import Step
+from mindgap.synth.mutation.edit import DraftCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def signature(op: str) -> Signature:
     return Signature(op, parameters, {p.name: p for p in parameters}, results)
 
 
-def bind(node: Node | Step) -> dict[str, Arg]:
+def bind(node: Node | DraftCall) -> dict[str, Arg]:
     """The arguments that a call gives, by name. Raises `GraphError` where there are more than the schema has."""
     parameters = signature(node.op).parameters
     if len(node.args) > len(parameters):
@@ -72,13 +72,13 @@ def bind(node: Node | Step) -> dict[str, Arg]:
     return given
 
 
-def arguments(node: Node | Step) -> dict[str, Arg]:
+def arguments(node: Node | DraftCall) -> dict[str, Arg]:
     """All arguments of a call by name: those given, and the defaults of the others, None where they are not plain."""
     given = bind(node)
     return {p.name: given.get(p.name, p.default) for p in signature(node.op).parameters}
 
 
-def call(op: str, given: Mapping[str, Arg], slots: int | None = None) -> Step:
+def call(op: str, given: Mapping[str, Arg], slots: int | None = None) -> DraftCall:
     """A call with these arguments, by position as far as the schema allows, defaults in the gaps.
 
     Raises `GraphError` for a name that the schema lacks and for an argument that it needs.
@@ -101,14 +101,14 @@ def call(op: str, given: Mapping[str, Arg], slots: int | None = None) -> Step:
         args.append(value)
         if parameter.name in given:
             last = len(args)
-    return Step(op, tuple(args[:last]), tuple(sorted(kwargs)), known.results if slots is None else slots)
+    return DraftCall(op, tuple(args[:last]), tuple(sorted(kwargs)), known.results if slots is None else slots)
 
 
-def repeat(node: Node, replaced: Mapping[int, Ref] | None = None) -> Step:
+def repeat(node: Node, replaced: Mapping[int, Ref] | None = None) -> DraftCall:
     """The very call of a node, other operands put in for some of its values."""
     if not replaced:
-        return Step(node.op, node.args, node.kwargs, len(node.outputs))
-    return Step(
+        return DraftCall(node.op, node.args, node.kwargs, len(node.outputs))
+    return DraftCall(
         node.op,
         tuple(exchanged(arg, replaced) for arg in node.args),
         tuple((name, exchanged(arg, replaced)) for name, arg in node.kwargs),

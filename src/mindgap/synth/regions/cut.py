@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mindgap.graph import Graph, GraphError, extract
-from mindgap.synth.regions.prepared import Cuttable
-from mindgap.synth.values.constraints import hands_back
+from mindgap.synth.regions.prepared import PreparedGraph
+from mindgap.synth.values.constraints import passes_constraints_back
 from mindgap.synth.values.rules import value_rules
 
 #: Nodes that are added to a cut for the sake of what its shapes and indices depend on.
@@ -25,7 +25,7 @@ MOST_NODES: Final = 50
 
 
 @dataclass(frozen=True)
-class Cut:
+class RegionCut:
     """`nodes` of a base as a graph of their own; borders have placeholder recipes (`mindgap.graph.extract`).
 
     `borders`: the base's numbers of the cut's inputs; `outputs`: those of its outputs.
@@ -38,7 +38,7 @@ class Cut:
 
 
 def cut(
-    base: Cuttable,
+    base: PreparedGraph,
     rng: random.Random,
     most_nodes: int = MOST_NODES,
     most_bytes: int = MOST_BYTES,
@@ -46,7 +46,7 @@ def cut(
     most_total: int = MOST_TOTAL,
     most_work: int = MOST_WORK,
     start: int | None = None,
-) -> Cut | None:
+) -> RegionCut | None:
     """A random connected piece of 1 to `most_nodes` nodes; None where this draw came to nothing.
 
     No tensor in it is larger than `most_bytes`, what it takes and what it makes come to `most_total` bytes each at
@@ -69,7 +69,7 @@ def cut(
     return _within(base, fits, most_total)
 
 
-def cut_of(base: Cuttable, nodes: Collection[int]) -> Cut:
+def cut_of(base: PreparedGraph, nodes: Collection[int]) -> RegionCut:
     """The cut of just these nodes. Raises `GraphError` where they are not all nodes of the base.
 
     Its outputs: what the rest of the base reads or returns, what nothing reads, and borders that it writes to.
@@ -79,17 +79,17 @@ def cut_of(base: Cuttable, nodes: Collection[int]) -> Cut:
         raise GraphError(f"cannot cut: there is no node {order[-1]}, the graph has {len(base.graph.nodes)}")
     outputs = _outputs(base, order)
     small, borders = extract(base.graph, order, outputs)
-    return Cut(tuple(order), small, tuple(borders), outputs)
+    return RegionCut(tuple(order), small, tuple(borders), outputs)
 
 
-def whole_of(
-    base: Cuttable,
+def whole_graph_cut(
+    base: PreparedGraph,
     most_nodes: int = MOST_NODES,
     most_bytes: int = MOST_BYTES,
     *,
     most_total: int = MOST_TOTAL,
     most_work: int = MOST_WORK,
-) -> Cut | None:
+) -> RegionCut | None:
     """All of a base that a region may hold, where it is within the bounds of `cut`; else None.
 
     What gives memory that nothing has written to yet stays out, and becomes a border.
@@ -100,7 +100,7 @@ def whole_of(
     return _within(base, fits, most_total)
 
 
-def _within(base: Cuttable, fits: _Bounds, most_total: int) -> Cut | None:
+def _within(base: PreparedGraph, fits: _Bounds, most_total: int) -> RegionCut | None:
     found = cut_of(base, fits.nodes)
     if not found.outputs or sum(given.spec.nbytes for given in found.graph.inputs) > most_total:
         return None
@@ -111,7 +111,7 @@ def _within(base: Cuttable, fits: _Bounds, most_total: int) -> Cut | None:
 class _Bounds:
     """The nodes chosen so far and what room is left."""
 
-    base: Cuttable
+    base: PreparedGraph
     most_nodes: int
     most_bytes: int
     total: int
@@ -144,7 +144,7 @@ def _size(rng: random.Random, most: int) -> int:
     return min(int(most ** rng.random()) + 1, most)
 
 
-def _grow(base: Cuttable, rng: random.Random, fits: _Bounds, wanted: int, patience: int) -> None:
+def _grow(base: PreparedGraph, rng: random.Random, fits: _Bounds, wanted: int, patience: int) -> None:
     """Adds neighbours of what is there. Each cut has its own leaning: to go on where it last was (chains) or anywhere
     (fan-in and fan-out), and to readers or to producers."""
     producer, first, nodes = base.graph.producer, base.graph.first_value, base.graph.nodes
@@ -160,12 +160,12 @@ def _grow(base: Cuttable, rng: random.Random, fits: _Bounds, wanted: int, patien
             patience -= 1
 
 
-def _ground(base: Cuttable, fits: _Bounds) -> None:
+def _ground(base: PreparedGraph, fits: _Bounds) -> None:
     """Adds what computes the integers and masks on which shapes depend, and indices that no rule can follow back to a
     border, as far as there is room: what was captured goes together, drawn numbers need not."""
     graph = base.graph
-    pending = [(value, True) for node in sorted(fits.nodes) for value in base.shaping[node]]
-    pending += [(value, False) for node in sorted(fits.nodes) for value in base.pointing[node]]
+    pending = [(value, True) for node in sorted(fits.nodes) for value in base.shape_operands[node]]
+    pending += [(value, False) for node in sorted(fits.nodes) for value in base.index_operands[node]]
     seen = set(pending)
     room = _MOST_GROUND
     while pending and room:
@@ -177,13 +177,13 @@ def _ground(base: Cuttable, fits: _Bounds) -> None:
             if not wanted or not fits.take(maker):
                 continue
             room -= 1
-        wanted = wanted or not hands_back(graph.nodes[maker], value_rules())
+        wanted = wanted or not passes_constraints_back(graph.nodes[maker], value_rules())
         further = [(operand, wanted) for operand in base.operands[maker] if (operand, wanted) not in seen]
         seen.update(further)
         pending += further
 
 
-def _close(base: Cuttable, fits: _Bounds) -> bool:
+def _close(base: PreparedGraph, fits: _Bounds) -> bool:
     """Adds what the aliasing asks for; False where there is no room."""
     if not base.writers:
         return True
@@ -193,7 +193,7 @@ def _close(base: Cuttable, fits: _Bounds) -> bool:
     return True
 
 
-def _missing(base: Cuttable, nodes: set[int]) -> list[int]:
+def _missing(base: PreparedGraph, nodes: set[int]) -> list[int]:
     """Nodes that the cut must hold as well, for one memory that it touches and somebody writes to."""
     touching: dict[int, list[int]] = {}
     for node in sorted(nodes):
@@ -209,7 +209,7 @@ def _missing(base: Cuttable, nodes: set[int]) -> list[int]:
     return []
 
 
-def _outer_views(base: Cuttable, nodes: set[int], inside: Sequence[int], group: int) -> list[int]:
+def _outer_views(base: PreparedGraph, nodes: set[int], inside: Sequence[int], group: int) -> list[int]:
     """Where one memory comes into the cut in several places: the nodes that made one of them from another."""
     producer, memory = base.graph.producer, base.memory
     read = {v for node in inside for v in base.operands[node] if memory[v] == group}
@@ -221,7 +221,7 @@ def _outer_views(base: Cuttable, nodes: set[int], inside: Sequence[int], group: 
     return [node for node in makers if any(memory[value] == group for value in base.operands[node])]
 
 
-def _outputs(base: Cuttable, nodes: Sequence[int]) -> tuple[int, ...]:
+def _outputs(base: PreparedGraph, nodes: Sequence[int]) -> tuple[int, ...]:
     inside, graph = set(nodes), base.graph
     made: set[int] = set()
     for node in nodes:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mindgap.graph import MindgapError, decode, encode
-from mindgap.synth.regions.region import Origin, Region, Span
+from mindgap.synth.regions.region import Origin, Region, ValueStatistics
 
 Codes = np.ndarray[Any, np.dtype[np.intp]]
 
@@ -41,20 +41,20 @@ _SCHEMA: Final = pa.schema(
 )
 
 
-class Pool:
+class RegionPool:
     """Regions in an order that is part of what the pool is: variants name them by number.
 
     They are held as they are in the file, a few hundred bytes each, and made into objects one by one when asked for.
     """
 
     def __init__(self, table: pa.Table) -> None:
-        """`table`: of `_SCHEMA`; for regions there is `Pool.of`."""
+        """`table`: of `_SCHEMA`; for regions there is `RegionPool.of`."""
         self._table = table.unify_dictionaries().combine_chunks()
 
     @staticmethod
-    def of(regions: Iterable[Region]) -> Pool:
+    def of(regions: Iterable[Region]) -> RegionPool:
         """The regions in the order given."""
-        return Pool(_table(list(regions)))
+        return RegionPool(_table(list(regions)))
 
     def __len__(self) -> int:
         return self._table.num_rows
@@ -68,7 +68,7 @@ class Pool:
         return _regions(self._table)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Pool) and self.digest == other.digest
+        return isinstance(other, RegionPool) and self.digest == other.digest
 
     __hash__ = None  # pyright: ignore[reportAssignmentType] # nobody needs it, and the digest takes its time
 
@@ -136,11 +136,11 @@ class Pool:
             ) from None
 
     @staticmethod
-    def load(path: str | Path) -> Pool:
+    def load(path: str | Path) -> RegionPool:
         """Reads what `save` wrote. Raises `MindgapError` for a file that is none, damaged, or of another version."""
         marks = marks_of(path)
         try:
-            pool = Pool(pq.read_table(Path(path), schema=_SCHEMA))
+            pool = RegionPool(pq.read_table(Path(path), schema=_SCHEMA))
         except (OSError, pa.ArrowException) as error:
             raise MindgapError(f"pool {path} is damaged: {error}; remove it to have it made again") from None
         pa.default_memory_pool().release_unused()
@@ -151,7 +151,7 @@ class Pool:
 
 def marks_of(path: str | Path) -> dict[str, str]:
     """What a pool's file says of itself: `digest`, `made_of`, `made` (older files: not). Raises `MindgapError` as
-    `Pool.load` does.
+    `RegionPool.load` does.
     """
     try:
         found = pq.read_schema(Path(path)).metadata or {}
@@ -174,7 +174,7 @@ def to_bytes(regions: Sequence[Region]) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def joined(parts: Iterable[bytes]) -> Pool:
+def joined(parts: Iterable[bytes]) -> RegionPool:
     """A pool of what `to_bytes` wrote, in the order given, each graph once."""
     table = pa.concat_tables([_table(()), *(pa.ipc.open_stream(part).read_all() for part in parts)])
     seen: set[bytes] = set()
@@ -182,7 +182,7 @@ def joined(parts: Iterable[bytes]) -> Pool:
     for graph in table["graph"].to_pylist():
         fresh.append(graph not in seen)
         seen.add(graph)
-    return Pool(table.filter(pa.array(fresh, pa.bool_())))
+    return RegionPool(table.filter(pa.array(fresh, pa.bool_())))
 
 
 def _table(regions: Sequence[Region]) -> pa.Table:
@@ -207,7 +207,7 @@ def _regions(table: pa.Table) -> Iterator[Region]:
                 decode(row["graph"]),
                 Origin.from_json(row["origin"]),
                 tuple(row["free"]),
-                tuple(Span(*span) for span in row["takes"]),
-                tuple(None if span is None else Span(*span) for span in row["gives"]),
+                tuple(ValueStatistics(*span) for span in row["takes"]),
+                tuple(None if span is None else ValueStatistics(*span) for span in row["gives"]),
                 tuple(row["features"]),
             )

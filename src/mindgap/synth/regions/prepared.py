@@ -13,18 +13,19 @@ from mindgap.aten.operators import UnknownOperator, facts, is_inplace, overload
 from mindgap.capture.random_operators import is_random
 from mindgap.graph import Graph, GraphError, Node, TensorSpec, operands, refs
 from mindgap.operators import traits
-from mindgap.synth.values.constraints import pointing, shaping
+from mindgap.synth.values.constraints import index_operands, shape_operands
 from mindgap.synth.values.rules import value_rules
 
 
 @dataclass(frozen=True)
-class Cuttable:
-    """A base prepared for cutting. Lists are by node, or by value where they say so.
+class PreparedGraph:
+    """A graph with what cutting needs to know, computed once. Lists are by node, or by value where stated.
 
-    `memory`: for each value the number of the memory it lies in, and which nodes write to a memory or touch it, for
-    those that are written to. `bytes`: of the largest tensor that a node reads or makes; `made`: of all it makes;
-    `work`: multiplications, roughly. `usable`: it may be part of a region at all. `shaping`, `pointing`: the operands
-    whose values decide a shape, and those that are indices.
+    `operands`: values that each node reads. `readers`: nodes that read each value. `memory`: for each value the
+    number of the memory it lies in. `writers`: nodes that write to a memory. `touched`: memories of a node that some
+    node writes to. `bytes`: of the largest tensor that a node reads or makes. `made`: bytes of all that it makes.
+    `work`: multiplications, roughly. `usable`: whether the node may be part of a region. `shape_operands`: operands
+    whose values decide a shape. `index_operands`: operands that are indices. `shown`: outputs of the graph.
     """
 
     graph: Graph
@@ -37,8 +38,8 @@ class Cuttable:
     made: tuple[int, ...]
     work: tuple[int, ...]
     usable: tuple[bool, ...]
-    shaping: tuple[tuple[int, ...], ...]
-    pointing: tuple[tuple[int, ...], ...]
+    shape_operands: tuple[tuple[int, ...], ...]
+    index_operands: tuple[tuple[int, ...], ...]
     shown: frozenset[int]
     _starts: dict[tuple[int, int, int], list[int]] = field(default_factory=dict[tuple[int, int, int], list[int]])
 
@@ -57,7 +58,7 @@ class Cuttable:
         return self._starts[key]
 
 
-def cuttable(graph: Graph) -> Cuttable:
+def prepare_graph(graph: Graph) -> PreparedGraph:
     """Prepares a base, once for any number of cuts."""
     bare = Graph(graph.inputs, graph.nodes, graph.outputs)
     read = tuple(operands(node) for node in bare.nodes)
@@ -66,14 +67,14 @@ def cuttable(graph: Graph) -> Cuttable:
         for value in values:
             if not readers[value] or readers[value][-1] != index:
                 readers[value].append(index)
-    memory, writes = memories(bare)
+    memory, writes = memory_groups(bare)
     writers: dict[int, list[int]] = {}
     for index, groups in enumerate(writes):
         for group in groups:
             writers.setdefault(group, []).append(index)
     sizes = [0 if spec is None else spec.nbytes for spec in bare.values]
     made = [range(first, first + len(node.outputs)) for first, node in zip(bare.first_value, bare.nodes, strict=True)]
-    return Cuttable(
+    return PreparedGraph(
         bare,
         read,
         tuple(tuple(each) for each in readers),
@@ -86,8 +87,8 @@ def cuttable(graph: Graph) -> Cuttable:
         tuple(sum(sizes[v] for v in made[i]) for i in range(len(bare.nodes))),
         tuple(_work(node, [bare.values[v] for v in read[i]]) for i, node in enumerate(bare.nodes)),
         tuple(usable(node) for node in bare.nodes),
-        tuple(shaping(bare, node, value_rules()) for node in bare.nodes),
-        tuple(pointing(node, value_rules()) for node in bare.nodes),
+        tuple(shape_operands(bare, node, value_rules()) for node in bare.nodes),
+        tuple(index_operands(node, value_rules()) for node in bare.nodes),
         frozenset(bare.outputs),
     )
 
@@ -120,8 +121,8 @@ def _usable_operator(op: str) -> bool | None:
     return None if torch.Tag.nondeterministic_seeded in tags else True
 
 
-def memories(graph: Graph) -> tuple[tuple[int, ...], list[set[int]]]:
-    """For each value the number of its memory, and for each node the memories that it writes to."""
+def memory_groups(graph: Graph) -> tuple[tuple[int, ...], list[set[int]]]:
+    """For each value the number of its memory, and for each node the memory_groups that it writes to."""
     parent = list(range(len(graph.values)))
 
     def root(value: int) -> int:

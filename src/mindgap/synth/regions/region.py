@@ -10,7 +10,7 @@ from mindgap.synth.mutation.edit import Edit, from_json, to_json
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ValueStatistics:
     """What values a tensor has: least, largest, mean and standard deviation of its finite elements."""
 
     low: float
@@ -75,6 +75,6 @@ class Region:
     graph: Graph
     origin: Origin
     free: tuple[int, ...]
-    takes: tuple[Span, ...]
-    gives: tuple[Span | None, ...]
+    takes: tuple[ValueStatistics, ...]
+    gives: tuple[ValueStatistics | None, ...]
     features: tuple[str, ...] = ()

@@ -11,9 +11,9 @@ from mindgap.graph import Graph, GraphError, Node, TensorStore
 from mindgap.synth.mutation.edit import Edit, apply
 from mindgap.synth.mutation.propose import KINDS, Proposal, propose
 from mindgap.synth.mutation.rules import load
-from mindgap.synth.regions.cut import MOST_NODES, Cut, cut, whole_of
+from mindgap.synth.regions.cut import MOST_NODES, RegionCut, cut, whole_graph_cut
 from mindgap.synth.regions.features import features_of
-from mindgap.synth.regions.prepared import Cuttable, cuttable
+from mindgap.synth.regions.prepared import PreparedGraph, prepare_graph
 from mindgap.synth.regions.region import Region
 from mindgap.synth.regions.trial import region_of
 from mindgap.synth.values.recipes import recipes
@@ -27,7 +27,7 @@ ON_REQUEST: Final = frozenset({"value"})
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SamplerOptions:
     """What is asked of each base: `plain` regions, and `mutated` ones of each. `nodes`: of the largest region.
 
     `exceptional`: also regions that are fed NaN, infinities and extremes on purpose.
@@ -40,7 +40,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Proposed:
+class SamplingAttempt:
     """What was tried: `kind` is `found`, or the mutations joined by +; a region, or why it came to nothing."""
 
     kind: str
@@ -48,19 +48,19 @@ class Proposed:
     reason: str = ""
 
 
-def quarry(
-    base: str, graph: Graph, rng: Random, wanted: Wanted, *, tensors: TensorStore | None = None
-) -> Iterator[Proposed]:
+def sample_regions(
+    base: str, graph: Graph, rng: Random, wanted: SamplerOptions, *, tensors: TensorStore | None = None
+) -> Iterator[SamplingAttempt]:
     """Everything that was tried with a base, whose digest is `base`; the same for the same `rng`.
 
     A graph that is small enough is taken whole, once, and then cut no further.
     """
-    prepared = cuttable(graph)
-    whole = whole_of(prepared, wanted.nodes)
+    prepared = prepare_graph(graph)
+    whole = whole_graph_cut(prepared, wanted.nodes)
     for _ in range(1 if whole else wanted.plain):
         piece = whole or _drawn(prepared, rng, wanted.nodes)
         if piece is None:
-            yield Proposed("found", None, "cut: nothing fits")
+            yield SamplingAttempt("found", None, "cut: nothing fits")
             continue
         edits, _ = recipes(piece.graph, rng, tensors=tensors)
         plain = _tried(base, piece, edits, (), tensors)
@@ -80,7 +80,7 @@ def quarry(
             yield from _mutated(base, piece, edits, rng, ["twin"], tensors)
 
 
-def _drawn(prepared: Cuttable, rng: Random, nodes: int) -> Cut | None:
+def _drawn(prepared: PreparedGraph, rng: Random, nodes: int) -> RegionCut | None:
     for _ in range(_DRAWS):
         piece = cut(prepared, rng, nodes)
         if piece is not None:
@@ -89,8 +89,8 @@ def _drawn(prepared: Cuttable, rng: Random, nodes: int) -> Cut | None:
 
 
 def _mutated(
-    base: str, piece: Cut, edits: Sequence[Edit], rng: Random, allowed: Sequence[str], tensors: TensorStore | None
-) -> Iterator[Proposed]:
+    base: str, piece: RegionCut, edits: Sequence[Edit], rng: Random, allowed: Sequence[str], tensors: TensorStore | None
+) -> Iterator[SamplingAttempt]:
     """One mutated region, where the rules of the allowed kinds have anything to propose."""
     kinds: list[str] = []
     chosen = list(edits)
@@ -123,9 +123,11 @@ def _proposal(draft: Graph, rng: Random, allowed: Sequence[str]) -> Proposal | N
     return None
 
 
-def _tried(base: str, piece: Cut, edits: Sequence[Edit], kinds: Sequence[str], tensors: TensorStore | None) -> Proposed:
+def _tried(
+    base: str, piece: RegionCut, edits: Sequence[Edit], kinds: Sequence[str], tensors: TensorStore | None
+) -> SamplingAttempt:
     kind = "+".join(kinds) or "found"
     region = region_of(base, piece, edits, kinds, tensors=tensors)
     if isinstance(region, str):
-        return Proposed(kind, None, region)
-    return Proposed(kind, replace(region, features=features_of(region.graph, tuple(kinds))))
+        return SamplingAttempt(kind, None, region)
+    return SamplingAttempt(kind, replace(region, features=features_of(region.graph, tuple(kinds))))

@@ -7,15 +7,15 @@ from typing import Literal
 
 import torch
 
-from mindgap.synth.regions.region import Span
+from mindgap.synth.regions.region import ValueStatistics
 
-Worth = Literal["useful", "not finite", "constant"]
+Informativeness = Literal["useful", "not finite", "constant"]
 
 #: Of means and deviations, which other processors sum in another order, this many digits are kept.
 _DIGITS = 3
 
 
-def span_of(tensor: torch.Tensor, *, exact: bool = True) -> Span | None:
+def statistics_of(tensor: torch.Tensor, *, exact: bool = True) -> ValueStatistics | None:
     """The span of a float tensor without NaN or Inf; None for any other and for an empty one.
 
     `exact`: its bits are the same on every machine, so its least and largest element are given as they are.
@@ -31,11 +31,11 @@ def span_of(tensor: torch.Tensor, *, exact: bool = True) -> Span | None:
     if not (math.isfinite(mean) and math.isfinite(std)):
         return None
     if exact:
-        return Span(low, high, _rounded(mean), _rounded(std))
-    return Span(_rounded(low), _rounded(high), _rounded(mean), _rounded(std))
+        return ValueStatistics(low, high, _rounded(mean), _rounded(std))
+    return ValueStatistics(_rounded(low), _rounded(high), _rounded(mean), _rounded(std))
 
 
-def worth_of(tensor: torch.Tensor) -> Worth:
+def informativeness(tensor: torch.Tensor) -> Informativeness:
     """Whether two platforms that agree on it agree about anything: some element is finite, and not all are one.
 
     A single number and an empty tensor are useful.

@@ -28,11 +28,11 @@ from mindgap.graph import (
     renumbered,
 )
 from mindgap.synth.mutation.edit import Edit, apply
-from mindgap.synth.regions.cut import MOST_BYTES, Cut, cut_of, whole_of
+from mindgap.synth.regions.cut import MOST_BYTES, RegionCut, cut_of, whole_graph_cut
 from mindgap.synth.regions.memory_limit import bounded
-from mindgap.synth.regions.prepared import Cuttable, cuttable, memories, usable
-from mindgap.synth.regions.region import Origin, Region, Span
-from mindgap.synth.regions.statistics import span_of, worth_of
+from mindgap.synth.regions.prepared import PreparedGraph, memory_groups, prepare_graph, usable
+from mindgap.synth.regions.region import Origin, Region, ValueStatistics
+from mindgap.synth.regions.statistics import informativeness, statistics_of
 from mindgap.synth.values.recipes import free_inputs, recipes
 
 #: Memory that a trial may take beyond what the process has: an operator that asks for more raises instead.
@@ -53,21 +53,21 @@ class Trial:
 
     graph: Graph
     free: tuple[int, ...] = ()
-    takes: tuple[Span, ...] = ()
-    gives: tuple[Span | None, ...] = ()
+    takes: tuple[ValueStatistics, ...] = ()
+    gives: tuple[ValueStatistics | None, ...] = ()
     drops: tuple[int, ...] = ()
     reason: str = ""
     cpu_seconds: float = 0.0
 
 
-class Arrays:
+class InputCache:
     """Materialised inputs by spec and recipe, not to be written to. Forgets what was used longest ago."""
 
     def __init__(self, nbytes: int = 128 << 20) -> None:
         self._limit = nbytes
         self._held = 0
         self._known: OrderedDict[tuple[TensorSpec, object], torch.Tensor] = OrderedDict()
-        self._spans: dict[tuple[TensorSpec, object], Span | None] = {}
+        self._spans: dict[tuple[TensorSpec, object], ValueStatistics | None] = {}
 
     def tensor(self, given: Input, tensors: TensorStore | None = None) -> torch.Tensor:
         """What an input stands for. Raises `GraphError` as `materialise` does."""
@@ -91,23 +91,23 @@ class Arrays:
             self._held -= given.spec.nbytes
             self._spans.pop(key, None)
 
-    def span(self, given: Input, tensors: TensorStore | None = None) -> Span | None:
+    def span(self, given: Input, tensors: TensorStore | None = None) -> ValueStatistics | None:
         """The span of what an input stands for."""
         key = (given.spec, given.recipe)
         if key not in self._spans:
-            self._spans[key] = span_of(self.tensor(given, tensors))
+            self._spans[key] = statistics_of(self.tensor(given, tensors))
         return self._spans[key]
 
 
-_SHARED: Final = Arrays()
+_SHARED: Final = InputCache()
 
 
-def settle(
+def run_trial(
     draft: Graph,
     *,
     most_bytes: int = MOST_BYTES,
     tensors: TensorStore | None = None,
-    arrays: Arrays | None = None,
+    arrays: InputCache | None = None,
     drops: Sequence[int] | None = None,
 ) -> Trial:
     """Runs a draft once, on the CPU, and describes it as it ran.
@@ -144,7 +144,7 @@ def settle(
     if reason:
         return Trial(draft, reason=reason, cpu_seconds=spent)
     if drops is None:
-        drops = [place for place, tensor in enumerate(results) if worth_of(tensor) != "useful"]
+        drops = [place for place, tensor in enumerate(results) if informativeness(tensor) != "useful"]
     kept = sorted(set(range(len(results))).difference(drops))
     if not kept:
         return Trial(draft, reason="useless", drops=tuple(drops), cpu_seconds=spent)
@@ -156,11 +156,11 @@ def settle(
 
 
 def specified(draft: Graph, tensors: TensorStore | None, most_bytes: int) -> Graph:
-    """The draft with the specs that its values have when it runs on the CPU. `tensors`: as in `settle`.
+    """The draft with the specs that its values have when it runs on the CPU. `tensors`: as in `run_trial`.
 
     Raises `GraphError` where it does not run, or a value is larger than `most_bytes`.
     """
-    arrays, watch = Arrays(), _Watch(draft, most_bytes)
+    arrays, watch = InputCache(), _Watch(draft, most_bytes)
     try:
         with torch.no_grad():
             Tape(draft).run([arrays.tensor(each, tensors) for each in draft.inputs], watch)
@@ -181,7 +181,7 @@ def _refused(draft: Graph, most_bytes: int) -> str:
 
 def region_of(
     base: str,
-    cut: Cut,
+    cut: RegionCut,
     edits: Sequence[Edit],
     kinds: Sequence[str] = (),
     *,
@@ -200,7 +200,7 @@ def region_of(
             edits, draft = (*edits, *mended), apply(draft, mended)
     except GraphError as error:
         return f"edit: {re.sub(r'[0-9]+', 'N', str(error))}"
-    trial = settle(draft, most_bytes=most_bytes, tensors=tensors)
+    trial = run_trial(draft, most_bytes=most_bytes, tensors=tensors)
     if trial.reason:
         return trial.reason
     origin = Origin(base, cut.nodes, tuple(edits), tuple(kinds), trial.drops)
@@ -209,7 +209,7 @@ def region_of(
 
 def plain_region(
     base: str,
-    cut: Cut,
+    cut: RegionCut,
     rng: random.Random,
     *,
     exceptional: bool = False,
@@ -224,17 +224,17 @@ def plain_region(
 
 def whole(base: str, graph: Graph, rng: random.Random, *, tensors: TensorStore | None = None) -> Region | str:
     """A small graph as a region, or why it is none; its inputs keep their recipes, but for stored ones."""
-    piece = whole_of(cuttable(graph))
+    piece = whole_graph_cut(prepare_graph(graph))
     return plain_region(base, piece, rng, tensors=tensors) if piece is not None else "too big"
 
 
 def rebuild(
-    origin: Origin, base: Graph | Cuttable, *, most_bytes: int = MOST_BYTES, tensors: TensorStore | None = None
+    origin: Origin, base: Graph | PreparedGraph, *, most_bytes: int = MOST_BYTES, tensors: TensorStore | None = None
 ) -> Graph:
     """The graph of a region, made again from its base. Raises `GraphError` where it does not run here."""
-    prepared = cuttable(base) if isinstance(base, Graph) else base
+    prepared = prepare_graph(base) if isinstance(base, Graph) else base
     draft = apply(cut_of(prepared, origin.nodes).graph, origin.edits)
-    trial = settle(draft, most_bytes=most_bytes, tensors=tensors, drops=origin.drops)
+    trial = run_trial(draft, most_bytes=most_bytes, tensors=tensors, drops=origin.drops)
     if trial.reason:
         raise GraphError(f"the region of {origin.base[:12]} cannot be made again here: {trial.reason}")
     return trial.graph
@@ -261,7 +261,7 @@ def tidied(graph: Graph) -> Graph:
 def _needed(graph: Graph) -> tuple[set[int], list[int]]:
     """The values and the nodes that some output depends on, also through memory that is written to."""
     inplace = any(is_inplace(node.op) for node in graph.nodes)
-    memory, writes = memories(graph) if inplace else ((), [])
+    memory, writes = memory_groups(graph) if inplace else ((), [])
     live = set(graph.outputs)
     places = {memory[value] for value in live} if inplace else set[int]()
     kept: list[int] = []
@@ -282,8 +282,8 @@ def _content(tensor: torch.Tensor) -> bytes:
     return to_numpy(tensor).tobytes()
 
 
-def _given(tensor: torch.Tensor) -> Span | None:
-    span = span_of(tensor, exact=False)
+def _given(tensor: torch.Tensor) -> ValueStatistics | None:
+    span = statistics_of(tensor, exact=False)
     return span if span is not None and span.varies else None
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from mindgap.aten.operators import facts
 from mindgap.graph import Arg, Graph, Node, Ref, TensorSpec, operands, refs
 from mindgap.synth.mutation.schemas import arguments
-from mindgap.synth.values.rules import Rule, Rules
+from mindgap.synth.values.rules import ValueRule, ValueRules
 
 INF: Final = math.inf
 _ARITHMETIC: Final = frozenset({"add", "sub", "mul", "div", "rsub", "floor_divide"})
@@ -19,7 +19,7 @@ _LISTS: Final = frozenset({"index", "_unsafe_index", "index_put", "index_put_"})
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class ValueConstraint:
     """Every element within [low, high]. `form`: what the elements must be together (`sorted`, `offsets`, `distinct`,
     a kind of matrix), or `index`, which asks for no more but must not be left to chance. `std`: for plain floats, the
     deviation that keeps products at scale; 0 for none.
@@ -30,11 +30,11 @@ class Need:
     form: str = ""
     std: float = 0.0
 
-    def __and__(self, other: Need) -> Need:
+    def __and__(self, other: ValueConstraint) -> ValueConstraint:
         """Both."""
         forms = sorted({self.form, other.form} - {"", "index"}) or sorted({self.form, other.form} - {""})
         stds = [std for std in (self.std, other.std) if std]
-        return Need(
+        return ValueConstraint(
             max(self.low, other.low),
             min(self.high, other.high),
             forms[0] if forms else "",
@@ -47,16 +47,16 @@ class Need:
 
 
 @dataclass(frozen=True)
-class Needs:
+class Constraints:
     """By value: what is asked of it, and the values on which a shape, an index or an assertion depends."""
 
-    of: dict[int, Need]
+    of: dict[int, ValueConstraint]
     decisive: set[int]
 
 
-def needs_of(graph: Graph, rules: Rules) -> Needs:
+def constraints_of(graph: Graph, rules: ValueRules) -> Constraints:
     """What the graph's operators ask of every value that a rule reaches, inputs among them."""
-    found = Needs({}, set())
+    found = Constraints({}, set())
     for index in reversed(range(len(graph.nodes))):
         node, first = graph.nodes[index], graph.first_value[index]
         _pass_back(graph, node, first, rules, found)
@@ -66,7 +66,7 @@ def needs_of(graph: Graph, rules: Rules) -> Needs:
     return found
 
 
-def hands_back(node: Node, rules: Rules) -> bool:
+def passes_constraints_back(node: Node, rules: ValueRules) -> bool:
     """A range or an index that is asked of its result can be asked of its operands instead, or is met anyway."""
     packet = node.op.split(".")[1].removesuffix("_")
     if packet in rules.exact or packet in rules.layout or packet in rules.safe or packet in _UNARY:
@@ -74,7 +74,7 @@ def hands_back(node: Node, rules: Rules) -> bool:
     return packet in _ARITHMETIC and len(node.args) > 1 and not isinstance(node.args[1], Ref)
 
 
-def _ask(graph: Graph, node: Node, rule: Rule, found: Needs) -> None:
+def _ask(graph: Graph, node: Node, rule: ValueRule, found: Constraints) -> None:
     """Applies one rule to one call."""
     bound = arguments(node)
     for name, wanted in rule.when:
@@ -94,24 +94,24 @@ def _ask(graph: Graph, node: Node, rule: Rule, found: Needs) -> None:
 
 
 def _need(
-    graph: Graph, rule: Rule, bound: dict[str, Arg], spec: TensorSpec, place: int, items: tuple[Arg, ...]
-) -> Need | None:
+    graph: Graph, rule: ValueRule, bound: dict[str, Arg], spec: TensorSpec, place: int, items: tuple[Arg, ...]
+) -> ValueConstraint | None:
     if rule.fan:
         sizes = [spec.shape[dim] for dim in rule.fan if -len(spec.shape) <= dim < len(spec.shape)]
         if rule.fan_rest:
             sizes = list(spec.shape[1:])
-        return Need(std=1.0 / math.sqrt(max(math.prod(sizes), 1)))
+        return ValueConstraint(std=1.0 / math.sqrt(max(math.prod(sizes), 1)))
     if rule.form in ("index", "distinct", "offsets"):
         if spec.kind == "bool":
             return None
         size = _size(graph, rule, bound, place, items)
         if size is None:
-            return Need(0, 0, rule.form)
-        return Need(0, size if rule.form == "offsets" else max(size - 1, 0), rule.form)
-    return Need(rule.low, rule.high, rule.form)
+            return ValueConstraint(0, 0, rule.form)
+        return ValueConstraint(0, size if rule.form == "offsets" else max(size - 1, 0), rule.form)
+    return ValueConstraint(rule.low, rule.high, rule.form)
 
 
-def _size(graph: Graph, rule: Rule, bound: dict[str, Arg], place: int, items: tuple[Arg, ...]) -> int | None:
+def _size(graph: Graph, rule: ValueRule, bound: dict[str, Arg], place: int, items: tuple[Arg, ...]) -> int | None:
     """How many places there are to point at."""
     of = bound.get(rule.of)
     sizes: tuple[int, ...]
@@ -148,12 +148,12 @@ def _place(graph: Graph, place: int, items: tuple[Arg, ...]) -> int:
     return at
 
 
-def _add(found: Needs, value: int, need: Need) -> None:
+def _add(found: Constraints, value: int, need: ValueConstraint) -> None:
     held = found.of.get(value)
     found.of[value] = need if held is None else held & need
 
 
-def _pass_back(graph: Graph, node: Node, first: int, rules: Rules, found: Needs) -> None:
+def _pass_back(graph: Graph, node: Node, first: int, rules: ValueRules, found: Constraints) -> None:
     """What is asked of a result, asked of the operands that it comes from."""
     for slot in range(len(node.outputs)):
         need = found.of.get(first + slot)
@@ -167,7 +167,7 @@ def _pass_back(graph: Graph, node: Node, first: int, rules: Rules, found: Needs)
             _through(graph, node, packet, need, found)
 
 
-def _to_operands(node: Node, rules: Rules, packet: str, need: Need, found: Needs) -> None:
+def _to_operands(node: Node, rules: ValueRules, packet: str, need: ValueConstraint, found: Constraints) -> None:
     if packet in rules.all_operands:
         named = arguments(node)
         values = [v for name, arg in named.items() if name not in ("condition", "mask") for v in refs(arg)]
@@ -179,11 +179,11 @@ def _to_operands(node: Node, rules: Rules, packet: str, need: Need, found: Needs
         _add(found, value, need)
 
 
-def _through(graph: Graph, node: Node, packet: str, need: Need, found: Needs) -> None:
+def _through(graph: Graph, node: Node, packet: str, need: ValueConstraint, found: Constraints) -> None:
     """Arithmetic: what of an operand gives a result within the need."""
     if packet in _UNARY and node.args and isinstance(node.args[0], Ref):
         low, high = _UNARY[packet](need.low, need.high)
-        _add(found, node.args[0].index, Need(low, high, need.form))
+        _add(found, node.args[0].index, ValueConstraint(low, high, need.form))
         return
     if packet not in _ARITHMETIC or len(node.args) < 2:
         return
@@ -195,20 +195,20 @@ def _through(graph: Graph, node: Node, packet: str, need: Need, found: Needs) ->
         _pair(packet, one.index, other.index, need, found, alpha)
     elif isinstance(other, (int, float)) and math.isfinite(other):
         low, high = _shifted(packet, need.low, need.high, float(other), float(alpha))
-        _add(found, one.index, Need(low, high, need.form))
+        _add(found, one.index, ValueConstraint(low, high, need.form))
 
 
-def _pair(packet: str, one: int, other: int, need: Need, found: Needs, alpha: int | float) -> None:
+def _pair(packet: str, one: int, other: int, need: ValueConstraint, found: Constraints, alpha: int | float) -> None:
     """Two tensors: shared out evenly, where both may be taken as not negative."""
     if need.high < 0 or (need.low < 0 and need.high == INF and need.low == -INF):
         return
     low, high = max(need.low, 0.0), need.high
     if packet == "add" and alpha == 1:
-        part = Need(low / 2, high / 2, need.form)
+        part = ValueConstraint(low / 2, high / 2, need.form)
     elif packet == "mul":
-        part = Need(math.sqrt(low), math.sqrt(high) if high < INF else INF, need.form)
+        part = ValueConstraint(math.sqrt(low), math.sqrt(high) if high < INF else INF, need.form)
     elif packet == "div" and low > 0:
-        part = Need(math.sqrt(low), INF, need.form)
+        part = ValueConstraint(math.sqrt(low), INF, need.form)
     else:
         return
     _add(found, one, part)
@@ -236,7 +236,7 @@ def _shifted(packet: str, low: float, high: float, by: float, alpha: float) -> t
             return -INF, INF
 
 
-def _decide(graph: Graph, node: Node, first: int, rules: Rules, found: Needs) -> None:
+def _decide(graph: Graph, node: Node, first: int, rules: ValueRules, found: Constraints) -> None:
     """Marks what shapes, indices and assertions depend on."""
     made = range(first, first + len(node.outputs))
     # `max` and `min` give indices beside values; of two tensors, or of a whole one, they give a value alone.
@@ -244,11 +244,11 @@ def _decide(graph: Graph, node: Node, first: int, rules: Rules, found: Needs) ->
     safe = packet in rules.safe and (packet not in ("max", "min") or len(node.outputs) == 2)
     if not safe and any(value in found.decisive for value in made):
         found.decisive.update(operands(node))
-    found.decisive.update(shaping(graph, node, rules))
-    found.decisive.update(pointing(node, rules))
+    found.decisive.update(shape_operands(graph, node, rules))
+    found.decisive.update(index_operands(node, rules))
 
 
-def shaping(graph: Graph, node: Node, rules: Rules) -> tuple[int, ...]:
+def shape_operands(graph: Graph, node: Node, rules: ValueRules) -> tuple[int, ...]:
     """The operands whose values decide the shape of a result, or whether the call succeeds."""
     packet = node.op.split(".")[1]
     if packet not in rules.decides and not packet.startswith("_assert"):
@@ -260,7 +260,7 @@ def shaping(graph: Graph, node: Node, rules: Rules) -> tuple[int, ...]:
     return tuple(values)
 
 
-def pointing(node: Node, rules: Rules) -> tuple[int, ...]:
+def index_operands(node: Node, rules: ValueRules) -> tuple[int, ...]:
     """The operands that are indices, or of which more than a range is asked."""
     names = [rule.operand for rule in rules.of(node.op) if rule.form]
     if not names:

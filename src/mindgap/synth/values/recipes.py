@@ -30,10 +30,10 @@ from mindgap.graph import (
     numpy_dtype,
 )
 from mindgap.graph.recipe_rules import check_recipe, integer_range
-from mindgap.synth.mutation.edit import Given
-from mindgap.synth.values.constraints import INF, Need, Needs, needs_of
-from mindgap.synth.values.rules import Rules, value_rules
-from mindgap.synth.values.structured import formed
+from mindgap.synth.mutation.edit import InputEdit
+from mindgap.synth.values.constraints import INF, Constraints, ValueConstraint, constraints_of
+from mindgap.synth.values.rules import ValueRules, value_rules
+from mindgap.synth.values.structured import structured_recipe
 
 Array = np.ndarray[Any, np.dtype[Any]]
 #: The largest tensor whose very bytes may stand in a region's description.
@@ -42,7 +42,7 @@ MOST_LITERAL: Final = 16 << 10
 _SEEDS: Final = 8
 #: Beyond this many elements floats are uniform, of like deviation: drawing normal ones would cost more than using them.
 _MANY: Final = 1 << 14
-_FREE: Final = Need()
+_FREE: Final = ValueConstraint()
 #: Integers of which nothing is asked.
 _INTEGERS: Final = (0, 3)
 
@@ -50,12 +50,12 @@ _INTEGERS: Final = (0, 3)
 def recipes(
     graph: Graph,
     rng: random.Random,
-    rules: Rules | None = None,
+    rules: ValueRules | None = None,
     *,
     exceptional: bool = False,
     before: Graph | None = None,
     tensors: TensorStore | None = None,
-) -> tuple[tuple[Given, ...], frozenset[int]]:
+) -> tuple[tuple[InputEdit, ...], frozenset[int]]:
     """New recipes for the inputs that need one, and the inputs that nothing but their recipe may feed.
 
     New ones get: placeholders of cuts (`Constant(0)` with role `input`), stored tensors (their bytes where they are few
@@ -67,34 +67,34 @@ def recipes(
     """
     rules = rules or value_rules()
     try:
-        needs = needs_of(graph, rules)
+        needs = constraints_of(graph, rules)
         held = _held(graph, needs)
     except UnknownOperator:
         return (), frozenset(range(len(graph.inputs)))
-    earlier = needs_of(before, rules).of if before is not None else {}
+    earlier = constraints_of(before, rules).of if before is not None else {}
     first = rng.randrange(_SEEDS)
-    edits: list[Given] = []
+    edits: list[InputEdit] = []
     for number, given in enumerate(graph.inputs):
         need, seed = needs.of.get(number, _FREE), first + number
         if exceptional and number not in held and given.spec.numel > 0:
-            edits.append(Given(number, given.spec, Exceptional(seed)))
+            edits.append(InputEdit(number, given.spec, Exceptional(seed)))
         elif isinstance(given.recipe, Stored):
-            edits.append(Given(number, given.spec, _from_store(given, need, seed, tensors)))
+            edits.append(InputEdit(number, given.spec, _from_store(given, need, seed, tensors)))
         elif _unfit(given, need) if before is None else _broken(given, need, earlier.get(number, _FREE)):
-            edits.append(Given(number, given.spec, recipe_for(given.spec, need, seed)))
+            edits.append(InputEdit(number, given.spec, recipe_for(given.spec, need, seed)))
     return tuple(edits), held
 
 
-def free_inputs(graph: Graph, rules: Rules | None = None) -> tuple[int, ...]:
+def free_inputs(graph: Graph, rules: ValueRules | None = None) -> tuple[int, ...]:
     """The inputs with role `input` that may be given any floats within the span of their recipe."""
-    held = _held(graph, needs_of(graph, rules or value_rules()))
+    held = _held(graph, constraints_of(graph, rules or value_rules()))
     return tuple(number for number, given in enumerate(graph.inputs) if number not in held and given.role == "input")
 
 
-def recipe_for(spec: TensorSpec, need: Need, seed: int) -> Recipe:
+def recipe_for(spec: TensorSpec, need: ValueConstraint, seed: int) -> Recipe:
     """Values for a tensor that meet a need; where nothing can, something near it, and the trial will tell."""
     if need.form not in ("", "index") and spec.numel > 0:
-        found = formed(spec, need, seed, MOST_LITERAL)
+        found = structured_recipe(spec, need, seed, MOST_LITERAL)
         if found is not None:
             return found
     match spec.kind:
@@ -108,7 +108,7 @@ def recipe_for(spec: TensorSpec, need: Need, seed: int) -> Recipe:
             return _floats(spec, need, seed)
 
 
-def _floats(spec: TensorSpec, need: Need, seed: int) -> Recipe:
+def _floats(spec: TensorSpec, need: ValueConstraint, seed: int) -> Recipe:
     low, high = need.low, need.high
     if need.form == "index" and high < INF:
         high += 0.96875  # cut off again by the cast to integers
@@ -127,7 +127,7 @@ def _floats(spec: TensorSpec, need: Need, seed: int) -> Recipe:
     return recipe if _fits(spec, recipe) else Constant(low)
 
 
-def _integers(spec: TensorSpec, need: Need, seed: int) -> Recipe:
+def _integers(spec: TensorSpec, need: ValueConstraint, seed: int) -> Recipe:
     least, largest = integer_range(spec.dtype)
     low, high = need.low, need.high
     if low == -INF:
@@ -147,19 +147,19 @@ def _fits(spec: TensorSpec, recipe: Recipe) -> bool:
     return True
 
 
-def _unfit(given: Input, need: Need) -> bool:
+def _unfit(given: Input, need: ValueConstraint) -> bool:
     """A cut's placeholder, or floats like captured ones that do not share what was special of those."""
     if given.role == "input" and given.recipe in (Constant(0), Constant(False)):
         return True
     return isinstance(given.recipe, (Uniform, Normal)) and not _meets(given, need)
 
 
-def _broken(given: Input, need: Need, earlier: Need) -> bool:
+def _broken(given: Input, need: ValueConstraint, earlier: ValueConstraint) -> bool:
     """Its recipe suited it before an edit and no longer does."""
     return not _fits(given.spec, given.recipe) or (_meets(given, earlier) and not _meets(given, need))
 
 
-def _from_store(given: Input, need: Need, seed: int, tensors: TensorStore | None) -> Recipe:
+def _from_store(given: Input, need: ValueConstraint, seed: int, tensors: TensorStore | None) -> Recipe:
     """The tensor's bytes where they are few and at hand, else plain values."""
     assert isinstance(given.recipe, Stored)
     if given.spec.nbytes <= MOST_LITERAL and tensors is not None and given.recipe.key in tensors:
@@ -168,7 +168,7 @@ def _from_store(given: Input, need: Need, seed: int, tensors: TensorStore | None
     return recipe_for(given.spec, need, seed)
 
 
-def _meets(given: Input, need: Need) -> bool:
+def _meets(given: Input, need: ValueConstraint) -> bool:
     """The recipe's values lie in the range. Of a form, what made the recipe knew better; exceptional ones are meant."""
     if not need.bounded or given.spec.numel == 0 or isinstance(given.recipe, Exceptional):
         return True
@@ -198,7 +198,7 @@ def bounds_of(given: Input) -> tuple[float, float]:
             return -INF, INF
 
 
-def _held(graph: Graph, needs: Needs) -> frozenset[int]:
+def _held(graph: Graph, needs: Constraints) -> frozenset[int]:
     written = frozenset(written_inputs(graph))
     return frozenset(
         number

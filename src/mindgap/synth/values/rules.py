@@ -19,24 +19,24 @@ _NAME: Final = "values.toml"
 Dim = int | str | tuple[int, ...]
 
 
-class _Model(BaseModel):
+class _TomlTable(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class _Places(_Model):
+class _IndexRange(_TomlTable):
     of: str
     dim: Dim = "all"
 
 
-class _Rule(_Model):
+class _Rule(_TomlTable):
     operators: tuple[str, ...]
     operand: str
     kinds: tuple[Literal["float", "complex", "int", "bool"], ...] = ()
     when: Mapping[str, bool | int | float | str] = {}
     range: tuple[float, float] | None = None
-    index: _Places | None = None
-    distinct: _Places | None = None
-    offsets: _Places | None = None
+    index: _IndexRange | None = None
+    distinct: _IndexRange | None = None
+    offsets: _IndexRange | None = None
     form: Literal["sorted", "spd", "regular", "lower", "upper"] | None = None
     fan: tuple[int, ...] | None = None
     fan_rest: bool = False
@@ -51,14 +51,14 @@ class _Rule(_Model):
         return self
 
 
-class _Carriers(_Model):
+class _Carriers(_TomlTable):
     exact: tuple[str, ...]
     layout: tuple[str, ...]
     all_operands: tuple[str, ...]
     all_results: tuple[str, ...]
 
 
-class _File(_Model):
+class _File(_TomlTable):
     carriers: _Carriers
     safe: tuple[str, ...]
     decides: Mapping[str, tuple[str, ...]]
@@ -66,8 +66,8 @@ class _File(_Model):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """What an overload asks of one operand. `form`: see `constraints.Need`; empty for a range or a `fan`.
+class ValueRule:
+    """What an overload asks of one operand. `form`: see `constraints.ValueConstraint`; empty for a range or a `fan`.
 
     `of`, `dim`: the argument that says how many places an index has to point at, and which of its sizes.
     `when`: arguments that must have these values. `kinds`: of the operand's dtype, any where empty.
@@ -86,10 +86,10 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Rules:
+class ValueRules:
     """All tables, by packet or overload."""
 
-    table: Mapping[str, tuple[Rule, ...]]
+    table: Mapping[str, tuple[ValueRule, ...]]
     exact: frozenset[str]
     layout: frozenset[str]
     all_operands: frozenset[str]
@@ -97,18 +97,18 @@ class Rules:
     safe: frozenset[str]
     decides: Mapping[str, tuple[str, ...]]
 
-    def of(self, op: str) -> tuple[Rule, ...]:
+    def of(self, op: str) -> tuple[ValueRule, ...]:
         """The rules that speak of an overload."""
         return self.table.get(op, ())
 
 
 @cache
-def value_rules() -> Rules:
+def value_rules() -> ValueRules:
     """The rules that mindgap comes with."""
     return read_rules(files("mindgap.synth.values").joinpath(_NAME).read_text(encoding="utf-8"))
 
 
-def read_rules(text: str) -> Rules:
+def read_rules(text: str) -> ValueRules:
     """The rules in a text of TOML.
 
     Raises `MindgapError` naming the key or the row: for what is no TOML, an unknown key, an operator that this
@@ -122,7 +122,7 @@ def read_rules(text: str) -> Rules:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise MindgapError(f"{_NAME}: {place or 'file'}: {first['msg'].removeprefix('Value error, ')}") from None
-    table: dict[str, list[Rule]] = {}
+    table: dict[str, list[ValueRule]] = {}
     for number, row in enumerate(found.rule):
         for name in row.operators:
             for op in _overloads(name, number):
@@ -131,7 +131,7 @@ def read_rules(text: str) -> Rules:
                     table.setdefault(op, []).append(_rule(row))
     _check_tables(found)
     carriers = found.carriers
-    return Rules(
+    return ValueRules(
         {op: tuple(rules) for op, rules in table.items()},
         frozenset(carriers.exact),
         frozenset(carriers.layout),
@@ -195,15 +195,15 @@ def _takes(op: str, row: _Rule) -> bool:
     return row.operand in arguments and all(name in arguments for name in row.when)
 
 
-def _rule(row: _Rule) -> Rule:
+def _rule(row: _Rule) -> ValueRule:
     form: str = row.form or ""
-    places: _Places | None = None
+    places: _IndexRange | None = None
     for word, given in (("index", row.index), ("distinct", row.distinct), ("offsets", row.offsets)):
         if given is not None:
             form, places = word, given
     low, high = row.range if row.range is not None else (-float("inf"), float("inf"))
     when: tuple[tuple[str, Any], ...] = tuple(row.when.items())
-    return Rule(
+    return ValueRule(
         row.operand,
         row.kinds,
         when,

@@ -9,12 +9,12 @@ import numpy as np
 
 from mindgap.graph import Constant, Integers, Literal, Permutation, Recipe, TensorSpec, numpy_dtype
 from mindgap.graph.draws import generator
-from mindgap.synth.values.constraints import INF, Need
+from mindgap.synth.values.constraints import INF, ValueConstraint
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def formed(spec: TensorSpec, need: Need, seed: int, most_bytes: int) -> Recipe | None:
+def structured_recipe(spec: TensorSpec, need: ValueConstraint, seed: int, most_bytes: int) -> Recipe | None:
     """A recipe for values of the need's form, all within its range; None where there is none.
 
     Tensors of more than `most_bytes` get one that needs no bytes: equal values where a sequence is to rise.
@@ -34,7 +34,7 @@ def formed(spec: TensorSpec, need: Need, seed: int, most_bytes: int) -> Recipe |
     return _bytes(spec, _matrices(need.form, spec.shape, seed))
 
 
-def _distinct(spec: TensorSpec, need: Need, seed: int, most_bytes: int) -> Recipe | None:
+def _distinct(spec: TensorSpec, need: ValueConstraint, seed: int, most_bytes: int) -> Recipe | None:
     """All numbers of the tensor different, where there are that many; each row's otherwise."""
     places, count = int(need.high) + 1 if need.high < INF else spec.numel, spec.numel
     length = spec.shape[-1] if spec.shape else 1
@@ -47,7 +47,7 @@ def _distinct(spec: TensorSpec, need: Need, seed: int, most_bytes: int) -> Recip
     return Integers(seed, 0, places)
 
 
-def _rising(spec: TensorSpec, need: Need, seed: int, most_bytes: int) -> Recipe:
+def _rising(spec: TensorSpec, need: ValueConstraint, seed: int, most_bytes: int) -> Recipe:
     """Sorted along the last dimension; offsets start at 0."""
     first = max(need.low, -4.0) if spec.kind == "float" else max(need.low, 0.0)
     last = min(need.high, 4.0 if spec.kind == "float" else max(first, 63.0)) if need.form == "sorted" else need.high

@@ -5,20 +5,20 @@ from __future__ import annotations
 import random
 
 from mindgap.graph import Ref
+from mindgap.synth.mutation.dataflow import DataFlow, in_random_order
 from mindgap.synth.mutation.edit import Edit, Rewrite
-from mindgap.synth.mutation.rules import Group, Rules
+from mindgap.synth.mutation.rules import OperatorGroup, Rules
 from mindgap.synth.mutation.rules.alike import exchange
-from mindgap.synth.mutation.wiring import Wiring, picks
 
 
-def propose(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def propose(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """One node's operator is replaced; arguments are taken over by name."""
     found = [index for index, node in enumerate(wiring.graph.nodes) if node.op in rules.alike]
-    for index in picks(rng, found):
+    for index in in_random_order(rng, found):
         node = wiring.graph.nodes[index]
         groups = [group for group in rules.alike[node.op] if _suits(wiring, index, group)]
         others = [member for group in groups for member in group.members if member.op != node.op]
-        for member in picks(rng, others, 3):
+        for member in in_random_order(rng, others, 3):
             step = exchange(node, member)
             if step is not None:
                 results = tuple(Ref(-1 - slot) for slot in range(len(node.outputs)))
@@ -26,7 +26,7 @@ def propose(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...
     return None
 
 
-def _suits(wiring: Wiring, index: int, group: Group) -> bool:
+def _suits(wiring: DataFlow, index: int, group: OperatorGroup) -> bool:
     """The first tensor is of a kind that the group takes."""
     node = wiring.graph.nodes[index]
     if not wiring.known(node):

@@ -7,19 +7,19 @@ import random
 from typing import Any
 
 from mindgap.graph import Arg, GraphError, Ref, TensorSpec
-from mindgap.synth.mutation.edit import Edit, Rewrite, Step
-from mindgap.synth.mutation.fake_call import imagine
-from mindgap.synth.mutation.rules import Attribute, Rules
+from mindgap.synth.mutation.dataflow import DataFlow, in_random_order
+from mindgap.synth.mutation.edit import DraftCall, Edit, Rewrite
+from mindgap.synth.mutation.fake_call import infer_specs
+from mindgap.synth.mutation.rules import AttributeRule, Rules
 from mindgap.synth.mutation.rules.program import program
 from mindgap.synth.mutation.schemas import arguments, bind, call
-from mindgap.synth.mutation.wiring import Wiring, picks
 
 
-def propose(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def propose(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """One argument of one node is changed; where its readers need the old shape, they get it cut or padded."""
     nodes = wiring.graph.nodes
     found = [(index, rule) for index, node in enumerate(nodes) for rule in rules.attributes.get(node.op, ())]
-    for index, rule in picks(rng, found, 6):
+    for index, rule in in_random_order(rng, found, 6):
         steps = _changed(wiring, index, rule, rng)
         if steps is None:
             continue
@@ -31,7 +31,7 @@ def propose(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...
     return None
 
 
-def _changed(wiring: Wiring, index: int, rule: Attribute, rng: random.Random) -> tuple[Step, ...] | None:
+def _changed(wiring: DataFlow, index: int, rule: AttributeRule, rng: random.Random) -> tuple[DraftCall, ...] | None:
     """The call with another value, after what has to come first; None where the rule has none for it."""
     node = wiring.graph.nodes[index]
     if not wiring.known(node):
@@ -55,9 +55,11 @@ def _changed(wiring: Wiring, index: int, rule: Attribute, rng: random.Random) ->
         return None
 
 
-def _fitted(wiring: Wiring, index: int, steps: tuple[Step, ...], rng: random.Random, rules: Rules) -> Rewrite | None:
+def _fitted(
+    wiring: DataFlow, index: int, steps: tuple[DraftCall, ...], rng: random.Random, rules: Rules
+) -> Rewrite | None:
     """The rewrite, with the old shape restored for readers that ask for it; None where PyTorch refuses the call."""
-    made = imagine(steps, wiring.spec)
+    made = infer_specs(steps, wiring.spec)
     if made is None:
         return None
     outputs, first = wiring.graph.nodes[index].outputs, wiring.graph.first_value[index]
@@ -81,13 +83,13 @@ def _fitted(wiring: Wiring, index: int, steps: tuple[Step, ...], rng: random.Ran
     return Rewrite(index, tuple(found), tuple(results))
 
 
-def _in_place_of(wiring: Wiring, index: int, steps: tuple[Step, ...], before: int) -> Rewrite:
+def _in_place_of(wiring: DataFlow, index: int, steps: tuple[DraftCall, ...], before: int) -> Rewrite:
     outputs = wiring.graph.nodes[index].outputs
     results = tuple(Ref(-1 - before - slot) for slot in range(len(outputs)))
     return Rewrite(index, steps, results)
 
 
-def shape_does_not_matter(wiring: Wiring, value: int, rules: Rules, depth: int = 6) -> bool:
+def shape_does_not_matter(wiring: DataFlow, value: int, rules: Rules, depth: int = 6) -> bool:
     """What reads the value, and what reads that, takes any shape."""
     readers = wiring.readers[value]
     if not readers:
@@ -103,18 +105,18 @@ def shape_does_not_matter(wiring: Wiring, value: int, rules: Rules, depth: int =
     return True
 
 
-def fit_steps(value: Ref, got: TensorSpec, wanted: TensorSpec, slots: int) -> list[Step]:
+def fit_steps(value: Ref, got: TensorSpec, wanted: TensorSpec, slots: int) -> list[DraftCall]:
     """Calls that give a tensor another shape: cut or padded with zeros at the end, dimension by dimension, or
     flattened where it has another number of them. The last makes the result; `slots` were made before."""
     if len(got.shape) == len(wanted.shape):
-        return [Step("aten.constant_pad_nd.default", (value, _padding(got.shape, wanted.shape)))]
+        return [DraftCall("aten.constant_pad_nd.default", (value, _padding(got.shape, wanted.shape)))]
     have, want = math.prod(got.shape), math.prod(wanted.shape)
-    flat = Step("aten.reshape.default", (value, (have,)))
+    flat = DraftCall("aten.reshape.default", (value, (have,)))
     shaped: tuple[Arg, ...] = wanted.shape
     if have == want:
-        return [Step("aten.reshape.default", (value, shaped))]
-    padded = Step("aten.constant_pad_nd.default", (Ref(-1 - slots), (0, want - have)))
-    return [flat, padded, Step("aten.view.default", (Ref(-2 - slots), shaped))]
+        return [DraftCall("aten.reshape.default", (value, shaped))]
+    padded = DraftCall("aten.constant_pad_nd.default", (Ref(-1 - slots), (0, want - have)))
+    return [flat, padded, DraftCall("aten.view.default", (Ref(-2 - slots), shaped))]
 
 
 def _padding(got: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...]:

@@ -8,10 +8,10 @@ from typing import Final
 
 from mindgap.aten.operators import facts
 from mindgap.graph import Arg, Constant, DType, Integers, Normal, Permutation, Ref, TensorSpec, Uniform
-from mindgap.synth.mutation.edit import Edit, Given, Rewrite, Step
+from mindgap.synth.mutation.dataflow import DataFlow, in_random_order
+from mindgap.synth.mutation.edit import DraftCall, Edit, InputEdit, Rewrite
 from mindgap.synth.mutation.rules import Rules
 from mindgap.synth.mutation.schemas import bind, repeat
-from mindgap.synth.mutation.wiring import Wiring, picks
 
 #: Where a float goes and comes back from.
 _THROUGH: Final = {
@@ -24,7 +24,7 @@ _THROUGH: Final = {
 _WHOLE: Final = (("bfloat16", 4), ("float64", 4), ("float16", 2))
 
 
-def propose(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def propose(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """A value cast there and back (most often), all inputs of one float dtype, or an index operand."""
     ways: list[_Way] = [_round_trip, _whole, _index]
     draw = rng.random()
@@ -36,13 +36,13 @@ def propose(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...
     return None
 
 
-def _round_trip(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def _round_trip(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """One reader reads a value that was rounded to another dtype and cast back."""
-    for index in picks(rng, range(len(wiring.graph.nodes))):
+    for index in in_random_order(rng, range(len(wiring.graph.nodes))):
         node = wiring.graph.nodes[index]
         written = facts(node.op).mutates
         named = [arg for position, arg in enumerate(node.args) if isinstance(arg, Ref) and position not in written]
-        for operand in picks(rng, named, 2):
+        for operand in in_random_order(rng, named, 2):
             spec = wiring.spec(operand)
             if spec is None or spec.dtype not in _THROUGH:
                 continue
@@ -54,7 +54,7 @@ def _round_trip(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit,
     return None
 
 
-def _whole(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def _whole(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """Every float32 input, and every float32 named as an argument, becomes another float dtype."""
     names = [name for name, _ in _WHOLE]
     other = rng.choices(names, [weight for _, weight in _WHOLE])[0]
@@ -63,7 +63,7 @@ def _whole(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...]
         if given.spec.dtype == "float32":
             if not isinstance(given.recipe, (Uniform, Normal, Constant, Integers, Permutation)):
                 return None
-            edits.append(Given(number, TensorSpec(other, given.spec.shape, given.spec.stride), given.recipe))
+            edits.append(InputEdit(number, TensorSpec(other, given.spec.shape, given.spec.stride), given.recipe))
     if not edits:
         return None
     for index, node in enumerate(wiring.graph.nodes):
@@ -73,18 +73,18 @@ def _whole(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...]
         kwargs = tuple((name, _renamed(arg, other)) for name, arg in node.kwargs)
         if args != node.args or kwargs != node.kwargs:
             results = tuple(Ref(-1 - slot) for slot in range(len(node.outputs)))
-            edits.append(Rewrite(index, (Step(node.op, args, kwargs, len(node.outputs)),), results))
+            edits.append(Rewrite(index, (DraftCall(node.op, args, kwargs, len(node.outputs)),), results))
     return tuple(edits)
 
 
-def _index(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def _index(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """Indices of 32 bits for 64, or the reverse, where the operator takes both."""
     found = [index for index, node in enumerate(wiring.graph.nodes) if node.op in rules.indices]
-    for index in picks(rng, found):
+    for index in in_random_order(rng, found):
         node = wiring.graph.nodes[index]
         given = bind(node)
         swaps: dict[int, Ref] = {}
-        steps: list[Step] = []
+        steps: list[DraftCall] = []
         for name in rules.indices[node.op]:
             value = given.get(name)
             for operand in value if isinstance(value, tuple) else (value,):
@@ -99,12 +99,12 @@ def _index(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...]
     return None
 
 
-def _cast(operand: Ref, dtype: str) -> Step:
-    return Step("aten._to_copy.default", (operand,), (("dtype", DType(dtype)),))
+def _cast(operand: Ref, dtype: str) -> DraftCall:
+    return DraftCall("aten._to_copy.default", (operand,), (("dtype", DType(dtype)),))
 
 
 def _renamed(arg: Arg, other: str) -> Arg:
     return DType(other) if arg == DType("float32") else arg
 
 
-_Way = Callable[[Wiring, random.Random, Rules], "tuple[Edit, ...] | None"]
+_Way = Callable[[DataFlow, random.Random, Rules], "tuple[Edit, ...] | None"]

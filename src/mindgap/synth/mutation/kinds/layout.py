@@ -8,10 +8,10 @@ from typing import Final
 
 from mindgap.aten.tape import written_inputs
 from mindgap.graph import Constant, Integers, MemoryFormat, Normal, Permutation, Ref, TensorSpec, Uniform
-from mindgap.synth.mutation.edit import Edit, Given, Rewrite, Step
+from mindgap.synth.mutation.dataflow import DataFlow, in_random_order
+from mindgap.synth.mutation.edit import DraftCall, Edit, InputEdit, Rewrite
 from mindgap.synth.mutation.rules import Rules
 from mindgap.synth.mutation.schemas import repeat
-from mindgap.synth.mutation.wiring import Wiring, picks
 
 #: Inputs longer than this are not made longer still.
 _LARGE: Final = 1 << 20
@@ -19,7 +19,7 @@ _LARGE: Final = 1 << 20
 _DRAWN: Final = (Uniform, Normal, Constant, Integers, Permutation)
 
 
-def propose(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def propose(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """An input with other strides, an input as a slice of a larger one, or a value laid out anew halfway."""
     for way in rng.sample(_WAYS, len(_WAYS)):
         edits = way(wiring, rng, rules)
@@ -28,15 +28,15 @@ def propose(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...
     return None
 
 
-def _strided(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def _strided(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """An input channels-last, with its dimensions in another order, with gaps, or expanded."""
-    for number in picks(rng, range(len(wiring.graph.inputs)), 6):
+    for number in in_random_order(rng, range(len(wiring.graph.inputs)), 6):
         given = wiring.graph.inputs[number]
         if not isinstance(given.recipe, _DRAWN) or layout_matters(wiring, number, rules):
             continue
         stride = _another_stride(given.spec, rng, number in written_inputs(wiring.graph))
         if stride is not None and stride != given.spec.stride:
-            return (Given(number, TensorSpec(given.spec.dtype, given.spec.shape, stride), given.recipe),)
+            return (InputEdit(number, TensorSpec(given.spec.dtype, given.spec.shape, stride), given.recipe),)
     return None
 
 
@@ -65,9 +65,9 @@ def dense_stride(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
     return tuple(stride)
 
 
-def _sliced(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def _sliced(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """An input grows, and everything that read it reads a slice: another storage offset, gaps between rows."""
-    for number in picks(rng, range(len(wiring.graph.inputs)), 6):
+    for number in in_random_order(rng, range(len(wiring.graph.inputs)), 6):
         given, readers = wiring.graph.inputs[number], wiring.readers[number]
         spec, rank = given.spec, len(given.spec.shape)
         if (
@@ -88,17 +88,17 @@ def _sliced(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...
         order = sorted(range(rank), key=lambda at: -spec.stride[at])
         larger = TensorSpec(spec.dtype, shape, dense_stride(shape, order))
         end = start + (size - 1) * step + 1
-        edits: list[Edit] = [Given(number, larger, given.recipe)]
+        edits: list[Edit] = [InputEdit(number, larger, given.recipe)]
         for reader in reversed(readers):
-            cut = Step("aten.slice.Tensor", (Ref(number), dim, start, end, step))
+            cut = DraftCall("aten.slice.Tensor", (Ref(number), dim, start, end, step))
             edits.append(_before(wiring, reader, (cut,), {number: Ref(-1)}))
         return tuple(edits)
     return None
 
 
-def _relaid(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def _relaid(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """A node's result is copied into another memory format, or another order of dimensions, for its readers."""
-    for index in picks(rng, range(len(wiring.graph.nodes)), 8):
+    for index in in_random_order(rng, range(len(wiring.graph.nodes)), 8):
         spec = wiring.result(index)
         if spec is None or len(spec.shape) < 2 or spec.numel < 2:
             continue
@@ -110,23 +110,23 @@ def _relaid(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...
     return None
 
 
-def _copied(spec: TensorSpec, rng: random.Random) -> tuple[Step, ...]:
+def _copied(spec: TensorSpec, rng: random.Random) -> tuple[DraftCall, ...]:
     """Steps on `Ref(-1)`."""
     rank = len(spec.shape)
     if rank in (4, 5) and rng.random() < 0.5:
         name = "channels_last" if rank == 4 else "channels_last_3d"
-        return (Step("aten.clone.default", (Ref(-1),), (("memory_format", MemoryFormat(name)),)),)
+        return (DraftCall("aten.clone.default", (Ref(-1),), (("memory_format", MemoryFormat(name)),)),)
     order = rng.sample(range(rank), rank)
     back = sorted(range(rank), key=order.__getitem__)
     rows = (("memory_format", MemoryFormat("contiguous_format")),)
     return (
-        Step("aten.permute.default", (Ref(-1), tuple(order))),
-        Step("aten.clone.default", (Ref(-2),), rows),
-        Step("aten.permute.default", (Ref(-3), tuple(back))),
+        DraftCall("aten.permute.default", (Ref(-1), tuple(order))),
+        DraftCall("aten.clone.default", (Ref(-2),), rows),
+        DraftCall("aten.permute.default", (Ref(-3), tuple(back))),
     )
 
 
-def _before(wiring: Wiring, index: int, steps: tuple[Step, ...], swaps: dict[int, Ref]) -> Rewrite:
+def _before(wiring: DataFlow, index: int, steps: tuple[DraftCall, ...], swaps: dict[int, Ref]) -> Rewrite:
     """The node after some steps, reading their results."""
     node = wiring.graph.nodes[index]
     base = sum(step.slots for step in steps)
@@ -134,7 +134,7 @@ def _before(wiring: Wiring, index: int, steps: tuple[Step, ...], swaps: dict[int
     return Rewrite(index, (*steps, repeat(node, swaps)), results)
 
 
-def layout_matters(wiring: Wiring, value: int, rules: Rules) -> bool:
+def layout_matters(wiring: DataFlow, value: int, rules: Rules) -> bool:
     """An operator that asks for strides of a certain form reads the value, or what may take after its strides."""
     graph = wiring.graph
     seen, left = {value}, [value]
@@ -151,5 +151,5 @@ def layout_matters(wiring: Wiring, value: int, rules: Rules) -> bool:
     return False
 
 
-_Way = Callable[[Wiring, random.Random, Rules], "tuple[Edit, ...] | None"]
+_Way = Callable[[DataFlow, random.Random, Rules], "tuple[Edit, ...] | None"]
 _WAYS: Final[list[_Way]] = [_strided, _sliced, _relaid]

@@ -22,11 +22,11 @@ from mindgap.graph import (
     numpy_dtype,
     operands,
 )
-from mindgap.synth.mutation.edit import Edit, Given, Rewrite, Step
+from mindgap.synth.mutation.dataflow import DataFlow
+from mindgap.synth.mutation.edit import DraftCall, Edit, InputEdit, Rewrite
 from mindgap.synth.mutation.kinds.layout import dense_stride
 from mindgap.synth.mutation.rules import Rules
 from mindgap.synth.mutation.schemas import bind, call, signature
-from mindgap.synth.mutation.wiring import Wiring
 from mindgap.synth.regions.cut import MOST_BYTES
 
 _DRAWN: Final = (Uniform, Normal, Constant, Integers, Permutation)
@@ -84,7 +84,7 @@ _SHAPED: Final = {
 }
 
 
-def propose(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def propose(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """All inputs that share a size get another, and the sizes among arguments with them."""
     graph = wiring.graph
     if any(spec is None for spec in graph.values) and not all(wiring.known(node) for node in graph.nodes):
@@ -197,7 +197,7 @@ def _edits(graph: Graph, changed: dict[int, int]) -> tuple[Edit, ...] | None:
     return tuple(edits)
 
 
-def _resized(number: int, given: Input, changed: dict[int, int]) -> Given | None:
+def _resized(number: int, given: Input, changed: dict[int, int]) -> InputEdit | None:
     spec = given.spec
     recipe = _resized_recipe(given.recipe, changed)
     if recipe is None:
@@ -206,7 +206,7 @@ def _resized(number: int, given: Input, changed: dict[int, int]) -> Given | None
     order = sorted(range(len(shape)), key=lambda dim: (-spec.stride[dim], dim))
     stride = dense_stride([1 if spec.stride[dim] == 0 else size for dim, size in enumerate(shape)], order)
     expanded = (0 if old == 0 and size > 1 else new for old, new, size in zip(spec.stride, stride, shape, strict=True))
-    return Given(number, TensorSpec(spec.dtype, shape, tuple(expanded)), recipe)
+    return InputEdit(number, TensorSpec(spec.dtype, shape, tuple(expanded)), recipe)
 
 
 def _resized_recipe(recipe: Recipe, changed: dict[int, int]) -> Recipe | None:
@@ -218,7 +218,7 @@ def _resized_recipe(recipe: Recipe, changed: dict[int, int]) -> Recipe | None:
     return recipe
 
 
-def _with_sizes(node: Node, changed: dict[int, int]) -> Step | None:
+def _with_sizes(node: Node, changed: dict[int, int]) -> DraftCall | None:
     """The call with its sizes changed, None where it names none of them."""
     known = signature(node.op)
     if not any(p.size and p.name not in _NO_SIZES for p in known.parameters):
@@ -236,7 +236,7 @@ def _with_sizes(node: Node, changed: dict[int, int]) -> Step | None:
     return call(node.op, given, len(node.outputs)) if found else None
 
 
-def _with_shape(node: Node, given: dict[str, Arg], shape: tuple[int, ...], changed: dict[int, int]) -> Step | None:
+def _with_shape(node: Node, given: dict[str, Arg], shape: tuple[int, ...], changed: dict[int, int]) -> DraftCall | None:
     """The call that asks for the shape that it gave, with its sizes changed, and no -1: 0 does not allow it."""
     new = tuple(changed.get(size, size) for size in shape)
     if new == shape:

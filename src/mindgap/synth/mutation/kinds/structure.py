@@ -9,26 +9,26 @@ from typing import Final
 
 from mindgap.aten.operators import facts
 from mindgap.graph import MemoryFormat, Ref
-from mindgap.synth.mutation.edit import Edit, Rewrite, Step
+from mindgap.synth.mutation.dataflow import DataFlow, in_random_order
+from mindgap.synth.mutation.edit import DraftCall, Edit, Rewrite
 from mindgap.synth.mutation.rules import Rules
 from mindgap.synth.mutation.schemas import repeat
-from mindgap.synth.mutation.wiring import Wiring, picks
 
 
-def propose(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def propose(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """An insertion (as often as both others together), a deletion or a duplicate."""
     ways: list[_Way] = rng.sample(_WAYS, len(_WAYS))
     if rng.random() < 0.5:
         ways.insert(0, _insert)
     for way in ways:
-        for index in picks(rng, range(len(wiring.graph.nodes)), 6):
+        for index in in_random_order(rng, range(len(wiring.graph.nodes)), 6):
             edit = way(wiring, index, rng, rules)
             if edit is not None:
                 return (edit,)
     return None
 
 
-def _insert(wiring: Wiring, index: int, rng: random.Random, rules: Rules) -> Rewrite | None:
+def _insert(wiring: DataFlow, index: int, rng: random.Random, rules: Rules) -> Rewrite | None:
     """A unary operator, a copy, or a view to one dimension and back, between a node and its readers."""
     spec, node = wiring.result(index), wiring.graph.nodes[index]
     if spec is None:
@@ -38,18 +38,21 @@ def _insert(wiring: Wiring, index: int, rng: random.Random, rules: Rules) -> Rew
         names = rules.insertions.get(spec.kind, ())
         if not names:
             return None
-        steps = (Step(rng.choice(names), (Ref(-1),)),)
+        steps = (DraftCall(rng.choice(names), (Ref(-1),)),)
     elif choice < 0.85:
         memory = MemoryFormat("contiguous_format")
         kwargs = (("memory_format", memory),) if rng.random() < 0.5 else ()
-        steps = (Step("aten.clone.default", (Ref(-1),), kwargs),)
+        steps = (DraftCall("aten.clone.default", (Ref(-1),), kwargs),)
     else:
         flat = (math.prod(spec.shape),) if rng.random() < 0.5 else (1, *spec.shape)
-        steps = (Step("aten.reshape.default", (Ref(-1), flat)), Step("aten.view.default", (Ref(-2), spec.shape)))
+        steps = (
+            DraftCall("aten.reshape.default", (Ref(-1), flat)),
+            DraftCall("aten.view.default", (Ref(-2), spec.shape)),
+        )
     return Rewrite(index, (repeat(node), *steps), (Ref(-1 - len(steps)),))
 
 
-def _delete(wiring: Wiring, index: int, rng: random.Random, rules: Rules) -> Rewrite | None:
+def _delete(wiring: DataFlow, index: int, rng: random.Random, rules: Rules) -> Rewrite | None:
     """What read the node reads its first operand, which has the same shape and dtype."""
     spec, node = wiring.result(index), wiring.graph.nodes[index]
     operand = node.args[0] if node.args else None
@@ -61,7 +64,7 @@ def _delete(wiring: Wiring, index: int, rng: random.Random, rules: Rules) -> Rew
     return Rewrite(index, (), (operand,))
 
 
-def _duplicate(wiring: Wiring, index: int, rng: random.Random, rules: Rules) -> Rewrite | None:
+def _duplicate(wiring: DataFlow, index: int, rng: random.Random, rules: Rules) -> Rewrite | None:
     """The node twice, the second result an output of its own. Not for what writes: it would write twice."""
     spec, node = wiring.result(index), wiring.graph.nodes[index]
     if spec is None or facts(node.op).mutates:
@@ -69,5 +72,5 @@ def _duplicate(wiring: Wiring, index: int, rng: random.Random, rules: Rules) -> 
     return Rewrite(index, (repeat(node), repeat(node)), (Ref(-1),), (1,))
 
 
-_Way = Callable[[Wiring, int, random.Random, Rules], Rewrite | None]
+_Way = Callable[[DataFlow, int, random.Random, Rules], Rewrite | None]
 _WAYS: Final[list[_Way]] = [_insert, _delete, _duplicate]

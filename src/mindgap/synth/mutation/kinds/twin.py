@@ -8,9 +8,9 @@ from functools import cache
 from mindgap.aten.counterpart import counterpart
 from mindgap.aten.operators import UnknownOperator, facts, overload
 from mindgap.graph import Arg, GraphError, Ref, kind_of
-from mindgap.synth.mutation.edit import Edit, Rewrite, Step
+from mindgap.synth.mutation.dataflow import DataFlow, in_random_order
+from mindgap.synth.mutation.edit import DraftCall, Edit, Rewrite
 from mindgap.synth.mutation.rules import Rules
-from mindgap.synth.mutation.wiring import Wiring, picks
 
 #: How often a write is put where something reads the old contents later.
 _DELIBERATE = 0.25
@@ -34,28 +34,28 @@ def twin(op: str) -> str | None:
     return next((name for name in (written, _with_number_second(written)) if _is_twin(name, op)), None)
 
 
-def propose(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def propose(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """One call replaced by its twin. It writes to what is read later only one time in four, and then on purpose; where
     it would write to an input, to a copy."""
     nodes = wiring.graph.nodes
     found = [(index, other) for index, node in enumerate(nodes) if (other := twin(node.op)) is not None]
     deliberate = rng.random() < _DELIBERATE
-    for index, other in picks(rng, found):
+    for index, other in in_random_order(rng, found):
         node = nodes[index]
-        plain = (Rewrite(index, (Step(other, node.args, node.kwargs),), (Ref(-1),)),)
+        plain = (Rewrite(index, (DraftCall(other, node.args, node.kwargs),), (Ref(-1),)),)
         if facts(node.op).mutates:
             return plain
         if not _holds_its_result(wiring, index):
             continue
         if _is_given(wiring, node.args[0]):
-            copy = Step("aten.clone.default", (node.args[0],))
-            return (Rewrite(index, (copy, Step(other, (Ref(-1), *node.args[1:]), node.kwargs)), (Ref(-2),)),)
+            copy = DraftCall("aten.clone.default", (node.args[0],))
+            return (Rewrite(index, (copy, DraftCall(other, (Ref(-1), *node.args[1:]), node.kwargs)), (Ref(-2),)),)
         if _may_write(wiring, index, deliberate):
             return plain
     return None
 
 
-def _holds_its_result(wiring: Wiring, index: int) -> bool:
+def _holds_its_result(wiring: DataFlow, index: int) -> bool:
     """The first operand is a tensor of the result's dtype and shape."""
     node, result = wiring.graph.nodes[index], wiring.result(index)
     spec = wiring.spec(node.args[0]) if node.args else None
@@ -64,13 +64,13 @@ def _holds_its_result(wiring: Wiring, index: int) -> bool:
     return spec.dtype == result.dtype and spec.shape == result.shape
 
 
-def _is_given(wiring: Wiring, operand: Arg) -> bool:
+def _is_given(wiring: DataFlow, operand: Arg) -> bool:
     """It is an input, or may share an input's memory."""
     inputs = len(wiring.graph.inputs)
     return isinstance(operand, Ref) and any(owner < inputs for owner in wiring.owners[operand.index])
 
 
-def _may_write(wiring: Wiring, index: int, deliberate: bool) -> bool:
+def _may_write(wiring: DataFlow, index: int, deliberate: bool) -> bool:
     """No two elements of the first operand share memory, and what it held is not read later, unless on purpose."""
     operand = wiring.graph.nodes[index].args[0]
     spec = wiring.spec(operand)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 
 from mindgap.graph import Exceptional
-from mindgap.synth.mutation.edit import Edit, Given
+from mindgap.synth.mutation.dataflow import DataFlow
+from mindgap.synth.mutation.edit import Edit, InputEdit
 from mindgap.synth.mutation.rules import Rules
-from mindgap.synth.mutation.wiring import Wiring
 
 #: Shares of the elements that are exceptional: a few, some, all.
 _SHARES = (0.02, 0.1, 0.25, 1.0)
 
 
-def propose(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def propose(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """One floating-point input of the graph is given another recipe."""
     inputs = wiring.graph.inputs
     found = [
@@ -24,4 +24,4 @@ def propose(wiring: Wiring, rng: random.Random, rules: Rules) -> tuple[Edit, ...
     if not found:
         return None
     number = rng.choice(found)
-    return (Given(number, inputs[number].spec, Exceptional(rng.getrandbits(48), rng.choice(_SHARES))),)
+    return (InputEdit(number, inputs[number].spec, Exceptional(rng.getrandbits(48), rng.choice(_SHARES))),)

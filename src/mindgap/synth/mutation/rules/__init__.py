@@ -5,11 +5,21 @@ An engineer extends mindgap's mutations by rows of `alike.toml`, `equivalent.tom
 are read.
 """
 
-from mindgap.synth.mutation.rules.alike import Group, Member
-from mindgap.synth.mutation.rules.attributes import Attribute
-from mindgap.synth.mutation.rules.equivalent import Equivalent
-from mindgap.synth.mutation.rules.identities import Identity
+from mindgap.synth.mutation.rules.alike import Member, OperatorGroup
+from mindgap.synth.mutation.rules.attributes import AttributeRule
+from mindgap.synth.mutation.rules.equivalent import EquivalentRule
+from mindgap.synth.mutation.rules.identities import IdentityRule
 from mindgap.synth.mutation.rules.language import RuleError
 from mindgap.synth.mutation.rules.tables import Rules, load, read
 
-__all__ = ["Attribute", "Equivalent", "Group", "Identity", "Member", "RuleError", "Rules", "load", "read"]
+__all__ = [
+    "AttributeRule",
+    "EquivalentRule",
+    "IdentityRule",
+    "Member",
+    "OperatorGroup",
+    "RuleError",
+    "Rules",
+    "load",
+    "read",
+]

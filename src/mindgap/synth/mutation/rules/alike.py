@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from mindgap.aten.operators import UnknownOperator
 from mindgap.graph import Arg, GraphError, Node, Ref
-from mindgap.synth.mutation.edit import Step
+from mindgap.synth.mutation.edit import DraftCall
 from mindgap.synth.mutation.rules.language import RuleError
 from mindgap.synth.mutation.schemas import Signature, bind, call, fits, fitted, signature
 
@@ -31,7 +31,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Group:
+class OperatorGroup:
     """A row of `alike.toml`. `kinds`: what the first operand may be. `sources`: operators that may be replaced."""
 
     name: str
@@ -40,7 +40,7 @@ class Group:
     sources: frozenset[str]
 
 
-def exchange(node: Node, member: Member) -> Step | None:
+def exchange(node: Node, member: Member) -> DraftCall | None:
     """The call of `member` on the node's tensors, with its other arguments where name and type allow.
 
     None where a tensor or an argument that it needs is not to be had.
@@ -91,7 +91,7 @@ def _tensor_names(known: Signature) -> list[str]:
     return [p.name for p in known.parameters if p.tensor or p.type.startswith("List[Tensor")]
 
 
-def parse(row: Mapping[str, Any], where: str) -> Group:
+def parse(row: Mapping[str, Any], where: str) -> OperatorGroup:
     """A row of the table, checked against the schemas. Raises `RuleError`.
 
     `members` are names, or names with what to fill in: `{op = "aten.elu.default", alpha = 0.5}`; `fill` is for all.
@@ -110,7 +110,7 @@ def parse(row: Mapping[str, Any], where: str) -> Group:
     slots = {_known(op, where).results for op in sources}
     if len(slots) != 1:
         raise RuleError(f"{where}: its operators return different numbers of tensors ({sorted(slots)})")
-    return Group(row["name"], frozenset(row["kinds"]), members, frozenset(sources))
+    return OperatorGroup(row["name"], frozenset(row["kinds"]), members, frozenset(sources))
 
 
 def _known(op: str, where: str) -> Signature:

@@ -18,7 +18,7 @@ _DRAWS: Final = ("dim", "dims", "permutation", "flip", "small", "length", "index
 
 
 @dataclass(frozen=True)
-class Attribute:
+class AttributeRule:
     """A row of `attributes.toml`, for one of its operators.
 
     The new value is one of `choices`, or drawn (`draw`: a dimension of the operand `of`, …). `when` is asked with the
@@ -67,7 +67,7 @@ class Attribute:
         return tuple(sorted(rng.sample(range(len(shape)), rng.randint(1, len(shape)))))
 
 
-def parse(row: Mapping[str, Any], where: str) -> list[Attribute]:
+def parse(row: Mapping[str, Any], where: str) -> list[AttributeRule]:
     """A row of the table, one rule per operator, checked against the schemas. Raises `RuleError`."""
     for key in row:
         if key not in _KEYS:
@@ -82,7 +82,7 @@ def parse(row: Mapping[str, Any], where: str) -> list[Attribute]:
     return [_attribute(row, op, f"{where} ({op}, {row['argument']})") for op in row["operators"]]
 
 
-def _attribute(row: Mapping[str, Any], op: str, where: str) -> Attribute:
+def _attribute(row: Mapping[str, Any], op: str, where: str) -> AttributeRule:
     try:
         known = signature(op)
     except UnknownOperator:
@@ -100,7 +100,7 @@ def _attribute(row: Mapping[str, Any], op: str, where: str) -> Attribute:
     for operand, name in row.get("operands", {}).items():
         if operand not in known.named or name not in names:
             raise RuleError(f"{where}: operand {operand!r} cannot be {name!r}")
-    return Attribute(
+    return AttributeRule(
         op, parameter.name, parameter.type, parameter.default, _choices(row, parameter, names, where),
         row.get("draw", ""), of, tuple(parse_expression(text, names, where) for text in row.get("when", ())),
         bool(row.get("shape", False)), lines, row.get("operands", {}),

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from mindgap.graph import GraphError, Node, Ref
+from mindgap.synth.mutation.dataflow import DataFlow
 from mindgap.synth.mutation.edit import Rewrite
 from mindgap.synth.mutation.rules.language import (
     Expression,
-    Fixed,
+    FixedArgument,
     Line,
     Pattern,
     RuleError,
@@ -20,13 +21,12 @@ from mindgap.synth.mutation.rules.language import (
 )
 from mindgap.synth.mutation.rules.program import check_call, check_slots, program
 from mindgap.synth.mutation.schemas import arguments, signature
-from mindgap.synth.mutation.wiring import Wiring
 
 _KEYS = {"name", "from", "to", "gives", "when", "kinds", "mixed", "samples", "low", "high"}
 
 
 @dataclass(frozen=True)
-class Equivalent:
+class EquivalentRule:
     """A row of `equivalent.toml`.
 
     `kinds`: what the tensors that the pattern binds may be; they share one dtype unless `mixed`. `gives`: for each
@@ -45,7 +45,7 @@ class Equivalent:
     low: float
     high: float
 
-    def rewrite(self, wiring: Wiring, index: int) -> Rewrite | None:
+    def rewrite(self, wiring: DataFlow, index: int) -> Rewrite | None:
         """What to put in place of the node, None where the rule does not hold for it."""
         node = wiring.graph.nodes[index]
         names = self._match(node, wiring)
@@ -60,7 +60,7 @@ class Equivalent:
             return None
         return Rewrite(index, steps, tuple(None if name is None else places[name] for name in self.gives))
 
-    def _match(self, node: Node, wiring: Wiring) -> dict[str, Any] | None:
+    def _match(self, node: Node, wiring: DataFlow) -> dict[str, Any] | None:
         """The pattern's variables bound by a call, None where it is another."""
         if node.op != self.pattern.op or len(node.outputs) != len(self.gives):
             return None
@@ -68,7 +68,7 @@ class Equivalent:
         wanted = _by_name(self.pattern)
         for parameter in signature(node.op).parameters:
             value = given[parameter.name]
-            part = wanted.get(parameter.name, Fixed(parameter.default))
+            part = wanted.get(parameter.name, FixedArgument(parameter.default))
             if isinstance(part, str):
                 names[part] = value
             elif isinstance(part, list):
@@ -77,11 +77,11 @@ class Equivalent:
                 names.update(zip(part, value, strict=True))  # pyright: ignore[reportUnknownArgumentType] # a list of names
             elif not _same(value, part.value):
                 return None
-            if parameter.tensor and not isinstance(part, Fixed) and not isinstance(value, Ref):
+            if parameter.tensor and not isinstance(part, FixedArgument) and not isinstance(value, Ref):
                 return None
         return names if self._dtypes(names, wiring) else None
 
-    def _dtypes(self, names: Mapping[str, Any], wiring: Wiring) -> bool:
+    def _dtypes(self, names: Mapping[str, Any], wiring: DataFlow) -> bool:
         found: set[str] = set()
         for value in names.values():
             for item in value if isinstance(value, tuple) else (value,):  # pyright: ignore[reportUnknownVariableType] # any argument
@@ -92,7 +92,7 @@ class Equivalent:
                     found.add(spec.dtype)
         return self.mixed or len(found) <= 1
 
-    def _serves(self, wiring: Wiring, index: int) -> bool:
+    def _serves(self, wiring: DataFlow, index: int) -> bool:
         first = wiring.graph.first_value[index]
         return all(name is not None or wiring.unread(first + slot) for slot, name in enumerate(self.gives))
 
@@ -108,7 +108,7 @@ def _same(value: Any, wanted: Any) -> bool:
     return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
 
 
-def parse(row: Mapping[str, Any], where: str) -> Equivalent:
+def parse(row: Mapping[str, Any], where: str) -> EquivalentRule:
     """A row of the table, checked against the schemas. Raises `RuleError`."""
     for key in row:
         if key not in _KEYS:
@@ -139,7 +139,7 @@ def parse(row: Mapping[str, Any], where: str) -> Equivalent:
     if slots not in (-1, len(gives)):
         raise RuleError(f"{where}: {pattern.op} returns {slots} tensors, {len(gives)} are given")
     _check_samples(row["samples"], pattern, where)
-    return Equivalent(
+    return EquivalentRule(
         row["name"], pattern, (*lines[:-1], last), gives, when, frozenset(row.get("kinds", ["float"])),
         bool(row.get("mixed", False)), tuple(row["samples"]), float(row.get("low", -2.0)), float(row.get("high", 2.0)),
     )  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mindgap.graph import GraphError, Ref, TensorSpec
-from mindgap.synth.mutation.edit import Step
+from mindgap.synth.mutation.edit import DraftCall
 from mindgap.synth.mutation.rules.language import Expression, Line, RuleError, parse_expression, parse_line
 from mindgap.synth.mutation.rules.program import check_call, check_slots, program
 
@@ -15,7 +15,7 @@ _KEYS = {"name", "to", "when", "kinds", "sign"}
 
 
 @dataclass(frozen=True)
-class Identity:
+class IdentityRule:
     """A row of `identities.toml`: calls on a row-major tensor `x`, the last of which gives it back, row-major.
 
     `sign`: it does so for -0 too; where it does not, only readers may see it for which both zeros are the same.
@@ -27,7 +27,7 @@ class Identity:
     kinds: frozenset[str]
     sign: bool
 
-    def steps(self, value: Ref, spec: TensorSpec) -> tuple[Step, ...] | None:
+    def steps(self, value: Ref, spec: TensorSpec) -> tuple[DraftCall, ...] | None:
         """The calls on a value of the graph; None where the rule does not hold for its spec."""
         if spec.kind not in self.kinds:
             return None
@@ -40,7 +40,7 @@ class Identity:
         return None
 
 
-def parse(row: Mapping[str, Any], where: str) -> Identity:
+def parse(row: Mapping[str, Any], where: str) -> IdentityRule:
     """A row of the table, checked against the schemas. Raises `RuleError`."""
     for key in row:
         if key not in _KEYS:
@@ -56,4 +56,4 @@ def parse(row: Mapping[str, Any], where: str) -> Identity:
         check_call(line.op, line.args, line.kwargs, where)
     check_slots(lines, where)
     kinds = frozenset(row.get("kinds", ["float", "int", "bool"]))
-    return Identity(row["name"], lines, when, kinds, bool(row.get("sign", True)))
+    return IdentityRule(row["name"], lines, when, kinds, bool(row.get("sign", True)))

@@ -7,18 +7,20 @@ from typing import Any
 
 from mindgap.aten.operators import UnknownOperator
 from mindgap.graph import Arg, Ref
-from mindgap.synth.mutation.edit import Step
-from mindgap.synth.mutation.rules.language import Fixed, Line, Names, RuleError, Spec
+from mindgap.synth.mutation.edit import DraftCall
+from mindgap.synth.mutation.rules.language import FixedArgument, Line, Names, RuleError, Spec
 from mindgap.synth.mutation.schemas import Parameter, call, fits, signature
 
 
-def program(lines: Sequence[Line], bound: Names, spec: Spec, made: int = 0) -> tuple[tuple[Step, ...], dict[str, Any]]:
+def program(
+    lines: Sequence[Line], bound: Names, spec: Spec, made: int = 0
+) -> tuple[tuple[DraftCall, ...], dict[str, Any]]:
     """The steps of the lines, and all names with what they are bound to. `made`: slots of the edit's steps before.
 
     Raises what expressions raise (`LookupError`, `TypeError`, `ValueError`, `ArithmeticError`) and `GraphError`.
     """
     names = dict(bound)
-    steps: list[Step] = []
+    steps: list[DraftCall] = []
     for line in lines:
         parameters = signature(line.op).parameters
         given: dict[str, Arg] = {p.name: arg(names, spec) for p, arg in zip(parameters, line.args, strict=False)}
@@ -64,7 +66,7 @@ def _check_constants(
 ) -> None:
     pairs = [*zip(parameters, args, strict=False), *((named[name], arg) for name, arg in kwargs)]
     for parameter, part in pairs:
-        if isinstance(part, Fixed) and not fits(part.value, parameter.type):
+        if isinstance(part, FixedArgument) and not fits(part.value, parameter.type):
             raise RuleError(f"{where}: {part.value!r} is no {parameter.type} ({parameter.name})")
 
 

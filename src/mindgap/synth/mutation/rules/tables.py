@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from mindgap.aten.operators import UnknownOperator, facts
 from mindgap.synth.mutation.rules import alike, attributes, equivalent, identities
-from mindgap.synth.mutation.rules.alike import Group
-from mindgap.synth.mutation.rules.attributes import Attribute
-from mindgap.synth.mutation.rules.equivalent import Equivalent
-from mindgap.synth.mutation.rules.identities import Identity
+from mindgap.synth.mutation.rules.alike import OperatorGroup
+from mindgap.synth.mutation.rules.attributes import AttributeRule
+from mindgap.synth.mutation.rules.equivalent import EquivalentRule
+from mindgap.synth.mutation.rules.identities import IdentityRule
 from mindgap.synth.mutation.rules.language import RuleError
 from mindgap.synth.mutation.schemas import signature
 
@@ -36,9 +36,9 @@ class Rules:
     what they are given.
     """
 
-    alike: Mapping[str, tuple[Group, ...]]
-    equivalent: Mapping[str, tuple[Equivalent, ...]]
-    attributes: Mapping[str, tuple[Attribute, ...]]
+    alike: Mapping[str, tuple[OperatorGroup, ...]]
+    equivalent: Mapping[str, tuple[EquivalentRule, ...]]
+    attributes: Mapping[str, tuple[AttributeRule, ...]]
     insertions: Mapping[str, tuple[str, ...]]
     indices: Mapping[str, tuple[str, ...]]
     no_half: frozenset[str]
@@ -48,7 +48,7 @@ class Rules:
     shape_free: frozenset[str]
     sign_blind: frozenset[str]
     rows: Mapping[str, str]
-    identities: tuple[Identity, ...]
+    identities: tuple[IdentityRule, ...]
 
 
 @cache

@@ -14,14 +14,14 @@ from mindgap.graph import DType, Graph, Input, Literal, Node, Ref, TensorSpec, U
 from mindgap.platforms import registry
 from mindgap.run import Outcome
 from mindgap.store import Store
-from mindgap.support.answers import Answer, Support, answer_of, read_support, supported_packets
+from mindgap.support.answers import Answer, SupportTable, answer_of, read_support, supported_packets
 from mindgap.support.call_forms import in_place, recast, relaid
 from mindgap.support.coverage import operator_coverage
 from mindgap.support.key import Key, key_of
 from mindgap.support.probe_file import probe_set
 from mindgap.support.probes import Probe
 from mindgap.support.single_calls import calls
-from mindgap.support.survey import Asked, nothing_asked, support_of
+from mindgap.support.survey import SurveyResult, nothing_asked, survey_platforms
 
 F32 = TensorSpec.contiguous("float32", (2, 3))
 
@@ -147,10 +147,10 @@ def test_one_odd_sample_does_not_decide() -> None:
     assert other.answer == "runs"
 
 
-def support(*refused: Key, fails: tuple[Key, ...] = (), runs: tuple[Key, ...] = ()) -> Support:
+def support(*refused: Key, fails: tuple[Key, ...] = (), runs: tuple[Key, ...] = ()) -> SupportTable:
     words = {**dict.fromkeys(refused, "refuses"), **dict.fromkeys(fails, "fails"), **dict.fromkeys(runs, "runs")}
     answers = {key: Answer(*key, word, "", "no kernel", "", 3) for key, word in words.items()}  # type: ignore[arg-type]
-    return Support({"f": answers}, {"p/q": "f"})
+    return SupportTable({"f": answers}, {"p/q": "f"})
 
 
 def test_only_what_was_refused_is_refused() -> None:
@@ -184,8 +184,8 @@ def test_a_graph_is_answered_for_at_once() -> None:
     assert (time.process_time() - clock) / 200 < 500e-6
 
 
-def ask(store: Store, probes: list[Probe], *platforms: str, budget_s: float | None = None) -> Asked:
-    return support_of(platforms, probes, store, budget_s=budget_s)
+def ask(store: Store, probes: list[Probe], *platforms: str, budget_s: float | None = None) -> SurveyResult:
+    return survey_platforms(platforms, probes, store, budget_s=budget_s)
 
 
 def test_answers_are_kept_by_fingerprint(tmp_path: Path, made: list[Probe]) -> None:
@@ -290,4 +290,4 @@ def test_a_platform_that_is_not_here_is_absent(tmp_path: Path) -> None:
     asked = ask(Store(tmp_path / "s"), [probe(call("aten.relu.default", tensor((3,))))], "mps/eager")
     assert "mps" in asked.absent["mps/eager"] and not asked.support.platforms
     assert "mps/eager" in str(nothing_asked(asked))
-    assert nothing_asked(replace(asked, support=Support({}, {"cpu/eager": "f"}))) is None
+    assert nothing_asked(replace(asked, support=SupportTable({}, {"cpu/eager": "f"}))) is None

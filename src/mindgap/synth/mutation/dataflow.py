@@ -13,7 +13,7 @@ from mindgap.graph import Arg, Graph, Node, Ref, TensorSpec, operands, refs
 T = TypeVar("T")
 
 
-class Wiring:
+class DataFlow:
     """A graph under mutation. What costs a walk over the graph is found when first asked for."""
 
     def __init__(self, graph: Graph) -> None:
@@ -87,6 +87,6 @@ class Wiring:
         return False
 
 
-def picks(rng: random.Random, items: Sequence[T], most: int = 8) -> Iterator[T]:
+def in_random_order(rng: random.Random, items: Sequence[T], most: int = 8) -> Iterator[T]:
     """Some of the items, each once, in a random order."""
     yield from rng.sample(items, min(most, len(items)))
