@@ -1,7 +1,7 @@
-"""The models of the demonstration: real architectures of every kind, small enough for a laptop.
+"""Lists the models of the demonstration: real architectures of many kinds, small enough for a laptop.
 
-Each runs in under 0.3 s eagerly and is compiled in under 40 CPU seconds. Those of `DEMO` need the
-packages of the extras and no file from elsewhere; the records of `RECORDED` need the record file.
+Each runs in under 0.3 s eagerly and compiles in under 40 CPU seconds. `DEMO` needs the packages of the extras and no
+other file. `RECORDED` needs the record file.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ RECORDED: Final[tuple[str, ...]] = ("timm/resnet18", "timm/test_convnext.r160_in
 
 @dataclass(frozen=True, slots=True)
 class DemoSources:
-    """What to run `forward` alone, what `trained`, with its gradients; `left_out`: a word on what is not here."""
+    """Sources to run: `forward` only, and `trained` with gradients. `left_out`: a message about those that are
+    missing."""
 
     forward: tuple[str, ...]
     trained: tuple[str, ...]
@@ -58,7 +59,7 @@ class DemoSources:
 
 
 def demo_sources(records: Path) -> DemoSources:
-    """The sources to run where `records` is the path of the record file."""
+    """Returns the sources to run. `records`: the path of the record file, which may be absent."""
     if records.is_file():
         return DemoSources((*DEMO, *(f"records:{records}#{name}" for name in RECORDED)), TRAINED)
     return DemoSources(DEMO, TRAINED, f"{len(RECORDED)} records are left out: {records} is not here")

@@ -1,4 +1,4 @@
-"""The libraries that models come from: imported when a source asks for them, offline and quiet."""
+"""Imports model libraries on demand, offline, without their console output."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ _declared: list[torch.library.Library] = []
 
 
 def declare_operators() -> None:
-    """Make `import torchvision` work beside a PyTorch that its compiled half was not built for.
+    """Makes `import torchvision` work with a PyTorch that its compiled part was not built for.
 
-    The published wheel expects a CUDA build. Its models are plain Python all the same; only the
-    schemas of two operators must exist when it is imported. Where the compiled half loads, nothing
-    is declared.
+    The published wheel expects a CUDA build of PyTorch. Its models are plain Python, but the schemas of two operators
+    must exist on import. If the compiled part loads, nothing is declared.
     """
     if _declared:
         return
@@ -44,15 +43,16 @@ def declare_operators() -> None:
 
 
 def stay_offline() -> None:
-    """Tell the hub clients, before they are imported, that they may not reach the network."""
+    """Sets the environment variables that keep hub clients off the network. Call before they are imported."""
     for variable in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"):
         os.environ.setdefault(variable, "1")
 
 
 def import_library(module: str, who: str, extra: str) -> Any:
-    """A module of a library, which may not reach the network.
+    """Imports a module of a library, offline.
 
-    Raises `SourceError` where it is not installed: `who` begins the message, `extra` is what of mindgap's installs it.
+    Raises `SourceError` if it is not installed. `who`: the library's name in the message; `extra`: mindgap's extra
+    that installs it.
     """
     stay_offline()
     try:
@@ -66,6 +66,6 @@ def import_library(module: str, who: str, extra: str) -> Any:
 
 @contextlib.contextmanager
 def silence_output() -> Generator[None]:
-    """Zoo code prints advice to whoever trains; nobody here does."""
+    """Discards standard output and error inside the block: libraries print advice about training."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         yield

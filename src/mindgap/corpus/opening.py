@@ -1,4 +1,4 @@
-"""The two doors of this room: a source's text to programs, and to captured graphs."""
+"""Opens sources: as programs, or captured as graphs."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from mindgap.graph.tensors import TensorStore
 
 @dataclass(frozen=True, slots=True)
 class CaptureFailure:
-    """A program that was opened and could not become a graph; `reason` is one line."""
+    """A program that was opened and could not be captured; `reason` is one line."""
 
     name: str
     reason: str
 
 
 def open_source(text: str) -> list[Program | Captured]:
-    """The programs that a source names, not built yet; at least one.
+    """Returns the programs that a source names, not built yet; at least one.
 
-    A user's callable is called here, since only it knows how many models it returns. Raises
-    `SourceError` for a source that names nothing.
+    Calls the user's callable, which alone knows how many models it returns. Raises `SourceError` if the source names
+    nothing.
     """
     source = parse(text)
     return [*source.kind.open(source)]
@@ -42,14 +42,13 @@ def capture_source(
     backward: bool = False,
     optimizer: Optimizer | None = None,
 ) -> Iterator[tuple[str, Graph | CaptureFailure]]:
-    """(name, graph or failure) for each model that a source names, one at a time.
+    """Yields (name, graph or failure) for each model that a source names.
 
-    `weights`: "auto" gives zoo models and records back the recipes that their weights were drawn
-    from, bit for bit, and stores the bytes of a user's; "stored" keeps bytes in `tensors` for
-    all; "seeded" replaces a user's weights by seeded ones of like statistics. `backward`, `optimizer`:
-    the gradients too, or a training step (see `capture_kernels`). Raises `SourceError`
-    for a source that names nothing; a model that cannot be built or captured is a failure in the
-    stream where the source names several, and an exception where it names one.
+    `weights`: "auto" replaces the weights of library models and records by the recipes that they were drawn from, and
+    stores the bytes of the user's; "stored" keeps the bytes of all in `tensors`; "seeded" replaces the user's weights
+    by seeded ones with similar statistics. `backward`, `optimizer`: capture gradients, or a training step (see
+    `capture_kernels`). Raises `SourceError` if the source names nothing. If the source names several models, one that
+    cannot be built or captured is yielded as a failure; if it names one, the error is raised.
     """
     opened = open_source(text)
     for one in opened:
@@ -70,7 +69,8 @@ def capture_program(
     backward: bool = False,
     optimizer: Optimizer | None = None,
 ) -> Graph:
-    """Build one program and capture it. Raises `SourceError` or `CaptureError`; see `capture_source`."""
+    """Builds one program and captures it. Raises `SourceError` or `CaptureError`. Arguments as for
+    `capture_source`."""
     return capture_built(program.make(), tensors, weights, verify, backward, optimizer)
 
 
@@ -82,7 +82,7 @@ def capture_built(
     backward: bool = False,
     optimizer: Optimizer | None = None,
 ) -> Graph:
-    """The same for a program that is built. Raises `CaptureError`. The program is left as it was."""
+    """Captures a program that is built and leaves it as it was. Raises `CaptureError`."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Zoo code warns of its own deprecations; a user has no part in them.
@@ -95,7 +95,7 @@ def capture_built(
 
 
 def captured_graph(one: Captured, backward: bool) -> Graph:
-    """The graph as it is. Raises `SourceError` where a backward pass is asked of it, which takes the program."""
+    """Returns the graph. Raises `SourceError` if `backward`: only a program can be captured with gradients."""
     if backward:
         raise SourceError(f"{one.source}: it is a graph already; a backward pass is captured from the program itself")
     return one.graph

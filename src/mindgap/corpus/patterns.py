@@ -1,6 +1,7 @@
-"""Patterns to sources: `timm:resnet*`, `records:FILE.parquet`, `transformers:*For*`; and what a source would cost.
+"""Expands patterns to sources: `timm:resnet*`, `records:FILE.parquet`, `transformers:*For*`. Counts parameters of a
+source.
 
-Only what is a name is listed: `pt2`, `graph`, hubs and the user's own code are what they say.
+Schemes without a list of names (`pt2`, `graph`, hubs, the user's own code) have no patterns.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ _GLOB: Final = re.compile(r"[*?\[]")
 
 
 def expand(pattern: str) -> list[str]:
-    """The sources that a pattern stands for, in the order of their zoo; the pattern itself where it is a source.
+    """Returns the sources that match a pattern, in the order of their library; the text itself if it is a plain
+    source.
 
-    `records:FILE` without `#ID` is every record of the file. Raises `SourceError` where nothing matches.
+    `records:FILE` without `#ID` matches every record of the file. Raises `SourceError` if nothing matches.
     """
     source = parse(pattern)
     options = source.text[len(source.scheme) + 1 + len(source.target) :]
@@ -38,7 +40,7 @@ def expand(pattern: str) -> list[str]:
 
 
 def parameters_of(text: str) -> int | None:
-    """How many parameters a source's model has, where its zoo can say so without building it."""
+    """Returns the number of parameters of a source's model, or None if that takes building it."""
     source = parse(text)
     count: Callable[[Source], int] | None = (
         getattr(source.kind.module(), "parameters", None) if source.kind.listed else None

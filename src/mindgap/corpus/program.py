@@ -1,4 +1,4 @@
-"""What a source opens to: a program still to be built, or a graph that needs no capture."""
+"""Defines the results of opening a source: a program still to be built, or a captured graph."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A program with its arguments, and the recipes from which its tensors were drawn."""
+    """A program with its arguments, and the registry of its drawn tensors."""
 
     program: Callable[..., Any]
     args: tuple[Any, ...]
@@ -25,7 +25,7 @@ class Built:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program that is built when it is asked for, the same each time.
+    """A program that is built on demand, the same each time.
 
     `source`: the text that names exactly this program.
     """
@@ -35,7 +35,7 @@ class Program:
     make: Callable[[], Built]
 
     def build(self) -> Call:
-        """(callable, args, kwargs). Raises `SourceError` where the model cannot be built."""
+        """Returns (callable, args, kwargs). Raises `SourceError` if the model cannot be built."""
         built = self.make()
         return built.program, built.args, dict(built.kwargs)
 

@@ -1,4 +1,4 @@
-"""A source: the text that names models on the command line, taken apart.
+"""Parses sources, the text that names models on the command line, and lists their schemes.
 
 SCHEME:NAME            timm:resnet18, transformers:BertModel, records:FILE.parquet#ID
 FILE.py:CALLABLE       mymodel.py:make, mymodel.py:make#2 (the third of the models that it returns)
@@ -24,7 +24,7 @@ from mindgap.graph import MindgapError, kind_of
 
 
 class SourceError(MindgapError):
-    """A source that names nothing, or names what cannot be built. The message is one line."""
+    """A source names nothing, or names a model that cannot be built. The message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ _OPTIONS = re.compile(r"\?(\w+=[^&?]*(?:&\w+=[^&?]*)*)$")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """`scheme` is one of `SCHEMES`, or `python` for a file or module of the user's."""
+    """A parsed source. `scheme`: a name in `schemes()`, or `python` for the user's file or module."""
 
     text: str
     scheme: str
@@ -117,18 +117,17 @@ class Source:
 
     @property
     def kind(self) -> Scheme:
-        """What is known of its scheme."""
+        """Returns the description of its scheme."""
         return schemes().get(self.scheme, PYTHON)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """The options every model source understands.
+    """The options of a source as values.
 
-    `seed` of weights and inputs; `dtype` that floating weights and inputs are cast to; `train`:
-    leave the model in training mode; `batch`: examples in the input; `size`: edge of square images
-    in pixels; `length`: tokens in a text; `layers`: repeated blocks kept of a shrunk transformer.
-    None: the model's own.
+    `seed`: of weights and inputs. `dtype`: floating weights and inputs are cast to it. `train`: leaves the model in
+    training mode. `batch`: examples in the input. `size`: edge of square images in pixels. `length`: tokens in a text.
+    `layers`: repeated blocks kept in a shrunk transformer. None: the model's default.
     """
 
     seed: int = 0
@@ -141,7 +140,7 @@ class SourceOptions:
 
 
 def parse(text: str) -> Source:
-    """Take a source apart. Raises `SourceError` where it follows no known form."""
+    """Parses a source. Raises `SourceError` if it has no known form."""
     found = _OPTIONS.search(text)
     body = text[: found.start()] if found else text
     pairs = found.group(1).split("&") if found else []
@@ -164,7 +163,7 @@ def parse(text: str) -> Source:
 
 
 def source_options(source: Source) -> SourceOptions:
-    """The source's options as values. Raises `SourceError` naming the option that is wrong."""
+    """Returns the source's options as values. Raises `SourceError` with the name of a wrong option."""
     understood = source.kind.options
     values: dict[str, int | str | bool] = {}
     for name, value in source.options.items():
@@ -192,14 +191,14 @@ def _value(text: str, name: str, value: str) -> int | str | bool:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean …?` with the nearest names, or nothing where none is near."""
+    """Returns `; did you mean …?` with similar names, or "" if none is similar."""
     lowered = {other.lower(): other for other in known}
     near = [lowered[match] for match in difflib.get_close_matches(name.lower(), lowered, n=3, cutoff=0.6)]
     return f"; did you mean {', '.join(near)}?" if near else ""
 
 
 def one_line(error: BaseException) -> str:
-    """An exception as one readable line: its type, and the first line of its message."""
+    """Formats an exception as one line: its type and the first line of its message."""
     lines = str(error).strip().splitlines()
     first = lines[0].strip()[:300] if lines else ""
     return f"{type(error).__name__}: {first}" if first else type(error).__name__

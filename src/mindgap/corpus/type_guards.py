@@ -1,7 +1,6 @@
-"""What parsed JSON and other untyped data turn out to be.
+"""Narrows untyped values, such as parsed JSON, to containers of `Any`.
 
-`isinstance` would narrow an untyped value to a container of unknowns; these narrow it to a
-container of anything, which is what it is.
+`isinstance` would narrow them to containers of unknown types, which the type checker refuses.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def is_tuple(value: Any) -> TypeGuard[tuple[Any, ...]]:
 
 
 def is_table(value: Any) -> TypeGuard[Mapping[str, Any]]:
-    """A dictionary; those of parsed data have text keys."""
+    """A dictionary with text keys, as parsed data has."""
     return isinstance(value, dict)
 
 

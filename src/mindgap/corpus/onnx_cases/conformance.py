@@ -1,9 +1,8 @@
-"""`onnx:CASE`: a conformance case of ONNX, translated to PyTorch and proven against its expected outputs.
+"""Opens `onnx:CASE`: a conformance case of ONNX, translated to PyTorch and checked against its expected outputs.
 
-A case is refused, with the reason, where an operator or a type has no equivalent, and where the
-translation gives anything but what ONNX expects (dtype, shape, and values within the case's own
-tolerance). The tensors are the case's own; with `?seed=` other than 0, floating ones are drawn anew
-from the range of those.
+A case is refused, with the reason, if an operator or a type has no equivalent, or if the translation's output differs
+from ONNX's (dtype, shape, and values within the case's own tolerance). The tensors are those of the case. With
+`?seed=` other than 0, floating-point tensors are drawn anew from the same range.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from mindgap.graph import Uniform
 
 @functools.cache
 def _cases() -> Mapping[str, Any]:
-    """ONNX's cases by name. Raises `SourceError` where the package is not installed."""
+    """Returns ONNX's cases by name. Raises `SourceError` if the package is not installed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -41,12 +40,12 @@ def _cases() -> Mapping[str, Any]:
 
 
 def names() -> list[str]:
-    """Every conformance case of single operators, without the `test_` before its name."""
+    """Returns the names of all conformance cases of single operators, without the prefix `test_`."""
     return list(_cases())
 
 
 def open_onnx_case(source: Source) -> list[Program]:
-    """One program. Raises `SourceError` for a case that ONNX does not have."""
+    """Returns one program. Raises `SourceError` if ONNX has no such case."""
     chosen = source_options(source)
     name, known = source.target.removeprefix("test_"), _cases()
     if name not in known:
@@ -55,7 +54,7 @@ def open_onnx_case(source: Source) -> list[Program]:
 
 
 def _build(source: Source, case: Any, seed: int) -> Built:
-    """The program that gives the expected outputs. Raises `SourceError` where there is none."""
+    """Returns the program that gives the expected outputs. Raises `SourceError` if there is none."""
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")

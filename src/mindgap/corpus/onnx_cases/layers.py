@@ -1,4 +1,4 @@
-"""ONNX operators that are layers of networks: convolution, pooling, normalisation, resizing, losses."""
+"""Translates ONNX operators that are network layers: convolution, pooling, normalisation, resizing, losses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Tensor = torch.Tensor
 
 
 def _pads(node: OnnxNode, sizes: Sequence[int], kernel: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Padding before and after each spatial dimension, from `pads` or `auto_pad`."""
+    """Returns the padding before and after each spatial dimension, from `pads` or `auto_pad`."""
     rank = len(sizes)
     how = node.get("auto_pad", b"NOTSET")
     if how not in (b"SAME_UPPER", b"SAME_LOWER"):
@@ -52,7 +52,7 @@ def conv(node: OnnxNode, x: Tensor, weight: Tensor, bias: Tensor | None = None) 
 
 @translates("ConvInteger")
 def conv_integer(node: OnnxNode, x: Tensor, w: Tensor, xz: Tensor | None = None, wz: Tensor | None = None) -> Tensor:
-    """In float32, which holds these sums exactly."""
+    """Computes in float32, which holds these sums exactly."""
     left = x.float() - (0 if xz is None else xz.float())
     right = w.float() - (0 if wz is None else wz.float())
     return conv(node, left, right).to(torch.int32)
@@ -60,7 +60,7 @@ def conv_integer(node: OnnxNode, x: Tensor, w: Tensor, xz: Tensor | None = None,
 
 @translates("ConvTranspose")
 def conv_transpose(node: OnnxNode, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """With no padding, then cut: ONNX cuts each end by its own number."""
+    """Computes without padding and then cuts: ONNX cuts each end by a number of its own."""
     rank = x.dim() - 2
     strides, dilations = node.get("strides", [1] * rank), node.get("dilations", [1] * rank)
     extra = node.get("output_padding", [0] * rank)
@@ -218,7 +218,7 @@ def mean_variance_norm(node: OnnxNode, x: Tensor) -> Tensor:
 
 @translates("Dropout", structural=(1, 2))
 def dropout(node: OnnxNode, x: Tensor, *_: None) -> Any:
-    """Outside training, where nothing is dropped."""
+    """Inference only: nothing is dropped."""
     ratio, training = node.known(1), node.known(2)
     share = node.get("ratio", 0.5) if ratio is None else float(ratio)
     node.only(training is None or not bool(training) or share == 0.0, "in training draws numbers of its own and")
@@ -246,7 +246,7 @@ def resize(node: OnnxNode, x: Tensor, *_: None) -> Tensor:
 
 
 def _target(node: OnnxNode, x: Tensor) -> tuple[list[int], list[float] | None]:
-    """Sizes of the last dimensions, or scales of them where these are what is given."""
+    """Returns sizes of the last dimensions, or their scales if the node gives those."""
     axes = [axis % x.dim() for axis in node.get("axes", range(x.dim()))]
     sizes, scales = node.integers(3), node.known(2)
     node.only(node.get("keep_aspect_ratio_policy", b"stretch") == b"stretch", "that keeps the aspect")

@@ -1,8 +1,8 @@
-"""One ONNX node as its translation to PyTorch sees it, and the table that translations are kept in.
+"""Represents one ONNX node for its translation to PyTorch, and keeps the table of translations.
 
-A translation takes the node and its operands as tensors (None where there is none, or where the
-operand is structural: a shape, an axis, a number of pieces) and calls PyTorch. What is structural is
-a fact about the case and is read with `OnnxNode.known`.
+A translation takes the node and its operands as tensors, and calls PyTorch. An operand is None if it is left out or
+structural (a shape, an axis, a number of pieces). `OnnxNode.known` reads structural operands, which are constants of
+the case.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Translate = Callable[..., Any]
 
 
 class Untranslated(Exception):
-    """A node that has no equivalent here; the message is one line."""
+    """A node has no equivalent in PyTorch. The message is one line."""
 
 
 @dataclass(frozen=True)
 class OnnxNode:
-    """`structural`: the operands that are facts about the case, by position. `wanted`: outputs that have a name."""
+    """One node. `structural`: constant operands by position; `wanted`: whether each output has a name."""
 
     op: str
     attributes: Mapping[str, Any]
@@ -34,15 +34,16 @@ class OnnxNode:
     wanted: tuple[bool, ...]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """An attribute, or what it is where it is left out."""
+        """Returns an attribute or its default."""
         return self.attributes.get(name, default)
 
     def known(self, position: int) -> Array | None:
-        """A structural operand, None where it is left out."""
+        """Returns a structural operand, or None if it is left out."""
         return self.structural.get(position)
 
     def integers(self, position: int, attribute: str = "") -> list[int] | None:
-        """Whole numbers from a structural operand, or from the attribute that held them in older versions."""
+        """Returns integers from a structural operand, or from the attribute that held them in older versions of
+        ONNX."""
         found = self.known(position)
         if found is None:
             older = self.get(attribute) if attribute else None
@@ -50,14 +51,14 @@ class OnnxNode:
         return [int(i) for i in found.reshape(-1)]
 
     def only(self, condition: bool, what: str) -> None:
-        """Raise `Untranslated` unless the condition holds."""
+        """Raises `Untranslated` unless the condition holds."""
         if not condition:
             raise Untranslated(f"{self.op} {what} has no equivalent here")
 
 
 @dataclass(frozen=True)
 class Translation:
-    """`structural`: positions of operands that must be known before the case runs."""
+    """One entry of the table. `structural`: positions of operands that must be known before the case runs."""
 
     function: Translate
     structural: tuple[int, ...] = ()

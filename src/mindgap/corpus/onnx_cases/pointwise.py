@@ -1,4 +1,4 @@
-"""ONNX operators that work element by element."""
+"""Translates ONNX operators that work element by element."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownLambdaType=false
 # (PyTorch's functions and the shapes of tensors are partly untyped)
@@ -43,7 +43,7 @@ ELEMENT_TYPES: Final = {
 
 
 def element_type(number: int) -> torch.dtype:
-    """The dtype of an ONNX element type. Raises `Untranslated` for one that graphs do not hold."""
+    """Returns the dtype of an ONNX element type. Raises `Untranslated` for one that graphs do not hold."""
     if number not in ELEMENT_TYPES:
         raise Untranslated(f"element type {number} is none that graphs hold")
     return TORCH_DTYPES[ELEMENT_TYPES[number]]
@@ -184,7 +184,7 @@ def is_inf(node: OnnxNode, x: Tensor) -> Tensor:
 
 
 def _zero_points(x: Tensor, scale: Tensor, zero: Tensor | None, axis: int, block: int) -> tuple[Tensor, Any]:
-    """Scale and zero point with the shape of `x`'s axis, or of its blocks along it."""
+    """Returns scale and zero point in the shape of `x`'s axis, or of its blocks along it."""
     if scale.dim() == 0 or (scale.numel() == 1 and scale.dim() == 1):
         return scale.reshape(()), 0 if zero is None else zero.reshape(())
     if block:

@@ -1,4 +1,4 @@
-"""ONNX operators that add up, compare or order elements along axes."""
+"""Translates ONNX operators that reduce, scan or sort along axes, and matrix products."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownLambdaType=false
 # (PyTorch's functions and the shapes of tensors are partly untyped)

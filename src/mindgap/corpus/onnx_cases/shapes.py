@@ -1,4 +1,4 @@
-"""ONNX operators that move, choose, repeat or count elements."""
+"""Translates ONNX operators that move, select, repeat or count elements."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownLambdaType=false
 # (PyTorch's functions and the shapes of tensors are partly untyped)
@@ -150,7 +150,7 @@ def scatter_elements(node: OnnxNode, x: Tensor, index: Tensor, updates: Tensor) 
 
 @translates("ScatterND")
 def scatter_nd(node: OnnxNode, x: Tensor, index: Tensor, updates: Tensor) -> Tensor:
-    """Flat rows, so that the reductions of `scatter_reduce` serve."""
+    """Flattens rows, so that `scatter_reduce` can apply its reductions."""
     depth = index.shape[-1]
     rows = torch.zeros(index.shape[:-1], dtype=torch.int64)
     for position, size in enumerate(x.shape[:depth]):

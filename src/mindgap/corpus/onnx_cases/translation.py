@@ -1,4 +1,4 @@
-"""An ONNX model of plain nodes as a program: what is known before it runs is computed once, the rest is steps."""
+"""Translates an ONNX model of plain nodes to a program; values known before it runs are computed once."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _OF_SHAPES: Final = frozenset({"Shape", "Size"})
 
 @dataclass(frozen=True)
 class TranslatedNode:
-    """One node. `operands`: names of values, empty where an operand is left out or structural."""
+    """One node. `operands`: names of values; "" for an operand that is left out or structural."""
 
     node: OnnxNode
     operands: tuple[str, ...]
     outputs: tuple[str, ...]
 
     def run(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Its outputs by name."""
+        """Returns the node's outputs by name."""
         operands = [values[name] if name else None for name in self.operands]
         result = TRANSLATIONS[self.node.op].function(self.node, *operands)
         found: Sequence[torch.Tensor] = [result] if isinstance(result, torch.Tensor) else result
@@ -40,7 +40,7 @@ class TranslatedNode:
 
 @dataclass(frozen=True)
 class OnnxCalls:
-    """Runs `steps` on the tensors called `inputs` and on `constants`; gives the `outputs` by name."""
+    """Runs `steps` on the tensors named `inputs` and on `constants`; returns the `outputs` by name."""
 
     inputs: tuple[str, ...]
     constants: dict[str, torch.Tensor]
@@ -61,10 +61,10 @@ class OnnxCalls:
 
 
 def translated(model: Any, given: Mapping[str, torch.Tensor]) -> OnnxCalls:
-    """The program of an ONNX model that was run with these inputs.
+    """Returns the program of an ONNX model that was run with these inputs.
 
-    Inputs that shapes, axes and the like are read from are baked in. Raises `Untranslated`: an operator,
-    an attribute or a type without an equivalent, or nothing left that depends on an input.
+    Inputs that give shapes, axes and the like become constants. Raises `Untranslated` for an operator, an attribute or
+    a type without an equivalent, and if nothing depends on an input any more.
     """
     nodes = list(model.graph.node)
     for node in nodes:
@@ -100,7 +100,8 @@ def translated(model: Any, given: Mapping[str, torch.Tensor]) -> OnnxCalls:
 
 
 def _structural(nodes: Sequence[Any]) -> set[str]:
-    """Names of values that must be known before the model runs: structural operands, and what those come from."""
+    """Returns names of values that must be known before the model runs: structural operands and what they are
+    computed from."""
     found: set[str] = set()
     for node in reversed(nodes):
         if node.op_type in _OF_SHAPES or node.op_type == "Constant":
@@ -119,7 +120,7 @@ def _initial(model: Any) -> dict[str, torch.Tensor]:
 
 
 def tensor_of(array: Any) -> torch.Tensor:
-    """A tensor of its own with the array's values. Raises `Untranslated` for a type that graphs do not hold."""
+    """Returns a new tensor with the array's values. Raises `Untranslated` for a type that graphs do not hold."""
     try:
         return to_torch(np.asarray(array)).clone()
     except (KeyError, TypeError, ValueError) as error:

@@ -1,10 +1,10 @@
-"""`open_clip:NAME`: pairs of an image tower and a text tower, from the configurations that OpenCLIP carries.
+"""Opens `open_clip:NAME`: pairs of an image tower and a text tower, from the configurations in OpenCLIP.
 
-Widths, heads, picture sizes and token counts are the configuration's own. What would make a graph slow to run and
-adds nothing to its structure is cut: vocabularies to `_VOCABULARY` rows, and the repeated blocks of a tower that has
-more than `_MOST_PARAMETERS` in them or takes more than `_MOST_PRODUCTS` multiplications (a ResNet-50 is whole; a
-ViT-B/32 keeps 5 of 12 blocks, a ViT-L/14 2 of 24), so that nearly all stay below 60 million parameters. Text towers
-that are models of transformers are built from the configurations written down here, as nothing may be downloaded.
+Widths, heads, image sizes and token counts are those of the configuration. Parts that make a graph slow and add
+nothing to its structure are cut. Vocabularies have `_VOCABULARY` rows. The repeated blocks of a tower are cut to at
+most `_MOST_PARAMETERS` parameters and `_MOST_PRODUCTS` multiplications: a ResNet-50 is complete, a ViT-B/32 keeps 5 of
+12 blocks, a ViT-L/14 2 of 24. Nearly all models then stay below 60 million parameters. Text towers from transformers
+are built from configurations in this file, because nothing may be downloaded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`pytorchcv:NAME`: the networks of pytorchcv, from ImageNet and CIFAR classifiers to pose, speech and video."""
+"""Opens `pytorchcv:NAME`: networks of pytorchcv, from ImageNet and CIFAR classifiers to pose, speech and video."""
 
 from __future__ import annotations
 
@@ -55,25 +55,25 @@ _CHANNELS: Final[Mapping[str, int]] = {"superpointnet": 1, "pfpcnet": 1}
 
 
 def _builders() -> dict[str, Callable[..., nn.Module]]:
-    """name -> constructor. Raises `SourceError` where pytorchcv is not installed."""
+    """Returns the constructors by name. Raises `SourceError` if pytorchcv is not installed."""
     provider: Any = import_library("pytorchcv.model_provider", "pytorchcv:", "pytorchcv")
     return provider._models
 
 
 def names() -> list[str]:
-    """Every network that pytorchcv knows, sorted."""
+    """Returns all network names of pytorchcv, sorted."""
     return sorted(_builders())
 
 
 def open_pytorchcv(source: Source) -> list[Program]:
-    """One program. Raises `SourceError` for a name that pytorchcv does not know."""
+    """Returns one program. Raises `SourceError` if pytorchcv has no such network."""
     chosen = source_options(source)
     _builder(source)
     return [Program(source.target, source.text, lambda: _build(source, chosen))]
 
 
 def parameters(source: Source) -> int:
-    """How many parameters the network has, without memory for them."""
+    """Returns the number of parameters, without memory for them."""
     return parameters_of(source, lambda: _create(source))
 
 
@@ -115,7 +115,7 @@ def _create(source: Source, edges: tuple[int, int] | None = None) -> nn.Module:
 
 
 def _native_size(model: nn.Module) -> tuple[int, int]:
-    """Height and width of the pictures that a network was made for."""
+    """Returns height and width of the images that a network was designed for."""
     found: Any = getattr(model, "in_size", None)
     if not isinstance(found, tuple):
         return 224, 224

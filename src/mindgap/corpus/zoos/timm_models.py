@@ -1,4 +1,4 @@
-"""`timm:NAME`: image models of PyTorch Image Models."""
+"""Opens `timm:NAME`: image models of PyTorch Image Models."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from mindgap.corpus.zoos.image_inputs import with_pictures
 
 
 def _timm() -> Any:
-    """The library. Raises `SourceError` where it is not installed."""
+    """Imports the library. Raises `SourceError` if it is not installed."""
     return import_library("timm", "timm:", "timm")
 
 
 def names() -> list[str]:
-    """Every architecture that timm knows, sorted."""
+    """Returns all architectures of timm, sorted."""
     return sorted(_timm().list_models(pretrained=False))
 
 
 def open_timm(source: Source) -> list[Program]:
-    """One program. Raises `SourceError` for a name that timm does not know."""
+    """Returns one program. Raises `SourceError` if timm has no such model."""
     chosen = source_options(source)
     _check(source)
     return [Program(source.target, source.text, lambda: _build(source, chosen))]
 
 
 def parameters(source: Source) -> int:
-    """How many parameters the model has, without memory for them. Raises `SourceError` as `open_timm`."""
+    """Returns the number of parameters, without memory for them. Raises `SourceError` as `open_timm` does."""
     _check(source)
     return parameters_of(source, lambda: _create(source.target, None))
 

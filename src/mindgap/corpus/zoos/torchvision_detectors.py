@@ -1,13 +1,14 @@
-"""torchvision's detectors as programs whose shapes do not depend on values.
+"""Turns torchvision's detectors into programs whose shapes do not depend on values.
 
-In the graph: normalisation, resizing and padding of the pictures, backbone and feature pyramid, heads, anchors,
-decoding of boxes and clipping them to the picture, scores, and the choice of a fixed number by score; in two-stage
-detectors also the choice of proposals, their level in the pyramid, region-of-interest alignment, the box head, and the
-mask or keypoint head on the chosen boxes.
+Included: normalisation, resizing and padding of the images, backbone and feature pyramid, heads, anchors, decoding and
+clipping of boxes, scores, and the choice of a fixed number of boxes by score. Two-stage detectors also include the
+choice of proposals, their level in the pyramid, region-of-interest alignment, the box head, and the mask or keypoint
+head on the chosen boxes.
 
-Not in it, for how many boxes remain is in their values: dropping boxes that are small or score low, suppressing those
-that overlap (`nms`), and what is drawn at the picture's own size afterwards (pasting masks, places of keypoints).
-Regions are aligned by `grid_sample`, for torchvision's operator is not ATen's; samples outside a map take its border.
+Left out, because the number of boxes that remain depends on their values: dropping boxes that are small or score low,
+non-maximum suppression, and drawing at the original image size (pasting masks, positions of keypoints). Regions are
+aligned with `grid_sample` because torchvision's operator is not in ATen. Samples outside a map take the value at its
+border.
 """
 
 from __future__ import annotations
@@ -29,8 +30,11 @@ Detection = dict[str, torch.Tensor]
 
 
 def fixed_shape_detector(detector: Any, edge: int | None) -> nn.Module:
-    """The detector from pictures (batch, 3, height, width) to a dictionary of tensors for each; `edge`: the pixels
-    that the shorter side is resized to, where its own size is not fixed."""
+    """Returns the detector as a function of images (batch, 3, height, width) that gives a dictionary of tensors for
+    each.
+
+    `edge`: the size in pixels that the shorter side is resized to, if the detector does not fix it.
+    """
     if edge is not None:
         detector.transform.min_size, detector.transform.max_size = (edge,), edge
     # SSD asks for values up to 255, on which weights that nobody trained give every box the score of 1.
@@ -39,7 +43,7 @@ def fixed_shape_detector(detector: Any, edge: int | None) -> nn.Module:
 
 
 class OneStage(nn.Module):
-    """SSD, RetinaNet and FCOS: boxes (k, 4), scores (k,) and labels (k,) of each picture."""
+    """SSD, RetinaNet and FCOS: boxes (k, 4), scores (k,) and labels (k,) of each image."""
 
     def __init__(self, detector: Any) -> None:
         super().__init__()
@@ -68,8 +72,10 @@ class OneStage(nn.Module):
         size: tuple[int, int],
         levels: list[int],
     ) -> Detection:
-        """The best candidates of each level, and the best of those. `scores`: (anchors, classes); `levels`: the
-        anchors of each level."""
+        """Returns the best of the best candidates of each level.
+
+        `scores`: (anchors, classes); `levels`: the anchors of each level.
+        """
         classes = scores.shape[1]
         kept: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
         parts = zip(_split(scores, levels), _split(offsets, levels), _split(anchors, levels), strict=True)
@@ -86,8 +92,10 @@ class OneStage(nn.Module):
 
 
 class TwoStage(nn.Module):
-    """Faster, Mask and Keypoint R-CNN: boxes, scores and labels of each picture, and `masks` (k, 1, 28, 28) as
-    probabilities or `keypoints` (k, points, 56, 56) as heat maps."""
+    """Faster, Mask and Keypoint R-CNN: boxes, scores and labels of each image.
+
+    Also `masks` (k, 1, 28, 28) as probabilities, or `keypoints` (k, points, 56, 56) as heat maps.
+    """
 
     def __init__(self, detector: Any) -> None:
         super().__init__()
@@ -130,22 +138,24 @@ class TwoStage(nn.Module):
 
 
 def _features(detector: Any, pictures: torch.Tensor) -> tuple[Any, list[torch.Tensor]]:
-    """The pictures as the detector prepares them, and its features, largest maps first."""
+    """Returns the images as the detector prepares them, and its features, largest maps first."""
     images, _ = detector.transform(list(pictures.unbind(0)))
     features = detector.backbone(images.tensors)
     return images, [features] if isinstance(features, torch.Tensor) else list(features.values())
 
 
 def _rows(level: torch.Tensor, each: int) -> torch.Tensor:
-    """A head's map (batch, anchors·each, height, width) with a row for each anchor, in the order of anchors."""
+    """Reshapes a head's map (batch, anchors·each, height, width) to a row per anchor, in the order of anchors."""
     batch, channels, height, width = level.shape
     split = level.view(batch, channels // each, each, height, width)
     return split.permute(0, 3, 4, 1, 2).reshape(batch, -1, each)
 
 
 def _scores(heads: dict[str, torch.Tensor], softmax: bool) -> tuple[torch.Tensor, int]:
-    """Scores (batch, anchors, classes), and the number of the first class. SSD has a class for background, the zeroth;
-    FCOS weighs each place by how central it is in its box."""
+    """Returns scores (batch, anchors, classes) and the index of the first class.
+
+    Class 0 of SSD is the background. FCOS multiplies each score by the centredness of its position in the box.
+    """
     logits = heads["cls_logits"]
     if softmax:
         return logits.softmax(-1)[..., 1:], 1
@@ -155,7 +165,7 @@ def _scores(heads: dict[str, torch.Tensor], softmax: bool) -> tuple[torch.Tensor
 
 
 def _best(scores: torch.Tensor, most: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The `most` best of a vector, or all of a shorter one, and their places."""
+    """Returns the `most` largest values of a vector (all of a shorter one) and their indices."""
     values, places = scores.topk(min(most, len(scores)))
     return values, places
 
@@ -166,7 +176,7 @@ def _split(rows: torch.Tensor, counts: list[int]) -> list[torch.Tensor]:
 
 
 def _clipped(boxes: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
-    """Boxes (..., 4) of left, top, right and bottom, inside a picture of this height and width."""
+    """Clips boxes (..., 4) of left, top, right and bottom to an image of this height and width."""
     height, width = size
     left, top, right, bottom = boxes.unbind(-1)
     sides = (left.clamp(0, width), top.clamp(0, height), right.clamp(0, width), bottom.clamp(0, height))
@@ -174,7 +184,7 @@ def _clipped(boxes: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
 
 
 def _proposals(scores: torch.Tensor, boxes: torch.Tensor, counts: list[int], size: tuple[int, int]) -> torch.Tensor:
-    """The best boxes of all levels, out of the best of each."""
+    """Returns the best boxes of all levels, out of the best of each level."""
     of_levels = zip(_split(scores, counts), _split(boxes, counts), strict=True)
     best: list[torch.Tensor] = []
     candidates: list[torch.Tensor] = []
@@ -187,8 +197,11 @@ def _proposals(scores: torch.Tensor, boxes: torch.Tensor, counts: list[int], siz
 
 
 def _aligned(pooler: Any, features: list[torch.Tensor], boxes: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
-    """(boxes, channels, rows, columns): each box's part of the map whose cells suit its size (equation 1 of Lin et al.,
-    Feature Pyramid Networks for Object Detection, 2017). Every level is sampled for every box, then one is taken."""
+    """Returns each box's part of the feature map whose cells suit its size: (boxes, channels, rows, columns).
+
+    See equation 1 of Lin et al., Feature Pyramid Networks for Object Detection, 2017. Every level is sampled for every
+    box, then one is taken.
+    """
     maps = features[: len(pooler.featmap_names)]
     rows, columns = pooler.output_size
     steps = [2 ** round(math.log2(size[0] / level.shape[2])) for level in maps]
@@ -206,9 +219,9 @@ def _aligned(pooler: Any, features: list[torch.Tensor], boxes: torch.Tensor, siz
 
 
 def _sampled(level: torch.Tensor, boxes: torch.Tensor, rows: int, columns: int, ratio: int) -> torch.Tensor:
-    """Region-of-interest alignment (He et al., Mask R-CNN, 2017): the mean of ratio² bilinear samples in each bin.
+    """Aligns regions of interest (He et al., Mask R-CNN, 2017): the mean of ratio² bilinear samples in each bin.
 
-    `level`: (1, channels, height, width); `boxes` (n, 4) in its cells.
+    `level`: (1, channels, height, width); `boxes`: (n, 4) in its cells.
     """
     height, width = level.shape[2:]
     spans = (boxes[:, 2:] - boxes[:, :2]).clamp(min=1.0)
@@ -223,5 +236,5 @@ def _sampled(level: torch.Tensor, boxes: torch.Tensor, rows: int, columns: int, 
 
 
 def _middles(count: int, like: torch.Tensor) -> torch.Tensor:
-    """The midpoints of equal parts of [0, 1)."""
+    """Returns the midpoints of equal parts of [0, 1)."""
     return (torch.arange(count, dtype=like.dtype, device=like.device) + 0.5) / count

@@ -1,4 +1,5 @@
-"""`torchvision:NAME`: classifiers, segmentation, video, optical flow, and detectors (see `detectors`)."""
+"""Opens `torchvision:NAME`: classifiers, segmentation, video, optical flow, detectors (see
+`torchvision_detectors`)."""
 
 from __future__ import annotations
 
@@ -18,24 +19,24 @@ _DETECTED: Final = 320
 
 
 def _models() -> Any:
-    """`torchvision.models`. Raises `SourceError` where torchvision is not installed."""
+    """Imports `torchvision.models`. Raises `SourceError` if torchvision is not installed."""
     return import_library("torchvision.models", "torchvision:", "torchvision")
 
 
 def names() -> list[str]:
-    """Every model that torchvision knows, sorted."""
+    """Returns all model names of torchvision, sorted."""
     return sorted(_models().list_models())
 
 
 def open_torchvision(source: Source) -> list[Program]:
-    """One program. Raises `SourceError` for a name that torchvision does not know."""
+    """Returns one program. Raises `SourceError` if torchvision has no such model."""
     chosen = source_options(source)
     _check(source)
     return [Program(source.target, source.text, lambda: _build(source, chosen))]
 
 
 def parameters(source: Source) -> int:
-    """How many parameters the model has, without memory for them. Raises `SourceError` as `open_torchvision`."""
+    """Returns the number of parameters, without memory for them. Raises `SourceError` as `open_torchvision` does."""
     _check(source)
     return parameters_of(source, lambda: _create(source.target, None))
 
@@ -69,7 +70,7 @@ def _create(name: str, size: int | None) -> nn.Module:
 
 
 def _shapes(model: nn.Module, name: str, batch: int, size: int | None) -> list[tuple[int, ...]]:
-    """The shapes of a model's arguments."""
+    """Returns the shapes of a model's arguments."""
     family = type(model).__module__.split(".")[2] if type(model).__module__.startswith("torchvision") else ""
     if family == "video":
         frames, edge = (16, 224) if name.startswith(("mvit", "swin3d")) else (8, 112)

@@ -1,4 +1,4 @@
-"""What rules cannot guess about diffusers' autoencoders, U-nets, control nets and adapters: sizes and inputs."""
+"""Lists sizes and inputs of diffusers' autoencoders, U-nets, control nets and adapters that rules cannot derive."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Inputs of diffusers' models, made by the names in their forward passes and the sizes in their configurations.
+"""Makes inputs of diffusers' models from the names in their forward passes and the sizes in their configurations.
 
-A shape is written as words: numbers, `b` (batch), `l` (tokens of text), `s` (edge of the latents), `t` (tokens of a
-picture, s·s/4), or the name of a value in the configuration.
+A shape is text with one word per dimension: a number, `b` (batch), `l` (text tokens), `s` (edge of the latents), `t`
+(image tokens, s·s/4), or the name of a value in the configuration.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mindgap.graph import Constant, Integers, Normal, Recipe, Uniform
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor to be drawn. `shape`: in words; `make`: from a seed to a recipe."""
+    """Describes a tensor to draw. `shape`: one word per dimension; `make`: from a seed to a recipe."""
 
     shape: str
     make: Callable[[int], Recipe] = Normal
@@ -30,10 +30,13 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class ModelCase:
-    """What is known of one class: `config` for its constructor, `inputs` by name (a `Tensor`, a plain value, or these
-    in lists, tuples and dictionaries; None to leave one out), `fixed`: inputs that decide shapes (masks, places), and
-    are constants of the program, `edge` of its latents, `batch`: 2 where the strides of a batch of 1 leave fake
-    tensors in doubt about the memory format."""
+    """Constructor arguments and inputs of one class that rules cannot derive.
+
+    `config`: constructor arguments. `inputs`: by name, a `Tensor`, a plain value, or these in lists, tuples and
+    dictionaries; None leaves an input out. `fixed`: inputs that decide shapes (masks, positions), constants of the
+    program. `edge`: of the latents. `batch`: 2 for models whose strides at a batch of 1 leave the memory format
+    ambiguous for fake tensors.
+    """
 
     config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     inputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -55,7 +58,7 @@ def integers(shape: str, below: int, low: int = 0) -> Tensor:
 
 
 def ones(shape: str, dtype: str = "int64") -> Tensor:
-    """A mask that hides nothing."""
+    """Describes a mask that hides nothing."""
     return Tensor(shape, lambda _: Constant(True if dtype == "bool" else 1), dtype)
 
 
@@ -69,7 +72,7 @@ class InputMaker:
     registry: TensorRegistry
 
     def arguments(self) -> dict[str, Any]:
-        """Inputs by name. Raises `LookupError` naming a required one that nothing is known of."""
+        """Returns inputs by name. Raises `LookupError` with the name of a required input that no rule knows."""
         made: dict[str, Any] = {}
         for name, parameter in inspect.signature(self.model.forward).parameters.items():
             try:
@@ -103,7 +106,8 @@ class InputMaker:
         return wanted
 
     def shape(self, words: str) -> tuple[int, ...]:
-        """Sizes for the words. Raises `LookupError` for one that the configuration does not have."""
+        """Returns sizes for the words of a shape. Raises `LookupError` for a word that the configuration does not
+        have."""
         return tuple(self._size(word) for word in words.split())
 
     def _size(self, word: str) -> int:
@@ -124,7 +128,7 @@ class InputMaker:
         return self.chosen.size or self.case.edge
 
     def has(self, *names: str) -> Any:
-        """The first of these that the configuration has a value for."""
+        """Returns the first of these names that the configuration has a value for."""
         config: Any = getattr(self.model, "config", None) or {}
         return next((config[name] for name in names if config.get(name) is not None), None)
 
@@ -137,7 +141,7 @@ class InputMaker:
 
 
 def _latents(maker: InputMaker) -> Tensor:
-    """Packed tokens, a film, or a picture: by what else the model takes and by its name."""
+    """Returns packed tokens, a video or an image, depending on the other inputs and on the name."""
     channels = "in_channels" if maker.has("in_channels") else "in_visual_dim"
     if maker.takes("img_ids") or maker.takes("img_shapes"):
         return normal(f"b t {channels}")
@@ -173,7 +177,7 @@ def _texts(maker: InputMaker) -> Tensor | None:
 
 
 def _positions(maker: InputMaker) -> torch.Tensor:
-    """Row and column of each token of a picture (t, axes); the first axis, 0, is time."""
+    """Returns row and column of each image token (t, axes); axis 0 is time and holds 0."""
     axes = len(maker.has("axes_dims_rope") or (0, 0, 0))
     edge = maker.edge // 2
     places = torch.zeros(edge, edge, axes)

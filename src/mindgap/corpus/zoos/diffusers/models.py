@@ -1,4 +1,5 @@
-"""`diffusers:CLASS`: every network of diffusers (denoisers, autoencoders, control nets, adapters), small and seeded."""
+"""Opens `diffusers:CLASS`: every network of diffusers (denoisers, autoencoders, control nets, adapters), small and
+seeded."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ _BASES = ("ModelMixin", "LegacyModelMixin")
 
 
 def _diffusers() -> Any:
-    """The library. Raises `SourceError` where it is not installed."""
+    """Imports the library. Raises `SourceError` if it is not installed."""
     library = import_library("diffusers", "diffusers:", "diffusers")
     library.logging.set_verbosity_error()
     logging.getLogger("diffusers").setLevel(logging.ERROR)
@@ -35,14 +36,14 @@ def _diffusers() -> Any:
 
 
 def names() -> list[str]:
-    """Every network that diffusers' models export."""
+    """Returns the names of all networks that diffusers exports."""
     models: Any = importlib.import_module(f"{_diffusers().__name__}.models")
     exported: dict[str, list[str]] = models._import_structure
     return sorted({name for listed in exported.values() for name in listed if _found(name) is not None})
 
 
 def _found(name: str) -> Any:
-    """The class of that name where it is a network, else None."""
+    """Returns the class of that name if it is a network, else None."""
     library = _diffusers()
     models: Any = importlib.import_module(f"{library.__name__}.models")
     found = getattr(models, name, None)
@@ -51,7 +52,7 @@ def _found(name: str) -> Any:
 
 
 def open_diffusers(source: Source) -> list[Program]:
-    """One program. Raises `SourceError` for a name that is no network of diffusers."""
+    """Returns one program. Raises `SourceError` if diffusers has no such network."""
     chosen = source_options(source)
     found = _found(source.target)
     if found is None:
@@ -81,7 +82,7 @@ def _build(source: Source, model_class: Any, chosen: SourceOptions) -> Built:
 
 
 def _create(model_class: Any, case: ModelCase, layers: int) -> nn.Module:
-    """A small model. Raises whatever its constructor raises."""
+    """Creates a small model. Raises the constructor's error."""
     own = {**case.config}
     if model_class.__name__ in PARTS:
         argument, part, count = PARTS[model_class.__name__]
@@ -96,7 +97,7 @@ def _create(model_class: Any, case: ModelCase, layers: int) -> nn.Module:
 
 
 def _weigh(make: Callable[[], nn.Module]) -> None:
-    """Raises `ValueError` where the model is too big; says nothing of one that cannot be made without memory."""
+    """Raises `ValueError` if the model is too large. A model that cannot be built without memory passes."""
     try:
         with torch.device("meta"):
             count = sum(p.numel() for p in make().parameters())

@@ -1,9 +1,9 @@
-"""Constructor arguments of diffusers' models, made small from their defaults.
+"""Shrinks constructor arguments of diffusers' models from their defaults.
 
-Depths become 2. Attention keeps the width of a head (the axes of rotary embeddings add up to it) and loses heads, 2 are
-left; whatever was as wide as all heads together still is. Lists of channels are divided until the narrowest is 32, so
-that group norms of 32 groups fit. Other widths (of texts, of feed-forward parts) become 32 to 64, equal ones equal.
-What rules cannot know is in `diffusers_table`.
+Depths become 2. Attention keeps the width of a head (the axes of rotary embeddings add up to it) and 2 heads. A value
+that equals the width of all heads together still does. Lists of channels are divided until the narrowest is 32, so
+that group norms of 32 groups fit. Other widths (texts, feed-forward layers) become 32 to 64; equal ones stay equal.
+Exceptions are in `cases`.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _CHANNELS: Final = re.compile(r"^(\w+_)?(block_out_channels|channel_sizes|stage_
 
 
 def shrink_arguments(model_class: Callable[..., Any], own: Mapping[str, Any], layers: int) -> dict[str, Any]:
-    """Constructor arguments for a small model; `own`: those known for this class, taken as they are.
+    """Returns constructor arguments for a small model. `own`: known values for this class, taken as they are.
 
-    Arguments without a default that `own` does not have are left out: the constructor says what is missing.
+    Arguments with neither a default nor a value in `own` are left out; the constructor reports them.
     """
     found = inspect.signature(model_class.__init__).parameters
     defaults = {name: p.default for name, p in found.items() if p.default is not p.empty and name != "self"}
@@ -74,7 +74,7 @@ def _smaller(
 
 
 def _narrower(name: str, value: int, heads: int, kept: int, defaults: Mapping[str, Any]) -> int:
-    """A width: a share of all heads, or independent of them."""
+    """Returns a smaller width: in proportion to the heads, or independent of them."""
     head = defaults.get("attention_head_dim") or defaults.get("head_dim") or 0
     all_heads = heads * head if isinstance(head, int) else 0
     if name in _HIDDEN and heads and value % heads == 0:
@@ -98,7 +98,7 @@ def _smaller_list(name: str, value: Sequence[Any], layers: int, factor: int) -> 
 
 
 def _channel_factor(defaults: Mapping[str, Any]) -> int:
-    """What all lists of channels are divided by."""
+    """Returns the divisor of all lists of channels."""
     numbers: list[int] = []
     for name, value in defaults.items():
         if _CHANNELS.match(name) and "conditioning" not in name and is_sequence(value):
@@ -114,6 +114,6 @@ def _main_heads(defaults: Mapping[str, Any]) -> int:
 
 
 def _kept_heads(defaults: Mapping[str, Any]) -> int:
-    """2, or 4 where groups of heads share keys and values."""
+    """Returns 2, or 4 if groups of heads share keys and values."""
     grouped = any(_KV_HEADS.match(name) and isinstance(value, int) for name, value in defaults.items())
     return 4 if grouped else 2

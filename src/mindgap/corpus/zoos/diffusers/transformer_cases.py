@@ -1,4 +1,4 @@
-"""What rules cannot guess about diffusers' transformers: sizes and inputs."""
+"""Lists sizes and inputs of diffusers' transformers that rules cannot derive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROTARY_HUNYUAN: Final = (uniform("t 32", -1.0, 1.0), uniform("t 32", -1.0, 1.0))
 
 
 def _turns(maker: InputMaker) -> torch.Tensor:
-    """Complex turns of unit length for 64 rows and 64 columns, 32 of each."""
+    """Returns complex rotations of unit length for 64 rows and 64 columns, 32 of each."""
     angles = torch.arange(64.0)[:, None, None] + torch.arange(64.0)[None, :, None]
     return torch.polar(torch.ones(64, 64, 32), angles / torch.arange(1.0, 33.0))
 
@@ -36,12 +36,12 @@ def _words(maker: InputMaker) -> torch.Tensor:
 
 
 def _positions(maker: InputMaker) -> torch.Tensor:
-    """The places of 16 words, a time and 64 tokens of a picture."""
+    """Returns the positions of 16 words, a time step and 64 image tokens."""
     return _range(0, 81).expand(maker.batch, -1)
 
 
 def _grid_ids(maker: InputMaker) -> torch.Tensor:
-    """Time, row and column of tokens of text, then of a picture (l + t, 3)."""
+    """Returns time, row and column of text tokens, then of image tokens: (l + t, 3)."""
     edge = maker.edge // 2
     words = torch.zeros(maker.shape("l")[0], 3, dtype=torch.int64)
     words[:, 0] = torch.arange(len(words))
@@ -54,7 +54,7 @@ def _batched_ids(maker: InputMaker) -> torch.Tensor:
 
 
 def _indicator(maker: InputMaker) -> torch.Tensor:
-    """Which tokens are text (3) and which are picture (2)."""
+    """Returns 3 for each text token and 2 for each image token."""
     words, tokens = maker.shape("l t")
     return torch.tensor([3] * words + [2] * tokens).expand(maker.batch, -1)
 
@@ -64,7 +64,7 @@ def _segments(maker: InputMaker) -> torch.Tensor:
 
 
 def _slots(maker: InputMaker) -> torch.Tensor:
-    """Words, then places for a picture: one for four of its tokens."""
+    """Returns words, then one placeholder for every four image tokens."""
     words, tokens = maker.shape("l t")
     return torch.tensor([False] * words + [True] * (tokens // 4)).expand(maker.batch, -1)
 

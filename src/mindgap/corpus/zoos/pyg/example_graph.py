@@ -1,6 +1,6 @@
-"""The graph that layers of PyTorch Geometric are run on, and the tensors on it, by the names that layers have for them.
+"""Makes the graph that layers of PyTorch Geometric run on, and tensors on it by the names of a layer's arguments.
 
-24 nodes in 3 examples of 8; 96 edges, each within its example, none from a node to itself.
+24 nodes in 3 examples of 8; 96 edges, each within its example, no self-loops.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _FIXED: Final = frozenset(
 
 
 class ExampleGraph:
-    """Draws what is asked for by name. `library`: `torch_geometric.nn`."""
+    """Draws tensors of the graph by name. `library`: `torch_geometric.nn`."""
 
     def __init__(self, library: Any, registry: TensorRegistry, seed: int, dtype: str) -> None:
         self.library = library
@@ -55,16 +55,16 @@ class ExampleGraph:
         self._dtype = dtype
 
     def named(self, name: str) -> Any:
-        """The value of a layer's argument, or None where the name says nothing."""
+        """Returns the value of a layer's argument, or None if the name is unknown."""
         maker = _NAMED.get(name)
         return None if maker is None else maker(self, name)
 
     def fixes(self, name: str) -> bool:
-        """The argument is part of the graph, a constant of the program."""
+        """Whether the argument is part of the graph, a constant of the program."""
         return name in _FIXED
 
     def worth_giving(self, name: str, layer: nn.Module) -> bool:
-        """An argument that may be left out is given: what it changes is part of what the layer is for."""
+        """Whether an optional argument is given because it changes what the layer computes."""
         if name == "edge_attr":
             return any(getattr(layer, attribute, None) for attribute in ("edge_dim", "in_edge_channels"))
         if name == "edge_index":
@@ -81,11 +81,11 @@ class ExampleGraph:
         return self.draw(name, lambda seed: Uniform(seed, 0.1, 1.0), shape)
 
     def integers(self, name: str, most: int, *shape: int) -> torch.Tensor:
-        """Whole numbers below `most`."""
+        """Draws integers below `most`."""
         return self.draw(name, lambda seed: Integers(seed, 0, most), shape, "int64")
 
     def edges(self, name: str = "edge_index", count: int = EDGES, nodes: int = NODES) -> torch.Tensor:
-        """Edges (2, count) within examples of 8 nodes, each other node as likely, in the order of their sources."""
+        """Draws edges (2, count) within examples of 8 nodes, sorted by source; every other node is equally likely."""
         inside = nodes // GRAPHS
         source = self.integers(f"{name}.source", nodes, count).sort().values
         step = 1 + self.integers(f"{name}.step", inside - 1, count)
@@ -93,16 +93,16 @@ class ExampleGraph:
         return torch.stack([source, first + (source % inside + step) % inside])
 
     def examples(self) -> torch.Tensor:
-        """The example that each node is in, ascending."""
+        """Returns the example that each node is in, ascending."""
         return torch.arange(GRAPHS).repeat_interleave(NODES // GRAPHS)
 
     def degrees(self) -> torch.Tensor:
-        """How many nodes have 0, 1, 2… incoming edges."""
+        """Returns the number of nodes with 0, 1, 2… incoming edges."""
         return torch.bincount(torch.bincount(self.edges()[1], minlength=NODES))
 
 
 def mlp(inputs: int, outputs: int, hidden: int = 32) -> nn.Sequential:
-    """A small network for the layers that take one."""
+    """Returns a small network for layers that take one."""
     return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
 
 

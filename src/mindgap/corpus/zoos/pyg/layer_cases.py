@@ -1,4 +1,4 @@
-"""What rules cannot guess about layers of PyTorch Geometric: constructor arguments and inputs, by class."""
+"""Lists constructor arguments and inputs of PyTorch Geometric layers that rules cannot derive, by class."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _METADATA: Final = ([*_KINDS_OF_NODES], [*_KINDS_OF_EDGES])
 
 
 class Gaussian(nn.Module):
-    """Means and logarithms of deviations of a variational encoder, from two convolutions."""
+    """Computes means and log deviations of a variational encoder with two convolutions."""
 
     def __init__(self, library: Any) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Gaussian(nn.Module):
 
 
 class EdgeUpdate(nn.Module):
-    """Features of an edge from its ends and its own."""
+    """Computes features of an edge from its end nodes and its own features."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class EdgeUpdate(nn.Module):
 
 
 class NodeUpdate(nn.Module):
-    """Features of a node from its own and the mean over its incoming edges."""
+    """Computes features of a node from its own features and the mean over its incoming edges."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +66,8 @@ class NodeUpdate(nn.Module):
 
 
 class InOrder(nn.Module):
-    """A layer that takes its features and edges by position only, or does not go in and out of training by itself."""
+    """Wraps a layer that takes features and edges by position only, or that does not switch between training and
+    evaluation."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
@@ -77,7 +78,7 @@ class InOrder(nn.Module):
 
 
 class Distances(nn.Module):
-    """The edges of the fixed graph with their lengths and directions, where no neighbours can be searched for."""
+    """Gives the edges of the fixed graph with their lengths and directions, in place of a neighbour search."""
 
     def __init__(self, edges: torch.Tensor) -> None:
         super().__init__()
@@ -93,7 +94,7 @@ def _summary(states: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
 
 
 def _corruption(**given: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """The same graph with the features of other nodes, in the order in which they came."""
+    """Returns the same graph with the features of other nodes, in the order of drawing."""
     return tuple(value.flip(0) if name == "x" else value for name, value in given.items())
 
 

@@ -1,9 +1,9 @@
-"""`pyg:CLASS`: layers and models of PyTorch Geometric, small, on one fixed graph.
+"""Opens `pyg:CLASS`: layers and models of PyTorch Geometric, small, on one fixed graph.
 
-The graph (edges, the partition of nodes into examples, types of nodes and edges) is a constant of the program, as it
-is where one graph is trained on: layers ask it for its self-loops, degrees and counts, which decide shapes. What is
-computed on it (features of nodes and edges, weights, positions, indices of entities) are the arguments. Layers whose
-shapes follow from computed values, and those that need the compiled extensions, are refused with that reason.
+The graph (edges, assignment of nodes to examples, types of nodes and edges) is a constant of the program, as in
+training on a single graph. Layers ask it for self-loops, degrees and counts, which decide shapes. The arguments are
+features of nodes and edges, weights, positions, and indices of entities. A layer is refused, with the reason, if its
+shapes follow from computed values or if it needs the compiled extensions.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from mindgap.corpus.zoos.pyg.layer_cases import ABSTRACT, CONSTRUCTED, GIVEN
 
 
 def _layers() -> Any:
-    """`torch_geometric.nn`. Raises `SourceError` where it is not installed."""
+    """Imports `torch_geometric.nn`. Raises `SourceError` if it is not installed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # It warns of each compiled extension that is missing.
         return import_library("torch_geometric.nn", "pyg: torch_geometric", "pyg")
 
 
 def names() -> list[str]:
-    """Every layer and model under its own name, base classes left out."""
+    """Returns the names of all layers and models, without base classes and aliases."""
     found: dict[str, None] = {}
     library = _layers()
     for name in sorted(dir(library)):
@@ -45,7 +45,7 @@ def names() -> list[str]:
 
 
 def open_pyg(source: Source) -> list[Program]:
-    """One program. Raises `SourceError` for a name that PyTorch Geometric does not know."""
+    """Returns one program. Raises `SourceError` if PyTorch Geometric has no such class."""
     chosen = source_options(source)
     if source.target not in names():
         near = suggest(source.target, names())
@@ -74,7 +74,7 @@ def _run(source: Source, program: Any, given: Mapping[str, Any]) -> None:
 
 
 def _create(source: Source, layer: Any, world: ExampleGraph) -> nn.Module:
-    """The layer from its table entry, and small sizes for whatever else its constructor demands."""
+    """Creates the layer from its table entry, with small sizes for other required arguments."""
     made: Any = CONSTRUCTED[source.target](world) if source.target in CONSTRUCTED else {}
     if isinstance(made, nn.Module):
         return made
@@ -89,7 +89,7 @@ def _create(source: Source, layer: Any, world: ExampleGraph) -> nn.Module:
 
 
 def _arguments(source: Source, layer: nn.Module, world: ExampleGraph) -> tuple[dict[str, Any], Mapping[str, Any]]:
-    """(what belongs to the fixed graph, what is given) for a call of the layer."""
+    """Returns (arguments that belong to the fixed graph, other arguments) for a call of the layer."""
     known: dict[str, Any] = GIVEN[source.target](world) if source.target in GIVEN else {}
     for name, parameter in inspect.signature(layer.forward).parameters.items():
         if parameter.kind is not parameter.POSITIONAL_OR_KEYWORD or name in known:

@@ -1,4 +1,4 @@
-"""What an argument of a transformers model can be said to be made as."""
+"""Describes how to make an argument of a transformers model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Shape = tuple[Dimension, ...]
 
 @dataclass(frozen=True, slots=True)
 class FloatArgument:
-    """Normal values times `scale`, in the dtype of the model; with `positive` uniform ones from 0 to below `scale`."""
+    """Normal values times `scale`, in the dtype of the model; with `positive`, uniform values in [0, `scale`)."""
 
     shape: Shape
     scale: float = 1.0
@@ -21,7 +21,7 @@ class FloatArgument:
 
 @dataclass(frozen=True, slots=True)
 class IntegerArgument:
-    """Whole numbers from `low` to below `high`, int64."""
+    """Integers in [`low`, `high`), int64."""
 
     shape: Shape
     high: int
@@ -30,7 +30,7 @@ class IntegerArgument:
 
 @dataclass(frozen=True, slots=True)
 class FilledArgument:
-    """One value everywhere; a dimension's name stands for its number."""
+    """The same value everywhere. The name of a dimension stands for its size."""
 
     shape: Shape
     value: float | str = 1
@@ -39,8 +39,10 @@ class FilledArgument:
 
 @dataclass(frozen=True, slots=True)
 class FixedArgument:
-    """A value that the model's Python code decides by: nested numbers become a tensor that is a constant of the
-    graph, a single number or text stays itself."""
+    """A value that the model's Python code decides by.
+
+    Nested numbers become a tensor that is a constant of the graph. A single number or text is passed as it is.
+    """
 
     value: Any
 

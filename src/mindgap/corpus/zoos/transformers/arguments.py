@@ -1,4 +1,4 @@
-"""Arguments for a model of transformers, made from its own signature and configuration."""
+"""Makes arguments for a transformers model from its signature and configuration."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mindgap.graph import Constant, Integers, Normal, Recipe, Uniform
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What the arguments' shapes are made of."""
+    """The sizes that the arguments' shapes are made of."""
 
     batch: int
     length: int
@@ -39,13 +39,13 @@ class Sizes:
 
 
 class _ConfigValues:
-    """A configuration asked for values by name: its own first, then those of its towers."""
+    """Looks up values of a configuration by name: its own first, then those of its towers."""
 
     def __init__(self, config: Any) -> None:
         self._config = config
 
     def get(self, *names: str, tower: str = "", otherwise: Any = None) -> Any:
-        """The first of `names` that the tower (`vision`, `text`, `audio`) or the configuration has."""
+        """Returns the first of `names` that the tower (`vision`, `text`, `audio`) or the configuration has."""
         for config in self._configs(tower):
             for name in names:
                 value = getattr(config, name, None)
@@ -63,15 +63,17 @@ class _ConfigValues:
 
 
 def _towers(config: Any) -> dict[str, Any]:
-    """The configurations inside a configuration."""
+    """Returns the configurations inside a configuration."""
     held: list[tuple[str, Any]] = list(config.__dict__.items())
     return {name: value for name, value in held if name.endswith("_config") and hasattr(value, "to_dict")}
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What a model is called with. `given`: inputs of its graph; `fixed`: what its Python code decides by (sizes of
-    pictures in patches, lengths), which a graph holds as constants."""
+    """The arguments of a model. `given`: inputs of its graph.
+
+    `fixed`: values that its Python code decides by (image sizes in patches, lengths), constants of the graph.
+    """
 
     given: dict[str, Any]
     fixed: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -85,8 +87,10 @@ Again = Callable[[Mapping[str, int]], Arguments]
 
 
 def candidates(model: nn.Module, sizes: Sizes, registry: TensorRegistry, whole: bool) -> Iterator[Again]:
-    """Sets of arguments to try, the most telling first: with `whole` every modality in several shapes, without it what
-    is left: the main input, texts alone."""
+    """Yields sets of arguments to try, those that exercise most first.
+
+    With `whole`: every modality, in several shapes. Without it: the main input, or the text alone.
+    """
     signature = inspect.signature(model.forward).parameters
     special = special_arguments(model)
     required = [
@@ -124,7 +128,7 @@ def _arguments(
     variant: int,
     places: Mapping[str, int],
 ) -> Arguments:
-    """Arguments of these names, those that there is a value for."""
+    """Returns the arguments of these names, without those that no value is known for."""
     maker = _ArgumentMaker(model, sizes, registry, places)
     special = special_arguments(model)
     constant = _DECIDING | CONSTANT.get(_model_type(model), frozenset())
@@ -143,13 +147,13 @@ def _model_type(model: nn.Module) -> str:
 
 
 def special_arguments(model: nn.Module) -> Mapping[str, ArgumentSpec]:
-    """What is known of this model's arguments alone: by its class, else by its model type."""
+    """Returns the table's entries for this model, by its class or else by its model type."""
     by_class = ARGUMENTS.get(type(model).__name__)
     return by_class if by_class is not None else ARGUMENTS.get(_model_type(model), {})
 
 
 def modalities_in_text(model: nn.Module, arguments: Arguments) -> list[str]:
-    """Kinds of things (`image`, `video`, `audio`) among the arguments that tokens in the text stand for."""
+    """Returns the modalities (`image`, `video`, `audio`) that placeholder tokens in the text stand for."""
     facts = _ConfigValues(model.config)
     names = [*arguments.given, *arguments.fixed]
     if "input_ids" not in names:
@@ -158,7 +162,7 @@ def modalities_in_text(model: nn.Module, arguments: Arguments) -> list[str]:
 
 
 class TokenRowCounter(TorchFunctionMode):
-    """While a model runs: how many rows it has for each kind of thing that tokens in the text stand for."""
+    """Counts, while a model runs, the feature rows it has for the placeholder tokens of each modality."""
 
     def __init__(self, model: nn.Module, ids: torch.Tensor) -> None:
         super().__init__()
@@ -202,7 +206,7 @@ _DECIDING = frozenset({"grid_thw", "image_grid_thw", "video_grid_thw", "image_si
 
 
 class _ArgumentMaker:
-    """Makes one argument by name. `variant` counts through shapes where a name alone does not say which."""
+    """Makes one argument by name. `variant` counts through shapes if the name allows several."""
 
     def __init__(self, model: nn.Module, sizes: Sizes, registry: TensorRegistry, places: Mapping[str, int]) -> None:
         self._model = model
@@ -213,11 +217,11 @@ class _ArgumentMaker:
 
     @property
     def length(self) -> int:
-        """Tokens in a text: its own, and those that stand for what is beside it."""
+        """The tokens in a text: words, and placeholders of other modalities."""
         return self._sizes.length + sum(self._places.values())
 
     def made(self, name: str, made: FloatArgument | IntegerArgument | FilledArgument | FixedArgument) -> Any:
-        """The value that the table describes."""
+        """Returns the value that a table entry describes."""
         if isinstance(made, FixedArgument):
             return torch.tensor(made.value) if is_sequence(made.value) else made.value
         shape = self.shape(made.shape)
@@ -232,7 +236,7 @@ class _ArgumentMaker:
         return self.draw(name, Normal(self.seed(name), 0.0, made.scale), shape)
 
     def shape(self, words: Shape) -> tuple[int, ...]:
-        """A shape in numbers."""
+        """Returns a shape in numbers."""
         return tuple(self._dimension(word) if isinstance(word, str) else word for word in words)
 
     def _dimension(self, word: str) -> int:
@@ -249,7 +253,7 @@ class _ArgumentMaker:
         return int(value)
 
     def make(self, name: str, variant: int) -> Any:
-        """A value for the argument `name`, or None where there is no telling what it takes."""
+        """Returns a value for the argument `name`, or None if no rule knows it."""
         maker = _MAKERS.get(name)
         if maker is not None:
             return maker(self, variant)
@@ -262,21 +266,21 @@ class _ArgumentMaker:
         return None
 
     def states(self, name: str) -> torch.Tensor:
-        """What an earlier part of a model would have handed on; flat patches where the model asks for a grid."""
+        """Returns the output of an earlier part of a model; flat patches if the model asks for a grid."""
         if "grid_thw" in inspect.signature(self._model.forward).parameters:
             return self.patches(name)
         width = int(self._facts.get("hidden_size", "d_model", otherwise=32))
         return self.draw(name, Normal(self.seed(name)), (self._sizes.batch, self.length, width))
 
     def patches(self, name: str) -> torch.Tensor:
-        """16 patches of a picture, one row each, as models that take pictures of any size want them."""
+        """Returns 16 patches of an image, one row each, for models that take images of any size."""
         channels = int(self._facts.get("in_channels", "in_chans", "num_channels", tower="vision", otherwise=3))
         frames = int(self._facts.get("temporal_patch_size", tower="vision", otherwise=1))
         edge = int(self._facts.get("patch_size", tower="vision", otherwise=14))
         return self.draw(name, Normal(self.seed(name)), (16, channels * frames * edge * edge))
 
     def grid(self, _variant: int) -> torch.Tensor:
-        """One picture of 1 × 4 × 4 patches."""
+        """Returns the grid of one image of 1 × 4 × 4 patches."""
         return torch.tensor([[1, 4, 4]])
 
     def draw(self, name: str, recipe: Recipe, shape: tuple[int, ...], dtype: str | None = None) -> torch.Tensor:
@@ -330,7 +334,7 @@ class _ArgumentMaker:
         return self.draw("input_values", Normal(self.seed("input_values"), 0.0, 0.3), shapes[min(variant, 3)])
 
     def positions(self) -> torch.Tensor:
-        """Positions of tokens on three axes, as of a text without pictures."""
+        """Returns positions of tokens on three axes, as in a text without images."""
         return torch.arange(self.length).expand(3, self._sizes.batch, -1).contiguous()
 
     def boxes(self, _variant: int) -> torch.Tensor:

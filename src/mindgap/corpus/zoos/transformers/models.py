@@ -1,4 +1,4 @@
-"""`transformers:NAME`: a class (`BertModel`) or a model type (`bert`), with a small configuration."""
+"""Opens `transformers:NAME`: a class (`BertModel`) or a model type (`bert`), with a small configuration."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MOST_PLACES = 1024
 
 
 def _transformers() -> Any:
-    """The library. Raises `SourceError` where it is not installed."""
+    """Imports the library. Raises `SourceError` if it is not installed."""
     library = import_library("transformers", "transformers:", "transformers")
     library.logging.set_verbosity_error()
     logging.getLogger("transformers").setLevel(logging.ERROR)
@@ -45,7 +45,8 @@ def _transformers() -> Any:
 
 
 def names(heads: bool = False) -> list[str]:
-    """The base class of every model type; with `heads`, every class that is made of one for a task, and no base."""
+    """Returns the base class of every model type; with `heads`, every class that adds a task head to one, without
+    bases."""
     auto: Any = _transformers().models.auto.modeling_auto
     base = _classes(auto.MODEL_MAPPING_NAMES)
     if not heads:
@@ -66,7 +67,7 @@ def _classes(mapping: Mapping[str, Any]) -> dict[str, None]:
 
 
 def open_transformers(source: Source) -> list[Program]:
-    """One program. Raises `SourceError` for a name that is neither a model's class nor a model type."""
+    """Returns one program. Raises `SourceError` if the name is neither a model class nor a model type."""
     chosen = source_options(source)
     name = source.target
     library = _transformers()
@@ -88,7 +89,7 @@ def open_transformers(source: Source) -> list[Program]:
 
 
 def _class_named(library: Any, class_name: str) -> Any:
-    """The class, exported or not: some are in their model's own module only."""
+    """Returns the class, from the library or from its model's own module."""
     found = getattr(library, class_name, None)
     if found is not None:
         return found
@@ -103,13 +104,12 @@ def _class_named(library: Any, class_name: str) -> Any:
 
 
 def _needs(dummy: Any) -> str:
-    """What a class stands for whose packages are not there."""
+    """Returns the packages that a placeholder class asks for."""
     return f"it needs {' and '.join(getattr(dummy, '_backends', ['packages']))}, which is not installed"
 
 
 def _build(source: Source, model_class: Any, chosen: SourceOptions) -> Built:
-    """The first small configuration and set of arguments with which the model runs: with all that it takes if it can
-    be, else with the main part of that."""
+    """Builds the first small configuration that runs: with all arguments if possible, else with the main ones."""
     failures: list[str] = []
     models = _models(source, model_class, chosen, failures)
     built_so_far: list[nn.Module] = []
@@ -127,7 +127,7 @@ def _build(source: Source, model_class: Any, chosen: SourceOptions) -> Built:
 
 
 def _models(source: Source, model_class: Any, chosen: SourceOptions, failures: list[str]) -> Iterator[nn.Module]:
-    """The model in each small configuration that it can be built with; what failed is added to `failures`."""
+    """Yields the model in each small configuration that can be built. Appends errors to `failures`."""
     tried: set[str] = set()
     for way in _ways(chosen):
         try:
@@ -152,7 +152,7 @@ def _ways(chosen: SourceOptions) -> Iterator[Shrinking]:
 
 
 def _configured(model_class: Any, way: Shrinking) -> dict[str, Any]:
-    """The dictionary of a small configuration."""
+    """Returns the dictionary of a small configuration."""
     with silence_output():
         try:
             small = shrink_configuration(model_class.config_class().to_dict(), way)
@@ -163,7 +163,7 @@ def _configured(model_class: Any, way: Shrinking) -> dict[str, Any]:
 
 
 def _apply_overrides(small: dict[str, Any]) -> None:
-    """What the table says of this model type, and of those of the parts."""
+    """Sets the table's values for this model type and those of its parts."""
     for part in small.values():
         if isinstance(part, dict) and "model_type" in part:
             _apply_overrides(cast("dict[str, Any]", part))
@@ -172,7 +172,7 @@ def _apply_overrides(small: dict[str, Any]) -> None:
 
 
 def _create(model_class: Any, way: Shrinking, small: dict[str, Any]) -> nn.Module:
-    """A small model. Raises whatever its own code raises where the small configuration does not fit."""
+    """Creates a small model. Raises the error of the model's own code if the small configuration does not fit."""
     with silence_output():
         config = model_class.config_class.from_dict(small)
         # One matrix product for all experts: the other ways loop over what the router decided.
@@ -186,7 +186,7 @@ def _create(model_class: Any, way: Shrinking, small: dict[str, Any]) -> nn.Modul
 
 
 def _with_arguments(model: nn.Module, chosen: SourceOptions, failures: list[str], whole: bool) -> Built | None:
-    """The seeded model with the first arguments that it accepts, or None; what failed is added to `failures`."""
+    """Returns the seeded model with the first arguments that it accepts, or None. Appends errors to `failures`."""
     registry = TensorRegistry()
     seed_weights(model, chosen.seed, registry)
     sizes = Sizes(chosen.batch or 1, chosen.length or 12, chosen.size, chosen.seed, chosen.dtype or "float32")
@@ -203,7 +203,7 @@ def _with_arguments(model: nn.Module, chosen: SourceOptions, failures: list[str]
 
 
 def arguments_of(model: nn.Module, sizes: Sizes, registry: TensorRegistry, failures: list[str]) -> Arguments | None:
-    """The first arguments that a model runs with, if it can be all that it takes; to `failures` goes what failed."""
+    """Returns the first arguments that a model runs with, or None. Appends errors to `failures`."""
     for whole in (True, False):
         for again in candidates(model, sizes, registry, whole):
             arguments = _accepted(model, again, failures)
@@ -213,7 +213,7 @@ def arguments_of(model: nn.Module, sizes: Sizes, registry: TensorRegistry, failu
 
 
 def _accepted(model: nn.Module, again: Again, failures: list[str]) -> Arguments | None:
-    """The arguments, if the model runs with them, with as many tokens in the text as it has rows for."""
+    """Returns the arguments if the model runs with them, with as many placeholder tokens as it has feature rows."""
     arguments = again({})
     try:
         kinds = modalities_in_text(model, arguments)
@@ -240,7 +240,7 @@ def _try(model: nn.Module, arguments: Arguments) -> None:
 
 
 def _set_path(config: dict[str, Any], path: str, value: Any) -> None:
-    """Set a value by its dotted path, where there is such a part."""
+    """Sets a value by its dotted path if that part of the configuration exists."""
     *parts, last = path.split(".")
     for part in parts:
         inner: Any = config.get(part)

@@ -1,8 +1,7 @@
-"""What transformers' own defaults leave open or contradict, model type by model type.
+"""Lists exceptions to the rules for transformers models, by model type or class.
 
-Rules for all models are elsewhere (`transformers_config`, `transformers_inputs`); here is what no
-rule finds: values of a configuration that its constructor needs and nobody gives, and arguments
-whose shapes only the model's code tells. Data, no behaviour.
+The rules for all models are in `shrinking` and `arguments`. The tables here hold configuration values without a usable
+default, and arguments whose shapes only the model's code knows. Data, no behaviour.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Configurations of transformers, made small.
+"""Shrinks configurations of transformers models.
 
-A configuration's widths depend on each other in ways that only the model's code knows: heads divide
-the hidden size, one tower's output is another's input, each stage doubles the one before. Two ways
-of shrinking keep most of them: dividing every width by the same power of two keeps every equality
-and ratio; setting every width to the same small number keeps every equality. Whoever builds the
-model tries them in turn.
+The widths of a configuration depend on each other in ways that only the model's code knows: heads divide the hidden
+size, one tower's output is another's input, each stage doubles the one before. Two ways of shrinking keep most of
+these relations. Dividing every width by the same power of two keeps every equality and ratio. Setting every width to
+the same small number keeps every equality. The caller tries them in turn.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ _MISSING: Final[Mapping[str, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Shrinking:
-    """One way to make a configuration small. `layers`: repeated blocks kept; `size`: edge of pictures in pixels."""
+    """One way to shrink a configuration. `layers`: repeated blocks kept; `size`: edge of images in pixels."""
 
     how: How
     layers: int = 2
@@ -89,12 +88,12 @@ class Shrinking:
 
 
 def shrink_configuration(config: Mapping[str, Any], way: Shrinking) -> dict[str, Any]:
-    """The dictionary of a configuration, small. Sub-configurations shrink with it, by the same divisor."""
+    """Returns the dictionary of a small configuration. Sub-configurations shrink by the same divisor."""
     return _shrink(config, replace(way, divisor=_divisor(config)))
 
 
 def stays_wide(config: Mapping[str, Any], way: Shrinking) -> bool:
-    """This way leaves widths as they are: always, or because a narrow part of the model cannot be divided."""
+    """Whether this way leaves widths as they are: always, or because a narrow part of the model cannot be divided."""
     return way.how == "shallow" or (way.how == "divided" and _divisor(config) == 1)
 
 
@@ -168,7 +167,7 @@ def _narrow(width: int, way: Shrinking) -> int:
 
 
 def _fewer(heads: int) -> int:
-    """A divisor of the number of heads, 2 to 4 where there is one."""
+    """Returns a divisor of the number of heads, 2 to 4 if there is one."""
     return next((few for few in (4, 2, 3) if heads % few == 0 and heads >= few), heads)
 
 
@@ -177,7 +176,7 @@ def _is_depth(key: str) -> bool:
 
 
 def _layers_kept(config: Mapping[str, Any], most: int) -> tuple[int, ...]:
-    """Which blocks stay: the first ones, and one of each further kind that a list of kinds names."""
+    """Returns the blocks that stay: the first ones, and one of each further kind in a list of kinds."""
     lists = (config.get(key) for key in ("layer_types", "layers_block_type", "block_types"))
     kinds = next((kinds for kinds in lists if is_sequence(kinds)), None)
     if not kinds:
@@ -188,7 +187,7 @@ def _layers_kept(config: Mapping[str, Any], most: int) -> tuple[int, ...]:
 
 
 def _divisor(config: Mapping[str, Any]) -> int:
-    """The power of two that brings the narrowest main width to 32 … 63."""
+    """Returns the power of two that brings the narrowest main width to 32 … 63."""
     narrowest = min(_main_widths(config), default=_WIDTH)
     return 1 << max(0, (narrowest // _WIDTH).bit_length() - 1)
 
@@ -204,14 +203,14 @@ def _main_widths(config: Mapping[str, Any]) -> list[int]:
 
 
 def _keep_last_stages(config: dict[str, Any], features: int, layers: int) -> None:
-    """A backbone whose stages are its blocks hands out the last ones of those that are left."""
+    """Makes a backbone whose stages are its blocks return the last of the stages that are left."""
     config["stage_names"] = ["stem", *(f"stage{i + 1}" for i in range(layers))]
     config["out_features"] = config["stage_names"][-features:]
     config["out_indices"] = list(range(layers + 1))[-features:]
 
 
 def _reconcile(config: dict[str, Any], way: Shrinking) -> None:
-    """Repair what shrinking each value by itself broke, and fill in what the library leaves open."""
+    """Repairs relations that shrinking each value by itself broke, and fills in values without a default."""
     _move_special_tokens(config)
     for key, value in _MISSING.items():
         if key in config and config[key] is None:
@@ -260,7 +259,7 @@ _HEADED: Final = (
 
 
 def _fit_state_space(config: dict[str, Any]) -> None:
-    """A state-space layer's inner width, `expand` times the hidden size, is its heads times their width."""
+    """Fits heads and head width of a state-space layer to its inner width, `expand` times the hidden size."""
     width = config.get("hidden_size")
     for expand, heads, head_width in (
         ("expand", "num_heads", "head_dim"),
@@ -276,7 +275,7 @@ def _fit_state_space(config: dict[str, Any]) -> None:
 
 
 def _move_special_tokens(config: dict[str, Any]) -> None:
-    """Give every id of a special token that no longer fits the vocabulary its own id at the end."""
+    """Moves each special token that no longer fits the vocabulary to an id of its own at the end."""
     following = FIRST_SPECIAL
     given: dict[int, int] = {}
     for key, value in config.items():
@@ -292,7 +291,7 @@ def _move_special_tokens(config: dict[str, Any]) -> None:
 
 
 def _fit_rope_sections(config: dict[str, Any]) -> None:
-    """Sections of a multi-axis rotary embedding add up to half of a head's rotated part."""
+    """Scales the sections of a multi-axis rotary embedding to add up to half of a head's rotated part."""
     heads, hidden = config.get("num_attention_heads"), config.get("hidden_size")
     width: int = config.get("head_dim") or 16
     if not config.get("head_dim") and type(heads) is int and type(hidden) is int and heads > 0:
@@ -309,7 +308,7 @@ def _fit_rope_sections(config: dict[str, Any]) -> None:
 
 
 def _each(value: Any, change: Callable[[int], int]) -> Any:
-    """`change` applied to an int, or to the ints in nested lists; anything else as it is."""
+    """Applies `change` to an int or to the ints in nested lists. Returns anything else as it is."""
     if isinstance(value, bool):
         return value
     if isinstance(value, int):
