@@ -1,10 +1,10 @@
-"""From a PyTorch program to a graph.
+"""Captures a PyTorch program as a graph.
 
-Comes in: an `nn.Module` or any callable, with its arguments. Goes out: a `Graph` with recipes for every input, at one
-of two levels: what the program calls, above autograd and above the decomposition of composite operators (`capture`),
-or what a backend is handed below autograd, with gradients and an optimiser's step where asked (`capture_kernels`).
-Knows no platform: what is captured here is neutral to devices, and each capture is proven by replaying it before it
-is handed out.
+Comes in: an `nn.Module` or any callable, with its arguments. Goes out: a `Graph` with a recipe for every input, at one
+of two levels. `capture` records the calls of the program, above autograd and above the decomposition of composite
+operators. `capture_kernels` records what a backend is given below autograd, with gradients and an optimiser's step on
+request. Every capture is checked by replaying it against the program. Must not know: platforms. A captured graph
+depends on no device.
 """
 
 import sys

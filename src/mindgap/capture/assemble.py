@@ -1,4 +1,4 @@
-"""From a recording to a graph: values renumbered, recipes for inputs, labels."""
+"""Assembles a recording into a graph: numbers the values, makes recipes for the inputs, adds labels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Weights = Literal["stored", "seeded"]
 def assemble(
     recorded: Recording, returned: list[tuple[str, int]], store: TensorStore | None, weights: Weights, name: str
 ) -> tuple[Graph, list[RecordedInput]]:
-    """The graph with its values renumbered, and its inputs' sources in order."""
+    """Returns the graph with renumbered values, and its recorded inputs in order."""
     calls = _without_unread_memory(recorded, returned)
     used = {r for call in calls for arg in (*call.args, *[a for _, a in call.kwargs]) for r in refs(arg)}
     used |= {number for _, number in returned}
@@ -51,7 +51,7 @@ def assemble(
 
 
 def _without_unread_memory(recorded: Recording, returned: list[tuple[str, int]]) -> list[RecordedCall]:
-    """The calls without those that make memory which nobody sets or reads: what is in it would differ by chance."""
+    """Drops the calls that allocate memory which is never set or read: its content would differ by chance."""
     read = {r for call in recorded.calls for arg in (*call.args, *[a for _, a in call.kwargs]) for r in refs(arg)}
     read |= {number for _, number in returned}
     return [c for c in recorded.calls if not traits(packet(c.func)).returns_uninitialised or c.first in read]

@@ -1,4 +1,4 @@
-"""The entrance: a program and its arguments to a graph that is proven to replay it."""
+"""Captures a program at the level of its calls (`capture`), the entry point of this package."""
 
 from __future__ import annotations
 
@@ -40,22 +40,23 @@ def capture(
     backward: bool = False,
     optimizer: Optimizer | None = None,
 ) -> Graph:
-    """The calls-level graph of `program(*args, **kwargs)`; with `backward` or `optimizer`, the kernels-level one.
+    """Captures the calls-level graph of `program(*args, **kwargs)`; with `backward` or `optimizer`, the kernels-level
+    one.
 
-    Inputs are numbered: tensors among the arguments first (role `input`, all of them), then the parameters and
-    buffers that are used, constants, drawn tensors. Outputs are the tensors that the program returns, in order, then
-    every input that it wrote to. `weights`: "stored" keeps the real bytes of parameters, buffers and arguments in
-    `tensors` (by default the user's store), "seeded" describes them by seeded recipes of like statistics. `name`
-    stands before the labels of parameters. The program runs without gradients; its state is left as it was.
+    Inputs of the graph are, in order: the tensors among the arguments (role `input`, all of them), the parameters and
+    buffers that are used, constants, drawn tensors. Outputs are the tensors that the program returns, then every input
+    that it wrote to. `weights`: "stored" keeps the bytes of parameters, buffers and arguments in `tensors` (by default
+    the user's store); "seeded" describes them by seeded recipes with similar statistics. `name` is a prefix of the
+    labels of parameters. The program runs without gradients, and its state is left as it was.
 
-    `grad` asks the torch platforms to run the graph's backward pass through autograd as well: True for every
-    parameter that wants a gradient and every floating-point argument, or their names. It is the gradient of the
-    graph: a region without gradients inside the program has them here (`backward` keeps such regions).
-    `backward`, `optimizer`: see `capture_kernels`, which does it.
+    `grad` makes the torch platforms also run the graph's backward pass through autograd: True for every parameter that
+    requires a gradient and every floating-point argument, or a list of their names. This is the gradient of the graph.
+    A region under `no_grad` inside the program has gradients here; `backward` keeps such regions. `backward`,
+    `optimizer`: see `capture_kernels`.
 
-    Raises `CaptureError`, with the reason and the user's line, for what cannot be captured or replays differently.
-    Warns `UnprovenCapture` when the replay on two inputs is skipped: for tensors on the meta device, and where `verify`
-    is False, or a function that says so of the graph that was traced.
+    Raises `CaptureError`, with the reason and the user's line, if the program cannot be captured or replays
+    differently. Warns `UnprovenCapture` if the replay on two inputs is skipped: for tensors on the meta device, and if
+    `verify` is False or returns False for the traced graph.
     """
     if backward or optimizer is not None:
         if grad:
@@ -83,8 +84,11 @@ def capture(
 def _trace(
     program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[Recording, list[tuple[str, int]], set[tuple[str, str]]]:
-    """What the program called, (name, value number) of each tensor that it returned, and (role, name) of the tensors
-    that may have a gradient."""
+    """Records the program under fake tensors.
+
+    Returns the recording, (name, value number) of each returned tensor, and (role, name) of the tensors that may have
+    a gradient.
+    """
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
     fakes: list[tuple[HeldTensor, torch.Tensor]] = []
 
@@ -108,7 +112,7 @@ def _trace(
 def _grad_inputs(
     grad: bool | Sequence[str], sources: Sequence[RecordedInput], able: set[tuple[str, str]]
 ) -> tuple[int, ...]:
-    """The numbers of the inputs whose gradients are asked for. Raises `CaptureError` for a name that has none."""
+    """Returns the numbers of the inputs to differentiate. Raises `CaptureError` for a name that has no gradient."""
     found = {s.name: i for i, s in enumerate(sources) if (s.role, s.name) in able}
     if isinstance(grad, bool):
         return tuple(sorted(found.values()))

@@ -1,4 +1,4 @@
-"""Why a program cannot become a graph."""
+"""Defines the errors and warnings of capture."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from mindgap.graph import MindgapError
 
 
 class CaptureError(MindgapError):
-    """The program cannot be captured. `reason` is the cause alone; `line` is `file.py:42` of the user's code, or ""."""
+    """The program cannot be captured. `reason`: the cause; `line`: `file.py:42` of the user's code, or ""."""
 
     def __init__(self, reason: str, line: str = "") -> None:
         super().__init__(f"cannot capture{' at ' + line if line else ''}: {reason}")

@@ -1,6 +1,7 @@
-"""A graph of calls that asks for gradients, with them as calls of its own.
+"""Writes out the backward pass of a calls-level graph as calls of its own.
 
-Platforms run such a graph backward by autograd. What is to look at every operator of that pass needs it written out.
+Platforms run the backward pass of such a graph by autograd. Code that examines each operator needs the pass written
+out.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from mindgap.torch_private.fake_tensors import FakeTensorMode
 
 
 def with_explicit_gradients(graph: Graph) -> Graph:
-    """The kernels-level graph of a graph of calls and of its backward pass, its gradients the last outputs.
+    """Returns the kernels-level graph of a calls-level graph and its backward pass; gradients are the last outputs.
 
-    Inputs are those of `graph`, in their order, then the constants that are fed into its outputs. The graph itself
-    where it asks for no gradient. Raises `CaptureError` where its backward pass cannot be recorded.
+    Inputs are those of `graph`, in order, then the constants fed into its outputs as cotangents. Returns `graph`
+    itself if it asks for no gradient. Raises `CaptureError` if its backward pass cannot be recorded.
     """
     if not graph.grad:
         return graph
@@ -47,7 +48,7 @@ def with_explicit_gradients(graph: Graph) -> Graph:
 
 
 class _GraphRunner:
-    """Runs the nodes of a graph, and says which it is at."""
+    """Runs the nodes of a graph and keeps the number of the current one."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -58,7 +59,7 @@ class _GraphRunner:
         return function(*args, **kwargs)
 
     def place(self) -> str:
-        """The node's label, or its number and operator."""
+        """Returns the label of the current node, or its number and operator."""
         if self._at < 0:
             return ""
         labels = self._graph.labels.nodes
@@ -68,7 +69,7 @@ class _GraphRunner:
 def _forward_and_backward(
     graph: Graph, leaves: list[torch.Tensor], fake_mode: FakeTensorMode, recorder: KernelRecorder, running: _GraphRunner
 ) -> list[torch.Tensor]:
-    """Outputs, then gradients: zeros of an input that no output depends on."""
+    """Returns outputs, then gradients. The gradient of an input that no output depends on is zero."""
     for index in graph.grad:
         leaves[index].requires_grad_()
     outputs: list[torch.Tensor] = run_traced(

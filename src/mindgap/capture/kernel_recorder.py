@@ -1,4 +1,4 @@
-"""The dispatch modes below autograd: one that writes down what a backend is handed, one that draws as it did."""
+"""Dispatch modes below autograd: one records the calls that reach a backend, one replays their random numbers."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ _EFFECT_FREE_NAMESPACES: Final = frozenset({"prim", "profiler"})
 
 
 class KernelRecorder(TorchDispatchMode):
-    """Records every call that reaches a backend, forward, backward and after, by the identity of fake tensors."""
+    """Records every call that reaches a backend: forward, backward and optimiser. Identifies tensors by their
+    fakes."""
 
     def __init__(self, fake_mode: FakeTensorMode, place: Callable[[], str]) -> None:
-        """`place` says where the running forward call comes from."""
+        """`place` returns the origin of the running forward call."""
         super().__init__()  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
         self.values = ValueTable(fake_mode, self._origin, lambda: self, self._unseen)
         self._place = place
@@ -39,7 +40,7 @@ class KernelRecorder(TorchDispatchMode):
             self._deaf = before
 
     def _origin(self) -> str:
-        """The program's line; in the backward pass that of the forward call whose gradient is taken."""
+        """Returns the program's line; in the backward pass, the line of the forward call that is differentiated."""
         running = running_autograd_node()
         if running is not None:
             return f"backward of {self._origins.get(running) or 'the loss'}"
@@ -70,21 +71,21 @@ class KernelRecorder(TorchDispatchMode):
 
 @contextmanager
 def record_kernels(fake_mode: FakeTensorMode, recorder: KernelRecorder) -> Generator[None]:
-    """Run a block under fake tensors, its calls recorded."""
+    """Runs the block under fake tensors and records its calls."""
     with fake_mode, recorder:
         yield
 
 
 def _norm_with_declared_writes(bound: random_operators.Bound) -> Any:
-    """`native_batch_norm` writes running statistics that its schema calls unchanged."""
+    """Calls a batch norm whose schema declares its writes to running statistics; `native_batch_norm` does not."""
     names = ("input", "weight", "bias", "running_mean", "running_var", "training", "momentum", "eps")
     return torch.ops.aten._native_batch_norm_legit.default(*(bound[name] for name in names))
 
 
 class KernelReplayMode(TorchDispatchMode):
-    """Gives the program the drawn tensors of the graph, in their order, and leaves every other call alone.
+    """Gives the program the drawn tensors of the graph, in order, for its random calls. Leaves other calls alone.
 
-    It is in force for programs that draw nothing as well: some gradients are computed differently where a mode is.
+    Programs without random calls need the mode too: PyTorch computes some gradients differently under a mode.
     """
 
     def __init__(self, pool: Sequence[torch.Tensor]) -> None:

@@ -1,4 +1,4 @@
-"""The lower entrance: what the ATen dispatcher hands to a backend below autograd, as a graph that is proven."""
+"""Captures a program at the level of kernels: the calls that the ATen dispatcher gives a backend below autograd."""
 
 from __future__ import annotations
 
@@ -40,18 +40,19 @@ def capture_kernels(
     optimizer: Optimizer | None = None,
     verify: Verify = True,
 ) -> Graph:
-    """The kernels-level graph of `program(*args, **kwargs)`: composite operators taken apart, gradients as calls.
+    """Captures the kernels-level graph of `program(*args, **kwargs)`: composite operators decomposed, gradients as
+    calls.
 
-    `backward`: a loss is made of the floating-point outputs (`loss`, Σ of products with fixed seeded weights), and
-    the gradients of parameters and floating-point arguments are outputs, labelled `grad:<name>` (those that the loss
-    depends on; of parameters alone where the program writes to its arguments). `optimizer`: a whole training step,
-    `backward` included; "sgd" (momentum 0.9, weight decay 1e-4) and "adamw" (PyTorch's defaults) start from seeded
-    state, inputs `state.<name>.<key>`; a function that makes another from parameters starts from none. Parameters
-    and state that the step wrote to are outputs, as is all that the program writes to.
+    `backward`: the output `loss` is the sum of products of the floating-point outputs with fixed seeded weights. The
+    gradients of parameters and floating-point arguments that the loss depends on are outputs, labelled `grad:<name>`
+    (of parameters only, if the program writes to its arguments). `optimizer`: a whole training step, `backward`
+    included. "sgd" (momentum 0.9, weight decay 1e-4) and "adamw" (PyTorch's defaults) start from seeded state, inputs
+    `state.<name>.<key>`. A function from parameters to another optimiser starts without state. Parameters and state
+    that the step writes to are outputs, as is everything that the program writes to.
 
-    Inputs, weights, labels and proof otherwise as for `capture`. What a graph holds exists on every device: fused
-    attention and one library's operators are off while the program runs, and refused by name if one comes up.
-    Raises `CaptureError`. Warns `UnprovenCapture` when the replay on two inputs is skipped (see `capture`).
+    Inputs, weights, labels and the check are as for `capture`. Every operator of the graph exists on every device.
+    Fused attention and operators of one library are off while the program runs, and refused by name if one is called.
+    Raises `CaptureError`. Warns `UnprovenCapture` if the replay on two inputs is skipped (see `capture`).
     """
     if isinstance(optimizer, str) and optimizer not in ("sgd", "adamw"):
         raise CaptureError(f"optimizer {optimizer!r}: sgd, adamw, or a function from parameters to an optimiser")
@@ -85,7 +86,7 @@ def _traced(work: TrainingPass, program: Any, args: Sequence[Any], kwargs: Mappi
 
 
 def _trace(work: TrainingPass, program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Traced:
-    """What the pass called, and (label, value number) of each tensor that it gave."""
+    """Returns the pass, the recording, and (label, value number) of each resulting tensor."""
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
     fakes: list[tuple[HeldTensor, torch.Tensor]] = []
 
@@ -106,7 +107,7 @@ def _trace(work: TrainingPass, program: Any, args: Sequence[Any], kwargs: Mappin
 
 
 def _replay_with(work: TrainingPass) -> Run:
-    """The same pass for real, on the graph's own inputs."""
+    """Returns a function that runs the same pass for real, on the graph's inputs."""
 
     def run(ready: PreparedRun) -> list[torch.Tensor]:
         def own(

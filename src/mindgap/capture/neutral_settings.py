@@ -1,4 +1,5 @@
-"""The settings under which programs are captured and checked: no device's own operators, no randomness left behind."""
+"""Settings under which programs are captured and checked: no device-specific operators, no lasting change of random
+state."""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ _LOUD = (*FAKE_TENSOR_LOGGERS, "torch.fx.experimental.symbolic_shapes")
 
 @contextmanager
 def neutral_settings() -> Generator[None]:
-    """Portable settings: fused attention paths of the CPU off, one thread, no gradients.
+    """Turns off fused attention on the CPU, gradients and threads inside the block.
 
-    Random states of torch, numpy and Python are put back on leaving.
+    Restores the random states of torch, numpy and Python afterwards.
     """
     fast, threads = torch.backends.mha.get_fastpath_enabled(), torch.get_num_threads()
     python, legacy = random.getstate(), np.random.get_state()
@@ -59,13 +60,14 @@ def _silence_loggers() -> Generator[None]:
 
 @contextmanager
 def portable_kernels() -> Generator[None]:
-    """While a composite operator is taken apart: the parts must exist on every device."""
+    """Makes the parts of decomposed composite operators exist on every device, inside the block."""
     with torch.backends.mkldnn.flags(enabled=False):
         yield
 
 
 @contextmanager
 def neutral_kernel_settings(gradients: bool) -> Generator[None]:
-    """`neutral`, and every composite operator is taken apart into portable parts; `gradients`: autograd follows."""
+    """Applies `neutral_settings` and decomposes every composite operator into portable parts. `gradients`: autograd
+    is on."""
     with neutral_settings(), portable_kernels(), sdpa_kernel(SDPBackend.MATH), torch.set_grad_enabled(gradients):
         yield

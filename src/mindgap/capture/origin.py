@@ -1,4 +1,4 @@
-"""Where in the user's program a call comes from."""
+"""Finds the module and the line of the user's program that a call comes from."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ def _shown(frame: FrameType, line: int) -> str:
 
 
 def current_origin(modules: dict[int, str]) -> str:
-    """The innermost module's path and the user's line of the running call: `layer1.0 (model.py:42)`.
+    """Returns the innermost module's path and the user's line of the running call: `layer1.0 (model.py:42)`.
 
-    `modules`: path by id of every module of the program. The name of its class stands for a root that has neither.
+    `modules`: the path of every module of the program, by id. If a root module has neither path nor line, returns its
+    class.
     """
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] # the only way to the caller
     line, path, kind = "", "", ""
@@ -55,7 +56,7 @@ def current_origin(modules: dict[int, str]) -> str:
 
 
 def user_line_of(traceback: TracebackType | None) -> str:
-    """The innermost line of the user's own code that an exception passed through, "" if none."""
+    """Returns the innermost line of the user's code in a traceback, or ""."""
     found = ""
     while traceback is not None:
         frame = traceback.tb_frame
@@ -66,7 +67,7 @@ def user_line_of(traceback: TracebackType | None) -> str:
 
 
 def current_line() -> str:
-    """The innermost line of the user's code that is running now, "" if none."""
+    """Returns the innermost line of the user's code that is running now, or ""."""
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] # the only way to the caller
     while frame is not None and not _is_start(frame):
         if _is_users(frame.f_code):

@@ -1,4 +1,4 @@
-"""A program as capture sees it: which tensors it holds, and a copy of it that holds others in their places."""
+"""Finds the tensors that a program holds, and copies a program with other tensors in their places."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class HeldTensor:
 
 @dataclass
 class ProgramCopy:
-    """The program with other tensors in place of its own, and which it had."""
+    """A copy of the program with other tensors, and the list of the original ones."""
 
     program: Program
     args: tuple[Any, ...]
@@ -41,7 +41,8 @@ class ProgramCopy:
 
 
 def modules_of(program: Any, prefix: str = "") -> list[tuple[str, torch.nn.Module]]:
-    """The outermost modules that a callable holds, with a name for each: itself, its closure, its globals."""
+    """Returns the outermost modules that a callable holds (itself, in its closure, in its globals), each with a
+    name."""
     if isinstance(program, torch.nn.Module):
         return [(prefix, program)]
     if isinstance(program, types.MethodType):
@@ -69,7 +70,7 @@ def modules_of(program: Any, prefix: str = "") -> list[tuple[str, torch.nn.Modul
 
 
 def module_paths(program: Any) -> dict[int, str]:
-    """The path of every module that a callable holds, by id."""
+    """Returns the path of every module that a callable holds, by id."""
     paths: dict[int, str] = {}
     for prefix, root in modules_of(program):
         for path, module in cast("list[tuple[str, torch.nn.Module]]", list(root.named_modules())):  # pyright: ignore[reportUnknownArgumentType] # untyped in PyTorch
@@ -78,7 +79,7 @@ def module_paths(program: Any) -> dict[int, str]:
 
 
 def _referenced(function: types.FunctionType) -> dict[str, Any]:
-    """Values of a function's closure, and the modules and tensors among the globals that its code names."""
+    """Returns the values of a function's closure, and the modules and tensors among the globals that its code uses."""
     reached: dict[str, Any] = {}
     for name in function.__code__.co_names:
         value = function.__globals__.get(name)
@@ -95,10 +96,10 @@ def _referenced(function: types.FunctionType) -> dict[str, Any]:
 def copy_program(
     program: Program, args: Sequence[Any], kwargs: Mapping[str, Any], swap: Callable[[HeldTensor], torch.Tensor]
 ) -> ProgramCopy:
-    """A copy in which every tensor is what `swap` gives for it; tensors that share their place share it still.
+    """Returns a copy in which every tensor is replaced by `swap(tensor)`. Tensors that were one tensor stay one.
 
-    Arguments come first, then parameters, then buffers, then tensors found elsewhere. The original is not touched.
-    Raises `CaptureError` where Python cannot copy the program.
+    The order is: arguments, parameters, buffers, tensors found elsewhere. The original is not changed. Raises
+    `CaptureError` if Python cannot copy the program.
     """
     memo: dict[int, Any] = {}
     places: dict[Any, torch.Tensor] = {}
@@ -134,7 +135,7 @@ def copy_program(
 
 
 def _place(tensor: torch.Tensor) -> Any:
-    """Equal for two tensors that are the same elements of the same memory."""
+    """Returns a key that is equal for two tensors with the same elements of the same memory."""
     try:
         memory = storage_id(tensor)
         return memory, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype
@@ -155,7 +156,7 @@ def _deepcopy(value: Any, memo: dict[int, Any]) -> Any:
 
 
 def _deep_copy(program: Any, memo: dict[int, Any]) -> Any:
-    """A deep copy that follows functions into their closures, which `copy.deepcopy` shares."""
+    """Copies deeply, also through the closures of functions, which `copy.deepcopy` shares."""
     if isinstance(program, types.FunctionType):
         return _copy_function(program, memo)
     if isinstance(program, functools.partial):
@@ -196,7 +197,7 @@ def _copy_function(function: types.FunctionType, memo: dict[int, Any]) -> Any:
 
 
 class _TensorSwap(TorchFunctionMode):
-    """While deep-copying: tensors are asked for instead of cloned."""
+    """Replaces the tensors during a deep copy by other tensors."""
 
     def __init__(self, put: Callable[[torch.Tensor], torch.Tensor]) -> None:
         super().__init__()
@@ -209,7 +210,7 @@ class _TensorSwap(TorchFunctionMode):
 
 
 def _named_arguments(program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """(name, leaf) of the arguments, by the program's own parameter names."""
+    """Returns (name, leaf) of the arguments, by the names in the program's signature."""
     target = program.forward if isinstance(program, torch.nn.Module) else program
     if isinstance(program, functools.partial) and isinstance(program.func, torch.nn.Module):
         target = functools.partial(program.func.forward, *program.args, **program.keywords)
@@ -227,7 +228,8 @@ def _joined(name: str, path: str) -> str:
 
 
 def leaves(value: Any) -> list[tuple[str, Any]]:
-    """(path, leaf) of nested containers: mappings, sequences, dataclasses, and whatever pytree knows."""
+    """Returns (path, leaf) of nested containers: mappings, sequences, dataclasses, and those registered with
+    pytree."""
     if value is None or isinstance(value, (torch.Tensor, bool, int, float, complex, str)):
         return [("", value)]
     if isinstance(value, Mapping):
@@ -247,7 +249,7 @@ def leaves(value: Any) -> list[tuple[str, Any]]:
 
 
 def differentiable(held: HeldTensor) -> bool:
-    """A parameter that wants a gradient, or a floating-point argument."""
+    """Whether a tensor is a parameter that requires a gradient or a floating-point argument."""
     if not held.tensor.is_floating_point():
         return False
     return held.role == "input" or (held.role == "parameter" and held.tensor.requires_grad)

@@ -1,7 +1,7 @@
-"""Random operators rewritten as exact arithmetic on drawn tensors.
+"""Rewrites random operators as exact arithmetic on drawn tensors.
 
-A drawn tensor is an input of the graph with a recipe. The same rewriting serves the capture (where a drawn tensor
-becomes an input) and the check of it (where it is materialised), so the two can be compared bit for bit.
+A drawn tensor is an input of the graph with a recipe. The capture and its check use the same rewriting. The capture
+makes the drawn tensor an input; the check materialises it. The results can therefore be compared bit for bit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _RECURRENT: Final = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
 
 
 def bind(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by name, defaults included."""
+    """Returns the arguments of a call by name, defaults included."""
     bound: dict[str, Any] = {}
     for position, argument in enumerate(func._schema.arguments):
         if position < len(args):
@@ -45,12 +45,12 @@ def bind(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[st
 
 
 def packet(func: Any) -> str:
-    """`aten.add.Tensor` -> `add`."""
+    """Returns `add` for `aten.add.Tensor`."""
     return overload_name(func).split(".")[1]
 
 
 def is_random(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    """This call, with these arguments, draws random numbers."""
+    """Whether this call, with these arguments, draws random numbers."""
     if _SEEDED not in func.tags:
         return False
     name, bound = packet(func), bind(func, args, kwargs)
@@ -66,10 +66,10 @@ def is_random(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bo
 
 
 def lower(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], like: torch.Tensor | None, draw: Draw) -> Any:
-    """What a random call returns, computed from drawn tensors.
+    """Returns the result of a random call, computed from drawn tensors.
 
-    `like`: what the operator itself returned, used for shape and dtype only (None where it has operands to tell).
-    Raises `CaptureError` for a distribution that has no exact counterpart.
+    `like`: the result of the operator itself, used for shape and dtype only (None if the operands give these). Raises
+    `CaptureError` for a distribution without an exact counterpart.
     """
     name = packet(func)
     bound = bind(func, args, kwargs)
@@ -82,7 +82,7 @@ def lower(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], like: tor
 
 
 def needs_result(func: Any) -> bool:
-    """`lower` needs to see what the operator returns, for its shape and dtype."""
+    """Whether `lower` needs the operator's own result, for its shape and dtype."""
     return packet(func) in _FACTORIES
 
 

@@ -1,4 +1,4 @@
-"""Recipes for captured tensors: their very bytes, or seeded numbers like them."""
+"""Makes recipes for captured tensors: their bytes, or seeded numbers with similar statistics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SMALL_INTEGERS: Final = 1 << 16
 def recipe_for(
     source: RecordedInput, store: TensorStore | None, weights: Literal["stored", "seeded"], seed: int
 ) -> Recipe:
-    """The recipe of a captured tensor. Raises `CaptureError` where it has no values and none may be drawn."""
+    """Returns the recipe of a captured tensor. Raises `CaptureError` if it has no values and `weights` is "stored"."""
     tensor = source.real
     assert tensor is not None
     if tensor.device.type == "meta":
@@ -43,7 +43,8 @@ def _bytes(tensor: torch.Tensor, store: TensorStore | None) -> Recipe:
 
 
 def _like(tensor: torch.Tensor, seed: int) -> Recipe:
-    """Uniform for what is never negative (variances, scales), normal otherwise, constant where all are equal."""
+    """Returns a uniform recipe for values that are never negative, a constant if all are equal, a normal one
+    otherwise."""
     wide = tensor.detach().to(torch.float64)
     low, high = float(wide.min()), float(wide.max())
     if not np.isfinite([low, high]).all():

@@ -1,4 +1,4 @@
-"""The dispatch mode that writes down what a program calls, under fake tensors."""
+"""The dispatch mode that records the calls of a program, under fake tensors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mindgap.torch_private.pre_dispatch import (
 
 
 class Recorder(PreDispatchMode):
-    """Records every call above autocast and autograd, by the identity of fake tensors."""
+    """Records every call above autocast and autograd. Identifies tensors by their fakes."""
 
     def __init__(self, fake_mode: FakeTensorMode, modules: dict[int, str]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A recording: what a program held and called, before it becomes a graph."""
+"""Data of a recording: the inputs and calls of a program, before they become a graph."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mindgap.graph import Arg, Node, Recipe, Role, TensorSpec, map_refs
 
 @dataclass(frozen=True)
 class RecordedInput:
-    """An input as it is found: the tensor (None for a drawn one), its fake, its role and name."""
+    """An input of the recording: the tensor (None for a drawn one), its fake, its role and name."""
 
     real: torch.Tensor | None
     fake: torch.Tensor
@@ -24,7 +24,7 @@ class RecordedInput:
 
 @dataclass
 class Recording:
-    """Inputs and calls so far. A `Ref` holds -(k + 1) for input k and n for the n-th output slot of all calls."""
+    """The inputs and calls so far. A `Ref` holds -(k + 1) for input k, and n for the n-th output slot of all calls."""
 
     inputs: list[RecordedInput] = field(default_factory=list[RecordedInput])
     calls: list[RecordedCall] = field(default_factory=list["RecordedCall"])
@@ -33,7 +33,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """One recorded call; `fixed`: nothing that it reads depends on an argument, a parameter or a drawn tensor."""
+    """One recorded call. `fixed`: it depends on no argument, parameter or drawn tensor."""
 
     func: Any
     args: tuple[Arg, ...]
@@ -44,7 +44,7 @@ class RecordedCall:
     first: int
 
     def node(self, renumber: dict[int, int]) -> Node:
-        """The call as a node whose operands are numbered as `renumber` says."""
+        """Returns the call as a node with operands renumbered by `renumber`."""
         return Node(
             overload_name(self.func),
             tuple(map_refs(arg, renumber) for arg in self.args),

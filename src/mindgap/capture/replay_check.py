@@ -1,4 +1,4 @@
-"""The proof of a capture: the graph and the program, run for real on two inputs, agree bit for bit."""
+"""Checks a capture: runs the graph and the program on two inputs and compares them bit for bit."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _BIG = 1 << 14
 
 @dataclass(frozen=True)
 class PreparedRun:
-    """A copy of the program on other tensors, about to run.
+    """A copy of the program with other tensors, ready to run.
 
-    `held`: what it held and what it holds now; `made`: inputs of the graph that are no tensors of the program's, by
-    name; `pool`: the drawn tensors in their order.
+    `held`: original and replacement of each tensor; `made`: inputs of the graph that are no tensors of the program, by
+    name; `pool`: the drawn tensors in order.
     """
 
     twin: ProgramCopy
@@ -46,7 +46,7 @@ Run = Callable[[PreparedRun], Sequence[torch.Tensor]]
 
 
 def run_calls(ready: PreparedRun) -> list[torch.Tensor]:
-    """The program as it is, its random numbers those of the graph."""
+    """Runs the program with the random numbers of the graph."""
     modes = run_under_pre_dispatch(_CallReplayMode(ready.pool)) if ready.pool else nullcontext()
     with modes:
         result = ready.twin.program(*ready.twin.args, **ready.twin.kwargs)
@@ -55,7 +55,7 @@ def run_calls(ready: PreparedRun) -> list[torch.Tensor]:
 
 @dataclass(frozen=True)
 class CheckSubject:
-    """What is proven: a graph against its program. `returned`: how many of the outputs the program returns."""
+    """A graph and the program to check it against. `returned`: how many of the outputs the program returns."""
 
     graph: Graph
     sources: Sequence[RecordedInput]
@@ -71,16 +71,17 @@ Verify = bool | Callable[[Graph], bool]
 
 
 def wanted(verify: Verify, graph: Graph) -> str:
-    """Why the graph is not to be proven, empty where it is."""
+    """Returns why the graph is not to be checked, or ""."""
     if verify is True or (callable(verify) and verify(graph)):
         return ""
     return "verify=False: the capture was not replayed, so it is not proven"
 
 
 def check(subject: CheckSubject) -> Graph:
-    """The graph, proven, its dtypes those that the kernels gave: fake ones keep statistics of bfloat16 in float32.
+    """Returns the checked graph, with the dtypes that the kernels gave (fake tensors keep statistics of bfloat16 in
+    float32).
 
-    Raises `CaptureError` naming the first output that the graph and the program disagree on.
+    Raises `CaptureError` with the first output on which graph and program differ.
     """
     graph, sources = subject.graph, subject.sources
     tape = Tape(graph)
@@ -130,8 +131,10 @@ class _InvalidInputs(Exception):
 
 
 def redraw(tensors: Sequence[torch.Tensor], sources: Sequence[RecordedInput], whole: bool) -> list[torch.Tensor]:
-    """The same inputs with other values for the arguments: floats drawn from the range of the given ones; with
-    `whole`, integers and booleans shuffled."""
+    """Returns the same inputs with other values for the arguments.
+
+    Floating-point values are drawn from the range of the given ones. With `whole`, integers and booleans are shuffled.
+    """
     found: list[torch.Tensor] = []
     for index, (tensor, source) in enumerate(zip(tensors, sources, strict=True)):
         if source.role != "input" or tensor.numel() == 0 or (not whole and not _is_real(tensor)):
@@ -178,12 +181,13 @@ def _other_floats(array: Any, generator: np.random.Generator) -> Any:
 
 
 def _own_copy(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy with memory of its own and the same strides."""
+    """Returns a copy with memory of its own and the same strides."""
     return clone_strided(tensor.detach().resolve_conj().resolve_neg())
 
 
 def _lazy_copy(tensor: torch.Tensor, role: Role) -> torch.Tensor:
-    """As `_own_copy`; a big parameter is copied only when one of the two is written to, since hardly any is."""
+    """Copies as `_own_copy` does. The memory of a large parameter is copied only if it is written to, which is
+    rare."""
     if role != "parameter" or tensor.numel() < _BIG or not _dense(tensor):
         return _own_copy(tensor)
     return lazy_clone(tensor.detach())
@@ -218,14 +222,15 @@ def _compare_runs(
 
 @dataclass
 class _StateAfterRun:
-    """What a run left in the inputs: those that the graph declares as written, and others that changed."""
+    """State of the inputs after a run: those that the graph declares as written, and others that changed."""
 
     written: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
     unexpected: list[str] = field(default_factory=list[str])
 
 
 def _program_outputs(subject: CheckSubject, tensors: list[torch.Tensor]) -> tuple[list[torch.Tensor], _StateAfterRun]:
-    """What the program returns for `tensors` in the places of its own, and what it leaves in them."""
+    """Runs the program with `tensors` in place of its own; returns its outputs and the state of the inputs
+    afterwards."""
     sources = subject.sources
     by_name = {(s.role, s.name): (i, t) for i, (s, t) in enumerate(zip(sources, tensors, strict=True))}
     placed = {i: _own_copy(tensors[i]) for i, s in enumerate(sources) if s.real is None and s.role != "random"}
@@ -278,7 +283,7 @@ def _run_program(run: Run, ready: PreparedRun) -> Sequence[torch.Tensor]:
 
 
 class _CallReplayMode(PreDispatchMode):
-    """Gives the program the drawn tensors of the graph, in their order, and leaves every other call alone."""
+    """Gives the program the drawn tensors of the graph, in order, for its random calls. Leaves other calls alone."""
 
     def __init__(self, pool: Sequence[torch.Tensor]) -> None:
         super().__init__()
@@ -292,7 +297,7 @@ class _CallReplayMode(PreDispatchMode):
 
 
 class DrawnTensors:
-    """Drawn tensors, given out in their order."""
+    """Hands out drawn tensors in order."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self._left = iter(tensors)
@@ -300,7 +305,7 @@ class DrawnTensors:
     def lowered(
         self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], mode: AbstractContextManager[Any]
     ) -> Any:
-        """What a random call returns, computed from the next drawn tensors with `mode` in force."""
+        """Returns the result of a random call, computed from the next drawn tensors under `mode`."""
         plain = {k: None if k == "generator" else v for k, v in kwargs.items()}
         like = func(*args, **plain) if random_operators.needs_result(func) else None
         with mode:
@@ -314,7 +319,7 @@ class DrawnTensors:
 
 
 def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Equal dtype, shape and bytes; any NaN equals any NaN."""
+    """Whether dtype, shape and bytes are equal. Any NaN equals any NaN."""
     if one.dtype != other.dtype or one.shape != other.shape:
         return False
     words = one.element_size() == 4 and _dense(one) and _dense(other)

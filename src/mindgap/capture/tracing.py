@@ -1,4 +1,4 @@
-"""A program run under the modes that record it: stand-ins for its tensors, and its errors in words."""
+"""Runs a program under recording modes: makes fakes of its tensors, and explains its errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mindgap.torch_private.fake_tensors import FakeTensorMode
 
 
 def run_traced(call: Callable[[], Any], modes: AbstractContextManager[Any]) -> Any:
-    """`call()` under `modes`. Raises `CaptureError` with the user's line for whatever it raises."""
+    """Runs `call()` under `modes`. Raises `CaptureError` with the user's line for any exception."""
     try:
         with modes:
             return call()
@@ -36,7 +36,7 @@ def _reason(error: Exception) -> str:
 
 
 def faked(tensor: torch.Tensor, fake_mode: FakeTensorMode) -> torch.Tensor:
-    """A stand-in on the CPU without memory; a parameter stays one, without gradient."""
+    """Returns a fake of a tensor, on the CPU and without memory. A parameter stays a parameter, without gradient."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
         raise CaptureError(f"a tensor of type {type(tensor).__name__}; capture takes plain tensors")
     if tensor.layout != torch.strided or tensor.is_quantized:

@@ -1,6 +1,6 @@
-"""What a kernels-level capture runs: a program forward, its gradients, a step of an optimiser.
+"""Runs a kernels-level pass: the program forward, its gradients, a step of an optimiser.
 
-The same lines run under fake tensors to be recorded, and for real to prove the recording.
+The same code runs under fake tensors for recording, and for real for the check.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Optimizer = Literal["sgd", "adamw"] | Callable[[list[torch.Tensor]], torch.optim
 
 @dataclass(frozen=True, slots=True)
 class TrainingPass:
-    """`backward`: run it; `optimizer`: take a step with it; `arguments`: they have gradients as well."""
+    """`backward`: compute gradients; `optimizer`: take a step with it; `arguments`: differentiate these too."""
 
     backward: bool
     optimizer: Optimizer | None = None
@@ -30,7 +30,7 @@ class TrainingPass:
 
 
 class MakeTensor(Protocol):
-    """Gives a tensor that belongs to the pass and not to the program, which `recipe` describes."""
+    """Returns a tensor, described by `recipe`, that belongs to the pass and not to the program."""
 
     def __call__(
         self, role: Role, name: str, recipe: Recipe, shape: tuple[int, ...], dtype: torch.dtype, readable: bool = False
@@ -43,10 +43,11 @@ Named = list[tuple[str, torch.Tensor]]
 def run_pass(
     work: TrainingPass, twin: ProgramCopy, held: Sequence[tuple[HeldTensor, torch.Tensor]], own: MakeTensor
 ) -> Named:
-    """(label, tensor) of what the program returns; with a backward pass the `loss` and `grad:<name>` for every
-    parameter and floating-point argument that it depends on; what an optimiser made. Runs under the modes in force.
+    """Runs the pass and returns (label, tensor) of each result.
 
-    Raises `CaptureError` where no output depends on anything that may have a gradient.
+    The results are what the program returns; with a backward pass, the `loss` and `grad:<name>` of every parameter and
+    floating-point argument that it depends on; then the state that an optimiser made. Raises `CaptureError` if no
+    output depends on anything that may have a gradient.
     """
     wanted = [(h, t) for h, t in held if differentiable(h) and (work.arguments or h.role == "parameter")]
     if work.backward:
@@ -67,8 +68,10 @@ def run_pass(
 
 
 def _loss(roots: Named, own: MakeTensor) -> torch.Tensor:
-    """Σ weight·output. The weights are uniform in [-1, 1): against ones, the gradient of a softmax or of a
-    normalisation is zero but for rounding."""
+    """Returns Σ weight·output, with weights uniform in [-1, 1).
+
+    With weights of 1, the gradient of a softmax or of a normalisation would be zero but for rounding.
+    """
     loss: torch.Tensor | None = None
     for number, (path, root) in enumerate(roots):
         real = torch.view_as_real(root.resolve_conj()) if root.is_complex() else root
@@ -82,7 +85,7 @@ def _loss(roots: Named, own: MakeTensor) -> torch.Tensor:
 
 
 def _step(optimizer: Optimizer, slopes: Sequence[tuple[str, torch.Tensor, torch.Tensor]], own: MakeTensor) -> Named:
-    """One step on the parameters, in place. Gives the state tensors that the optimiser made for itself."""
+    """Takes one step on the parameters, in place. Returns the state tensors that the optimiser made."""
     if not slopes:
         raise CaptureError("no parameter has a gradient: an optimiser has nothing to step")
     parameters = [parameter for _, parameter, _ in slopes]
@@ -116,7 +119,7 @@ def _sgd_state(name: str, parameter: torch.Tensor, own: MakeTensor) -> dict[str,
 
 
 def _adamw_state(name: str, parameter: torch.Tensor, own: MakeTensor) -> dict[str, torch.Tensor]:
-    """The state after a first step: a step count of 1, a mean and a mean square of gradients."""
+    """Returns the state after a first step: a step count of 1, a mean and a mean square of gradients."""
     return {
         "step": own("buffer", f"{name}.step", Constant(1.0), (), torch.float32, readable=True),
         "exp_avg": _state(own, f"{name}.exp_avg", Normal, parameter, 0.0, 0.01),

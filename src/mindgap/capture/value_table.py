@@ -1,5 +1,7 @@
-"""What a recording knows of tensors: values numbered by the identity of fakes, which memory they share, and which
-hold nothing but constants. The modes that see calls write into it."""
+"""Keeps the values of a recording: a number for each fake tensor, shared memory, and which values are constants.
+
+The dispatch modes that see calls write into it.
+"""
 
 from __future__ import annotations
 
@@ -57,10 +59,10 @@ _SIZED_BY: Final = {
 
 
 class ValueTable:
-    """What one dispatch mode has recorded.
+    """Records the calls of one dispatch mode and numbers their values.
 
-    `place` says where the running call comes from; `seen` puts the mode back in force for a block, `unseen` takes it
-    out.
+    `place` returns the origin of the running call. `seen` puts the mode back in force for a block; `unseen` suspends
+    it.
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class ValueTable:
     def add_input(
         self, real: torch.Tensor | None, fake: torch.Tensor, role: Role, name: str, recipe: Recipe | None = None
     ) -> None:
-        """Declare a tensor as the next input. `real` is None for one that its recipe gives."""
+        """Adds a tensor as the next input. `real` is None if its recipe gives the values."""
         index = len(self.recorded.inputs)
         self.recorded.inputs.append(RecordedInput(real, fake, role, name, recipe))
         memory = storage_id(fake)
@@ -100,20 +102,20 @@ class ValueTable:
             self._variable.add(memory)
 
     def number(self, tensor: torch.Tensor) -> int:
-        """The value number of a tensor of the program's."""
+        """Returns the value number of a tensor of the program."""
         found = self._arg(tensor)
         assert isinstance(found, Ref)
         return found.index
 
     def alias(self, tensor: torch.Tensor, of: torch.Tensor) -> None:
-        """`tensor` is `of` in every respect that a graph has words for."""
+        """Gives `tensor` the number of `of`: they are the same value in a graph."""
         self._numbers[id(tensor)] = self.number(of)
         self._alive.append(tensor)
 
     # Calls.
 
     def draw(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Record a random call as arithmetic on drawn tensors."""
+        """Records a random call as arithmetic on drawn tensors."""
         plain = {k: None if k == "generator" else v for k, v in kwargs.items()}
         like = func(*args, **plain) if random_operators.needs_result(func) else None
         outer, self._within = self._within, self._within or overload_name(func)
@@ -136,8 +138,10 @@ class ValueTable:
         dtype: torch.dtype,
         readable: bool = False,
     ) -> torch.Tensor:
-        """A new input that is no tensor of the program's but what a recipe gives; `readable`: its values are fixed,
-        and Python may decide by them."""
+        """Adds an input that a recipe gives and that is no tensor of the program.
+
+        `readable`: its values are fixed, and Python code may decide by them.
+        """
         with self._unseen():
             fake = torch.empty(shape, dtype=dtype)
         self.add_input(None, fake, role, name, recipe)
@@ -146,7 +150,7 @@ class ValueTable:
         return fake
 
     def record(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Record a call and give what it returns. Raises `CaptureError` for what no graph holds."""
+        """Records a call and returns its result. Raises `CaptureError` for operands or results that no graph holds."""
         name = overload_name(func)
         noted = tuple(self._arg(arg) for arg in args)
         named = tuple(sorted((key, self._arg(arg)) for key, arg in kwargs.items() if not _is_idle(key, arg)))
@@ -219,7 +223,7 @@ class ValueTable:
         return _plain(arg)
 
     def faked(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The fake of a tensor of the program, which gets a number here if it has none."""
+        """Returns the fake of a tensor of the program. A tensor that is new becomes a constant."""
         if isinstance(tensor, FakeTensor):
             if id(tensor) not in self._numbers:
                 self._adopt(tensor)
@@ -245,7 +249,8 @@ class ValueTable:
         self._inputs_of.pop(storage_id(fake))
 
     def _adopt(self, tensor: torch.Tensor) -> None:
-        """A tensor made outside the dispatcher (`x.data`, `nn.Parameter(x)`): an alias of a known one."""
+        """Numbers a tensor that was made outside the dispatcher (`x.data`, `nn.Parameter(x)`) as an alias of a
+        known one."""
         known = [(number, one) for number, one in self._memory.get(storage_id(tensor), ()) if one.dtype == tensor.dtype]
         if not known:
             raise CaptureError("a tensor that no recorded call made", current_line())
@@ -279,7 +284,7 @@ class ValueTable:
     def _sized(
         self, func: Any, args: tuple[Arg, ...], kwargs: tuple[tuple[str, Arg], ...], fakes: tuple[Any, ...]
     ) -> Any:
-        """The result of a call whose shape is in its operands' data, where those operands are constants."""
+        """Computes a call whose output shape depends on data, if that data is constant."""
         sizing = _SIZED_BY.get(overload_name(func))
         tainted = [any(storage_id(t) in self._variable for t in self._fakes(fake)) for fake in fakes]
         if any(taint and (sizing is None or position in sizing) for position, taint in enumerate(tainted)):
@@ -299,7 +304,7 @@ class ValueTable:
         kwargs: tuple[tuple[str, Arg], ...],
         stand_ins: Mapping[int, torch.Tensor] = types.MappingProxyType({}),
     ) -> Any:
-        """The call on the real values of constants and untouched buffers."""
+        """Runs the call on the real values of constants and unchanged buffers."""
         with unset_fake_temporarily():
             for call in self.recorded.calls[self._evaluated :]:
                 if call.fixed:

@@ -1,9 +1,9 @@
-"""Thousands of models as graphs, captured once and kept.
+"""Captures thousands of models once and keeps their graphs in a catalogue.
 
-Comes in: sources, and what each may cost. Goes out: a catalogue, which is a store whose graphs are deduplicated by
-structure, with a row for every program that was tried: captured, a duplicate, left out, or failed with its reason.
-Each model is built in a worker process: one that hangs, crashes, prints or takes all memory costs its own row.
-Knows no platform.
+Comes in: sources, and limits of time, memory and parameters per model. Goes out: a catalogue, a store with one graph
+per structure and a row for every program that was tried (captured, duplicate, left out, or failed with its reason).
+Each model is built in a worker process. A model that hangs, crashes, prints or takes all memory affects its own row
+only. Must not know: platforms, verdicts.
 """
 
 from mindgap.catalogue.build import BuildProgress, ModelLimits, build

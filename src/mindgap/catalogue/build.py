@@ -1,4 +1,4 @@
-"""The build: every source opened and captured once, on several workers, in a store that can be killed and resumed."""
+"""Builds a catalogue: opens and captures every source once, on several workers. A build can be killed and resumed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LIBRARIES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class BuildProgress:
-    """A source is done: `done` of `total`; `statuses` counts what its programs and passes came to."""
+    """Reports that a source is done: `done` of `total`. `statuses`: the number of programs and passes by status."""
 
     done: int
     total: int
@@ -47,12 +47,11 @@ def build(
     retry: bool = False,
     on_tick: Callable[[BuildProgress], None] = lambda tick: None,
 ) -> int:
-    """Captures what the patterns name and the catalogue is not done with; says how many sources that were.
+    """Captures the sources that the patterns match and the catalogue lacks. Returns the number of these sources.
 
-    Passes after `forward` are tried on programs whose forward graph has a structure of its own. `retry`: sources that
-    had a failure are tried again. Sources whose graph has become damaged always are. A source that fails costs its
-    rows and nothing else; a pattern that names nothing is a failed row of its own. Raises `MindgapError` where nothing
-    at all was named.
+    Passes after `forward` are tried on programs whose forward graph has a new structure. `retry`: also repeats sources
+    that had a failure. Sources whose graph is damaged are always repeated. A source that fails costs its own rows
+    only. A pattern that matches nothing becomes a failed row. Raises `MindgapError` if no pattern matches anything.
     """
     wanted: tuple[Pass, ...] = tuple(each for each in PASSES if each == "forward" or each in passes)
     session = _BuildSession(catalogue, wanted, limits or ModelLimits(), on_tick)
@@ -69,6 +68,8 @@ def build(
 
 @dataclass
 class _BuildSession:
+    """State of one build, shared by its threads."""
+
     catalogue: Catalogue
     passes: tuple[Pass, ...]
     limits: ModelLimits
@@ -87,7 +88,7 @@ class _BuildSession:
         self.checker = GraphChecker(self.catalogue)
 
     def undone(self, sources: Sequence[str], retry: bool) -> list[str]:
-        """The sources that are to be captured. What is damaged stands for no structure any more."""
+        """Returns the sources to capture. A damaged graph represents no structure any more."""
         damaged = {each.graph for each in damaged_graphs(self.catalogue)}
         self.known = {kind: held for kind, held in self.known.items() if held[0] not in damaged}
         done = self.catalogue.done(self.passes, retry=retry, damaged=sorted(damaged))
@@ -97,7 +98,8 @@ class _BuildSession:
         return wanted
 
     def expanded(self, patterns: Sequence[str]) -> list[str]:
-        """The sources that patterns stand for, each once; what names nothing becomes a failed row."""
+        """Returns the sources that the patterns match, each once. A pattern that matches nothing becomes a failed
+        row."""
         client = CaptureClient(self.catalogue.tensors, self.limits)
         found: dict[str, None] = {}
         try:
@@ -112,6 +114,7 @@ class _BuildSession:
         return list(found)
 
     def run(self, sources: Sequence[str], jobs: int) -> None:
+        """Captures the sources on `jobs` threads, each with a worker process. Raises the first error of a thread."""
         self.queue.extend(sources)
         self.total = len(sources)
         threads = [threading.Thread(target=self._work, daemon=True) for _ in range(max(1, jobs))]
@@ -146,7 +149,7 @@ class _BuildSession:
             client.close()
 
     def _one(self, client: CaptureClient, source: str) -> Mapping[str, int]:
-        """All programs and passes of one source, and then the word that it is done."""
+        """Captures all programs and passes of one source, then records that the source is done."""
         statuses: dict[str, int] = {}
 
         def count(status: str) -> str:
@@ -176,7 +179,7 @@ class _BuildSession:
     def _pass(
         self, client: CaptureClient, source: str, index: int, program: tuple[str, str], name: Pass
     ) -> tuple[str, int]:
-        """One pass of one program: its row is written, its status and number of parameters given."""
+        """Captures one pass of one program and writes its row. Returns its status and number of parameters."""
         label, text = program
         try:
             answer, data = client.capture(source, index, name, lambda found: self._is_new(name, found, text))
@@ -204,7 +207,7 @@ class _BuildSession:
         return status, int(answer["parameters"])
 
     def _too_big(self, parameters: int) -> str:
-        """Why a model of so many parameters is not trained, empty where it is."""
+        """Returns why a model of so many parameters is not captured with gradients, or ""."""
         most = self.limits.trained_parameters
         if most is None or parameters <= most:
             return ""
@@ -219,6 +222,7 @@ class _BuildSession:
         self, text: str, asked: str, name: str, reason: str, status: str = "failed",
         answer: Mapping[str, Any] | None = None, label: str = "",
     ) -> str:  # fmt: skip
+        """Writes the row of a failure and returns its status."""
         self._row(text, asked, name, status, answer or {}, label or text.partition(":")[2], {"reason": reason})
         return status
 
@@ -242,7 +246,7 @@ def _scheme(text: str) -> str:
 
 
 def _versions() -> dict[str, str]:
-    """Of the libraries that models come from."""
+    """Returns the versions of the libraries that models come from."""
     found: dict[str, str] = {}
     for name in _LIBRARIES:
         try:

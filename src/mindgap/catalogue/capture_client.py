@@ -1,4 +1,4 @@
-"""One worker process as a builder sees it: sources opened, passes captured, its deaths told as reasons."""
+"""Client of one capture worker: starts it, sends requests, enforces limits, reports its death as a reason."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ Wanted = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class ModelLimits:
-    """What one model may cost: `cpu_seconds` of processor time for each step (opening, each pass), resident
-    `memory_bytes`, and `parameters` (None: any number) where its zoo can count them without building it;
-    `trained_parameters`: the same for the passes after the forward one, which cost several times as much.
+    """Limits for one model.
 
-    `patience`: a step is also ended after that many times `cpu_seconds` by the clock, for models that sleep.
+    `cpu_seconds`: processor time for each step (opening, each pass). `memory_bytes`: resident memory. `parameters`
+    (None: no limit): checked if the library can count them without building the model. `trained_parameters`: the same
+    for the passes with gradients, which cost several times as much. `patience`: a step ends after this many times
+    `cpu_seconds` of wall time, for models that sleep.
     """
 
     cpu_seconds: float = 120.0
@@ -41,11 +42,11 @@ class ModelLimits:
 
 
 class WorkerDied(Exception):
-    """The worker is gone, and why: the reason of what it was doing."""
+    """The worker process died. The message says why, as the reason of the step it was running."""
 
 
 class CaptureClient:
-    """Captures with one worker, which is started when it is needed and replaced when it dies. Not thread-safe."""
+    """Captures with one worker, started on demand and replaced when it dies. Not thread-safe."""
 
     def __init__(self, tensors: Path, limits: ModelLimits) -> None:
         self._tensors = tensors
@@ -54,14 +55,14 @@ class CaptureClient:
         self._source = ""
 
     def expand(self, pattern: str) -> list[str]:
-        """The sources of a pattern. Raises `WorkerDied`, and `LookupError` with what is wrong with it."""
+        """Returns the sources that match a pattern. Raises `WorkerDied`, or `LookupError` if the pattern is wrong."""
         header = self._ask({"kind": "list", "pattern": pattern}, _LISTING).header
         if header["kind"] != "listed":
             raise LookupError(header["reason"])
         return list(header["sources"])
 
     def open(self, source: str) -> Mapping[str, Any]:
-        """The answer to `open`: its kind is `opened`, `left_out` or `failed`. Raises `WorkerDied`."""
+        """Returns the answer to `open`, of kind `opened`, `left_out` or `failed`. Raises `WorkerDied`."""
         if self._worker is not None and self._worker.memory_bytes() > _RECYCLE_BYTES:
             self.close()
         self._source = ""
@@ -70,11 +71,10 @@ class CaptureClient:
         return header
 
     def capture(self, source: str, index: int, name: str, wanted: Wanted) -> tuple[Mapping[str, Any], bytes]:
-        """The answer to `capture`, `captured` or `failed`, and the graph's bytes where they were wanted.
+        """Returns the answer to `capture`, of kind `captured` or `failed`, and the graph's bytes if they were wanted.
 
-        Raises `WorkerDied`. A worker that dies is replaced for the next pass, and once for this one if it had done
-        other
-        work before that may have damaged it.
+        Raises `WorkerDied`. A worker that dies is replaced for the next pass. This pass is repeated once if the worker
+        had done other work before, which may have damaged it.
         """
         aged = self._worker is not None and self._worker.jobs > 1
         try:
@@ -93,7 +93,7 @@ class CaptureClient:
         return frame.header, frame.arrays[0].tobytes() if frame.arrays else b""
 
     def close(self) -> None:
-        """Ends the worker."""
+        """Stops the worker."""
         if self._worker is not None:
             self._worker.stop()
         self._worker = None
@@ -130,4 +130,4 @@ class CaptureClient:
 
 
 class _WorkerCrashed(WorkerDied):
-    """The worker died of a crash or of memory, which what it did before may have caused."""
+    """The worker crashed or ran out of memory, which earlier work in it may have caused."""

@@ -1,4 +1,4 @@
-"""A catalogue on disk: a store, and what is asked of it."""
+"""Reads a catalogue on disk: a store with the table `captures`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A program and a pass of it, and what became of it; `holder`: the graph that is kept for its structure."""
+    """One pass of one program and its result. `holder`: digest of the graph that is kept for its structure."""
 
     source: str
     name: str
@@ -39,25 +39,25 @@ class Entry:
 
 
 class Catalogue:
-    """A directory of graphs that were captured from models, one of each structure and pass."""
+    """A directory of graphs captured from models, one for each structure and pass."""
 
     def __init__(self, path: str | Path, *, create: bool = False) -> None:
-        """Raises `StoreError` where there is none, or another store's version."""
+        """Opens a catalogue. Raises `StoreError` if there is none, or if its store has another version."""
         self.path = Path(path)
         self.store = Store(path, create=create)
 
     @property
     def tensors(self) -> Path:
-        """Where tensors are that are too big for a graph file."""
+        """Returns the folder of tensors that are too large for a graph file."""
         return self.path / "tensors"
 
     def entries(self, where: str = "true", params: Sequence[Any] = ()) -> list[Entry]:
-        """The rows for which a SQL condition over the table `captures` holds, by scheme, source and pass."""
+        """Returns the rows of `captures` that meet a SQL condition, ordered by scheme, source and pass."""
         sql = f"SELECT {_COLUMNS} FROM captures WHERE {where} ORDER BY scheme, source, pass"
         return [_entry(row) for row in self.store.rows(sql, list(params))]
 
     def entry(self, source: str, of: Pass = "forward") -> Entry:
-        """What became of a source (or of the one program with that name). Raises `MindgapError` naming near ones."""
+        """Returns the entry of a source, or of the only program with that name. Raises `MindgapError`."""
         found = self.entries("(source = ? OR name = ?) AND pass = ?", [source, source, of])
         exact = [entry for entry in found if entry.source == source] or found
         if len(exact) == 1:
@@ -69,32 +69,33 @@ class Catalogue:
         raise MindgapError(f"{source}: {self.path} has no {of} pass of it (mindgap corpus list {self.path} shows all)")
 
     def graph(self, entry: Entry) -> Graph:
-        """The graph that stands for an entry: its own, or the one of like structure for which it was left out.
+        """Returns the graph of an entry: its own, or the one of equal structure that was kept instead.
 
-        Raises `MindgapError` for an entry that was not captured, `StoreError` for a damaged file.
+        Raises `MindgapError` if the entry was not captured, `StoreError` if the file is damaged.
         """
         if not entry.holder:
             raise MindgapError(f"{entry.source}: was not captured: {entry.reason}")
         return self.store.get_graph(entry.holder)
 
     def keep(self, key: str, data: bytes) -> None:
-        """The bytes of a graph, as a worker encoded them, under its digest."""
+        """Writes the encoded bytes of a graph under its digest."""
         self.store.put_graph_bytes(key, data)
 
     def holders(self) -> dict[tuple[str, str], tuple[str, str]]:
-        """(pass, structure) -> digest of the graph that is kept for it, and its source."""
+        """Maps (pass, structure) to the digest of the graph that is kept for it, and its source."""
         rows = self.store.rows("SELECT pass, structure, graph, source FROM captures WHERE status = 'captured'")
         return {(row["pass"], row["structure"]): (row["graph"], row["source"]) for row in rows}
 
     def holders_of(self, asked: Sequence[str]) -> set[str]:
-        """Digests of the graphs that stand for the programs of these sources."""
+        """Returns digests of the graphs that represent the programs of these sources."""
         sql = "SELECT DISTINCT holder FROM captures WHERE list_contains($asked, asked) AND holder IS NOT NULL"
         return {row["holder"] for row in self.store.rows(sql, {"asked": list(asked)})}
 
     def done(self, passes: Sequence[str], *, retry: bool = False, damaged: Sequence[str] = ()) -> set[str]:
-        """The sources that need no further work in these passes; with `retry`, not those with a failure.
+        """Returns the sources that need no further work in these passes; with `retry`, without those that had a
+        failure.
 
-        Never those that a `damaged` graph (its digest) stands for.
+        Sources represented by a `damaged` graph (its digest) are never done.
         """
         sql = """SELECT source FROM asked WHERE list_has_all(passes, $passes) AND source NOT IN
                    (SELECT asked FROM captures WHERE list_contains($damaged, holder))"""

@@ -1,4 +1,4 @@
-"""Whether the graphs of a catalogue can be made from what is on disk: graph files, and the tensors beside them."""
+"""Checks that the graphs of a catalogue can be rebuilt from disk: graph files, and the tensors beside them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ WHERE status IN ('captured', 'duplicate') GROUP BY holder ORDER BY holder
 
 @dataclass(frozen=True, slots=True)
 class DamagedGraph:
-    """A graph that cannot be run. `reason`: what is missing or damaged. `programs`: (source, pass) of all that it
-    stands for."""
+    """A graph that cannot be run. `reason`: what is missing or damaged. `programs`: (source, pass) it represents."""
 
     graph: str
     reason: str
@@ -28,7 +27,7 @@ class DamagedGraph:
 
 
 class GraphChecker:
-    """Reads graphs back as whoever runs them would. Each stored tensor is read once. Not thread-safe."""
+    """Reads graphs back from disk as a run would. Reads each stored tensor once. Not thread-safe."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -36,10 +35,10 @@ class GraphChecker:
         self._sound: set[tuple[str, TensorSpec]] = set()
 
     def fault(self, graph: str) -> str:
-        """Why the graph with this digest cannot be made; empty where it can.
+        """Returns why the graph with this digest cannot be rebuilt, or "".
 
-        Of the inputs only stored tensors are made, with their checksums: what recipes draw needs no file, and
-        decoding has checked that they fit.
+        Of the inputs only stored tensors are read, with their checksums. Recipes that draw need no file, and decoding
+        has checked them.
         """
         try:
             for number, given in enumerate(self._catalogue.store.get_graph(graph).inputs):
@@ -55,7 +54,7 @@ class GraphChecker:
 
 
 def damaged_graphs(catalogue: Catalogue, on_checked: OnChecked = lambda done, total: None) -> tuple[DamagedGraph, ...]:
-    """The graphs that stand for some entry of the catalogue and cannot be made, sorted by digest."""
+    """Returns the graphs that represent an entry of the catalogue and cannot be rebuilt, sorted by digest."""
     checker, found = GraphChecker(catalogue), list[DamagedGraph]()
     rows = catalogue.store.rows(_HOLDERS)
     for done, row in enumerate(rows, 1):
@@ -68,9 +67,9 @@ def damaged_graphs(catalogue: Catalogue, on_checked: OnChecked = lambda done, to
 
 
 def discard(catalogue: Catalogue, graph: str) -> None:
-    """Removes the files of a damaged graph that keep a new capture from taking their place.
+    """Removes the files of a damaged graph that prevent a new capture from replacing it.
 
-    Of its tensors only those that are damaged. Its rows stay until the capture writes new ones.
+    Removes only those of its tensors that are damaged. Its rows stay until the capture writes new ones.
     """
     tensors = TensorStore(catalogue.tensors)
     try:

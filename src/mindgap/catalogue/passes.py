@@ -1,4 +1,4 @@
-"""What of a program is captured."""
+"""Names the passes of a program that can be captured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a catalogue holds, counted: every figure is a query over the one table of captures."""
+"""Counts the content of a catalogue by queries over its table of captures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _HELD: Final = "status IN ('captured', 'duplicate')"
 
 @dataclass(frozen=True, slots=True)
 class SchemeCounts:
-    """Programs of one scheme in one pass. `tried` is the sum of the four after it; `proven` are among `captured`."""
+    """Counts of programs of one scheme in one pass. `tried` is the sum of the next four; `captured` includes
+    `proven`."""
 
     scheme: str
     of: str
@@ -35,7 +36,8 @@ class SchemeCounts:
 
 @dataclass(frozen=True, slots=True)
 class DistinctCounts:
-    """DistinctCounts graphs of one pass under each definition; `models`: programs captured, duplicates among them."""
+    """Counts of distinct graphs of one pass under each definition. `models`: captured programs, duplicates
+    included."""
 
     of: str
     models: int
@@ -47,7 +49,8 @@ class DistinctCounts:
 
 @dataclass(frozen=True, slots=True)
 class FailureReason:
-    """Why programs failed or were left out: `count` of one scheme with one normalised message, and one of them."""
+    """`count` programs of one scheme failed or were left out with the same normalised message; `example`: one of
+    them."""
 
     scheme: str
     of: str
@@ -59,9 +62,10 @@ class FailureReason:
 
 @dataclass(frozen=True, slots=True)
 class CatalogueStats:
-    """`union`: overload packets over all passes. `nbytes`: all files; `bytes_by_folder`: graphs, tables, tensors.
+    """All counts of a catalogue.
 
-    `verified`: graphs that were read back from disk, `damaged` ones among them.
+    `union`: overload packets over all passes. `nbytes`: all files; `bytes_by_folder`: graphs, tables, tensors.
+    `verified`: graphs that were read back from disk, `damaged` ones included.
     """
 
     zoos: tuple[SchemeCounts, ...]
@@ -75,12 +79,12 @@ class CatalogueStats:
     damaged: tuple[DamagedGraph, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """Returns the counts as plain data."""
         return asdict(self)
 
 
 def stats_of(catalogue: Catalogue, on_checked: OnChecked = lambda done, total: None) -> CatalogueStats:
-    """Counts a catalogue and reads every graph back. Raises `MindgapError` for one in which nothing was tried."""
+    """Counts a catalogue and reads every graph back. Raises `MindgapError` if nothing was tried in it."""
     rows = catalogue.store.rows
     zoos = tuple(
         SchemeCounts(**row)
@@ -145,12 +149,12 @@ def _count(condition: str) -> str:
 
 
 def _used() -> str:
-    """SQL for the operators that graphs hold: a row for each program, pass (`of`) and operator (`op`)."""
+    """Returns SQL for the operators in graphs: a row for each program, pass (`of`) and operator (`op`)."""
     return f"SELECT pass AS of, unnest(operators) AS op FROM captures WHERE {_HELD}"
 
 
 def _packet(operator: str) -> str:
-    """SQL for `aten.add` of `aten.add.Tensor`."""
+    """Returns SQL that converts `aten.add.Tensor` to `aten.add`."""
     return f"array_to_string(string_split({operator}, '.')[1:2], '.')"
 
 

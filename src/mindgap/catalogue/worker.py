@@ -50,7 +50,7 @@ Header = dict[str, Any]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serves until the parent hangs up."""
+    """Serves requests until the parent closes the channel."""
     parser = argparse.ArgumentParser(prog="mindgap.catalogue.worker", description=__doc__)
     parser.add_argument("--parent", type=int, help="the process to die with")
     parser.add_argument("--tensors", type=Path, required=True, help="where tensors too big for a graph file go")
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @dataclass
 class _Opened:
-    """The source at hand. `built`: the program that was built last, since its next pass needs it again."""
+    """The programs of the current source. `built`: the program built last, which its next pass needs again."""
 
     programs: list[Program | Captured]
     built: tuple[int, Built] | None = None
@@ -74,13 +74,15 @@ class _Opened:
 
 @dataclass
 class _CaptureServer:
+    """Answers the requests of one client."""
+
     reader: FrameReader
     answers: int
     tensors: TensorStore
     opened: _Opened = field(default_factory=lambda: _Opened([]))
 
     def serve(self) -> None:
-        """Raises `ChannelClosed` when the parent hangs up."""
+        """Answers requests. Raises `ChannelClosed` when the parent closes the channel."""
         send_frame(self.answers, {"kind": "ready"})
         while True:
             header = self._next().header
@@ -185,14 +187,14 @@ class _CaptureServer:
         return graph
 
     def ask(self, structure: str) -> bool:
-        """Whether the parent wants this structure proven and sent."""
+        """Asks the parent whether this structure is to be proven and sent."""
         send_frame(self.answers, {"kind": "traced", "structure": structure})
         return bool(self._next().header["wanted"])
 
 
 @dataclass
 class _TraceAnswer:
-    """What the parent said of the graph that was traced."""
+    """The parent's answer about the graph that was traced."""
 
     server: _CaptureServer
     asked: bool = False
@@ -212,7 +214,7 @@ def _failed(error: BaseException) -> Header:
 
 
 def _reset_peak() -> None:
-    """From here on the kernel counts the peak anew, where it lets us."""
+    """Resets the kernel's record of peak memory, if it allows that."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 

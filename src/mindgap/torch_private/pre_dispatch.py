@@ -1,4 +1,4 @@
-"""The pre-dispatch level: modes that see calls above autocast and autograd, and redispatch of single calls."""
+"""Dispatch modes at the pre-dispatch level, above autocast and autograd, and redispatch of single calls."""
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
 # (the dispatcher has no public Python interface, and its private one is untyped)
@@ -23,10 +23,10 @@ _PASSING: Final = (_KEY.FuncTorchVmapMode, _KEY.AutocastCPU, _KEY.ADInplaceOrVie
 
 
 class PreDispatchMode(ProxyTorchDispatchMode):
-    """A mode that sees calls above autocast and autograd, where composite operators are still whole.
+    """A dispatch mode that sees calls above autocast and autograd, where composite operators are still whole.
 
-    It takes the place that PyTorch keeps there for a proxy mode. While it handles a call it is not in force; `with
-    self` puts it back for what that call calls in turn.
+    It takes the slot that PyTorch reserves there for a proxy mode. It is off while it handles a call. `with self`
+    turns it on for the calls that this call makes.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class PreDispatchMode(ProxyTorchDispatchMode):
 
 @contextmanager
 def run_under_pre_dispatch(*modes: Any) -> Generator[None]:
-    """Run a block under dispatch modes, the last of them a `PreDispatchMode`."""
+    """Runs the block under dispatch modes, the last of them a `PreDispatchMode`."""
     with ExitStack() as stack:
         stack.enter_context(enable_python_dispatcher())
         stack.enter_context(enable_pre_dispatch())
@@ -49,7 +49,7 @@ def run_under_pre_dispatch(*modes: Any) -> Generator[None]:
 
 @contextmanager
 def without_mode(mode: PreDispatchMode) -> Generator[None]:
-    """Take a mode out of force for a block, if it is in force."""
+    """Turns a mode off inside the block, if it is on."""
     if _OPS._get_dispatch_mode_pre_dispatch(_PLACE) is not mode:
         yield
         return
@@ -61,34 +61,36 @@ def without_mode(mode: PreDispatchMode) -> Generator[None]:
 
 
 def in_function_transform() -> bool:
-    """A `vmap`, `grad` or the like is running: tensors are its wrappers."""
+    """Whether `vmap`, `grad` or another function transform is running, with wrappers around tensors."""
     return _C._functorch.peek_interpreter_stack() is not None
 
 
 def has_autocast_rule(func: Any) -> bool:
-    """Autocast on the CPU has a rule for this operator."""
+    """Whether autocast on the CPU has a rule for this operator."""
     return _C._dispatch_has_kernel_for_dispatch_key(func.name(), "AutocastCPU")
 
 
 def call_with_autocast(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """The call by autocast's rule: it calls the casts, then the operator itself with autocast off."""
+    """Calls an operator by autocast's rule: the casts, then the operator itself with autocast off."""
     return func._op_dk(_KEY.AutocastCPU, *args, **kwargs)
 
 
 def call_decomposed(func: Any, *args: Any, **kwargs: Any) -> Any:
-    """A composite operator by its own definition in C++, which Python's replacements for it do not always follow."""
+    """Calls a composite operator by its definition in C++, from which Python's replacements can differ."""
     return func._op_dk(_KEY.CompositeImplicitAutograd, *args, **kwargs)
 
 
 def call_without_python_dispatcher(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """The call as it runs where no mode is in force: without the Python definitions that PyTorch prefers under one,
-    whose rounding is another (bilinear upsampling)."""
+    """Calls an operator as if no mode were on.
+
+    Under a mode, PyTorch prefers definitions in Python, some of which round differently (bilinear upsampling).
+    """
     with _C._DisablePythonDispatcher():
         return func(*args, **kwargs)
 
 
 def redispatch_below(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """The call at the next dispatch key, so that what that key calls in turn is seen again (vmap and its kin)."""
+    """Calls an operator at the next dispatch key, so that the calls it makes there are seen again (`vmap`)."""
     keys = _C._dispatch_tls_local_include_set()
     for tensor in tensors_in((args, kwargs)):
         keys = keys | _C._dispatch_keys(tensor)
@@ -113,18 +115,18 @@ def _falls_through(name: str, key: Any) -> bool:
 
 
 def newest_autograd_node() -> int:
-    """The number of the newest node of the autograd graph: that of the call which autograd has just let through."""
+    """Returns the number of the newest node of the autograd graph, that of the last call autograd has let through."""
     return _C._autograd._get_sequence_nr() - 1 if hasattr(_C._autograd, "_get_sequence_nr") else -1
 
 
 def running_autograd_node() -> int | None:
-    """The number of the autograd node whose gradient is being computed, None outside of a backward pass."""
+    """Returns the number of the autograd node whose gradient is being computed, or None outside a backward pass."""
     running = _C._current_autograd_node()
     return None if running is None else running._sequence_nr()
 
 
 def tensors_in(tree: Any) -> Iterator[torch.Tensor]:
-    """The tensors of nested lists, tuples and dictionaries of operands."""
+    """Yields the tensors of nested lists, tuples and dictionaries of operands."""
     if isinstance(tree, torch.Tensor):
         yield tree
     elif isinstance(tree, (list, tuple)):

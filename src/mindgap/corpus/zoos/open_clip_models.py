@@ -62,17 +62,17 @@ _TEXT_TOWERS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
 
 
 def _open_clip() -> Any:
-    """The library. Raises `SourceError` where it is not installed."""
+    """Imports the library. Raises `SourceError` if it is not installed."""
     return import_library("open_clip", "open_clip:", "open-clip")
 
 
 def names() -> list[str]:
-    """Every configuration that OpenCLIP carries."""
+    """Returns the names of all configurations in OpenCLIP."""
     return list(_open_clip().list_models())
 
 
 def open_open_clip(source: Source) -> list[Program]:
-    """One program. Raises `SourceError` for a name that OpenCLIP does not know."""
+    """Returns one program. Raises `SourceError` if OpenCLIP has no such configuration."""
     chosen = source_options(source)
     known = names()
     if source.target not in known:
@@ -101,13 +101,13 @@ def _build(source: Source, chosen: SourceOptions) -> Built:
 
 
 def _text_length(model: Any) -> int:
-    """Tokens in a text: the context that the tower is made for; 77 where it takes any length or very long ones."""
+    """Returns the tokens in a text: the tower's context length, or 77 if it takes any length or more than 128."""
     length = int(model.context_length or 77)
     return length if length <= 128 else 77
 
 
 def _create(name: str, size: int | None) -> nn.Module:
-    """The model with towers as deep as they may be. Raises what OpenCLIP raises."""
+    """Creates the model with towers cut to the allowed depth. Raises OpenCLIP's error."""
     library = _open_clip()
     config: dict[str, Any] = library.get_model_config(name)
     vision, text = config["vision_cfg"], config["text_cfg"]
@@ -131,7 +131,8 @@ def _create(name: str, size: int | None) -> nn.Module:
 
 
 def _block(tower: Mapping[str, Any]) -> int:
-    """Parameters of one transformer block: four square matrices of attention, two of the feed-forward part."""
+    """Returns the parameters of one transformer block: four square matrices of attention, two of the feed-forward
+    part."""
     width = int(tower.get("width", 768))
     return int((4 + 2 * float(tower.get("mlp_ratio", 4.0))) * width * width)
 
@@ -141,7 +142,7 @@ def _kept(layers: int, each: int, most: int, least: int = _LEAST_LAYERS) -> int:
 
 
 def _fit_image_tower(vision: dict[str, Any]) -> None:
-    """Cut the depth of OpenCLIP's own image towers; timm's are cut when they are made."""
+    """Cuts the depth of OpenCLIP's own image towers. Towers from timm are cut when they are created."""
     layers: int | list[int] = vision.get("layers", 12)
     if "timm_model_name" in vision:
         return
@@ -157,7 +158,7 @@ def _fit_image_tower(vision: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _loading_nothing(size: int | None) -> Generator[None]:
-    """OpenCLIP builds towers of timm as deep as they may be, and those of transformers from what is written here."""
+    """Makes OpenCLIP create shallow timm towers, and transformers towers from the configurations in this file."""
     images: Any = importlib.import_module("open_clip.timm_model")
     texts: Any = importlib.import_module("open_clip.hf_model")
     before = (images.timm, getattr(texts, "AutoConfig", None))
@@ -170,7 +171,8 @@ def _loading_nothing(size: int | None) -> Generator[None]:
 
 
 def _text_config(name: str) -> Any:
-    """The configuration of a model on the hub, shallow enough. Raises `SourceError` for one not written down."""
+    """Returns a shallow configuration of a text model on the hub. Raises `SourceError` if this file does not have
+    it."""
     configurations: Any = importlib.import_module("transformers").AutoConfig
     if name not in _TEXT_TOWERS:
         raise SourceError(f"open_clip: its text tower {name} is on a hub, and nothing is downloaded")
@@ -189,7 +191,7 @@ def _text_config(name: str) -> Any:
 
 
 def _trunk(timm: Any, size: int | None, name: str, **kwargs: Any) -> nn.Module:
-    """A model of timm, its repeated blocks cut."""
+    """Creates a timm model with its repeated blocks cut."""
     if size is not None:
         with contextlib.suppress(TypeError):
             return timm.create_model(name, img_size=size, **kwargs, **_trunk_depth(timm, name))
@@ -197,7 +199,7 @@ def _trunk(timm: Any, size: int | None, name: str, **kwargs: Any) -> nn.Module:
 
 
 def _trunk_depth(timm: Any, name: str) -> dict[str, Any]:
-    """The argument that makes a model of timm as deep as it may be; none where it is shallow enough."""
+    """Returns the argument that cuts a timm model to the allowed depth; none if it is shallow enough."""
     with torch.device("meta"):
         whole: Any = timm.create_model(name)
     parameters = sum(p.numel() for p in whole.parameters())
@@ -216,7 +218,7 @@ def _trunk_depth(timm: Any, name: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _silent() -> Generator[None]:
-    """OpenCLIP warns that no weights are loaded, which is meant."""
+    """Discards OpenCLIP's warning that no weights are loaded."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -104,7 +104,7 @@ def _class_named(library: Any, class_name: str) -> Any:
 
 
 def _needs(dummy: Any) -> str:
-    """Returns the packages that a placeholder class asks for."""
+    """Formats the message about the packages that a placeholder class needs."""
     return f"it needs {' and '.join(getattr(dummy, '_backends', ['packages']))}, which is not installed"
 
 
