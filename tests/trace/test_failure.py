@@ -10,7 +10,9 @@ import pytest
 
 from mindgap.graph import Graph
 from mindgap.run.outcome import Job, Outcome, Status
-from mindgap.trace.failure import FailingNode, failing_node
+from mindgap.trace.failure import failing_part
+from mindgap.trace.judge import Judge
+from mindgap.trace.smallest_part import Part
 from oracle.bench import PLATFORM, Bench, build, normal
 
 #: What a platform says of a graph that it fails on, nothing for another.
@@ -55,10 +57,10 @@ def long_chain(length: int = 48) -> tuple[Graph, list[Any]]:
     return build(arrays, calls, [f"v{length - 1}"]), arrays
 
 
-def search(fails: Fails, failure: Outcome, made: tuple[Graph, list[Any]]) -> tuple[FailingNode | None, Failing]:
+def search(fails: Fails, failure: Outcome, made: tuple[Graph, list[Any]]) -> tuple[Part, Failing]:
     graph, arrays = made
     bench = Failing(fails=fails)
-    return failing_node(graph, failure, bench.execute, dict(enumerate(arrays))), bench
+    return failing_part(graph, failure, bench.execute, dict(enumerate(arrays))), bench
 
 
 def holding(*names: str, given: Outcome = CRASH) -> Fails:
@@ -67,7 +69,7 @@ def holding(*names: str, given: Outcome = CRASH) -> Fails:
 
 def test_a_crash_costs_one_worker() -> None:
     found, bench = search(holding("log1p"), CRASH, long_chain())
-    assert found == FailingNode(30, alone=True)
+    assert found == Part((30,))
     assert bench.fatal == 1 and all(len(graph.nodes) == 1 for graph in bench.seen)
 
 
@@ -80,21 +82,21 @@ def test_one_of_each_kind_of_call_is_run_alone() -> None:
 def test_the_operator_that_the_platform_names_is_tried_first(failure: Outcome) -> None:
     named = replace(failure, op="aten.log1p.default")
     found, bench = search(holding("log1p", given=named), named, long_chain())
-    assert found == FailingNode(30, alone=True) and len(bench.seen) == 1
+    assert found == Part((30,)) and len(bench.seen) == 1
 
 
 def test_the_platform_may_name_the_wrong_operator() -> None:
     named = outcome("compile_error", "Tile: repeats must be of rank <n>", "aten.log1p.default")
     found, bench = search(holding("sqrt", given=named), named, long_chain())
-    assert found == FailingNode(37, alone=True)
+    assert found == Part((37,))
     assert len(bench.seen) < 12
 
 
 def test_a_crash_of_two_operators_together_costs_few_workers() -> None:
     found, bench = search(holding("log1p", "sqrt"), CRASH, long_chain())
-    assert found == FailingNode(37, alone=False)
-    # The whole graph, and prefixes that are too long; halving would meet no fewer, and every other one would be fatal.
-    assert bench.fatal <= 6
+    assert found == Part((30, 37))
+    # The whole graph, prefixes that are too long, and the parts that still fail while nodes are dropped.
+    assert bench.fatal <= 10
 
 
 def test_a_failure_of_another_kind_is_not_followed() -> None:
@@ -107,7 +109,7 @@ def test_a_failure_of_another_kind_is_not_followed() -> None:
         return failure if "sqrt" in ops(graph) else None
 
     found, _ = search(fails, failure, long_chain())
-    assert found == FailingNode(37, alone=True)
+    assert found == Part((37,))
 
 
 def test_a_crash_by_another_signal_is_another_crash() -> None:
@@ -117,7 +119,7 @@ def test_a_crash_by_another_signal_is_another_crash() -> None:
         return CRASH if "sqrt" in ops(graph) else other if "log1p" in ops(graph) else None
 
     found, _ = search(fails, CRASH, long_chain())
-    assert found == FailingNode(37, alone=True)
+    assert found == Part((37,))
 
 
 def test_what_a_library_prints_before_it_aborts_does_not_matter() -> None:
@@ -128,24 +130,24 @@ def test_what_a_library_prints_before_it_aborts_does_not_matter() -> None:
         varied = f"killed by SIGABRT while running | corrupted size {next(said)}"
         return outcome("crash", varied) if "sqrt" in ops(graph) else None
 
-    assert search(fails, failure, long_chain())[0] == FailingNode(37, alone=True)
+    assert search(fails, failure, long_chain())[0] == Part((37,))
 
 
 def test_a_worker_that_does_not_start_accuses_no_operator() -> None:
     failure = outcome("crash", "exited with status <n> while starting")
     found, bench = search(lambda graph: failure, failure, long_chain())
-    assert found is None and not bench.seen
+    assert found.nodes == () and not bench.seen
 
 
 def test_a_failure_that_does_not_come_again_has_no_node() -> None:
-    assert search(lambda graph: None, outcome("runtime_error", "x"), long_chain())[0] is None
+    assert search(lambda graph: None, outcome("runtime_error", "x"), long_chain())[0].nodes == ()
 
 
 def test_a_failure_of_the_gradients_has_no_node() -> None:
     graph, arrays = long_chain()
     failure = outcome("runtime_error", "no derivative")
     found, _ = search(lambda g: failure if g.grad else None, failure, (replace(graph, grad=(0,)), arrays))
-    assert found is None
+    assert found == Part((), "only the gradients fail")
 
 
 def test_an_operator_is_run_on_the_operands_that_it_had() -> None:
@@ -164,5 +166,53 @@ def test_an_operator_is_run_on_the_operands_that_it_had() -> None:
             return super().execute(job)
 
     bench = Watching(fails=holding("log1p"))
-    assert failing_node(graph, CRASH, bench.execute, dict(enumerate(arrays))) == FailingNode(2, alone=True)
+    assert failing_part(graph, CRASH, bench.execute, dict(enumerate(arrays))) == Part((2,))
     assert given == [[7.0] * 4]
+
+
+ERROR = outcome("compile_error", "Tensor name is not a number")
+
+
+def test_a_value_that_is_returned_twice_is_named_and_no_operator() -> None:
+    """As OpenVINO refuses a graph that returns one value twice, whichever operator comes last."""
+    arrays = [normal(4)]
+    graph = build(
+        arrays,
+        [("a", "aten.sin.default", "i0"), ("b", "aten.cos.default", "a"), ("c", "aten.exp.default", "b")],
+        ["b", "b", "c"],
+    )
+    bench = Failing(fails=lambda g: ERROR if len(set(g.outputs)) < len(g.outputs) else None)
+    assert failing_part(graph, ERROR, bench.execute, dict(enumerate(arrays))) == Part((1,), twice=True)
+    judgement = Judge(graph, arrays, bench.execute, "cpu/eager").judge_failure(ERROR)
+    assert judgement.culprit is not None and judgement.culprit.op == "graph outputs: a value returned twice"
+
+
+def test_a_value_and_its_copy_are_named_together() -> None:
+    """`sub` and `clone`, both returned; `exp` comes last and was named for it."""
+    arrays = [normal(4), normal(4)]
+    graph = build(
+        arrays,
+        [("a", "aten.sub.Tensor", "i0", "i1"), ("b", "aten.clone.default", "a"), ("c", "aten.exp.default", "i0")],
+        ["a", "b", "c"],
+    )
+
+    def fails(g: Graph) -> Outcome | None:
+        clones = [(n, i) for i, n in enumerate(g.nodes) if n.op == "aten.clone.default"]
+        made = {v for v in g.outputs if g.producer[v] >= 0}
+        return ERROR if any({n.args[0].index, g.first_value[i]} <= made for n, i in clones) else None  # type: ignore[union-attr]
+
+    found, _ = search(fails, ERROR, (graph, arrays))
+    assert found == Part((0, 1))
+
+
+def test_an_operator_that_does_not_fail_alone_is_not_named() -> None:
+    """The platform's message names `exp`; what fails is a graph with ten others."""
+    names = [UNARY[i % len(UNARY)] for i in range(12)]
+    calls = [(f"v{i}", f"aten.{name}.default", "i0" if i == 0 else f"v{i - 1}") for i, name in enumerate(names)]
+    arrays = [normal(4)]
+    graph = build(arrays, calls, ["v11"])
+    named = replace(ERROR, op="aten.exp.default")
+    bench = Failing(fails=lambda g: named if len(g.nodes) > 10 else None)
+    judgement = Judge(graph, arrays, bench.execute, "cpu/eager").judge_failure(named)
+    assert judgement.verdict == "failed" and judgement.culprit is None
+    assert "the platform names aten.exp.default, which alone does not fail" in judgement.detail

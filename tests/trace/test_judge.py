@@ -240,7 +240,7 @@ def test_a_failure_is_traced_to_its_operator() -> None:
 
     found = Bench(refuse={PLATFORM: refuse}).judge(graph, arrays)
     assert found.verdict == "failed" and found.culprit is not None and found.culprit.node == 2
-    assert "also alone" in found.detail and "kernel panic" in found.detail
+    assert "fails by itself" in found.detail and "kernel panic" in found.detail
 
 
 def test_a_failure_of_two_operators_together() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
+from mindgap.compare.culprit import GRAPH_OUTPUTS
 from mindgap.compare.verdict import DTYPE_POLICY
 from mindgap.diff import Report, Row
 from mindgap.report.chart import bundle, precision_chart
@@ -121,9 +122,11 @@ def under(row: Row) -> str:
 
 def plain_op(op: str) -> str:
     """`aten.native_layer_norm.default` -> `native_layer_norm`; of a fused set the first, and how many more; of what a
-    platform does to a dtype, `float64 in float32`."""
+    platform does to a dtype, `float64 in float32`; `graph outputs` for a value that is returned twice."""
     if op.startswith(DTYPE_POLICY):
         return op.removeprefix(DTYPE_POLICY).replace(" computed in ", " in ")
+    if op.startswith(GRAPH_OUTPUTS):
+        return GRAPH_OUTPUTS
     first, *rest = op.split("+")
     parts = first.split(".")
     name = parts[1] if len(parts) == 3 else first

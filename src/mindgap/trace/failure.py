@@ -1,112 +1,75 @@
-"""Which operator makes a platform fail: one that fails alone, else the end of the shortest prefix that fails.
+"""Finds the smallest part of a graph that makes a platform fail in the same way.
 
-A failure that takes its worker with it (a crash, a time-out, exhausted memory) costs seconds for a new worker, and any
-other job milliseconds. The search for such a failure runs single operators first: of these only the culprit costs a
-worker. Only where none fails alone it tries prefixes, and those in steps of a quarter rather than of a half, so that
-fewer of them fail.
+An operator is named only if a graph of it alone fails. Otherwise a set of operators is searched. Every part must fail
+with the status and the signature of the whole graph's failure.
+
+A failure that ends its worker (a crash, a time-out, exhausted memory) costs seconds for a new worker, and any other job
+milliseconds. For such a failure single operators run first, since only the culprit costs a worker, and prefixes are
+tried in steps of a quarter, so that fewer of them fail.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-import torch
-
-from mindgap.aten.tape import Tape
-from mindgap.aten.tensors import to_numpy, to_torch
-from mindgap.graph import Arg, Graph, Labels, extract, map_refs, operands
+from mindgap.graph import Arg, Graph, map_refs, operands
 from mindgap.run.outcome import Job, Outcome
-from mindgap.trace.cuts import Array, Execute, cut
+from mindgap.trace.cuts import Array, Execute
+from mindgap.trace.smallest_part import Part, PartSearch
 
-#: A part of a graph that hangs is given this long, another part that long.
+#: Deadline in seconds for a part of a graph that hangs, and for a part of any other.
 SHORT_S: Final = 20.0
 LONG_S: Final = 60.0
 #: Failures that end the worker.
 _COSTLY: Final = frozenset({"crash", "timeout", "oom"})
-#: What a worker that did not get ready was doing when it died.
+#: In the signature of a worker that died before it was ready.
 _STARTING: Final = " while starting"
 #: How many calls are run alone: of the operator that the platform names, and of all where a failure is costly.
 _MOST_NAMED: Final = 8
 _MOST_ALONE: Final = 200
+#: How many parts that fail the search for the smallest one may run: where a failure is costly, and otherwise.
+_MOST_FAILING: Final = {True: 10, False: 60}
 
 
-@dataclass(frozen=True, slots=True)
-class FailingNode:
-    """`node`: without it and what comes after it the platform does not fail. `alone`: it also fails by itself."""
+def failing_part(graph: Graph, failure: Outcome, execute: Execute, inputs: dict[int, Array]) -> Part:
+    """The smallest part of the graph that makes the platform fail with the same status and signature.
 
-    node: int
-    alone: bool
-
-
-def failing_node(graph: Graph, failure: Outcome, execute: Execute, inputs: dict[int, Array]) -> FailingNode | None:
-    """The node that makes the platform fail with the same status and signature; None if that is no single node's.
-
-    What the platform says itself (`failure.op`) is tried first, and believed only if that operator fails alone. Where
-    a worker died before it got the graph, no node is to blame.
+    The operator that the platform names (`failure.op`) is tried first. A worker that died before it got the graph
+    accuses no node.
     """
     if failure.status == "crash" and _STARTING in failure.signature:
-        return None
-    search = _Search(graph, failure, execute, inputs)
-    for node in search.candidates():
-        if search.fails_alone(node):
-            return FailingNode(node, alone=True)
-    node = search.end_of_prefix()
-    return None if node is None else FailingNode(node, alone=search.fails_alone(node))
+        return Part((), "the worker failed before it had the graph")
+    costly = failure.status in _COSTLY
+    deadline_s = SHORT_S if failure.status == "timeout" else LONG_S
+
+    def fails(part: Graph, given: dict[int, Array]) -> bool:
+        short = SHORT_S if len(part.nodes) == 1 else deadline_s
+        job = Job(failure.platform, part, repeat=1, deadline_s=short, inputs=given)
+        return _alike(execute(job), failure)
+
+    search = PartSearch(graph, inputs, fails, costly=costly, most=_MOST_FAILING[costly])
+    for node in _candidates(graph, failure, costly):
+        if search.holds([node], once=True):
+            return Part((node,))
+    if not fails(graph, inputs):
+        return Part((), "the failure did not come again")
+    if graph.grad and not fails(replace(graph, grad=()), inputs):
+        return Part((), "only the gradients fail")
+    return search.smallest()
 
 
-class _Search:
-    def __init__(self, graph: Graph, failure: Outcome, execute: Execute, inputs: dict[int, Array]) -> None:
-        self._graph, self._failure, self._execute, self._inputs = graph, failure, execute, inputs
-        self._costly = failure.status in _COSTLY
-        self._deadline_s = SHORT_S if failure.status == "timeout" else LONG_S
-        self._alone: dict[int, bool] = {}
+def _candidates(graph: Graph, failure: Outcome, costly: bool) -> Iterator[int]:
+    """Nodes to run alone: calls of the operator that the platform names, then, where it pays, all others.
 
-    def candidates(self) -> Iterator[int]:
-        """Nodes to run alone: calls of the operator that the platform names, then, where it pays, all others.
-
-        Of calls that differ in their operands' values alone, the first.
-        """
-        nodes = range(len(self._graph.nodes))
-        named = [i for i in nodes if self._graph.nodes[i].op == self._failure.op]
-        yield from _distinct(self._graph, named)[:_MOST_NAMED]
-        if self._costly:
-            yield from _distinct(self._graph, [i for i in nodes if i not in named])[:_MOST_ALONE]
-
-    def fails_alone(self, node: int) -> bool:
-        """The operator fails by itself, on the operands it had."""
-        if node not in self._alone:
-            single = cut(self._graph, [node])
-            before = _operands_of(self._graph, node, self._inputs)
-            given = {i: before[b] for i, b in enumerate(single.borders)}
-            job = Job(self._failure.platform, single.graph, repeat=1, deadline_s=SHORT_S, inputs=given)
-            self._alone[node] = _alike(self._execute(job), self._failure)
-        return self._alone[node]
-
-    def end_of_prefix(self) -> int | None:
-        """The last node of the shortest prefix that fails; None where the whole does not, or only its gradients do."""
-        graph = self._graph
-        if not graph.nodes or not self._fails(graph):
-            return None
-        if graph.grad and not self._fails(replace(graph, grad=())):
-            return None
-        low, high = 0, len(graph.nodes)
-        # Invariant: the prefix of `high` nodes fails, that of `low` does not.
-        while high - low > 1:
-            middle = low + max(1, (high - low) // (4 if self._costly else 2))
-            low, high = (low, middle) if self._prefix_fails(middle) else (middle, high)
-        return high - 1
-
-    def _prefix_fails(self, length: int) -> bool:
-        prefix, borders = _prefix(self._graph, length)
-        given = {new: self._inputs[old] for new, old in enumerate(borders) if old in self._inputs}
-        return self._fails(prefix, given)
-
-    def _fails(self, graph: Graph, given: dict[int, Array] | None = None) -> bool:
-        inputs = self._inputs if given is None else given
-        job = Job(self._failure.platform, graph, repeat=1, deadline_s=self._deadline_s, inputs=inputs)
-        return _alike(self._execute(job), self._failure)
+    Of calls that differ in their operands' values alone, the first.
+    """
+    nodes = range(len(graph.nodes))
+    named = [i for i in nodes if graph.nodes[i].op == failure.op]
+    yield from _distinct(graph, named)[:_MOST_NAMED]
+    if costly:
+        yield from _distinct(graph, [i for i in nodes if i not in named])[:_MOST_ALONE]
 
 
 def _distinct(graph: Graph, nodes: list[int]) -> list[int]:
@@ -115,40 +78,12 @@ def _distinct(graph: Graph, nodes: list[int]) -> list[int]:
     for index in nodes:
         node = graph.nodes[index]
         numbers = dict.fromkeys(operands(node))
-        places = {number: place for place, number in enumerate(numbers)}
-        arguments: list[Arg] = [map_refs(arg, places) for arg in (*node.args, *(arg for _, arg in node.kwargs))]
+        positions = {number: position for position, number in enumerate(numbers)}
+        arguments: list[Arg] = [map_refs(arg, positions) for arg in (*node.args, *(arg for _, arg in node.kwargs))]
         # By its text: 1, 1.0 and True are equal.
         kind = node.op, repr(arguments), tuple(graph.values[number] for number in numbers)
         first.setdefault(kind, index)
     return list(first.values())
-
-
-def _operands_of(graph: Graph, node: int, inputs: dict[int, Array]) -> dict[int, Array]:
-    """The node's operands as they are when it is called, by value number, from a run of what comes before it."""
-    numbers = tuple(dict.fromkeys(operands(graph.nodes[node])))
-    before = replace(graph, nodes=graph.nodes[:node], outputs=numbers, grad=(), labels=Labels())
-    tensors = [to_torch(inputs[i], given.spec) for i, given in enumerate(graph.inputs)]
-    with torch.no_grad():
-        results = Tape(before).run(tensors)
-    return {number: to_numpy(tensor) for number, tensor in zip(numbers, results, strict=True)}
-
-
-def _prefix(graph: Graph, length: int) -> tuple[Graph, list[int]]:
-    """The first nodes as a graph, and the whole graph's numbers of its inputs.
-
-    Its outputs are what the last node gives and what no node of the prefix reads: more than the whole graph shows, so
-    that a platform may compile it otherwise. A prefix counts only if it fails in the same way.
-    """
-    shown = [
-        graph.first_value[i] + slot
-        for i in range(length)
-        for slot, spec in enumerate(graph.nodes[i].outputs)
-        if spec is not None
-    ]
-    last = {v for v in shown if graph.producer[v] == length - 1}
-    read = {v for i in range(length) for v in operands(graph.nodes[i])}
-    prefix, borders = extract(graph, list(range(length)), [v for v in shown if v in last or v not in read])
-    return replace(prefix, labels=Labels()), list(borders)
 
 
 def _alike(outcome: Outcome, failure: Outcome) -> bool:

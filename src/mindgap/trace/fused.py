@@ -109,7 +109,7 @@ def confirmed_whole(
     `suspect`: the node to name, the first whose shown value is off.
     """
     worst = _worst_error(graph, inputs, arrays, chosen)
-    return None if worst is None else Confirmed((suspect,), worst[0], worst[1], {}, worst[2])
+    return None if worst is None else Confirmed((suspect,), worst[0], worst[1], {}, worst[2], whole=True)
 
 
 def _worst_error(

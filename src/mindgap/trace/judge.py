@@ -10,7 +10,7 @@ from typing import Final
 from mindgap.aten.functional import functionalize
 from mindgap.aten.state import TORCH_STATE
 from mindgap.capture import CaptureError, with_explicit_gradients
-from mindgap.compare.culprit import Culprit
+from mindgap.compare.culprit import GRAPH_OUTPUTS, Culprit
 from mindgap.compare.verdict import Verdict
 from mindgap.graph import Graph, GraphError, Labels, MindgapError, materialise
 from mindgap.oracle import (
@@ -30,7 +30,7 @@ from mindgap.trace.blame import blamed
 from mindgap.trace.culprit import breaking
 from mindgap.trace.cuts import Array, Execute, leading_to
 from mindgap.trace.example import example
-from mindgap.trace.failure import failing_node
+from mindgap.trace.failure import failing_part
 from mindgap.trace.fused import confirmed_whole, confirmed_windows
 from mindgap.trace.judgement import Judgement
 from mindgap.trace.lockstep import Confirmed, Lockstep
@@ -46,8 +46,10 @@ from mindgap.trace.outputs import (
 from mindgap.trace.policy import Dtypes, Explanation, Policy, detail_of_policy, policies_of
 from mindgap.trace.probe import Probe, by_size, probe
 from mindgap.trace.roles import Role, node_roles
-from mindgap.trace.sentences import detail_of_calm, detail_of_finding
+from mindgap.trace.sentences import detail_of_calm, detail_of_finding, words_of_part
+from mindgap.trace.smallest_part import Part
 from mindgap.trace.structure import first_difference, side_to_blame, sides_first, structural_detail
+from mindgap.trace.wrong_part import wrong_part
 
 #: The values of larger graphs are not gathered: neither the roles of nodes nor the first that is off are told.
 MAX_PROBED_BYTES: Final = 512 << 20
@@ -126,13 +128,13 @@ class Judge:
     def judge_failure(self, failure: Outcome) -> Judgement:
         """Which operator makes the platform fail. `unsupported` is no finding and is not judged."""
         given = dict(enumerate(self._inputs[: len(self._asked.inputs)]))
-        found = failing_node(self._asked, failure, self._execute, given)
-        if found is None:
-            culprit = Culprit(-1, failure.op) if failure.op else None
-            return Judgement("failed", "platform", culprit, detail=f"{failure.status}: {failure.message}")
-        node, also = found.node, ", also alone" if found.alone else ""
-        detail = f"{failure.status} as soon as node {node} is there{also}: {failure.message}"
-        return Judgement("failed", "platform", self._culprit_of(node), detail=detail)
+        found = failing_part(self._asked, failure, self._execute, given)
+        if not found.nodes:
+            named = f"; the platform names {failure.op}, which alone does not fail" if failure.op else ""
+            why = f"no operator is named: {found.reason}{named}"
+            return Judgement("failed", "platform", detail=f"{failure.status} ({why}): {failure.message}")
+        detail = f"{failure.status} ({words_of_part(found, 'fails')}): {failure.message}"
+        return Judgement("failed", "platform", self._culprit_of_part(self._asked, found), detail=detail)
 
     def _prepare(self) -> None:
         if self._oracle is None:
@@ -224,7 +226,7 @@ class Judge:
             return self._calm(seen, words)
         number, ours, theirs = self.oracle.graph.outputs[index], seen.ours[index], seen.theirs[index]
         producer = self.oracle.graph.producer[number]
-        culprit = self._culprit_of(self._origin[producer]) if producer >= 0 else None
+        culprit = self._culprit_of_part(self._graph, Part((self._origin[producer],))) if producer >= 0 else None
         words[index] = "structural"
         blame = side_to_blame(self.oracle.graph.values[number], ours, theirs)
         detail = structural_detail(self.oracle.graph, index, ours, theirs)
@@ -360,15 +362,23 @@ class Judge:
         other = self._reference if side == platform else platform
         also = any(set(c.nodes) & set(confirmed.nodes) for c in self.lockstep.confirmed(other))
         blame = blamed(self.oracle, confirmed, side == platform, also, decomposes=self._decomposes(side))
-        graph = self.oracle.graph
-        ops = "+".join(dict.fromkeys(graph.nodes[n].op for n in confirmed.nodes))
-        node = self._origin[confirmed.nodes[-1]]
-        if len(confirmed.nodes) == 1:
-            ops = self._graph.nodes[node].op
-        detail = detail_of_finding(self.oracle, confirmed, side, ops)
-        culprit = Culprit(node, ops, _label(self._graph, node))
+        culprit, how = self._culprit_of_finding(confirmed, side)
+        detail = detail_of_finding(self.oracle, confirmed, side, culprit.op if culprit else "no operator") + how
         roles = self._roles(platform, ours, theirs, confirmed)
         return Judgement(confirmed.kind, blame, culprit, detail=detail, nodes=roles)
+
+    def _culprit_of_finding(self, confirmed: Confirmed, side: str) -> tuple[Culprit | None, str]:
+        """The operators to name, and what the detail adds. Of the whole graph, the smallest part that is wrong."""
+        if confirmed.whole:
+            given = dict(enumerate(self._inputs[: len(self._graph.inputs)]))
+            part = wrong_part(self._graph, given, side, self._execute, self._deadline_s)
+            if not part.nodes:
+                return None, f" is named: {part.reason}"
+            return self._culprit_of_part(self._graph, part), f"; {words_of_part(part, 'wrong')}"
+        node = self._origin[confirmed.nodes[-1]]
+        ops = "+".join(dict.fromkeys(self.oracle.graph.nodes[n].op for n in confirmed.nodes))
+        op = self._graph.nodes[node].op if len(confirmed.nodes) == 1 else ops
+        return Culprit(node, op, _label(self._graph, node)), ""
 
     def _roles(
         self, platform: str, ours: tuple[Array, ...], theirs: tuple[Array, ...], confirmed: Confirmed
@@ -386,8 +396,11 @@ class Judge:
         """Some value is kept in 16 bits or fewer: whole outputs hide single wrong elements there."""
         return any(s is not None and s.dtype in FORMATS and FORMATS[s.dtype].narrow for s in self.oracle.graph.values)
 
-    def _culprit_of(self, node: int) -> Culprit:
-        return Culprit(node, self._asked.nodes[node].op, _label(self._asked, node))
+    def _culprit_of_part(self, graph: Graph, part: Part) -> Culprit:
+        last = part.nodes[-1]
+        ops = "+".join(dict.fromkeys(graph.nodes[node].op for node in part.nodes))
+        op = f"{GRAPH_OUTPUTS}: a value returned twice" if part.twice else ops
+        return Culprit(last, op, _label(graph, last))
 
 
 def _broken(examined: list[Examined]) -> bool:

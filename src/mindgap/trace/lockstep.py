@@ -41,7 +41,8 @@ class Confirmed:
     """A cut on which a platform is wrong by itself.
 
     `worst`: largest error in hard σ. `arrays`: what it gave, by value number of the whole graph; kept for the first
-    `MAX_KEPT` of a platform. `internal`: only results are wrong that no public function returns.
+    `MAX_KEPT` of a platform. `internal`: only results are wrong that no public function returns. `whole`: only
+    the whole graph is known to be wrong, and `nodes` is where its values first differ.
     """
 
     nodes: tuple[int, ...]
@@ -50,6 +51,7 @@ class Confirmed:
     arrays: dict[int, Array]
     count: int = 0
     internal: bool = False
+    whole: bool = False
 
 
 class Lockstep:

@@ -10,6 +10,7 @@ from mindgap.oracle import Examined, Oracle
 from mindgap.trace.example import example, extent
 from mindgap.trace.lockstep import Confirmed
 from mindgap.trace.outputs import note_of_ill, word_of_all
+from mindgap.trace.smallest_part import Part
 from mindgap.trace.structure import note_of_silence
 
 
@@ -24,6 +25,15 @@ def detail_of_finding(oracle: Oracle, confirmed: Confirmed, side: str, ops: str)
     }[confirmed.kind]
     shown = example(oracle, confirmed) if confirmed.kind != "structural" else ""
     return f"{shown} ({phrase}, on {side}: {ops})" if shown else f"{phrase} on {side}: {ops}"
+
+
+def words_of_part(part: Part, verb: str) -> str:
+    """`fails by itself`, `fails only together: nodes 3, 7`."""
+    if part.twice:
+        return f"{verb} only while a value is returned twice"
+    if len(part.nodes) == 1:
+        return f"{verb} by itself"
+    return f"{verb} only together: nodes {', '.join(map(str, part.nodes))}"
 
 
 def detail_of_calm(
