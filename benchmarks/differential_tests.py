@@ -32,10 +32,10 @@ from pathlib import Path
 from mindgap.catalogue import Catalogue
 from mindgap.compare.profiles import passes
 from mindgap.graph import Graph, MindgapError, TensorStore
+from mindgap.run.backend_lookup import find_backend
+from mindgap.run.batch_loading import prepare
 from mindgap.run.local import Caches, run_job
-from mindgap.run.opening import find_backend
 from mindgap.run.outcome import Job, Outcome
-from mindgap.run.preparing import prepare
 from mindgap.synth.mutation import rules
 from mindgap.synth.mutation.edit import apply
 from mindgap.synth.mutation.propose import propose

@@ -25,7 +25,7 @@ import psutil
 
 from mindgap.graph import Graph, Input, Node, Normal, Ref, TensorSpec, materialise_all
 from mindgap.platforms.protocol import Platform
-from mindgap.run.opening import find_backend
+from mindgap.run.backend_lookup import find_backend
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 

@@ -24,9 +24,9 @@ from misbehaving import graph
 
 from mindgap.graph import Graph, Input, MindgapError, Stored, TensorStore
 from mindgap.platforms.protocol import PlatformError
-from mindgap.run.lane import START_ATTEMPTS
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
+from mindgap.run.worker_supervisor import START_ATTEMPTS
 
 ZOO = "misbehaving:BACKEND"
 MakePool = Callable[..., WorkerPool]

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mindgap.run.channel import Frame
-from mindgap.run.process import Limits as ProcessLimits
-from mindgap.run.process import WorkerFailed, WorkerProcess
+from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess
 
 #: Seconds until a new worker must answer: it has imported no framework yet.
 _START_S: Final = 120.0
@@ -112,9 +111,9 @@ class CaptureClient:
             said = f" (it printed last: {tail[-1][:200]})" if tail and failed.fault == "crash" else ""
             raise (WorkerDied if failed.fault == "timeout" else _WorkerCrashed)(f"{failed.message}{said}") from None
 
-    def _process_limits(self, times: float) -> ProcessLimits:
+    def _process_limits(self, times: float) -> RequestLimits:
         cpu = self._limits.cpu_seconds * times
-        return ProcessLimits(self._limits.patience * cpu, self._limits.memory_bytes, cpu)
+        return RequestLimits(self._limits.patience * cpu, self._limits.memory_bytes, cpu)
 
     def _ready(self) -> WorkerProcess:
         if self._worker is not None and self._worker.alive:

@@ -40,7 +40,7 @@ from mindgap.graph import (
     structure_digest,
 )
 from mindgap.run.channel import ChannelClosed, Frame, FrameReader, send_frame
-from mindgap.run.serving import claim_channel, prepare_to_die
+from mindgap.run.worker_setup import claim_channel, prepare_to_die
 from mindgap.store.records import stored_keys
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from mindgap.platforms.protocol import (
 )
 from mindgap.platforms.pytorch.device import availability as presence
 from mindgap.platforms.pytorch.device import options as known
-from mindgap.platforms.pytorch.device.devices import DEVICES, Device
+from mindgap.platforms.pytorch.device.devices import DEVICES, TorchDevice
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +35,7 @@ _NOT_AHEAD: Final = ("freezing",)
 class AheadBackend:
     """Makes platforms of one device whose graphs are compiled before they run."""
 
-    device: Device
+    device: TorchDevice
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -72,7 +72,7 @@ class AheadBackend:
 
 @dataclass(frozen=True, slots=True)
 class _Ahead:
-    device: Device
+    device: TorchDevice
     options: Options
     description: Mapping[str, Any]
 

@@ -19,7 +19,7 @@ from mindgap.platforms.protocol import (
 )
 from mindgap.platforms.pytorch.device import availability as presence
 from mindgap.platforms.pytorch.device import options as known
-from mindgap.platforms.pytorch.device.devices import DEVICES, Device
+from mindgap.platforms.pytorch.device.devices import DEVICES, TorchDevice
 
 if TYPE_CHECKING:
     import torch
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class DynamoBackend:
     """Makes platforms of one device through a compiler that `torch.compile` is told the name of."""
 
-    device: Device
+    device: TorchDevice
     compiler: str
 
     @property
@@ -75,7 +75,7 @@ def _resolved(compiler: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Compiling:
-    device: Device
+    device: TorchDevice
     options: Options
     description: Mapping[str, Any]
     compiler: Any
@@ -84,13 +84,12 @@ class _Compiling:
         return {**self.description, PYTORCH_DECOMPOSITIONS: True}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
-        from mindgap.platforms.pytorch.compilation import compiled
-        from mindgap.platforms.pytorch.compilation import torch_compile as whole
+        from mindgap.platforms.pytorch.compilation import compiled, torch_compile
 
         def compile_program(
             module: torch.fx.GraphModule, sample: Sequence[torch.Tensor], run: Callable[[Program], Any]
         ) -> Program:
-            return whole.compile_whole(module, self.compiler, run)
+            return torch_compile.compile_graph(module, self.compiler, run)
 
         return compiled.load(graph, self.device, self.options, inputs, compile_program, fold=False)
 

@@ -11,17 +11,17 @@ from mindgap.platforms import dtype_policy
 from mindgap.platforms.protocol import Array, Availability, Options, Platform
 from mindgap.platforms.pytorch.device import availability as presence
 from mindgap.platforms.pytorch.device import options as known
-from mindgap.platforms.pytorch.device.devices import DEVICES, Device
+from mindgap.platforms.pytorch.device.devices import DEVICES, TorchDevice
 
 if TYPE_CHECKING:
-    from mindgap.platforms.pytorch.execution.eager_executable import Direct
+    from mindgap.platforms.pytorch.execution.eager_executable import EagerExecutable
 
 
 @dataclass(frozen=True, slots=True)
 class EagerBackend:
     """Makes eager platforms of one device."""
 
-    device: Device
+    device: TorchDevice
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -44,17 +44,17 @@ class EagerBackend:
 
 @dataclass(frozen=True, slots=True)
 class _Eager:
-    device: Device
+    device: TorchDevice
     options: Options
     description: Mapping[str, Any]
 
     def describe(self) -> Mapping[str, Any]:
         return {**self.description, dtype_policy.KEY: dtype_policy.measured_dtypes(self)}
 
-    def load(self, graph: Graph, inputs: Sequence[Array]) -> Direct:
-        from mindgap.platforms.pytorch.execution.eager_executable import Direct
+    def load(self, graph: Graph, inputs: Sequence[Array]) -> EagerExecutable:
+        from mindgap.platforms.pytorch.execution.eager_executable import EagerExecutable
 
-        return Direct(graph, self.options, self.device)
+        return EagerExecutable(graph, self.options, self.device)
 
 
 CPU: Final = EagerBackend(DEVICES["cpu"])

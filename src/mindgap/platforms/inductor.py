@@ -18,7 +18,7 @@ from mindgap.platforms.protocol import (
 )
 from mindgap.platforms.pytorch.device import availability as presence
 from mindgap.platforms.pytorch.device import options as known
-from mindgap.platforms.pytorch.device.devices import DEVICES, Device
+from mindgap.platforms.pytorch.device.devices import DEVICES, TorchDevice
 
 if TYPE_CHECKING:
     import torch
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class InductorBackend:
     """Makes Inductor platforms of one device."""
 
-    device: Device
+    device: TorchDevice
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -66,7 +66,7 @@ class InductorBackend:
 
 @dataclass(frozen=True, slots=True)
 class _Inductor:
-    device: Device
+    device: TorchDevice
     options: Options
     description: Mapping[str, Any]
 
@@ -83,7 +83,7 @@ class _Inductor:
         def compile_program(
             module: torch.fx.GraphModule, sample: Sequence[torch.Tensor], run: Callable[[Program], Any]
         ) -> Program:
-            return inductor_settings.compile_whole(module, self.options, run)
+            return inductor_settings.compile_graph(module, self.options, run)
 
         return compiled.load(graph, self.device, self.options, inputs, compile_program, freezing)
 

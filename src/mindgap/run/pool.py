@@ -17,13 +17,13 @@ from typing import Any, Final, Self
 import psutil
 
 from mindgap.graph import Graph, MindgapError, TensorStore, default_tensor_store
+from mindgap.run.backend_lookup import find_backend
 from mindgap.run.cpu import CpuAccount
-from mindgap.run.lane import Bounds, Lane, together
-from mindgap.run.opening import find_backend
+from mindgap.run.fair_semaphore import FairSemaphore
 from mindgap.run.outcome import Job, Outcome, Prepared
 from mindgap.run.process import WorkerProcess
-from mindgap.run.shared import make_shared
-from mindgap.run.turns import Turns
+from mindgap.run.shared_directory import make_shared
+from mindgap.run.worker_supervisor import WorkerLimits, WorkerSupervisor, run_batch
 
 #: How many jobs `map` reads ahead: enough to keep every platform busy when jobs come platform by platform.
 LOOK_AHEAD: Final = 256
@@ -55,51 +55,53 @@ class WorkerPool:
         """Raises `PlatformError` for a platform that is not known, or an option that it does not take."""
         launch = launch or {}
         memory = memory_limit_bytes or _machine_memory() * 4 // 5 // busy
-        bounds = Bounds(start_s, memory, recycle_bytes or memory // 2)
+        bounds = WorkerLimits(start_s, memory, recycle_bytes or memory // 2)
         store = default_tensor_store() if tensors is None else tensors
         store = store if isinstance(store, TensorStore) else TensorStore(store)
         # A worker is killed when the *thread* that started it ends, so all are started from one that stays.
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="mindgap-start")
-        turns = Turns(busy)
+        turns = FairSemaphore(busy)
         wanted = {name: _environment(name, name in launch) for name in platforms}
         self._shared = make_shared()
         #: Processor time of all workers.
         self.cpu = CpuAccount()
-        self._lanes: dict[str, Lane] = {}
+        self._supervisors: dict[str, WorkerSupervisor] = {}
         self._queues: dict[str, ThreadPoolExecutor] = {}
         for platform, own in wanted.items():
             command = _command(platform, launch.get(platform), store.path, bounds)
             environment = {**os.environ, "MINDGAP_SHARED": str(self._shared), **own}
-            self._lanes[platform] = Lane(platform, self._starting(command, environment), bounds, turns, store, self.cpu)
+            self._supervisors[platform] = WorkerSupervisor(
+                platform, self._starting(command, environment), bounds, turns, store, self.cpu
+            )
         self._closed = threading.Event()
         self._keeper = threading.Thread(target=self._keep, args=(idle_s,), name="mindgap-idle", daemon=True)
         self._keeper.start()
 
     def run(self, job: Job) -> Outcome:
         """Runs one job and waits for it. Raises `MindgapError` for bad input only."""
-        return self._lane(job.platform).run(job)
+        return self._supervisor(job.platform).run(job)
 
     def prepare(self, platform: str, graphs: Sequence[Graph], deadline_s: float) -> Prepared:
-        """Has the platform load the graphs together where it can, for the jobs that follow; waits for it.
+        """Loads the graphs together, if the platform can, for the jobs that follow. Blocks until done.
 
-        Any status but `ok` says that the worker did not survive it or was not done in time: fewer at a time
-        may be. Raises `MindgapError` for bad input only.
+        Any status but `ok`: the worker did not survive, or missed the deadline. A smaller batch may succeed.
+        Raises `MindgapError` for bad input only.
         """
-        return self._lane(platform).prepare(graphs, deadline_s)
+        return self._supervisor(platform).prepare(graphs, deadline_s)
 
     def run_together(self, jobs: Sequence[Job], deadline_s: float) -> list[Outcome]:
-        """Outcomes in the order of the jobs, which are all for one platform and whose graphs are loaded together.
+        """Loads the graphs of jobs for one platform together, runs the jobs, and returns outcomes in their order.
 
-        Where that ends the worker or takes longer than `deadline_s`, the jobs are halved until what does it stands
-        alone, and is its job's outcome. Raises `MindgapError` for bad input only.
+        If loading ends the worker or exceeds `deadline_s`, the batch is halved until the graph that causes it is
+        alone. Raises `MindgapError` for bad input only.
         """
         if len({job.platform for job in jobs}) > 1:
             raise MindgapError("jobs that run together are for one platform")
-        return together(self._lane(jobs[0].platform), jobs, deadline_s) if jobs else []
+        return run_batch(self._supervisor(jobs[0].platform), jobs, deadline_s) if jobs else []
 
     def submit(self, job: Job) -> Future[Outcome]:
         """The same without waiting. Jobs of one platform run in the order in which they were submitted."""
-        self._lane(job.platform)
+        self._supervisor(job.platform)
         queue = self._queues.get(job.platform)
         if queue is None:
             queue = self._queues.setdefault(job.platform, ThreadPoolExecutor(1, thread_name_prefix="mindgap-queue"))
@@ -121,23 +123,23 @@ class WorkerPool:
 
     def describe(self, platform: str) -> Mapping[str, Any]:
         """Hardware, versions and settings as the worker found them; `{"error": why}` where it cannot start."""
-        return self._lane(platform).describe()
+        return self._supervisor(platform).describe()
 
     def pids(self) -> dict[str, int]:
         """The processes that run now, by platform."""
-        return {name: pid for name, lane in self._lanes.items() if (pid := lane.pid) is not None}
+        return {name: pid for name, supervisor in self._supervisors.items() if (pid := supervisor.pid) is not None}
 
     def starts(self, platform: str) -> int:
         """How many workers have been started for the platform."""
-        return self._lane(platform).starts
+        return self._supervisor(platform).starts
 
     def close(self) -> None:
         """Ends every worker at once; a job in the middle counts as crashed. May be called again."""
         self._closed.set()
         for queue in self._queues.values():
             queue.shutdown(wait=False, cancel_futures=True)
-        for lane in self._lanes.values():
-            lane.close()
+        for supervisor in self._supervisors.values():
+            supervisor.close()
         self._starter.shutdown()
         shutil.rmtree(self._shared, ignore_errors=True)
 
@@ -149,13 +151,13 @@ class WorkerPool:
     ) -> None:
         self.close()
 
-    def _lane(self, platform: str) -> Lane:
+    def _supervisor(self, platform: str) -> WorkerSupervisor:
         if self._closed.is_set():
             raise MindgapError("the worker pool is closed")
         try:
-            return self._lanes[platform]
+            return self._supervisors[platform]
         except KeyError:
-            known = ", ".join(self._lanes) or "none"
+            known = ", ".join(self._supervisors) or "none"
             raise MindgapError(f"platform {platform!r} is not in this pool, which has {known}") from None
 
     def _starting(self, command: list[str], environment: dict[str, str]) -> Callable[[], WorkerProcess]:
@@ -163,11 +165,11 @@ class WorkerPool:
 
     def _keep(self, idle_s: float) -> None:
         while not self._closed.wait(min(5.0, idle_s / 4)):
-            for lane in self._lanes.values():
-                lane.stop_if_idle(idle_s)
+            for supervisor in self._supervisors.values():
+                supervisor.stop_if_idle(idle_s)
 
 
-def _command(platform: str, launch: Sequence[str] | None, tensors: Path, bounds: Bounds) -> list[str]:
+def _command(platform: str, launch: Sequence[str] | None, tensors: Path, bounds: WorkerLimits) -> list[str]:
     command = list(launch) if launch is not None else [sys.executable, "-P", "-m", "mindgap.run.worker"]
     wanted = [
         ("--platform", platform),

@@ -50,7 +50,7 @@ class WorkerFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RequestLimits:
     """What a worker may take: seconds until its answer, bytes of resident memory (its children included), seconds of
     processor time until its answer (its children's not counted)."""
 
@@ -102,11 +102,11 @@ class WorkerProcess:
         lines = self._tail.decode(errors="replace").splitlines()
         return "\n".join(line for line in lines if not line.startswith("Extension modules: ")).strip()
 
-    def ask(self, header: Mapping[str, Any], arrays: Sequence[Array], limits: Limits) -> Frame:
+    def ask(self, header: Mapping[str, Any], arrays: Sequence[Array], limits: RequestLimits) -> Frame:
         """Sends a request and returns the answer. Raises `WorkerFailed`, after which the process is gone."""
         return self._exchange(encode_frame(header, arrays), limits)
 
-    def listen(self, limits: Limits) -> Frame:
+    def listen(self, limits: RequestLimits) -> Frame:
         """The next frame. Raises `WorkerFailed`, after which the process is gone."""
         return self._exchange([], limits)
 
@@ -123,7 +123,7 @@ class WorkerProcess:
                 with contextlib.suppress(OSError):
                     pipe.close()
 
-    def _exchange(self, pending: list[memoryview], limits: Limits) -> Frame:
+    def _exchange(self, pending: list[memoryview], limits: RequestLimits) -> Frame:
         started = time.monotonic()
         cpu_until = None if limits.cpu_s is None else self.cpu_seconds() + limits.cpu_s
         poll = select.poll()
@@ -169,7 +169,7 @@ class WorkerProcess:
         """Ends it from another thread than the one that waits for it, which then sees it die."""
         self._process.kill()
 
-    def _look(self, limits: Limits, cpu_until: float | None) -> None:
+    def _look(self, limits: RequestLimits, cpu_until: float | None) -> None:
         """The slow checks: did it die without closing its pipe, does it take too much memory or processor time."""
         # A child that inherited the pipe keeps it open; what the worker wrote before it died is still read.
         if not self._running() and not _readable(self._stdout, 0.0):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from mindgap.run.boilerplate import reasons
+from mindgap.run.message_cleaning import reasons
 
 #: Lines of the message that count, after the noise is gone; and the length of a signature.
 _LINES: Final = 3

@@ -19,14 +19,14 @@ from typing import Any
 
 from mindgap.graph import Graph, GraphError, MindgapError, TensorStore, decode, default_tensor_store
 from mindgap.platforms.protocol import Platform
+from mindgap.run.backend_lookup import find_backend
+from mindgap.run.batch_loading import prepare
 from mindgap.run.cache import Cache
 from mindgap.run.channel import ChannelClosed, Frame, FrameReader, send_frame
 from mindgap.run.identity import remember
 from mindgap.run.local import Caches, fingerprint_of, missing_tensors, run_job
 from mindgap.run.message import PROTOCOL, graph_bytes, outcome_frame, read_job, sent_graphs, sent_tensors
-from mindgap.run.opening import find_backend
-from mindgap.run.preparing import prepare
-from mindgap.run.serving import claim_channel, prepare_to_die, resident_bytes
+from mindgap.run.worker_setup import claim_channel, prepare_to_die, resident_bytes
 
 
 def main(argv: Sequence[str] | None = None) -> int:

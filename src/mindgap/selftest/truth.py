@@ -19,7 +19,7 @@ from mindgap.oracle import Oracle
 from mindgap.oracle.classes import class_bits
 from mindgap.oracle.examine import SIGMAS, expect_floor
 from mindgap.oracle.precision import FORMATS, is_real, widen
-from mindgap.platforms.faulty.injection import Striker, meets, placed
+from mindgap.platforms.faulty.injection import FaultInjector, meets, placed
 from mindgap.platforms.faulty.schema import AT_LOAD, Faults
 from mindgap.platforms.protocol import CompileFailure
 
@@ -99,8 +99,8 @@ class Ground:
             places = placed(faults, self.graph, "")
         except CompileFailure:
             return Effect(dict.fromkeys(self._meant(faults), _UTTER), math.inf, failed=True)
-        at_node = self._locally(Striker(self.graph, places))
-        whole = Striker(self.graph, places)
+        at_node = self._locally(FaultInjector(self.graph, places))
+        whole = FaultInjector(self.graph, places)
         whole.begin()
         seen = _Position()
         try:
@@ -117,7 +117,7 @@ class Ground:
         nodes = enumerate(self.graph.nodes)
         return [index for index, node in nodes if any(meets(fault, node, index, "") for fault in at_load)]
 
-    def _locally(self, striker: Striker) -> dict[int, Change]:
+    def _locally(self, striker: FaultInjector) -> dict[int, Change]:
         """For each node that is struck, how far its results move on the right operands."""
         found: dict[int, Change] = {}
         striker.begin()
@@ -196,7 +196,7 @@ class _Position:
     def __init__(self) -> None:
         self.at = -1
 
-    def watching(self, striker: Striker) -> Any:
+    def watching(self, striker: FaultInjector) -> Any:
         def call(index: int, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
             self.at = index
             return striker.call(index, function, args, kwargs)

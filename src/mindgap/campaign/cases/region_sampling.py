@@ -20,13 +20,13 @@ from mindgap.catalogue import Catalogue
 from mindgap.catalogue.integrity import GraphChecker
 from mindgap.graph import MindgapError, encode
 from mindgap.run.channel import Frame
-from mindgap.run.process import Limits, WorkerFailed, WorkerProcess
+from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess
 from mindgap.synth.regions.pool import RegionPool, joined
 from mindgap.synth.regions.sampler import SamplerOptions
 
-_START: Final = Limits(120.0, 4 << 30)
+_START: Final = RequestLimits(120.0, 4 << 30)
 #: For one base: a step that takes longer has met an operator that does not come back.
-_BASE: Final = Limits(300.0, 4 << 30, 60.0)
+_BASE: Final = RequestLimits(300.0, 4 << 30, 60.0)
 
 #: Reasons that a line names.
 _NAMED: Final = 4

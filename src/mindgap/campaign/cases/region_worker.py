@@ -23,7 +23,7 @@ import numpy as np
 
 from mindgap.graph import MindgapError, TensorStore, decode
 from mindgap.run.channel import ChannelClosed, Frame, FrameReader, send_frame
-from mindgap.run.serving import claim_channel, prepare_to_die
+from mindgap.run.worker_setup import claim_channel, prepare_to_die
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -31,7 +31,7 @@ from mindgap.run.cpu import CpuAccount, Purpose
 from mindgap.run.identity import remember
 from mindgap.run.message import PROTOCOL, graph_bytes, outcome_frame, read_job
 from mindgap.run.outcome import Job, Outcome
-from mindgap.run.process import Limits, WorkerFailed, WorkerProcess
+from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess
 
 #: Until a judge that has started must have said so.
 _START_S: Final = 300.0
@@ -215,7 +215,7 @@ class JudgeProcess:
         environment = {"OMP_NUM_THREADS": "1", **os.environ}
         try:
             worker = self._worker = self._starter.submit(WorkerProcess, command, environment).result()
-            frame = worker.listen(Limits(_START_S, self._terms.memory_bytes))
+            frame = worker.listen(RequestLimits(_START_S, self._terms.memory_bytes))
             self._charge(worker, "starting")
         except OSError as error:
             raise JudgeFailed(f"no judge can be started: {error}") from None
@@ -256,9 +256,9 @@ class _Meter:
     def left(self) -> float:
         return self._seconds - self.spent - (self._cpu() - self._before)
 
-    def limits(self) -> Limits:
+    def limits(self) -> RequestLimits:
         left = max(self.left(), 0.05)
-        return Limits(_SLOW * left, self._terms.memory_bytes, left)
+        return RequestLimits(_SLOW * left, self._terms.memory_bytes, left)
 
 
 def _too_long(terms: JudgeLimits, outcome: Outcome) -> str:

@@ -32,7 +32,7 @@ from mindgap.run.channel import ChannelClosed, Frame, FrameReader, send_frame
 from mindgap.run.identity import bytes_of, digest_of, remember
 from mindgap.run.message import PROTOCOL, job_frame, outcome_frame, read_outcome
 from mindgap.run.outcome import Job, Outcome
-from mindgap.run.serving import claim_channel, prepare_to_die, resident_bytes
+from mindgap.run.worker_setup import claim_channel, prepare_to_die, resident_bytes
 
 #: Graphs whose shadows and replays are kept, for the next platform that differs on them: a slow platform may be as many
 #: cases behind as the drive has rows under way. They are fewer where their values are large.

@@ -16,7 +16,7 @@ from mindgap.platforms.pytorch.device.devices import CPU
 if TYPE_CHECKING:
     import torch
 
-    from mindgap.platforms.faulty.injection import Placed
+    from mindgap.platforms.faulty.injection import InjectionSite
 
 _OPTIONS: Final = {"faults": "FILE.toml: the faults to inject (docs/faults.md); without it there are none"}
 #: One thread: a fault file means the same on every machine.
@@ -78,14 +78,14 @@ class _Faulty:
 class FaultyExecutable:
     """Executable and traceable: damage shows in the value of the node that a fault strikes, and downstream."""
 
-    def __init__(self, graph: Graph, places: list[list[Placed]]) -> None:
+    def __init__(self, graph: Graph, places: list[list[InjectionSite]]) -> None:
         from mindgap.aten.tape import Tape
-        from mindgap.platforms.faulty.injection import Striker
-        from mindgap.platforms.pytorch.execution.input_binding import Feeds
+        from mindgap.platforms.faulty.injection import FaultInjector
+        from mindgap.platforms.pytorch.execution.input_binding import InputBinder
 
-        self._feeds = Feeds(graph.inputs, "cpu")
+        self._feeds = InputBinder(graph.inputs, "cpu")
         self._tape = Tape(graph)
-        self._striker = Striker(graph, places)
+        self._striker = FaultInjector(graph, places)
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
         """Outputs as arrays. Raises what PyTorch raises, and what an injected fault does."""

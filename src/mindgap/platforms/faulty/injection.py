@@ -28,18 +28,18 @@ _WIDE: Final = {torch.float16: torch.float64, torch.bfloat16: torch.float64, tor
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class InjectionSite:
     """A fault, by its number in the file, at a node that meets all of its static conditions."""
 
     number: int
     fault: schema.Fault
 
 
-def placed(faults: schema.Faults, graph: Graph, digest: str) -> list[list[Placed]]:
+def placed(faults: schema.Faults, graph: Graph, digest: str) -> list[list[InjectionSite]]:
     """For each node, the faults that may strike it. Raises what those that strike at load do."""
-    found: list[list[Placed]] = []
+    found: list[list[InjectionSite]] = []
     for index, node in enumerate(graph.nodes):
-        here = [Placed(n, f) for n, f in enumerate(faults.fault) if meets(f, node, index, digest)]
+        here = [InjectionSite(n, f) for n, f in enumerate(faults.fault) if meets(f, node, index, digest)]
         for place in here:
             if isinstance(place.fault, schema.Refusal):
                 raise Unsupported(node.op, place.fault.why)
@@ -69,10 +69,10 @@ def meets(fault: schema.Fault, node: Node, index: int, digest: str) -> bool:
     )
 
 
-class Striker:
+class FaultInjector:
     """Calls nodes with their faults. It lives as long as the loaded graph: stale results and leaks outlast a run."""
 
-    def __init__(self, graph: Graph, places: Sequence[Sequence[Placed]]) -> None:
+    def __init__(self, graph: Graph, places: Sequence[Sequence[InjectionSite]]) -> None:
         self._graph, self._places = graph, places
         self._runs = 0
         self._met: Counter[int] = Counter()
@@ -106,7 +106,7 @@ class Striker:
                 flat[slot] = _write_back(wrong, right) if known.mutates else wrong
         return flat if len(flat) != 1 else flat[0]
 
-    def _strikes(self, place: Placed, args: list[Any], kwargs: dict[str, Any]) -> bool:
+    def _strikes(self, place: InjectionSite, args: list[Any], kwargs: dict[str, Any]) -> bool:
         when = place.fault.when
         if when.any is not None and not _some_element(when.any, [*args, *kwargs.values()]):
             return False
@@ -130,7 +130,7 @@ class Striker:
                 pass
 
     def _wrong(
-        self, place: Placed, index: int, function: Any, other: _Other | None, right: torch.Tensor
+        self, place: InjectionSite, index: int, function: Any, other: _Other | None, right: torch.Tensor
     ) -> torch.Tensor:
         fault = place.fault
         if other is not None:

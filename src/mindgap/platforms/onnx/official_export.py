@@ -14,7 +14,7 @@ from mindgap.graph import Graph
 from mindgap.platforms.onnx import messages as onnx_export_messages
 from mindgap.platforms.onnx.export import FED, MODEL_BYTES_LIMIT, Exported
 from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
-from mindgap.platforms.pytorch.compilation.exported_program import Program, export_program, quiet
+from mindgap.platforms.pytorch.compilation.exported_program import ExportedGraph, export_program, quiet
 
 _OVERLOAD: Final = re.compile(
     r"OpOverload\(op='(\w+)\.(\w+)', overload='(\w+)'\)|target=(?:torch\.ops\.)?(aten\.\w+\.\w+)"
@@ -59,7 +59,7 @@ def _origin(node: Any) -> str:
     return said[-1] if said else ""
 
 
-def _typed(error: BaseException, program: Program) -> Exception:
+def _typed(error: BaseException, program: ExportedGraph) -> Exception:
     """What stopped the exporter, as the table of its messages reads it."""
     found, inner = onnx_export_messages.read(error)
     op = _operator(error, program)
@@ -69,7 +69,7 @@ def _typed(error: BaseException, program: Program) -> Exception:
     return CompileFailure(f"torch.onnx.export failed: {f'{op}: ' if op else ''}{reason}", op)
 
 
-def _operator(error: BaseException, program: Program) -> str:
+def _operator(error: BaseException, program: ExportedGraph) -> str:
     """The program's only operator; else the one that the errors name, innermost first, as it was decomposed."""
     called = {str(node.target) for node in program.exported.graph.nodes if node.op == "call_function"}
     if len(called) == 1:

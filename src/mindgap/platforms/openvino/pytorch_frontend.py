@@ -17,7 +17,7 @@ from mindgap.graph import Graph, GraphError, Labels
 from mindgap.platforms.messages import Reading
 from mindgap.platforms.openvino import messages as openvino_messages
 from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
-from mindgap.platforms.pytorch.compilation.exported_program import Program, export_program, quiet
+from mindgap.platforms.pytorch.compilation.exported_program import ExportedGraph, export_program, quiet
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Converted:
     """
 
     model: Any
-    program: Program
+    program: ExportedGraph
     inputs: tuple[str, ...]
     fed: tuple[int, ...]
     outputs: tuple[int, ...]
@@ -61,7 +61,7 @@ def convert(graph: Graph, inputs: Sequence[Array]) -> Converted:
     return Converted(model, program, names, program.fed, outputs, facts)
 
 
-def _converted(graph: Graph, inputs: Sequence[Array]) -> tuple[Any, Program]:
+def _converted(graph: Graph, inputs: Sequence[Array]) -> tuple[Any, ExportedGraph]:
     import torch
 
     program = export_program(graph, inputs)
@@ -109,13 +109,13 @@ def _returned(graph: Graph) -> tuple[Graph, tuple[int, ...]]:
     return replace(graph, outputs=tuple(kept), labels=Labels()), found
 
 
-def typed(error: Exception, program: Program, *, running: bool = False) -> Exception:
+def typed(error: Exception, program: ExportedGraph, *, running: bool = False) -> Exception:
     """What stopped the front end, the plugin, or a run, as the table of messages reads it."""
     found = openvino_messages.read(str(error), type(error).__name__)
     return openvino_messages.stopped(error, found, _operator(found, program), running=running)
 
 
-def _operator(found: Reading, program: Program) -> str:
+def _operator(found: Reading, program: ExportedGraph) -> str:
     """The ATen operator that was called, for the one (or the node) that a message names after decomposition.
 
     A node of the model is called `convolution/aten.convolution.default/Convolution`: the node of the program, its

@@ -13,7 +13,7 @@ import torch.fx
 from mindgap.graph import Graph
 from mindgap.platforms.protocol import Array, CompileFailure, Executable, Fallback, Options, Unsupported
 from mindgap.platforms.pytorch.ahead_of_time.cpp_library import Function, accused, build, opened
-from mindgap.platforms.pytorch.ahead_of_time.cpp_source import Alone, Source, compile_alone, source_of
+from mindgap.platforms.pytorch.ahead_of_time.cpp_source import CppSource, NeedsOwnLibrary, compile_alone, source_of
 from mindgap.platforms.pytorch.compilation.compiled import told
 from mindgap.platforms.pytorch.compilation.fx_module import to_fx
 from mindgap.platforms.pytorch.compilation.inductor_settings import configured
@@ -22,7 +22,7 @@ from mindgap.platforms.pytorch.refusals import causes, refusal, refused_operator
 _COMPLAINT: Final = re.compile(r"\berror: .*")
 
 
-class Ahead:
+class AotExecutable:
     """An executable compiled ahead of time.
 
     `facts`: how many `kernels` Inductor wrote for it, how many `library_calls` it prefers to its own code (matrix
@@ -53,7 +53,7 @@ class Batch:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._graphs: list[Graph] = []
-        self._sources: dict[int, Source] = {}
+        self._sources: dict[int, CppSource] = {}
         self._alone: dict[int, Sequence[torch.Tensor]] = {}
         self._functions: dict[int, Function] = {}
         self._failures: dict[int, Exception] = {}
@@ -65,7 +65,7 @@ class Batch:
     def translate(self, number: int, module: torch.fx.GraphModule, sample: Sequence[torch.Tensor]) -> Function:
         """The graph's function, which can be called once the batch is built. Raises whatever the compiler does."""
         self._alone[number] = sample
-        with configured(self._options), contextlib.suppress(Alone):
+        with configured(self._options), contextlib.suppress(NeedsOwnLibrary):
             self._sources[number] = source_of(module, sample)
         functions = self._functions
         return lambda *given: functions[number](*given)
@@ -74,9 +74,9 @@ class Batch:
         """The executable around the function, with what is known of its program."""
         source = self._sources.get(number)
         if source is None:
-            return Ahead(executable, {"alone": True})
+            return AotExecutable(executable, {"alone": True})
         facts = {"kernels": len(source.names), "library_calls": source.external, "fallbacks": source.fallbacks}
-        return Ahead(executable, facts)
+        return AotExecutable(executable, facts)
 
     def build(self) -> Mapping[int, Exception]:
         """Builds all that was translated, and gives the failures: `Unsupported` or `CompileFailure` by number."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import torch
 
-from mindgap.platforms.pytorch.ahead_of_time.cpp_source import Source
+from mindgap.platforms.pytorch.ahead_of_time.cpp_source import CppSource
 from mindgap.torch_private.aot_inductor import (
     cpp_builder,
     handles_of,
@@ -70,7 +70,7 @@ extern "C" int mindgap_run(int number, AtenTensorHandle* given, AtenTensorHandle
 """
 
 
-def build(sources: Sequence[Source]) -> list[Function]:
+def build(sources: Sequence[CppSource]) -> list[Function]:
     """One function for each source, from one library. Raises what the C++ compiler's caller raises.
 
     A library that was built before from the same code, by the same compiler under the same settings, is taken
@@ -93,7 +93,7 @@ def opened(path: str) -> Function:
     return lambda *given: runner.run(list(given))
 
 
-def _texts(sources: Sequence[Source]) -> tuple[str, str]:
+def _texts(sources: Sequence[CppSource]) -> tuple[str, str]:
     """The library's programs, and their kernels, each under a name that is its own in the whole library."""
     includes = dict.fromkeys(line for source in sources for line in source.includes)
     programs = [*includes, _HEAD]
@@ -109,7 +109,7 @@ def _texts(sources: Sequence[Source]) -> tuple[str, str]:
     return "\n".join(programs), "\n".join(kernels)
 
 
-def _renamed(source: Source, prefix: str) -> tuple[str, str]:
+def _renamed(source: CppSource, prefix: str) -> tuple[str, str]:
     if not source.names:
         return source.program, source.kernels
     names = re.compile(r"\b(?:" + "|".join(map(re.escape, source.names)) + r")\b")

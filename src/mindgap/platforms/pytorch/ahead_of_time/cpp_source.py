@@ -33,7 +33,7 @@ _CLOSING: Final = "} // namespace torch::aot_inductor"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class CppSource:
     """One graph as C++: `program` defines `AOTInductorModel::run_impl`, `kernels` the functions that it calls.
 
     `includes` and `kernel_includes`: what each wants included. `names`: of the kernels, unique in this graph only.
@@ -51,7 +51,7 @@ class Source:
     external: int
 
 
-class Alone(Exception):
+class NeedsOwnLibrary(Exception):
     """The graph's program needs more than its code: constants of its own, or operators called through Python's
     description of them. It has to be built by itself."""
 
@@ -59,7 +59,7 @@ class Alone(Exception):
 class _Taken(BaseException):
     """Carries the code out of the compiler. Not an `Exception`, which the compiler would wrap in errors of its own."""
 
-    def __init__(self, source: Source | None, why: str = "") -> None:
+    def __init__(self, source: CppSource | None, why: str = "") -> None:
         super().__init__(why)
         self.source = source
         self.why = why
@@ -84,14 +84,14 @@ class _Bare(CppWrapperCpu):
         pass
 
 
-def source_of(module: torch.fx.GraphModule, sample: Sequence[torch.Tensor]) -> Source:
-    """The module as C++. Raises `Alone`, or whatever the compiler raises."""
+def source_of(module: torch.fx.GraphModule, sample: Sequence[torch.Tensor]) -> CppSource:
+    """The module as C++. Raises `NeedsOwnLibrary`, or whatever the compiler raises."""
     try:
         with _taking():
             compile_alone(module, sample)
     except _Taken as taken:
         if taken.source is None:
-            raise Alone(taken.why) from None
+            raise NeedsOwnLibrary(taken.why) from None
         return taken.source
     raise Fallback("AOTInductor gave no program")
 
@@ -136,7 +136,7 @@ def _take(
     )
     outside = sum(isinstance(node, ExternKernel) for node in graph.operations) - called.total()
     raise _Taken(
-        Source(
+        CppSource(
             body.replace(_OPENING, "").replace(_CLOSING, ""),
             _INCLUDE.sub("", kernel_code),
             _included(wrapper_code),

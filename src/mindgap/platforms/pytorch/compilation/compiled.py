@@ -12,13 +12,13 @@ from mindgap.aten.tape import clone_strided, written_inputs
 from mindgap.graph import Graph
 from mindgap.platforms.protocol import Array, CompileFailure, Executable, Fallback, Options, Unsupported
 from mindgap.platforms.pytorch.compilation.fx_module import foldable, to_fx
-from mindgap.platforms.pytorch.device.devices import Device
+from mindgap.platforms.pytorch.device.devices import TorchDevice
 from mindgap.platforms.pytorch.device.runtime import synchronise, watched
 from mindgap.platforms.pytorch.device.settings import in_force
-from mindgap.platforms.pytorch.execution.eager_executable import Direct
+from mindgap.platforms.pytorch.execution.eager_executable import EagerExecutable
 from mindgap.platforms.pytorch.execution.gradients import as_leaves, gradients
 from mindgap.platforms.pytorch.execution.input_binding import (
-    Feeds,
+    InputBinder,
     check_devices,
     declared_dtypes,
     given_out,
@@ -42,11 +42,13 @@ _UNCOMPILED = frozenset(
 class Compiled:
     """An executable around a program. With `graph.grad` the gradients follow the outputs."""
 
-    def __init__(self, graph: Graph, device: Device, options: Options, inputs: Sequence[Array], fold: bool) -> None:
+    def __init__(
+        self, graph: Graph, device: TorchDevice, options: Options, inputs: Sequence[Array], fold: bool
+    ) -> None:
         self._graph = graph
         self._device = device
         self._options = options
-        self._feeds = Feeds(graph.inputs, device.torch_name)
+        self._feeds = InputBinder(graph.inputs, device.torch_name)
         self._written = frozenset(written_inputs(graph))
         self._dtypes = declared_dtypes(graph)
         chosen = foldable(graph) if fold else frozenset[int]()
@@ -103,7 +105,7 @@ class Failing:
 
 
 def load(
-    graph: Graph, device: Device, options: Options, inputs: Sequence[Array], compile_program: Compile, fold: bool
+    graph: Graph, device: TorchDevice, options: Options, inputs: Sequence[Array], compile_program: Compile, fold: bool
 ) -> Executable:
     """The compiled graph. Raises `Unsupported`, `CompileFailure` or `Fallback`.
 
@@ -132,10 +134,12 @@ def told(error: BaseException) -> str:
     return f"{' < '.join(kinds)}: {message_of(innermost)[:_LONGEST_MESSAGE]}"
 
 
-def _own_error(graph: Graph, device: Device, options: Mapping[str, str], inputs: Sequence[Array]) -> Exception | None:
+def _own_error(
+    graph: Graph, device: TorchDevice, options: Mapping[str, str], inputs: Sequence[Array]
+) -> Exception | None:
     """What the graph raises when it runs operator by operator. Raises `Unsupported` where that is a refusal."""
     try:
-        Direct(graph, {k: v for k, v in options.items() if k in _UNCOMPILED}, device)(inputs)
+        EagerExecutable(graph, {k: v for k, v in options.items() if k in _UNCOMPILED}, device)(inputs)
     except (Unsupported, Fallback):
         raise
     except Exception as error:

@@ -21,7 +21,7 @@ _LOGGERS: Final = ("torch.export", "torch._export", "torch.fx", "torch._subclass
 
 
 @dataclass(frozen=True)
-class Program:
+class ExportedGraph:
     """`exported`: the program as `torch.export.export` gives it, parameters inside. `example`: its inputs.
 
     `fed`: number of the graph input behind each input of the program, in order.
@@ -32,7 +32,7 @@ class Program:
     fed: tuple[int, ...]
 
 
-def export_program(graph: Graph, inputs: Sequence[Array]) -> Program:
+def export_program(graph: Graph, inputs: Sequence[Array]) -> ExportedGraph:
     """Exports the graph's calls as they are: composite operators stay whole, in-place ones stay in-place.
 
     Parameters, buffers and constants that the graph only reads are parameters of the program. An input that the
@@ -47,7 +47,7 @@ def export_program(graph: Graph, inputs: Sequence[Array]) -> Program:
     _copy_written(module, graph, fed)
     try:
         with torch.no_grad(), quiet():
-            return Program(torch.export.export(module, example), example, fed)
+            return ExportedGraph(torch.export.export(module, example), example, fed)
     except Exception as error:
         raise CompileFailure(f"torch.export failed: {type(error).__name__}: {error}") from error
 

@@ -18,7 +18,7 @@ import torch
 import torch.fx
 
 from mindgap.platforms.protocol import Fallback, Options
-from mindgap.platforms.pytorch.compilation import torch_compile as whole
+from mindgap.platforms.pytorch.compilation import torch_compile
 from mindgap.platforms.pytorch.compilation.compiled import Program
 from mindgap.platforms.pytorch.device.availability import compiler_present, processor
 from mindgap.torch_private.inductor import default_cache_dir, inductor_config, pick_vec_isa
@@ -53,9 +53,9 @@ def establish(options: Options, description: Mapping[str, Any]) -> dict[str, Any
     return {"compiler": compiler, "vector_isa": str(isa) if isa else "none", "vector_bits": width}
 
 
-def compile_whole(module: torch.fx.GraphModule, options: Options, run: Callable[[Program], Any]) -> Program:
-    """The module compiled by Inductor under these options; see `whole.compile_whole`."""
-    return whole.compile_whole(module, "inductor", run, lambda: configured(options))
+def compile_graph(module: torch.fx.GraphModule, options: Options, run: Callable[[Program], Any]) -> Program:
+    """The module compiled by Inductor under these options; see `torch_compile.compile_graph`."""
+    return torch_compile.compile_graph(module, "inductor", run, lambda: configured(options))
 
 
 @contextlib.contextmanager

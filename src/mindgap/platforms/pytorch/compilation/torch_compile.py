@@ -19,7 +19,7 @@ _alive: weakref.WeakSet[torch.fx.GraphModule] = weakref.WeakSet()
 _MOST_ALIVE: Final = 256
 
 
-def compile_whole(
+def compile_graph(
     module: torch.fx.GraphModule,
     backend: Any,
     run: Callable[[Program], Any],

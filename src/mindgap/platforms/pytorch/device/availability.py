@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mindgap.platforms.protocol import Availability
-from mindgap.platforms.pytorch.device.devices import Device
+from mindgap.platforms.pytorch.device.devices import TorchDevice
 
 #: The name in torch/version.py -> what people call such a build.
 _BUILDS: Final = {"cuda": "CUDA", "hip": "ROCm", "xpu": "XPU"}
@@ -50,7 +50,7 @@ def processor() -> Processor:
     return Processor(f"{model}, {platform.machine()}", fields.get("vendor_id", ""), flags)
 
 
-def torch_present(device: Device) -> Availability:
+def torch_present(device: TorchDevice) -> Availability:
     """Whether this environment has a PyTorch that can use `device`; if not, what is missing and what to install."""
     if importlib.util.find_spec("torch") is None:
         return Availability(False, "torch is not installed: pip install torch")
@@ -68,7 +68,7 @@ def torch_present(device: Device) -> Availability:
     return Availability(True, "", _device_name(device), versions)
 
 
-def triton_present(device: Device) -> Availability:
+def triton_present(device: TorchDevice) -> Availability:
     """Whether Inductor can write kernels for the device; it writes those for Apple's GPUs without Triton."""
     if device.name not in ("cuda", "rocm", "xpu"):
         return Availability(True)
@@ -104,7 +104,7 @@ def _top_level(module: str) -> bool:
     return importlib.util.find_spec(module.partition(".")[0]) is not None
 
 
-def _no_package(device: Device, torch_version: str) -> str:
+def _no_package(device: TorchDevice, torch_version: str) -> str:
     what = f"{device.module.partition('.')[0]} is not installed"
     how = f"pip install {device.distribution}, in the release made for torch {torch_version.partition('+')[0]}"
     if device.nodes and not _nodes(device):
@@ -112,7 +112,7 @@ def _no_package(device: Device, torch_version: str) -> str:
     return f"{what}: {how}"
 
 
-def _not_built(device: Device, torch_version: str) -> str:
+def _not_built(device: TorchDevice, torch_version: str) -> str:
     """Why no build of torch like this one could use the device, empty where it could."""
     if device.name == "mps":
         return "" if sys.platform == "darwin" else "mps is Apple's, and this is not macOS"
@@ -131,18 +131,18 @@ def _not_built(device: Device, torch_version: str) -> str:
     return f"{what}, and there is no {device.maker} device ({device.nodes[0]}): {how} on a machine with one"
 
 
-def _no_node(device: Device) -> str:
+def _no_node(device: TorchDevice) -> str:
     """That the driver made no device file, empty where it did or makes none."""
     if not device.nodes or _nodes(device) or sys.platform != "linux":
         return ""
     return f"there is no {device.maker} device on this machine ({device.nodes[0]}), or its driver is not loaded"
 
 
-def _nodes(device: Device) -> list[str]:
+def _nodes(device: TorchDevice) -> list[str]:
     return [path for pattern in device.nodes for path in glob.glob(pattern)]
 
 
-def _not_working(device: Device, versions: Mapping[str, str]) -> str:
+def _not_working(device: TorchDevice, versions: Mapping[str, str]) -> str:
     """Why torch finds no device after all, empty where it finds one. Imports torch."""
     said = ", ".join(f"{name} {number}" for name, number in versions.items())
     try:
@@ -160,7 +160,7 @@ def _not_working(device: Device, versions: Mapping[str, str]) -> str:
     return "" if count else f"{said}: finds no {device.maker} device"
 
 
-def _device_name(device: Device) -> str:
+def _device_name(device: TorchDevice) -> str:
     if device.name == "mps":
         return f"Apple {platform.machine()}"
     if device.name == "xla":

@@ -21,7 +21,7 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class TorchDevice:
     """One kind of device.
 
     `name`: its word in a platform's name. `torch_name`: what `torch.device` calls it. `distribution`
@@ -50,22 +50,22 @@ _PRODUCTS: Final = ("matmul", "tf32", "sdpa")
 _REDUCTIONS: Final = ("fp16_reduction", "bf16_reduction")
 
 _ALL: Final = (
-    Device(
+    TorchDevice(
         "cpu", "cpu", "the host",
         options=("isa", "onednn", *_EAGER, "dtype", *_PRODUCTS),
         compiler_options=("freezing", "simdlen", *_HOST, *_PRODUCTS),
     ),
-    Device(
+    TorchDevice(
         "cuda", "cuda", "NVIDIA", build="cuda", nodes=("/dev/nvidia[0-9]*", "/dev/dxg"),
         options=(*_EAGER, "dtype", *_PRODUCTS, "cudnn", *_REDUCTIONS, "fp16_accumulation"),
         compiler_options=("freezing", *_HOST, *_PRODUCTS, "cudnn", *_REDUCTIONS, "fp16_accumulation"),
     ),
-    Device(
+    TorchDevice(
         "rocm", "cuda", "AMD", build="hip", nodes=("/dev/kfd",),
         options=(*_EAGER, "dtype", *_PRODUCTS, "miopen", *_REDUCTIONS),
         compiler_options=("freezing", *_HOST, *_PRODUCTS, "miopen", *_REDUCTIONS),
     ),
-    Device(
+    TorchDevice(
         "xpu", "xpu", "Intel", build="xpu", nodes=("/dev/dri/renderD*", "/dev/dxg"),
         variables=(
             Variable("PYTORCH_ENABLE_XPU_FALLBACK", "0", True),
@@ -76,17 +76,17 @@ _ALL: Final = (
         options=(*_EAGER, "dtype", *_PRODUCTS),
         compiler_options=("freezing", *_HOST, *_PRODUCTS),
     ),
-    Device(
+    TorchDevice(
         "mps", "mps", "Apple",
         variables=(Variable("PYTORCH_ENABLE_MPS_FALLBACK", "0", True),),
         options=_EAGER, compiler_options=("freezing", *_HOST),
     ),
-    Device(
+    TorchDevice(
         "npu", "npu", "Ascend", distribution="torch-npu", module="torch_npu", nodes=("/dev/davinci[0-9]*",),
         variables=(Variable("TORCH_NPU_FALLBACK_CPU_DISABLE", "1", False),),
         options=(*_EAGER, "dtype", "hf32"), compiler_options=(*_HOST, "hf32", "through"),
     ),
-    Device(
+    TorchDevice(
         "hpu", "hpu", "Gaudi", distribution="habana-torch-plugin", module="habana_frameworks.torch.core",
         nodes=("/dev/accel/accel[0-9]*", "/dev/hl[0-9]*"),
         variables=(
@@ -96,12 +96,12 @@ _ALL: Final = (
         ),
         options=_EAGER, compiler_options=_HOST,
     ),
-    Device(
+    TorchDevice(
         "xla", "xla", "OpenXLA", distribution="torch_xla", module="torch_xla",
         options=(*_EAGER, "dtype", "pjrt", "precision", "sync"), compiler_options=(*_HOST, "pjrt", "precision"),
     ),
 )  # fmt: skip
 
 #: Word in a platform's name -> the device.
-DEVICES: Final[Mapping[str, Device]] = MappingProxyType({device.name: device for device in _ALL})
+DEVICES: Final[Mapping[str, TorchDevice]] = MappingProxyType({device.name: device for device in _ALL})
 CPU: Final = DEVICES["cpu"]

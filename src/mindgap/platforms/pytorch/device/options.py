@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mindgap.platforms.protocol import Options, PlatformError
-from mindgap.platforms.pytorch.device.devices import Device
+from mindgap.platforms.pytorch.device.devices import TorchDevice
 
 #: Option -> the values it takes; None for a positive whole number.
 _VALUES: Final[dict[str, tuple[str, ...] | None]] = {
@@ -120,7 +120,7 @@ def checked(options: Options, names: tuple[str, ...]) -> Options:
     return options
 
 
-def variables(options: Options, device: Device) -> dict[str, str]:
+def variables(options: Options, device: TorchDevice) -> dict[str, str]:
     """The environment in which a worker must start so that device and options take effect at import."""
     found = {variable.name: variable.value for variable in device.variables} | switch_variables(options, device)
     if "isa" in options:
@@ -132,7 +132,7 @@ def variables(options: Options, device: Device) -> dict[str, str]:
     return found
 
 
-def switch_variables(options: Options, device: Device) -> dict[str, str]:
+def switch_variables(options: Options, device: TorchDevice) -> dict[str, str]:
     """What some of PyTorch's switches need in the environment besides being set."""
     found: dict[str, str] = {}
     if options.get("deterministic") == "on" and device.torch_name == "cuda":

@@ -13,7 +13,7 @@ from typing import Any, Final
 import torch
 
 from mindgap.platforms.protocol import Fallback
-from mindgap.platforms.pytorch.device.devices import Device
+from mindgap.platforms.pytorch.device.devices import TorchDevice
 
 #: What PyTorch and the makers' packages warn when an operator that a device lacks goes to the CPU.
 _ELSEWHERE: Final = re.compile(
@@ -24,7 +24,7 @@ _OPERATOR: Final = re.compile(r"'?(aten::[\w.]+)'?")
 _NO_FALLBACK: Final = frozenset({"aten::_local_scalar_dense", "aten::item"})
 
 
-def attach(device: Device) -> None:
+def attach(device: TorchDevice) -> None:
     """Imports what makes torch know the device. Raises `Fallback` where a variable was not set in time."""
     for variable in device.variables:
         found = os.environ.get(variable.name)
@@ -40,7 +40,7 @@ def attach(device: Device) -> None:
         torch.set_warn_always(True)
 
 
-def synchronise(device: Device) -> None:
+def synchronise(device: TorchDevice) -> None:
     """Waits for the device, so that its errors are raised here; XLA starts what it has gathered only now."""
     if device.name == "xla":
         _module("torch_xla").sync(wait=True)
@@ -48,7 +48,7 @@ def synchronise(device: Device) -> None:
         getattr(torch, device.torch_name).synchronize()
 
 
-def hardware(device: Device) -> dict[str, Any]:
+def hardware(device: TorchDevice) -> dict[str, Any]:
     """The device's name and memory, and the versions of what drives it: JSON only. Empty for the host."""
     if device.name == "cpu":
         return {}
@@ -71,7 +71,7 @@ def hardware(device: Device) -> dict[str, Any]:
     return found
 
 
-def _cuda(device: Device) -> Mapping[str, Any]:
+def _cuda(device: TorchDevice) -> Mapping[str, Any]:
     library: Any = torch.cuda  # typed in parts
     properties = library.get_device_properties(0)
     major, minor = torch.cuda.get_device_capability()
@@ -102,7 +102,7 @@ def _module(name: str) -> Any:
 
 
 @contextlib.contextmanager
-def watched(device: Device) -> Generator[None]:
+def watched(device: TorchDevice) -> Generator[None]:
     """Raises `Fallback` on the way out where the block made the device hand work to the CPU.
 
     Seen by what torch and the maker's package warn, and by what XLA's and Gaudi's packages count. Ends the
@@ -134,7 +134,7 @@ def watched(device: Device) -> Generator[None]:
         raise Fallback(f"{', '.join(grown)} ran on the CPU, the platform is {device.name}")
 
 
-def _lost(device: Device) -> bool:
+def _lost(device: TorchDevice) -> bool:
     """The device does not add one and one any more."""
     try:
         one = torch.ones(1, device=device.torch_name)
@@ -145,7 +145,7 @@ def _lost(device: Device) -> bool:
     return found != 2.0
 
 
-def handed_over(device: Device) -> dict[str, int]:
+def handed_over(device: TorchDevice) -> dict[str, int]:
     """How often each operator has gone to the CPU so far in this process, as far as the device's package counts."""
     if device.name == "xla":
         return counted_by_xla(_module("torch_xla.debug.metrics"))

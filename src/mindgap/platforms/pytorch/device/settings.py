@@ -17,10 +17,10 @@ import torch
 from mindgap.aten.tensors import TORCH_DTYPES, to_torch
 from mindgap.platforms.protocol import Fallback, Options
 from mindgap.platforms.pytorch.device.availability import processor
-from mindgap.platforms.pytorch.device.devices import Device
+from mindgap.platforms.pytorch.device.devices import TorchDevice
 from mindgap.platforms.pytorch.device.options import TIERS
 from mindgap.platforms.pytorch.device.runtime import attach, hardware, watched
-from mindgap.platforms.pytorch.device.switches import fp32_precisions, knobs, not_in_force
+from mindgap.platforms.pytorch.device.switches import fp32_precisions, not_in_force, switches
 from mindgap.torch_private.switches import onednn_enabled
 
 _BRANCHES: Final = {
@@ -47,7 +47,7 @@ def check_tier(options: Options) -> None:
         raise Fallback(f"isa={options['isa']}: this processor has no {', '.join(missing)}")
 
 
-def establish(options: Options, device: Device) -> dict[str, Any]:
+def establish(options: Options, device: TorchDevice) -> dict[str, Any]:
     """Puts the lasting options in force and describes what is. Raises `Fallback` where one is not obeyed."""
     attach(device)
     if "threads" in options:
@@ -63,12 +63,12 @@ def establish(options: Options, device: Device) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def in_force(options: Options, device: Device) -> Generator[None]:
+def in_force(options: Options, device: TorchDevice) -> Generator[None]:
     """The options that PyTorch can change at any time, for one run; everything as before afterwards."""
     with contextlib.ExitStack() as stack:
-        for knob in knobs(options, device):
-            stack.callback(knob.write, knob.read())
-            knob.write(knob.wanted)
+        for switch in switches(options, device):
+            stack.callback(switch.write, switch.read())
+            switch.write(switch.wanted)
         if "dtype" in options:
             stack.callback(torch.set_default_dtype, torch.get_default_dtype())
             torch.set_default_dtype(TORCH_DTYPES[options["dtype"]])
@@ -147,7 +147,7 @@ def _mkl_number() -> int | None:
         return None
 
 
-def _described(options: Options, device: Device) -> dict[str, Any]:
+def _described(options: Options, device: TorchDevice) -> dict[str, Any]:
     found: dict[str, Any] = {
         "device": device.name,
         "processor": processor().name,
@@ -189,7 +189,7 @@ def _threads() -> dict[str, int]:
     return found
 
 
-def _verify(options: Options, device: Device, found: Mapping[str, Any]) -> None:
+def _verify(options: Options, device: TorchDevice, found: Mapping[str, Any]) -> None:
     tier = TIERS.get(options.get("isa", ""))
     if tier is not None:
         wrong = [] if found["capability"] == tier.aten else [f"ATen uses {found['capability']}"]
@@ -215,7 +215,7 @@ def _verify(options: Options, device: Device, found: Mapping[str, Any]) -> None:
         _verify_bits(options, device, bits)
 
 
-def _verify_bits(options: Options, device: Device, bits: Mapping[str, int]) -> None:
+def _verify_bits(options: Options, device: TorchDevice, bits: Mapping[str, int]) -> None:
     """What was measured must be what was asked for, where something was; on the host full precision is the default."""
     switch = next((name for name in ("tf32", "hf32") if name in options), "")
     if switch and options[switch] == "on":

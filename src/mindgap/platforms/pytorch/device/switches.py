@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 
 from mindgap.platforms.protocol import Options
-from mindgap.platforms.pytorch.device.devices import Device
+from mindgap.platforms.pytorch.device.devices import TorchDevice
 from mindgap.platforms.pytorch.device.options import switch_variables
 from mindgap.torch_private.switches import (
     attention_switch,
@@ -36,7 +36,7 @@ _CONVOLUTION: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Knob:
+class Switch:
     """One switch, what it should be, and how to read and set it. `label`: its name in PyTorch."""
 
     option: str
@@ -46,21 +46,21 @@ class Knob:
     write: Callable[[Any], object]
 
 
-def knobs(options: Options, device: Device) -> list[Knob]:
+def switches(options: Options, device: TorchDevice) -> list[Switch]:
     """The switches that the options turn, in the order in which they must be set."""
-    found: list[Knob] = []
+    found: list[Switch] = []
     for option, make in _MAKERS.items():
         if option in options:
             found += make(options[option], device)
     return found
 
 
-def not_in_force(options: Options, device: Device) -> str:
+def not_in_force(options: Options, device: TorchDevice) -> str:
     """What of the options is not obeyed, in one line; empty where all are. To be asked while they are set."""
-    for knob in knobs(options, device):
-        value = knob.read()
-        if value != knob.wanted:
-            return f"{knob.option}={options[knob.option]} is not in force: {knob.label} is {value!r}"
+    for switch in switches(options, device):
+        value = switch.read()
+        if value != switch.wanted:
+            return f"{switch.option}={options[switch.option]} is not in force: {switch.label} is {value!r}"
     for name, value in switch_variables(options, device).items():
         if os.environ.get(name) != value:
             return f"{name} must be {value!r} before torch is imported for these options"
@@ -69,7 +69,7 @@ def not_in_force(options: Options, device: Device) -> str:
     return _attention_fault(options["sdpa"], device) if "sdpa" in options else ""
 
 
-def _attention_fault(word: str, device: Device) -> str:
+def _attention_fault(word: str, device: TorchDevice) -> str:
     """Whether the one kernel that is left switched on runs: no word of the switches says so."""
     dtype = torch.float32 if device.name == "cpu" or word in ("math", "efficient") else torch.bfloat16
     sample = torch.ones(1, 2, 64, 64, dtype=dtype, device=device.torch_name)
@@ -89,73 +89,73 @@ def fp32_precisions() -> dict[str, str]:
     }
 
 
-def _deterministic(value: str, device: Device) -> Iterator[Knob]:
+def _deterministic(value: str, device: TorchDevice) -> Iterator[Switch]:
     library: Any = torch
-    yield Knob("deterministic", "torch.are_deterministic_algorithms_enabled()", value == "on",
+    yield Switch("deterministic", "torch.are_deterministic_algorithms_enabled()", value == "on",
                torch.are_deterministic_algorithms_enabled, library.use_deterministic_algorithms)  # fmt: skip
 
 
-def _matmul(value: str, _device: Device) -> Iterator[Knob]:
-    yield Knob("matmul", "torch.get_float32_matmul_precision()", value,
+def _matmul(value: str, _device: TorchDevice) -> Iterator[Switch]:
+    yield Switch("matmul", "torch.get_float32_matmul_precision()", value,
                torch.get_float32_matmul_precision, torch.set_float32_matmul_precision)  # fmt: skip
 
 
-def _tf32(value: str, device: Device) -> Iterator[Knob]:
+def _tf32(value: str, device: TorchDevice) -> Iterator[Switch]:
     library = "cuda" if device.torch_name == "cuda" else "mkldnn"
     for operation in ("matmul", "conv", "rnn"):
-        yield Knob(
+        yield Switch(
             "tf32", f"fp32_precision of {library}.{operation}", "tf32" if value == "on" else "ieee",
             lambda operation=operation: fp32_precision(library, operation),
             lambda word, operation=operation: set_fp32_precision(library, operation, word),
         )  # fmt: skip
 
 
-def _onednn(value: str, _device: Device) -> Iterator[Knob]:
-    yield Knob("onednn", "oneDNN", value == "on", onednn_enabled, set_onednn_enabled)
+def _onednn(value: str, _device: TorchDevice) -> Iterator[Switch]:
+    yield Switch("onednn", "oneDNN", value == "on", onednn_enabled, set_onednn_enabled)
 
 
-def _convolution(value: str, device: Device) -> Iterator[Knob]:
+def _convolution(value: str, device: TorchDevice) -> Iterator[Switch]:
     option = "miopen" if device.name == "rocm" else "cudnn"
     for name, wanted in zip(("enabled", "benchmark", "deterministic"), _CONVOLUTION[value], strict=True):
-        yield Knob(option, f"torch.backends.cudnn.{name}", wanted, *cudnn_switch(name))
+        yield Switch(option, f"torch.backends.cudnn.{name}", wanted, *cudnn_switch(name))
 
 
-def _product_setting(option: str, name: str) -> Callable[[str, Device], Iterator[Knob]]:
-    def make(value: str, _device: Device) -> Iterator[Knob]:
+def _product_setting(option: str, name: str) -> Callable[[str, TorchDevice], Iterator[Switch]]:
+    def make(value: str, _device: TorchDevice) -> Iterator[Switch]:
         settings: Any = torch.backends.cuda.matmul
-        yield Knob(option, f"torch.backends.cuda.matmul.{name}", value == "on",
+        yield Switch(option, f"torch.backends.cuda.matmul.{name}", value == "on",
                    lambda: getattr(settings, name), lambda to: setattr(settings, name, to))  # fmt: skip
 
     return make
 
 
-def _sdpa(value: str, _device: Device) -> Iterator[Knob]:
+def _sdpa(value: str, _device: TorchDevice) -> Iterator[Switch]:
     for word, name in _ATTENTION.items():
-        yield Knob("sdpa", f"scaled_dot_product_attention's {word} kernel", word == value, *attention_switch(name))
+        yield Switch("sdpa", f"scaled_dot_product_attention's {word} kernel", word == value, *attention_switch(name))
 
 
-def _hf32(value: str, _device: Device) -> Iterator[Knob]:
+def _hf32(value: str, _device: TorchDevice) -> Iterator[Switch]:
     module: Any = getattr(torch, "npu")  # noqa: B009 # torch has it once torch_npu is imported
     for name in ("matmul", "conv"):
         settings: Any = getattr(module, name)
-        yield Knob("hf32", f"torch.npu.{name}.allow_hf32", value == "on",
+        yield Switch("hf32", f"torch.npu.{name}.allow_hf32", value == "on",
                    lambda settings=settings: settings.allow_hf32,
                    lambda to, settings=settings: setattr(settings, "allow_hf32", to))  # fmt: skip
 
 
-def _precision(value: str, _device: Device) -> Iterator[Knob]:
+def _precision(value: str, _device: TorchDevice) -> Iterator[Switch]:
     backends: Any = importlib.import_module("torch_xla.backends")
-    yield Knob("precision", "torch_xla.backends.get_mat_mul_precision()", value,
+    yield Switch("precision", "torch_xla.backends.get_mat_mul_precision()", value,
                backends.get_mat_mul_precision, backends.set_mat_mul_precision)  # fmt: skip
 
 
-def _sync(value: str, _device: Device) -> Iterator[Knob]:
+def _sync(value: str, _device: TorchDevice) -> Iterator[Switch]:
     experimental: Any = importlib.import_module("torch_xla.experimental")
-    yield Knob("sync", "torch_xla.experimental.is_eager_mode()", value == "node",
+    yield Switch("sync", "torch_xla.experimental.is_eager_mode()", value == "node",
                experimental.is_eager_mode, experimental.eager_mode)  # fmt: skip
 
 
-_MAKERS: Final[dict[str, Callable[[str, Device], Iterator[Knob]]]] = {
+_MAKERS: Final[dict[str, Callable[[str, TorchDevice], Iterator[Switch]]]] = {
     "deterministic": _deterministic,
     "matmul": _matmul,
     "tf32": _tf32,

@@ -12,12 +12,12 @@ from mindgap.aten.tape import Tape, flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, torch_dtype_name
 from mindgap.graph import Graph
 from mindgap.platforms.protocol import Array, Fallback, Options, Unsupported
-from mindgap.platforms.pytorch.device.devices import CPU, Device
+from mindgap.platforms.pytorch.device.devices import CPU, TorchDevice
 from mindgap.platforms.pytorch.device.runtime import synchronise, watched
 from mindgap.platforms.pytorch.device.settings import in_force
 from mindgap.platforms.pytorch.execution.gradients import as_leaves, gradients
-from mindgap.platforms.pytorch.execution.input_binding import Feeds, check_devices, declared_dtypes, given_out
-from mindgap.platforms.pytorch.execution.memory_layout import relaid
+from mindgap.platforms.pytorch.execution.input_binding import InputBinder, check_devices, declared_dtypes, given_out
+from mindgap.platforms.pytorch.execution.memory_layout import with_memory_layout
 from mindgap.platforms.pytorch.execution.widen import wide, widened
 from mindgap.platforms.pytorch.refusals import refusal
 
@@ -30,18 +30,18 @@ def rewritten(graph: Graph, options: Options) -> Graph:
     """The graph that the options ask for. Raises `Unsupported` where it has no such form."""
     if "dtype" in options:
         graph = widened(graph)
-    return relaid(graph, options["layout"]) if "layout" in options else graph
+    return with_memory_layout(graph, options["layout"]) if "layout" in options else graph
 
 
-class Direct:
+class EagerExecutable:
     """Executable and traceable. With `graph.grad` the gradients follow the outputs."""
 
-    def __init__(self, graph: Graph, options: Options, device: Device) -> None:
+    def __init__(self, graph: Graph, options: Options, device: TorchDevice) -> None:
         self._graph = graph
         self._options = options
         self._device = device
         program = rewritten(graph, options)
-        self._feeds = Feeds(program.inputs, device.torch_name)
+        self._feeds = InputBinder(program.inputs, device.torch_name)
         self._tape = Tape(program, device.torch_name)
         self._dtypes = declared_dtypes(graph)
         #: Options that change dtypes on the way; without them a wrong dtype is there to be seen.
@@ -134,7 +134,7 @@ class Direct:
 class _Seen:
     """Values in order. One is copied only when its memory is about to be written to."""
 
-    def __init__(self, device: Device = CPU) -> None:
+    def __init__(self, device: TorchDevice = CPU) -> None:
         self.values: list[torch.Tensor | None] = []
         self._device = device
         self._by_storage: dict[int, list[int]] = {}

@@ -13,7 +13,7 @@ from mindgap.platforms.protocol import Array, Fallback
 from mindgap.platforms.pytorch.execution.widen import wide
 
 
-class Feeds:
+class InputBinder:
     """Turns a graph's input arrays into tensors of the dtype and strides that the inputs' specs ask for.
 
     The tensor made from an array is kept for as long as the same array object comes again, where it
@@ -62,7 +62,7 @@ class Feeds:
         return tensor
 
 
-def given_out(tensors: Sequence[torch.Tensor], dtypes: Sequence[str], feeds: Feeds, cast: bool) -> list[Array]:
+def given_out(tensors: Sequence[torch.Tensor], dtypes: Sequence[str], feeds: InputBinder, cast: bool) -> list[Array]:
     """Outputs as arrays that share no memory with the inputs; with `cast`, of the declared dtypes.
 
     `dtypes`: the declared one for each output.

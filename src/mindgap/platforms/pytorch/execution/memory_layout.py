@@ -16,7 +16,7 @@ _BY_ADDRESS: Final = (
 _VIEWS: Final = ("aten.view.default", "aten._unsafe_view.default")
 
 
-def relaid(graph: Graph, layout: str) -> Graph:
+def with_memory_layout(graph: Graph, layout: str) -> Graph:
     """The graph for inputs laid out as `layout` (`channels_last` or `contiguous`); the same where nothing moves.
 
     `view` becomes `reshape`, which copies where a view cannot be had. Raises `Unsupported` where that copy

@@ -10,7 +10,7 @@ from mindgap.graph import Graph, Input, Integers, Normal, Ref
 from mindgap.platforms.protocol import Fallback, Unsupported
 from mindgap.platforms.pytorch.device.devices import DEVICES
 from mindgap.platforms.pytorch.device.settings import in_force
-from mindgap.platforms.pytorch.device.switches import fp32_precisions, knobs, not_in_force
+from mindgap.platforms.pytorch.device.switches import fp32_precisions, not_in_force, switches
 from platforms.torch_graphs import conv_net, node, opened, run, same, spec
 
 
@@ -93,7 +93,7 @@ CUDA = {
 
 
 def state() -> list[object]:
-    return [knob.read() for knob in knobs(CUDA, DEVICES["cuda"])]
+    return [switch.read() for switch in switches(CUDA, DEVICES["cuda"])]
 
 
 def test_the_switches_of_cuda_are_turned_and_put_back():

@@ -10,9 +10,9 @@ import pytest
 from misbehaving import graph
 
 from mindgap.graph import Graph, Input, MindgapError, Stored
-from mindgap.run.lane import TOGETHER
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
+from mindgap.run.worker_supervisor import TOGETHER
 
 SHOAL = "shoal:BACKEND"
 MakePool = Callable[..., WorkerPool]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 import time
 
-from mindgap.run.turns import Turns
+from mindgap.run.fair_semaphore import FairSemaphore
 
 
 def test_who_comes_back_at_once_waits_for_the_others() -> None:
-    turns, order, stop = Turns(), list[str](), threading.Event()
+    turns, order, stop = FairSemaphore(), list[str](), threading.Event()
 
     def greedy() -> None:
         while not stop.is_set():
@@ -32,7 +32,7 @@ def test_who_comes_back_at_once_waits_for_the_others() -> None:
 
 
 def test_so_many_go_at_a_time_and_others_give_up_in_time() -> None:
-    turns = Turns(2)
+    turns = FairSemaphore(2)
     assert turns.acquire() and turns.acquire(timeout=0)
     assert not turns.acquire(timeout=0) and not turns.acquire(timeout=0.01)
     turns.release()
@@ -43,7 +43,7 @@ def test_so_many_go_at_a_time_and_others_give_up_in_time() -> None:
 
 
 def test_turns_are_neither_lost_nor_doubled() -> None:
-    turns, inside, most, done = Turns(3), [0], [0], [0]
+    turns, inside, most, done = FairSemaphore(3), [0], [0], [0]
     guard = threading.Lock()
 
     def work(patience: float | None) -> None:
@@ -68,7 +68,7 @@ def test_turns_are_neither_lost_nor_doubled() -> None:
 
 
 def test_who_is_let_go_first_passes_all_that_wait() -> None:
-    turns, order = Turns(), list[str]()
+    turns, order = FairSemaphore(), list[str]()
     assert turns.acquire()
 
     def wait(name: str, first: bool) -> threading.Thread:

@@ -1,4 +1,4 @@
-"""Who waits longest goes first, but for those who are let go before."""
+"""A semaphore that serves waiting threads in order of arrival, with priority for some."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from contextlib import contextmanager
 from types import TracebackType
 
 
-class Turns:
-    """A semaphore that serves in the order of asking, also those that come back at once. Thread-safe.
+class FairSemaphore:
+    """Serves waiting threads first in, first out. Thread-safe.
 
-    A plain lock that is asked for again as soon as it is given back is mostly got by the same thread again.
+    A plain lock that a thread acquires again right after releasing it mostly goes to the same thread.
     """
 
     def __init__(self, count: int = 1) -> None:
-        """`count`: how many may go at a time."""
+        """`count`: how many threads may hold it at a time."""
         self._guard = threading.Lock()
         self._free = count
         self._waiting: deque[threading.Event] = deque()
 
     @contextmanager
     def turn(self, *, first: bool) -> Generator[None]:
-        """Holds a turn. `first`: before all that wait already, for what many others wait for in turn."""
+        """Acquires for a block. `first`: before all threads that wait already."""
         self.acquire(first=first)
         try:
             yield
@@ -31,7 +31,7 @@ class Turns:
             self.release()
 
     def acquire(self, timeout: float | None = None, *, first: bool = False) -> bool:
-        """Waits for a turn, so many seconds at most; whether there was one. `first` as in `turn`."""
+        """Returns whether it was acquired within `timeout` seconds. `first` as in `turn`."""
         with self._guard:
             if self._free:
                 self._free -= 1
@@ -50,7 +50,7 @@ class Turns:
         return not self._withdrawn(turn)
 
     def _withdrawn(self, turn: threading.Event) -> bool:
-        """Takes a waiter out of the queue; False where its turn has come."""
+        """Removes a waiter from the queue. Returns false if it holds the semaphore already."""
         with self._guard:
             if turn.is_set():
                 return False
@@ -58,7 +58,7 @@ class Turns:
             return True
 
     def release(self) -> None:
-        """Gives the turn to who has waited longest."""
+        """Passes the semaphore to the thread that has waited longest."""
         with self._guard:
             if self._waiting:
                 self._waiting.popleft().set()

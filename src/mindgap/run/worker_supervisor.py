@@ -1,16 +1,14 @@
-"""One platform's worker through all its deaths: started when needed, asked, replaced.
+"""Supervises one worker process: starts it, sends it jobs, restarts it after a crash, enforces deadlines.
 
 When a job ends its worker, the rules are these.
-- It timed out: `timeout`, at once. A second try would cost the deadline again.
-- The worker had already run other jobs, which may have damaged it, or it was killed from outside
-  (SIGKILL, SIGTERM), which no graph does: the job is tried once more, on a fresh worker. What that
-  one says counts.
-- Otherwise the job did it: `crash` or `oom`, with what the worker was doing and printed last.
+- It timed out: the outcome is `timeout`. A second try would cost the deadline again.
+- The worker had run other jobs, which may have damaged it, or it was killed from outside (SIGKILL, SIGTERM), which no
+  graph does: the job is tried once more on a fresh worker, whose outcome counts.
+- Otherwise the job caused it: `crash` or `oom`, with the worker's stage and its last output.
 
-A worker that does not get ready is tried `START_ATTEMPTS` times, further and further apart; then the
-platform is given up, and every job for it gets the same failure at once. A start that times out or
-says that it is no use is not tried again. Being killed from outside
-while it starts counts for little: the job may fail, and the next one has another try.
+A worker that does not become ready is started up to `START_ATTEMPTS` times with increasing delays. Then the platform is
+given up, and every later job gets the same failure. A start that times out, or that reports a permanent failure, is not
+tried again. A start that was killed from outside counts as a quarter of a failure.
 """
 
 from __future__ import annotations
@@ -23,25 +21,25 @@ from typing import Any, Final
 from mindgap.graph import Graph, MindgapError, TensorStore
 from mindgap.run.channel import Array, Frame
 from mindgap.run.cpu import CpuAccount, Purpose
+from mindgap.run.fair_semaphore import FairSemaphore
 from mindgap.run.identity import bytes_of, digest_of
 from mindgap.run.message import PROTOCOL, job_frame, prepare_frame, read_outcome
 from mindgap.run.outcome import Job, Outcome, Prepared, Status, check_job
-from mindgap.run.process import Limits, WorkerFailed, WorkerProcess
+from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess
 from mindgap.run.signature import signature
-from mindgap.run.turns import Turns
 
 START_ATTEMPTS: Final = 3
 #: What being killed from outside counts for among them.
 _OUTSIDE: Final = 0.25
 _BACK_OFF_S: Final = 0.2
 #: Fewer graphs than a worker keeps, so that none is forgotten before its job comes.
-TOGETHER: Final = 128
+BATCH_SIZE: Final = 128
 #: A worker may lack the graph, then the stored tensors that it names.
 _ASKS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class WorkerLimits:
     """`start_s`: until a worker must be ready. `recycle_bytes`: a worker that holds more after a job is replaced."""
 
     start_s: float
@@ -49,19 +47,19 @@ class Bounds:
     recycle_bytes: int
 
 
-class Lane:
-    """The jobs of one platform, one at a time. Thread-safe."""
+class WorkerSupervisor:
+    """Runs the jobs of one platform, one at a time, on a worker process that it supervises. Thread-safe."""
 
     def __init__(
         self,
         platform: str,
         start: Callable[[], WorkerProcess],
-        bounds: Bounds,
-        busy: Turns,
+        bounds: WorkerLimits,
+        busy: FairSemaphore,
         tensors: TensorStore,
         account: CpuAccount,
     ) -> None:
-        """`busy` is held while the worker starts or works, over all lanes of a pool. `account`: charged for both.
+        """`busy` is held while the worker starts or works, over all supervisors of a pool. `account`: charged for both.
 
         `tensors` is where stored tensors are that a worker on another machine asks for.
         """
@@ -71,7 +69,7 @@ class Lane:
         self._busy = busy
         self._tensors = tensors
         self._account, self._spent = account, 0.0
-        self._lock = Turns()
+        self._lock = FairSemaphore()
         self._worker: WorkerProcess | None = None
         self._sent: set[str] = set()
         self._given_up: WorkerFailed | None = None
@@ -83,8 +81,10 @@ class Lane:
         self.starts = 0
 
     def run(self, job: Job) -> Outcome:
-        """What the platform did with the job; `cpu` among its timings are the worker's processor seconds, without those
-        of starting it. Raises `MindgapError` for bad input only."""
+        """Runs the job. `cpu` among the outcome's timings: processor seconds of the worker, without its start.
+
+        Raises `MindgapError` for bad input only.
+        """
         check_job(job)
         digest = digest_of(job.graph)
         # A judge asks for one job after the other. Its rows show findings, and it keeps what it knows of few graphs.
@@ -111,7 +111,7 @@ class Lane:
                 worker = self._ready()
                 worker.jobs += 1
                 worker.stage = f"loading {len(data)} graphs together"
-                frame = worker.ask(*prepare_frame(data), Limits(deadline_s, self._bounds.memory_bytes))
+                frame = worker.ask(*prepare_frame(data), RequestLimits(deadline_s, self._bounds.memory_bytes))
                 return self._read_prepared(worker, frame, data)
             except WorkerFailed as failed:
                 self._drop()
@@ -122,7 +122,7 @@ class Lane:
                 self._last_used = time.monotonic()
 
     def describe(self) -> Mapping[str, Any]:
-        """What the platform says of itself, starting a worker if none has said it yet; `error` where none can start."""
+        """Returns the platform's description; starts a worker if none has sent it yet. `error` if none can start."""
         with self._lock, self._busy:
             if not self.fingerprint:
                 try:
@@ -132,7 +132,7 @@ class Lane:
             return self.description
 
     def stop_if_idle(self, seconds: float) -> None:
-        """Ends a worker that has had nothing to do for that long; the next job starts another."""
+        """Ends a worker that has been idle for `seconds`. The next job starts another."""
         if self._lock.acquire(timeout=0):
             try:
                 if time.monotonic() - self._last_used > seconds:
@@ -141,7 +141,7 @@ class Lane:
                 self._lock.release()
 
     def close(self) -> None:
-        """Ends the worker, in the middle of a job too, which then counts as crashed. No other is started."""
+        """Ends the worker, also during a job, which then counts as crashed. Starts no other."""
         self._closing = True
         while not self._lock.acquire(timeout=0.05):
             worker = self._worker
@@ -178,7 +178,7 @@ class Lane:
 
     def _ask(self, worker: WorkerProcess, job: Job, digest: str) -> Outcome:
         """One attempt. Raises `WorkerFailed`, and `MindgapError` for bad input."""
-        limits = Limits(job.deadline_s, self._bounds.memory_bytes)
+        limits = RequestLimits(job.deadline_s, self._bounds.memory_bytes)
         with_graph = digest not in self._sent
         stored: dict[str, Array] = {}
         for _ in range(_ASKS):
@@ -246,7 +246,7 @@ class Lane:
             worker = self._worker = self._start()
         except OSError as error:
             raise _CannotOpen(f"the worker cannot be started: {error}", permanent=True) from error
-        frame = worker.listen(Limits(self._bounds.start_s, self._bounds.memory_bytes))
+        frame = worker.listen(RequestLimits(self._bounds.start_s, self._bounds.memory_bytes))
         header = frame.header
         if header.get("kind") == "failed":
             raise _CannotOpen(str(header.get("message")), permanent=bool(header.get("permanent")))
@@ -284,19 +284,21 @@ class Lane:
         return Outcome(self.platform, digest, status, message=message, signature=told, fingerprint=self.fingerprint)
 
 
-def together(lane: Lane, jobs: Sequence[Job], deadline_s: float) -> list[Outcome]:
-    """Runs the jobs after loading their graphs together, `TOGETHER` at most, and by halves where that fails."""
-    if len(jobs) > TOGETHER:
-        return together(lane, jobs[:TOGETHER], deadline_s) + together(lane, jobs[TOGETHER:], deadline_s)
-    if len(jobs) > 1 and lane.prepare([job.graph for job in jobs], deadline_s).status != "ok":
+def run_batch(supervisor: WorkerSupervisor, jobs: Sequence[Job], deadline_s: float) -> list[Outcome]:
+    """Runs jobs after loading their graphs together, at most `BATCH_SIZE`. If that fails, each half separately."""
+    if len(jobs) > BATCH_SIZE:
+        return run_batch(supervisor, jobs[:BATCH_SIZE], deadline_s) + run_batch(
+            supervisor, jobs[BATCH_SIZE:], deadline_s
+        )
+    if len(jobs) > 1 and supervisor.prepare([job.graph for job in jobs], deadline_s).status != "ok":
         middle = len(jobs) // 2
-        return together(lane, jobs[:middle], deadline_s) + together(lane, jobs[middle:], deadline_s)
+        return run_batch(supervisor, jobs[:middle], deadline_s) + run_batch(supervisor, jobs[middle:], deadline_s)
     outcomes: list[Outcome] = []
     for number, job in enumerate(jobs, start=1):
-        outcomes.append(lane.run(job))
+        outcomes.append(supervisor.run(job))
         if outcomes[-1].status in ("crash", "timeout", "oom") and number < len(jobs):
             # What was loaded for the others went with the worker.
-            return outcomes + together(lane, jobs[number:], deadline_s)
+            return outcomes + run_batch(supervisor, jobs[number:], deadline_s)
     return outcomes
 
 
