@@ -12,7 +12,7 @@ from misbehaving import graph
 from mindgap.graph import Graph, Input, MindgapError, Stored
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
-from mindgap.run.worker_supervisor import TOGETHER
+from mindgap.run.worker_supervisor import BATCH_SIZE
 
 SHOAL = "shoal:BACKEND"
 MakePool = Callable[..., WorkerPool]
@@ -92,7 +92,7 @@ def test_more_graphs_than_a_worker_keeps_are_loaded_in_portions(
     pool = make_pool(SHOAL)
     outcomes = pool.run_together(jobs(*["add"] * 300), deadline_s=60)
     assert {o.status for o in outcomes} == {"ok"} and len({o.outputs[0].digest for o in outcomes}) == 300
-    assert calls() == [str(TOGETHER), str(TOGETHER), str(300 - 2 * TOGETHER)]
+    assert calls() == [str(BATCH_SIZE), str(BATCH_SIZE), str(300 - 2 * BATCH_SIZE)]
 
 
 def test_a_graph_that_the_worker_forgot_is_loaded_by_its_job(
