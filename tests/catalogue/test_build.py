@@ -112,6 +112,25 @@ def test_a_bad_model_costs_its_row_and_says_why(models, tmp_path):
         assert reason in entry.reason and "\n" not in entry.reason, (name, entry.reason)
 
 
+def test_a_source_that_does_not_open_again_after_a_crash_says_why(models, tmp_path):
+    """The worker has done other work before, so the crashed pass is tried once more in a new worker."""
+    (tmp_path / "once.py").write_text(
+        textwrap.dedent("""
+        import ctypes, pathlib, torch
+        seen = pathlib.Path(__file__).with_suffix(".seen")
+        def crashes(x): ctypes.string_at(0)
+        def make():
+            if seen.exists(): raise ValueError("not a second time")
+            seen.touch()
+            return crashes, (torch.ones(2),)
+        """)
+    )
+    catalogue = Catalogue(tmp_path / "catalogue", create=True)
+    source = f"{tmp_path / 'once.py'}:make"
+    assert build(catalogue, [*models("relu"), source]) == 2
+    assert "not a second time" in catalogue.entry(source).reason
+
+
 def test_zoo_patterns_and_what_names_nothing(tmp_path):
     catalogue = Catalogue(tmp_path / "catalogue", create=True)
     with pytest.raises(MindgapError, match=r"nothing to build.*nonesuch"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,8 @@ from mindgap.catalogue.passes import PASSES, Pass
 from mindgap.graph import MindgapError
 from mindgap.run.signature import signature
 from mindgap.store import Writer
+
+_log = logging.getLogger(__name__)
 
 __all__ = ["BuildProgress", "ModelLimits", "build"]
 
@@ -138,6 +141,7 @@ class _BuildSession:
                 except IndexError:
                     return
                 statuses = self._one(client, source)
+                _log.info("%s: %s", source, ", ".join(f"{n} {status}" for status, n in statuses.items()))
                 with self.lock:
                     self.finished += 1
                     self.on_tick(BuildProgress(self.finished, self.total, source, statuses))
@@ -223,6 +227,7 @@ class _BuildSession:
         answer: Mapping[str, Any] | None = None, label: str = "",
     ) -> str:  # fmt: skip
         """Writes the row of a failure and returns its status."""
+        _log.info("%s, %s pass: %s: %s", text, name, status, reason)
         self._row(text, asked, name, status, answer or {}, label or text.partition(":")[2], {"reason": reason})
         return status
 

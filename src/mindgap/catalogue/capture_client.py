@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -11,6 +12,8 @@ from typing import Any, Final
 
 from mindgap.run.channel import Frame
 from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess
+
+_log = logging.getLogger(__name__)
 
 #: Seconds until a new worker must answer: it has imported no framework yet.
 _START_S: Final = 120.0
@@ -78,14 +81,17 @@ class CaptureClient:
         aged = self._worker is not None and self._worker.jobs > 1
         try:
             return self._captured(source, index, name, wanted)
-        except _WorkerCrashed:
+        except _WorkerCrashed as crash:
             if not aged:
                 raise
+            _log.info("%s, %s pass: repeated in a new worker: %s", source, name, crash)
         return self._captured(source, index, name, wanted)
 
     def _captured(self, source: str, index: int, name: str, wanted: Wanted) -> tuple[Mapping[str, Any], bytes]:
         if self._source != source:
-            self.open(source)
+            opened = self.open(source)
+            if opened["kind"] != "opened":
+                return {**opened, "kind": "failed"}, b""
         frame = self._ask({"kind": "capture", "index": index, "pass": name})
         while frame.header["kind"] == "traced":
             frame = self._ask({"kind": "prove", "wanted": wanted(str(frame.header["structure"]))})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import logging
 import warnings
 from collections.abc import Callable
 from typing import Any, Final
@@ -26,6 +27,8 @@ from mindgap.corpus.weights.seeding import seed_statistics, seed_weights
 from mindgap.corpus.weights.tensor_registry import TensorRegistry, seed_of
 from mindgap.corpus.zoos.image_inputs import with_pictures
 from mindgap.graph import Normal
+
+_log = logging.getLogger(__name__)
 
 #: A model that is wider than this is not built whole.
 _MOST_PARAMETERS: Final = 1_000_000_000
@@ -207,7 +210,8 @@ def _refuse_size(source: Source, make: Callable[[], nn.Module]) -> None:
     try:
         with torch.device("meta"):
             count = sum(parameter.numel() for parameter in make().parameters())
-    except Exception:  # Some constructors compute with values: what is wrong with this one shows when it is built.
+    except Exception as error:  # Some constructors compute with values. A real fault shows when the model is built.
+        _log.info("%s: the parameters cannot be counted without memory: %s", source.text, one_line(error))
         return
     if count > _MOST_PARAMETERS:
         raise SourceError(f"{source.text}: {count:,} parameters; with ?layers=2 it is built with two layers")

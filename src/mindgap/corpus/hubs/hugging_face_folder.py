@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
 import os
 import re
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from typing import Any, Final
 
 from mindgap.corpus.source import Source, SourceError, one_line
 from mindgap.corpus.type_guards import is_list, is_table
+
+_log = logging.getLogger(__name__)
 
 #: What a hub calls a model: one or two parts, then the folders of one of its components.
 _NAME: Final = re.compile(r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)*$")
@@ -97,7 +100,8 @@ def _cached(model: str) -> Path | None:
     hub = _hub(f"hub:{model}")
     try:
         folder = Path(hub.snapshot_download(model, local_files_only=True))
-    except Exception:  # not in the cache, or a cache that is damaged: either way it has to come from elsewhere
+    except Exception as error:  # not in the cache, or a damaged cache: the model must come from elsewhere
+        _log.info("hub:%s: no snapshot in the local cache: %s", model, one_line(error))
         return None
     return folder if any((folder / table).is_file() for table in _TABLES) else None
 

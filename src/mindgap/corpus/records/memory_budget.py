@@ -15,10 +15,13 @@ from typing import Any, Final
 import torch
 from torch.utils.flop_counter import flop_registry
 
+from mindgap.corpus.source import one_line
 from mindgap.corpus.type_guards import is_list, is_sequence, is_table, is_tuple
 from mindgap.graph import DTYPES, numpy_dtype
 from mindgap.torch_private.dispatch_modes import TorchDispatchMode
 from mindgap.torch_private.fake_tensors import FAKE_TENSOR_LOGGERS, FakeTensor, FakeTensorMode
+
+_log = logging.getLogger(__name__)
 
 #: Up to here tensors are drawn and the capture is proven by running it, which takes some 3.3 times as much.
 MOST_DRAWN: Final = 1 << 30
@@ -190,7 +193,8 @@ class MemoryBudget:
             operands = {key: self._faked(alive[key]) for key in used}
             with self._mode:
                 made = call(operands)
-        except Exception:
+        except Exception as error:  # a step may raise anything on fake tensors; PyTorch's checks are many
+            _log.debug("node %s is not counted, it raised on fake tensors: %s", name, one_line(error))
             return
         asked = sum(_storages(made, {storage._cdata for storage in _memory(operands)}))
         if asked < _SMALL:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import fnmatch
 import functools
 import json
+import logging
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -33,6 +34,8 @@ from mindgap.corpus.source import Source, SourceError, SourceOptions, one_line, 
 from mindgap.corpus.type_guards import is_list, is_table
 from mindgap.corpus.weights.tensor_registry import TensorRegistry, seed_of
 from mindgap.graph import GraphError, kind_of
+
+_log = logging.getLogger(__name__)
 
 _COLUMNS = ("inputs", "nodes", "outputs")
 #: Outputs of a real network stay below; larger ones come of weights that were sampled instead of trained.
@@ -128,6 +131,7 @@ def build_record(where: str, load: Callable[[], dict[str, Any]], chosen: SourceO
     try:
         record = _parsed(load())
         if inputs_bytes(record["inputs"]) > MOST_DRAWN:
+            _log.info("%s: captured from shapes: its weights take more than 1 GiB", where)
             return assemble(record, chosen.seed, tame=True, described=True, dtype=chosen.dtype)
         built = assemble(record, chosen.seed, tame=False)
     except TooLarge as error:
@@ -144,6 +148,7 @@ def build_record(where: str, load: Callable[[], dict[str, Any]], chosen: SourceO
         with OperationCount() as work:
             largest = _largest(built)
         if work.done > record_size.MOST_WORK:
+            _log.info("%s: captured from shapes: one run takes %.0e multiplications", where, work.done)
             return _described(record, chosen, built)
         if not largest <= _SANE:
             built = _rescaled(record, chosen.seed, built, largest)
@@ -184,6 +189,7 @@ def _rescaled(record: Mapping[str, Any], seed: int, built: Built, largest: float
     tamed = assemble(record, seed, tame=True)
     other = _largest(tamed)
     if other < largest or (not math.isfinite(largest) and math.isfinite(other)):
+        _log.info("weights drawn at the scales of an initialised network: outputs of %g become %g", largest, other)
         return tamed
     return built
 

@@ -18,7 +18,7 @@ recipe:
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import math
 from collections.abc import Callable, Container, Iterator
 from typing import Any, cast
@@ -26,9 +26,12 @@ from typing import Any, cast
 import torch
 from torch import nn
 
+from mindgap.corpus.source import one_line
 from mindgap.corpus.weights.tensor_registry import TensorRegistry, seed_of
 from mindgap.graph import Constant, Recipe, Uniform
 from mindgap.torch_private.modules import BatchNorm, Convolution, TransposedConvolution
+
+_log = logging.getLogger(__name__)
 
 
 def seed_weights(module: nn.Module, seed: int, registry: TensorRegistry, only: Container[str] | None = None) -> None:
@@ -117,8 +120,10 @@ def seed_statistics(module: nn.Module, run: Callable[[], Any], seed: int, regist
     training = [part for part in module.modules() if part.training]
     module.eval()
     try:
-        with torch.no_grad(), contextlib.suppress(ValueError, RuntimeError):
+        with torch.no_grad():
             run()
+    except (ValueError, RuntimeError) as error:
+        _log.info("statistics of some batch norms are defaults: the model raised %s", one_line(error))
     finally:
         for handle in handles:
             handle.remove()

@@ -22,6 +22,8 @@ from mindgap.corpus.zoos.diffusers.cases import BORROWERS, CASES, PARTS
 from mindgap.corpus.zoos.diffusers.inputs import InputMaker, ModelCase
 from mindgap.corpus.zoos.diffusers.shrinking import shrink_arguments
 
+_log = logging.getLogger(__name__)
+
 #: A class that no rule makes smaller than this is not built.
 _MOST_PARAMETERS = 60_000_000
 _BASES = ("ModelMixin", "LegacyModelMixin")
@@ -101,7 +103,8 @@ def _weigh(make: Callable[[], nn.Module]) -> None:
     try:
         with torch.device("meta"):
             count = sum(p.numel() for p in make().parameters())
-    except Exception:
+    except Exception as error:  # Some constructors compute with values. A real fault shows when the model is built.
+        _log.info("the parameters cannot be counted without memory: %s", one_line(error))
         return
     if count > _MOST_PARAMETERS:
         raise ValueError(f"{count:,} parameters even when made small")

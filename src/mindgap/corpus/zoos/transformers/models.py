@@ -30,6 +30,8 @@ from mindgap.corpus.zoos.transformers.arguments import (
 from mindgap.corpus.zoos.transformers.overrides import ABSENT, CONFIGURATION, IMPOSSIBLE
 from mindgap.corpus.zoos.transformers.shrinking import Shrinking, shrink_configuration, stays_wide
 
+_log = logging.getLogger(__name__)
+
 #: A model that is wider than this after shrinking is not built.
 _MOST_PARAMETERS = 60_000_000
 #: Tokens in a text for one picture or one piece of sound.
@@ -121,6 +123,7 @@ def _build(source: Source, model_class: Any, chosen: SourceOptions) -> Built:
     for model in built_so_far:
         built = _with_arguments(model, chosen, failures, whole=False)
         if built is not None:
+            _log.info("%s: runs with its main arguments only: %s", source.text, "; ".join(failures[:3]))
             return built
     reason = failures[0] if failures else "there is no telling what arguments it takes"
     raise SourceError(reason if reason.startswith(source.text) else f"{source.text}: {reason}")
