@@ -9,7 +9,6 @@ JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 OF_CATALOGUES := $(addprefix benchmarks/,catalogue_load.py operator_union.py regions.py mutations.py differential_tests.py \
 	differential_tests_nnsmith.py front_ends.py judging_cost.py strided_operands.py)
 
-ASKED    = cpu/jit onnxruntime/cpu openvino/cpu@precision=f32
 RECORDS ?= ../shared/corpus/graphnet.parquet
 
 .PHONY: demo test check bench catalogue campaign clean install
@@ -35,8 +34,7 @@ catalogue: $(VENV)/.installed
 # A day: twenty thousand variants of a catalogue on every platform here, and the study of them. May be stopped, and started again.
 campaign: $(VENV)/.installed
 	if [ -d out/campaign ]; then $(BIN)/mindgap campaign resume out/campaign -j $(JOBS); \
-	else $(BIN)/mindgap coverage $(ASKED) --catalogue out/catalogue -j $(JOBS) && \
-	$(BIN)/mindgap campaign run examples/campaign.toml --out out/campaign -j $(JOBS); fi; [ $$? -le 1 ]
+	else $(BIN)/mindgap campaign run examples/campaign.toml --out out/campaign -j $(JOBS); fi; [ $$? -le 1 ]
 	$(BIN)/mindgap study gap out/campaign --html out/campaign.html --csv out/campaign-tables
 
 bench: $(VENV)/.installed-dev

@@ -11,10 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mindgap.campaign.cases.case import Shard
+from mindgap.campaign.judging.judge import judge_limits
 from mindgap.campaign.plan import Plan, PlanError, changed, parse_plan, read_plan
-from mindgap.campaign.plan.positions import line_of, lines_of
-from mindgap.graph import MindgapError
+from mindgap.campaign.plan.positions import line_of
+from mindgap.graph import MindgapError, default_tensor_store
 
+TENSORS = default_tensor_store()
 GOOD = """\
 seed = 7
 catalogue = "out/catalogue"   # a comment with = and [
@@ -102,6 +104,12 @@ def test_the_digest_knows_what_decides_results() -> None:
         assert parse_plan(GOOD.replace(old, new), "p").digest != plan.digest
 
 
+def test_internal_results_are_judged_where_the_plan_asks_for_it() -> None:
+    plan, asks = parse_plan(GOOD, "p"), parse_plan("internal = true\n" + GOOD, "p")
+    assert not judge_limits(plan, TENSORS).settings.internal and judge_limits(asks, TENSORS).settings.internal
+    assert asks.digest != plan.digest
+
+
 def test_changed_keys_are_named() -> None:
     one, other = parse_plan(GOOD, "p"), parse_plan(GOOD.replace("repeat = 2", "repeat = 3"), "p")
     assert changed(one.model_dump(), other.model_dump()) == ["limits.repeat"]
@@ -112,11 +120,10 @@ def test_changed_keys_are_named() -> None:
 def test_lines_of_nested_and_quoted_keys() -> None:
     text = 'a.b = 1\n\n[c."d.e"]\nf = """\nx = 1\n"""\ng = [\n 1,\n # two\n {h = \'#\'},\n]\n[[k]]\n[[k]]\nl = 1\n'
     tomllib.loads(text)
-    lines = lines_of(text)
-    assert lines["a", "b"] == 1 and lines["c", "d.e"] == 3 and lines["c", "d.e", "f"] == 4
-    assert lines["c", "d.e", "g", 1, "h"] == 10 and lines["k", 1, "l"] == 14
-    assert ("x",) not in lines
-    assert line_of(lines, ("c", "d.e", "nothing")) == 3
+    assert line_of(text, ("a", "b")) == 1 and line_of(text, ("c", "d.e")) == 3 and line_of(text, ("c", "d.e", "f")) == 4
+    assert line_of(text, ("c", "d.e", "g", 1, "h")) == 10 and line_of(text, ("k", 1, "l")) == 14
+    assert line_of(text, ("x",)) == 1
+    assert line_of(text, ("c", "d.e", "nothing")) == 3
 
 
 _KEYS = st.text(min_size=1, max_size=4, alphabet='ab-."#= é')
@@ -133,14 +140,7 @@ def test_every_key_has_a_line(data: dict[str, Any]) -> None:
     """One key a line, whatever stands in it: each is found where it was written."""
     text = "".join(f"{_quoted(key)} = {_toml(value)}\n" for key, value in data.items())
     assert tomllib.loads(text) == data
-    lines = lines_of(text)
-    assert [lines[key,] for key in data] == list(range(1, len(data) + 1))
-    assert lines.keys() == set(_paths(data, ()))
-
-
-def _paths(data: Any, path: tuple[str | int, ...]) -> list[tuple[str | int, ...]]:
-    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
-    return [found for key, value in items for found in ((*path, key), *_paths(value, (*path, key)))]
+    assert [line_of(text, (key,)) for key in data] == list(range(1, len(data) + 1))
 
 
 def _quoted(text: str) -> str:

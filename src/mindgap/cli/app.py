@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import traceback
@@ -11,7 +12,6 @@ from typing import Annotated
 import typer
 
 import mindgap
-from mindgap.cli.alone import alone
 from mindgap.cli.campaign import campaign
 from mindgap.cli.campaign_show import findings, show
 from mindgap.cli.capture import capture
@@ -19,6 +19,7 @@ from mindgap.cli.corpus import corpus
 from mindgap.cli.coverage import coverage
 from mindgap.cli.demo import demo
 from mindgap.cli.diff import diff
+from mindgap.cli.metamorphic import metamorphic
 from mindgap.cli.platforms import platforms
 from mindgap.cli.report import report
 from mindgap.cli.selftest import selftest
@@ -28,6 +29,7 @@ from mindgap.cli.study import study
 from mindgap.cli.synth import synth
 from mindgap.cli.worker import worker
 from mindgap.graph import MindgapError
+from mindgap.run.log_setup import VARIABLE, configure_logging
 
 app = typer.Typer(
     add_completion=False,
@@ -37,8 +39,10 @@ app = typer.Typer(
     help="Finds where a model's behaviour changes when the hardware or the runtime under it does.",
     epilog="Exit status: 0 nothing found, 1 findings, 2 wrong use or bad input, 3 mindgap itself failed.",
 )
-for command in (platforms, coverage, capture, diff, alone, demo, selftest, report, synth):
+for command in (platforms, coverage, capture, diff, metamorphic, demo, selftest, report, synth):
     app.command()(command)
+# The name of before: scripts use it.
+app.command("alone", hidden=True)(metamorphic)
 app.add_typer(corpus, name="corpus")
 for command in (findings, show):
     campaign.command()(command)
@@ -53,8 +57,19 @@ app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options"
 def options(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Log what is done to standard error (MINDGAP_LOG=DEBUG: more).")
+    ] = False,
 ) -> None:
-    """What every command shares."""
+    """Handles the options that every command shares."""
+    if verbose:
+        # Worker processes inherit it.
+        os.environ.setdefault(VARIABLE, "INFO")
+    try:
+        configure_logging()
+    except ValueError as error:
+        raise MindgapError(str(error)) from None
+    logging.getLogger(__name__).info("mindgap %s: %s", mindgap.__version__, context.invoked_subcommand)
     if version:
         typer.echo(f"mindgap {mindgap.__version__}")
         raise typer.Exit
@@ -63,12 +78,19 @@ def options(
         raise typer.Exit(Exit.WRONG_USE)
 
 
+def _verbose_first(argv: Sequence[str]) -> list[str]:
+    """Moves `--verbose` to the front, so that it may stand anywhere among the options of a command."""
+    return sorted(argv, key=lambda argument: argument != "--verbose")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command and returns the exit status. A user's mistake is one line, a bug of ours a traceback."""
     # Workers and the judge share the cores: a thread that waits for work must sleep, not spin. No result depends on it.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
-        found = app(args=None if argv is None else list(argv), prog_name="mindgap", standalone_mode=False)
+        found = app(
+            args=_verbose_first(sys.argv[1:] if argv is None else argv), prog_name="mindgap", standalone_mode=False
+        )
         return int(found or 0)
     except typer.TyperException as error:
         # Only usage errors come here, and they word themselves; the base class has no such method.

@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import faulthandler
 import io
+import logging
 import os
 import select
 import signal
@@ -19,6 +20,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
+from mindgap.run.log_setup import configure_logging
 from mindgap.run.message import OOM_EXIT
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -41,6 +43,10 @@ def claim_channel() -> tuple[int, int]:
 
 def prepare_to_die(parent: int | None, requests: int, memory_limit: int | None) -> None:
     """No worker outlives its parent, none hangs or crashes without saying where, none takes the parent along."""
+    with contextlib.suppress(ValueError):
+        # A level that is none has been reported by the command that started this worker.
+        configure_logging(parent)
+    logging.getLogger(__name__).info("worker process started: %s", " ".join(sys.argv))
     faulthandler.enable(all_threads=False)
     faulthandler.register(signal.SIGUSR1, all_threads=False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -27,7 +27,7 @@ _EACH_S: Final = 10.0
 
 
 @dataclass
-class Budget:
+class SurveyBudget:
     """Processor seconds that asking may take; `spent` counts a platform's worker and what that started."""
 
     seconds: float | None = None
@@ -54,7 +54,7 @@ def ask(
     *,
     known: Mapping[Key, Answer],
     batched: bool = True,
-    budget: Budget | None = None,
+    budget: SurveyBudget | None = None,
     keep: Callable[[Answer], None] = lambda answer: None,
     on_progress: OnProgress = lambda done, total, what: None,
 ) -> list[Key]:
@@ -67,7 +67,7 @@ def ask(
     enough.
     """
     waiting, later = _queue(probes, known.keys()), deque[_Asked]()
-    asker = _Asker(platform, pool, budget or Budget(), keep)
+    asker = _Asker(platform, pool, budget or SurveyBudget(), keep)
     asker.refused.update(answer.op for answer in known.values() if _throughout(answer))
     total = len(waiting)
     size = _FIRST if batched else 1
@@ -115,7 +115,7 @@ def _alike(one: _Asked, other: _Asked) -> bool:
 
 
 class _Asker:
-    def __init__(self, platform: str, pool: WorkerPool, budget: Budget, keep: Callable[[Answer], None]) -> None:
+    def __init__(self, platform: str, pool: WorkerPool, budget: SurveyBudget, keep: Callable[[Answer], None]) -> None:
         self._platform = platform
         self._pool = pool
         self._keep = keep

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,8 +15,10 @@ from mindgap.run.pool import WorkerPool
 from mindgap.store import Store, Writer
 from mindgap.support.answers import Answer, SupportTable, read_support, rows_of
 from mindgap.support.key import Key
-from mindgap.support.prober import Budget, ask
+from mindgap.support.prober import SurveyBudget, ask
 from mindgap.support.probes import Probe
+
+_log = logging.getLogger(__name__)
 
 #: OnProgress (platform, done, total, what).
 OnPlatformProgress = Callable[[str, int, int, str], None]
@@ -104,7 +107,7 @@ class _Survey:
     def ask(self, platform: str) -> None:
         """Asks one platform what is not known of it. Two spellings of one platform are asked one after the other."""
         fingerprint = self._known.platforms[platform]
-        budget = Budget(self._budget_s)
+        budget = SurveyBudget(self._budget_s)
 
         def keep(answer: Answer) -> None:
             self._new[fingerprint][answer.key] = answer
@@ -112,10 +115,12 @@ class _Survey:
 
         with self._begun[fingerprint]:
             known = {**self._known.answers(fingerprint), **self._new[fingerprint]}
+            _log.info("%s: %d answers are known", platform, len(known))
             left = ask(
                 platform, self._probes, self._pool, known=known, budget=budget, keep=keep,
                 on_progress=lambda done, total, what: self._told(platform, done, total, what),
             )  # fmt: skip
+        _log.info("%s: asked for %.1f CPU s, %d calls not reached", platform, budget.spent, len(left))
         with self._lock:
             self.untried[platform] = left
             self.cpu_seconds[platform] = budget.spent

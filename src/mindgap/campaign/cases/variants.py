@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -73,22 +71,9 @@ def drawn(merger: Merger, seed: int, block: int, wanted: Variants, make: Callabl
     rng = Random(f"{seed}/{block}")
     unseen = merger.unseen()
     made: list[_T] = []
-    with _collecting_later():
-        for index in range(block * BLOCK, min((block + 1) * BLOCK, wanted.count)):
-            made.append(make(index, merger.draw(rng, _nodes(rng, wanted), unseen, wanted.mutated, wanted.large)))
+    for index in range(block * BLOCK, min((block + 1) * BLOCK, wanted.count)):
+        made.append(make(index, merger.draw(rng, _nodes(rng, wanted), unseen, wanted.mutated, wanted.large)))
     return made
-
-
-@contextmanager
-def _collecting_later() -> Generator[None]:
-    """Variants hold no cycles, and looking for some in all that a merger holds takes a third of the time."""
-    before = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if before:
-            gc.enable()
 
 
 def _nodes(rng: Random, wanted: Variants) -> int:

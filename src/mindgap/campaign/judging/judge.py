@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import os
 import sys
 import threading
@@ -32,6 +33,8 @@ from mindgap.run.identity import remember
 from mindgap.run.message import PROTOCOL, graph_bytes, outcome_frame, read_job
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess
+
+_log = logging.getLogger(__name__)
 
 #: Until a judge that has started must have said so.
 _START_S: Final = 300.0
@@ -65,7 +68,7 @@ class JudgeLimits:
 def judge_limits(plan: Plan, tensors: TensorStore) -> JudgeLimits:
     """The terms that a plan sets."""
     limits = plan.limits
-    settings = RunSettings(plan.reference, limits.trace, limits.repeat, limits.deadline_s)
+    settings = RunSettings(plan.reference, limits.trace, limits.repeat, limits.deadline_s, plan.internal)
     return JudgeLimits(settings, limits.judge_s, int(limits.memory_gib * (1 << 30)), tensors, limits.follow_s)
 
 
@@ -142,6 +145,7 @@ class JudgeProcess:
             try:
                 return self._ask(self._ready(), case, outcome, reference)
             except WorkerFailed as failed:
+                _log.info("judge of %s ended: %s", case.name, failed.message)
                 self._drop()
                 if failed.fault == "timeout":
                     raise _OutOfBounds(_too_long(self._terms, outcome)) from None

@@ -32,7 +32,7 @@ from typing import Annotated, Any, Final, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from mindgap.campaign.plan.positions import line_of, lines_of
+from mindgap.campaign.plan.positions import line_of
 from mindgap.diff.platform_facts import spelled
 from mindgap.graph import MindgapError
 from mindgap.platforms.protocol import PlatformError
@@ -122,12 +122,17 @@ class Stop(_Part):
 
 
 class Plan(_Part):
-    """The whole plan. `skip_unavailable`: a platform that is not on this machine is left out, and said loudly."""
+    """The whole plan.
+
+    `skip_unavailable`: a platform that is not on this machine is left out, with a warning. `internal`: results that no
+    public function returns are judged like any other.
+    """
 
     seed: int
     catalogue: Annotated[str, Field(min_length=1)]
     reference: str = "cpu/eager"
     skip_unavailable: bool = False
+    internal: bool = False
     variants: Variants
     platforms: Annotated[dict[str, PlatformPlan], Field(min_length=1)]
     limits: Limits = Limits()
@@ -139,6 +144,8 @@ class Plan(_Part):
         stop."""
         told = self.model_dump(exclude={"catalogue", "skip_unavailable", *CHANGEABLE})
         del told["limits"]["coverage_minutes"]
+        if not self.internal:
+            del told["internal"]
         for asked in told["platforms"].values():
             if asked["gradients"] is None:
                 del asked["gradients"]
@@ -168,15 +175,14 @@ def parse_plan(text: str, where: str) -> Plan:
         at = _AT.search(str(error))
         line = int(at[1]) if at else text.count("\n") + 1
         raise PlanError(f"{where}:{line}: this is no TOML: {_AT.sub('', str(error)).strip()}") from None
-    lines = lines_of(text)
     try:
         plan = Plan.model_validate(data)
     except ValidationError as error:
-        wrong = sorted(((line_of(lines, _place(e["loc"])), _place(e["loc"]), e) for e in error.errors()), key=_by_line)
+        wrong = sorted(((line_of(text, _place(e["loc"])), _place(e["loc"]), e) for e in error.errors()), key=_by_line)
         line, place, first = wrong[0]
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         raise PlanError(f"{where}:{line}: {_told(place, first)}{more}") from None
-    return _spelled(plan, where, lines)
+    return _spelled(plan, where, text)
 
 
 def changed(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") -> list[str]:
@@ -192,22 +198,22 @@ def changed(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") -> l
     return found
 
 
-def _spelled(plan: Plan, where: str, lines: Mapping[tuple[str | int, ...], int]) -> Plan:
+def _spelled(plan: Plan, where: str, text: str) -> Plan:
     """The plan with each platform in its one spelling."""
     platforms: dict[str, PlatformPlan] = {}
     for name, asked in plan.platforms.items():
-        line = line_of(lines, ("platforms", name))
+        place = ("platforms", name)
         try:
             known = spelled(name)
         except PlatformError as error:
-            raise PlanError(f"{where}:{line}: platforms.{_quoted(name)}: {error}") from None
+            raise PlanError(f"{where}:{line_of(text, place)}: platforms.{_quoted(name)}: {error}") from None
         if known in platforms:
-            raise PlanError(f"{where}:{line}: platforms.{_quoted(name)}: {known} is there already")
+            raise PlanError(f"{where}:{line_of(text, place)}: platforms.{_quoted(name)}: {known} is there already")
         platforms[known] = asked
     try:
         reference = spelled(plan.reference)
     except PlatformError as error:
-        raise PlanError(f"{where}:{line_of(lines, ('reference',))}: reference: {error}") from None
+        raise PlanError(f"{where}:{line_of(text, ('reference',))}: reference: {error}") from None
     return plan.model_copy(update={"platforms": platforms, "reference": reference})
 
 

@@ -6,6 +6,7 @@ not hold up the others at once, and nothing is held for long: what is found goes
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -30,6 +31,8 @@ from mindgap.results.recording import Recording
 from mindgap.results.rows import Row
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
+
+_log = logging.getLogger(__name__)
 
 #: Blocks that are under way at a time: while a slow platform is at its part of one, others go on.
 _OPEN: Final = 8
@@ -138,6 +141,7 @@ class CampaignDriver:
 
     def _open(self, number: int, position: int, cases: list[Case]) -> None:
         selection = self.s.selector.choose(number, cases)
+        _log.info("block %d: %d cases, %d new features", number, len(cases), len(selection.features))
         block = OpenBlock(number, position, cases, selection, self.s.resume_state.pairs)
         self.s.progress.block(number, len(cases), block.pairs, len(self.s.selector.covered), len(selection.features))
         self.s.record.block(block.row(self.s.folder.shard, finished=False))
@@ -282,6 +286,7 @@ class CampaignDriver:
     def _done(self, block: OpenBlock) -> None:
         self.s.record.block(block.row(self.s.folder.shard, finished=True))
         self.s.record.expenses(self.s.expenses.rows(self.s.record.run, self.s.pool.cpu))
+        _log.info("block %d is finished: %d distinct findings", block.number, len(block.found))
         self._saturation.add(block.number, block.selection.features, block.found)
         if block.position and block.position % _COMPACT == 0:
             self.s.folder.store.compact()

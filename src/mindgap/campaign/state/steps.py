@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from dataclasses import dataclass
 
 from mindgap.campaign.state.progress import Progress, ProgressSnapshot
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,7 @@ class StepTracker:
 
     def step(self, name: str, total: int = 0) -> None:
         """Begins another step, which counts no cases."""
+        _log.info("%s", name)
         with self._lock:
             self._number += 1
             self._live = None

@@ -1,4 +1,4 @@
-"""`mindgap alone` end to end: a platform that is consistent, and one that is not."""
+"""`mindgap metamorphic` end to end: a platform that is consistent, and one that is not."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rows_of(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def test_a_consistent_platform_gives_the_same_however_a_graph_is_written(models: Path) -> None:
-    ran = mindgap("alone", "models.py:make", "-p", "cpu/eager", "--json", cwd=models)
+    ran = mindgap("metamorphic", "models.py:make", "-p", "cpu/eager", "--json", cwd=models)
     assert ran.status == 0, ran.err
     rows = rows_of(json.loads(ran.out))
     assert rows["twice"]["verdict"] == "identical" and "given" in rows["twice"]["detail"]
@@ -43,7 +43,7 @@ def test_a_consistent_platform_gives_the_same_however_a_graph_is_written(models:
 
 def test_what_is_wrong_only_in_another_spelling_is_found_and_traced(models: Path) -> None:
     faulty = "faulty/eager@faults=faults.toml"
-    ran = mindgap("alone", "models.py:make", "-p", faulty, "--json", "--html", "page.html", cwd=models)
+    ran = mindgap("metamorphic", "models.py:make", "-p", faulty, "--json", "--html", "page.html", cwd=models)
     assert ran.status == 1, ran.err
     rows = rows_of(json.loads(ran.out))
     wrong = {kind: row for kind, row in rows.items() if row["verdict"] == "discrepant"}
@@ -57,7 +57,7 @@ def test_what_is_wrong_only_in_another_spelling_is_found_and_traced(models: Path
 
 def test_what_cannot_be_held_against_itself_is_said(models: Path) -> None:
     (models / "faults.toml").write_text('[[fault]]\nkind = "refusal"\nwhen = { op = "aten.gelu*" }\n')
-    ran = mindgap("alone", "models.py:make", "-p", "faulty/eager@faults=faults.toml", cwd=models)
+    ran = mindgap("metamorphic", "models.py:make", "-p", "faulty/eager@faults=faults.toml", cwd=models)
     assert ran.status == 2 and "does not run it: unsupported" in ran.err
-    ran = mindgap("alone", "models.py:make", "-p", "nowhere/eager", cwd=models)
+    ran = mindgap("metamorphic", "models.py:make", "-p", "nowhere/eager", cwd=models)
     assert ran.status == 2 and ran.err.count("\n") <= 2 and "nowhere/eager" in ran.err

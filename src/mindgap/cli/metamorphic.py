@@ -1,4 +1,4 @@
-"""`mindgap alone`: a platform held against itself."""
+"""`mindgap metamorphic`: tests a platform against itself, by graphs that must give the same."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mindgap.cli.sources import subjects
 from mindgap.cli.status import status_of
 from mindgap.cli.streams import result_stream
 from mindgap.diff import RunSettings
-from mindgap.diff.metamorphic import metamorphic
+from mindgap.diff.metamorphic import metamorphic as run_metamorphic
 from mindgap.graph import default_tensor_store
 
 
-def alone(
+def metamorphic(
     sources: Annotated[list[str], typer.Argument(metavar="SOURCE…", help="As for mindgap diff.")],
     platform: Annotated[str, typer.Option("-p", "--platform", metavar="PLATFORM", help="The platform.")],
     reference: Annotated[
@@ -30,18 +30,18 @@ def alone(
     deadline: Deadline = 300.0,
     jobs: Jobs = None,
 ) -> int:
-    """Hold a platform against itself: each graph is also run as it could have been written instead, in another order,
-    twice, with identities put in, an input laid out otherwise, the batch turned or split.
+    """Test a platform against itself. Each graph also runs in other forms that must give the same: nodes reordered,
+    computed twice, identities inserted, an input with another layout, the batch reversed or split.
 
-    Where the bits are the same nothing more is asked; where they are not, the reference judges.
+    Where the bits are equal nothing more runs. Where they are not, the reference judges.
 
-    Example: mindgap alone timm:resnet18 -p onnxruntime/cpu
+    Example: mindgap metamorphic timm:resnet18 -p onnxruntime/cpu
     """
     settings = RunSettings(reference, deadline_s=seconds(deadline))
     with result_stream() as out:
         tensors = default_tensor_store()
         found = subjects(sources, options or [], tensors, backward)
-        report = metamorphic(found, platform, settings=settings, tensors=tensors, seed=seed, jobs=jobs)
+        report = run_metamorphic(found, platform, settings=settings, tensors=tensors, seed=seed, jobs=jobs)
         put_out(report, out, as_json, html, junit)
     say_loudly(report)
     return status_of(report, require_support=False)
