@@ -1,14 +1,14 @@
-"""ONNX models that the worker of one platform has written, for those of the others: all take the same model.
+"""Shares exported ONNX models between the workers of different platforms, through files.
 
-Writing a model takes longer than a runtime needs to take it in. `$MINDGAP_SHARED` names a directory that lives as long
-as the workers; without one every worker writes its own.
+An export takes longer than a runtime needs to load it. `$MINDGAP_SHARED` names a directory that lives as long as the
+workers. Without one, every worker exports for itself. A file is one line of JSON, then the model.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-import pickle
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,14 +18,17 @@ from mindgap.graph import Graph, digest
 from mindgap.platforms.onnx.export import FED, Exported, export
 from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
 
-#: Larger models are few, and written again.
+#: Larger models are rare. They are exported again.
 _MOST_BYTES: Final = 8 << 20
-#: How many are kept; when there are more, the oldest quarter goes.
+#: How many files are kept. When there are more, the oldest quarter is deleted.
 _MOST_FILES: Final = 400
+
+#: A model, or the refusal or failure that its export raised.
+_Found = Exported | Unsupported | CompileFailure
 
 
 def shared_export(graph: Graph, inputs: Sequence[Array]) -> Exported:
-    """What `export` gives or raises, from the directory where it is there."""
+    """Returns or raises what `export` does, read from the shared directory if it is there."""
     where = os.environ.get("MINDGAP_SHARED")
     if not where:
         return export(graph, inputs)
@@ -37,41 +40,67 @@ def shared_export(graph: Graph, inputs: Sequence[Array]) -> Exported:
             _write(file, found)
     if isinstance(found, Exported):
         return found
-    refused, *arguments = found
-    raise Unsupported(*arguments) if refused else CompileFailure(*arguments)
+    raise found
 
 
-def _tried(graph: Graph, inputs: Sequence[Array]) -> Exported | tuple[bool, str, str]:
-    """The model; else whether it was a refusal, and the two arguments of the exception."""
+def _tried(graph: Graph, inputs: Sequence[Array]) -> _Found:
     try:
         return export(graph, inputs)
-    except Unsupported as error:
-        return True, error.op, error.why
-    except CompileFailure as error:
-        return False, str(error), error.op
+    except (Unsupported, CompileFailure) as error:
+        return error
 
 
 def _key(graph: Graph, inputs: Sequence[Array]) -> str:
-    """The graph, and the values that become part of the model."""
-    told = hashlib.sha256(digest(graph).encode())
+    """Hashes the graph, and the values that become part of the model."""
+    hashed = hashlib.sha256(digest(graph).encode())
     for given, array in zip(graph.inputs, inputs, strict=True):
         if given.role not in FED:
-            told.update(array.tobytes())
-    return told.hexdigest() + ".export"
+            hashed.update(array.tobytes())
+    return hashed.hexdigest() + ".export"
 
 
-def _read(file: Path) -> Any:
+def _encode(found: _Found) -> bytes:
+    header: dict[str, Any]
+    match found:
+        case Unsupported():
+            header, model = {"refused": [found.op, found.why]}, b""
+        case CompileFailure():
+            header, model = {"failed": [str(found), found.op]}, b""
+        case Exported():
+            header = {
+                "inputs": found.inputs, "fed": found.fed, "outputs": found.outputs, "origin": dict(found.origin),
+                "facts": found.facts,
+            }  # fmt: skip
+            model = found.model
+    return json.dumps(header).encode() + b"\n" + model
+
+
+def _decode(data: bytes) -> _Found:
+    """Raises `ValueError` or `KeyError` for a file of another form."""
+    line, _, model = data.partition(b"\n")
+    header: dict[str, Any] = json.loads(line)
+    if "refused" in header:
+        return Unsupported(*header["refused"])
+    if "failed" in header:
+        return CompileFailure(*header["failed"])
+    return Exported(
+        model, tuple(header["inputs"]), tuple(header["fed"]), tuple(header["outputs"]), header["origin"],
+        header["facts"],
+    )  # fmt: skip
+
+
+def _read(file: Path) -> _Found | None:
     try:
-        return pickle.loads(file.read_bytes())
-    except (OSError, EOFError, pickle.UnpicklingError):
+        return _decode(file.read_bytes())
+    except (OSError, ValueError, KeyError):
         return None
 
 
-def _write(file: Path, found: object) -> None:
-    """A directory that is full or gone costs nothing but time."""
+def _write(file: Path, found: _Found) -> None:
+    """Writes a file. If the directory is full or gone, the other workers export for themselves."""
     beside = file.with_name(f"{file.name}.{os.getpid()}")
     with suppress(OSError):
-        beside.write_bytes(pickle.dumps(found))
+        beside.write_bytes(_encode(found))
         beside.replace(file)
         written = [entry for entry in os.scandir(file.parent) if entry.name.endswith(".export")]
         if len(written) > _MOST_FILES:
