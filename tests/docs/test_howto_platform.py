@@ -1,0 +1,40 @@
+"""Runs the code of docs/howto/add-a-platform.md: the package is put on the path as an installed one would be."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import mindgap
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "howto" / "add-a-platform.md"
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def test_the_package_of_the_page_passes_its_own_test(tmp_path: Path) -> None:
+    module, test = blocks("python")
+    [project] = [tomllib.loads(text)["project"] for text in blocks("toml")]
+    (tmp_path / "tiny_platform.py").write_text(module)
+    (tmp_path / "test_tiny_platform.py").write_text(test)
+    installed = tmp_path / f"tiny_platform-{project['version']}.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text(f"Metadata-Version: 2.1\nName: tiny-platform\nVersion: {project['version']}\n")
+    [(group, points)] = project["entry-points"].items()
+    lines = [f"{name} = {value}" for name, value in points.items()]
+    (installed / "entry_points.txt").write_text("\n".join([f"[{group}]", *lines, ""]))
+    path = os.pathsep.join([str(tmp_path), str(Path(mindgap.__file__).parents[1])])
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": path, "MINDGAP_HOME": str(tmp_path / "home")},
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "3 passed" in ran.stdout
