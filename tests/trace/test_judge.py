@@ -252,7 +252,7 @@ def test_a_failure_of_two_operators_together() -> None:
 
     found = Bench(refuse={PLATFORM: refuse}).judge(graph, arrays)
     assert found.verdict == "failed" and found.culprit is not None and found.culprit.node == 4
-    assert "only together: nodes 3, 4" in found.detail
+    assert "only together: nodes 1, 4" in found.detail
 
 
 def test_undefined_elements_are_told_as_such() -> None:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mindgap.diff import Report, Row
-from mindgap.report.words import METRICS, metric, said, short
+from mindgap.report.words import METRICS, metric, said, short, weaker_evidence
 
 _STYLES: Final = {
     "identical": "dim",
@@ -45,6 +45,8 @@ def print_report(report: Report, out: TextIO) -> None:
         if report.findings:
             page.print()
             page.print(_findings(report))
+    if weak := weaker_evidence(report.rows):
+        page.print(Text(weak, style="yellow"))
     for refused in report.refused:
         page.print(Text(f"refused: {refused.source}: {refused.reason}", style="bold"))
     page.print(totals_line(report), highlight=False)

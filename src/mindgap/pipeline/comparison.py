@@ -157,5 +157,6 @@ def with_judgement(row: Row, judgement: Judgement, seconds: float) -> Row:
         verdicts=judgement.verdicts,
         detail=judgement.detail,
         nodes=tuple(judgement.nodes),
+        weaknesses=judgement.weaknesses,
         timings={**row.timings, "judge": seconds},
     )

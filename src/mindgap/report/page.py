@@ -16,7 +16,7 @@ from mindgap.compare.culprit import GRAPH_OUTPUTS
 from mindgap.compare.verdict import DTYPE_POLICY
 from mindgap.diff import Report, Row
 from mindgap.report.chart import bundle, precision_chart
-from mindgap.report.words import MEANINGS, explain, metric, said, short
+from mindgap.report.words import MEANINGS, explain, metric, said, short, weaker_evidence
 
 _HERE = Path(__file__).parent
 
@@ -67,6 +67,7 @@ def _template() -> Template:
         "said": said,
         "short": short,
         "under": under,
+        "weaker_evidence": weaker_evidence,
     }
     environment.globals.update(functions)
     return environment.get_template("page.html.j2")

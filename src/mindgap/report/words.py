@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from mindgap.diff import Row
@@ -63,7 +63,15 @@ def explain(row: Row) -> str:
         parts.append(shown.strip().splitlines()[0][:300])
     elif row.finding and row.detail:
         parts.append(said(row))
+    if row.weaknesses:
+        parts.append(weaker_evidence([row]))
     return "; ".join(parts)
+
+
+def weaker_evidence(rows: Iterable[Row]) -> str:
+    """`judged on weaker evidence: aten.gelu.default (bound rule: …)`, each reason once; empty where there is none."""
+    told = dict.fromkeys(f"{w.op} ({w.missing}: {w.reason})" for row in rows for w in row.weaknesses)
+    return f"judged on weaker evidence: {'; '.join(told)}" if told else ""
 
 
 def said(row: Row) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
+from dataclasses import replace
 from typing import Any, cast
 
 from mindgap.compare.culprit import Culprit
 from mindgap.compare.row_metrics import RowMetrics
 from mindgap.compare.verdict import FINDINGS
+from mindgap.compare.weakness import Weakness
 from mindgap.results.rows import Model, PlatformFacts, Refused, Report, Row, Totals, identities, ordered
 from mindgap.run.outcome import Outcome
 from mindgap.store import Store, StoreError, metrics_of, outcome_of
@@ -108,8 +110,16 @@ def _rows(
     store: Store, run: str, models: list[str], platforms: list[str], outcomes: dict[tuple[str, str], Outcome]
 ) -> tuple[Row, ...]:
     found: defaultdict[str, dict[str, Row]] = defaultdict(dict)
+    weak = {
+        (row["model"], row["platform"]): tuple(Weakness(**each) for each in row["weaknesses"])
+        for row in store.rows("SELECT * FROM weaknesses WHERE run = ?", [run])
+    }
     for row in store.rows("SELECT * FROM verdicts WHERE run = ?", [run]):
-        found[row["model"]][row["platform"]] = _row(row, outcomes.get((row["model"], row["platform"])))
+        key = row["model"], row["platform"]
+        one = _row(row, outcomes.get(key))
+        # A row that was decided without the judge may follow one that was judged.
+        judged = row["judge_seconds"] is not None
+        found[row["model"]][row["platform"]] = replace(one, weaknesses=weak.get(key, ())) if judged else one
     rank = {name: position for position, name in enumerate(platforms)}
     return tuple(found[model][name] for model in models for name in sorted(found[model], key=lambda n: rank[n]))
 

@@ -137,6 +137,17 @@ class Recording:
             },
         )
 
+        if "judge" in row.timings:
+            weaknesses = [{**dataclasses.asdict(each), "reason": writable(each.reason)} for each in row.weaknesses]
+            self._append("weaknesses", {
+                "run": self.run,
+                "model": row.model,
+                "graph": graph if isinstance(graph, str) else digest_of(graph),
+                "platform": row.platform,
+                "reference": self._settings.reference,
+                "weaknesses": weaknesses,
+            })  # fmt: skip
+
     def keep(self, key: str, data: bytes) -> None:
         """The bytes of a graph, before the row that makes them worth keeping."""
         if self._store is not None:

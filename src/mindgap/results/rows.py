@@ -15,6 +15,7 @@ from mindgap.compare.classes import equivalence_classes
 from mindgap.compare.culprit import Culprit
 from mindgap.compare.row_metrics import RowMetrics
 from mindgap.compare.verdict import CALM, FINDINGS, Blame, Verdict
+from mindgap.compare.weakness import Weakness
 from mindgap.run.outcome import Outcome, Status
 
 #: Findings, worst first, then what is calm, most serious first.
@@ -30,7 +31,7 @@ class Row:
     `assert_close` pass. `timings`: seconds by stage. `nodes`: (node, operator, role) for each node that the difference
     reaches, role being `introduces`, `amplifies`, `propagates` or `masks`. `known`: the baseline holds this finding.
     `broken`: the traceback of a failure of mindgap itself. `unjudged`: the row differs, and the limits on judging were
-    reached.
+    reached. `weaknesses`: operators that were judged on weaker evidence.
     """
 
     model: str
@@ -51,6 +52,7 @@ class Row:
     broken: str = ""
     unjudged: bool = False
     verdicts: tuple[Verdict, ...] = ()
+    weaknesses: tuple[Weakness, ...] = ()
 
     @property
     def finding(self) -> bool:

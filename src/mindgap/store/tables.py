@@ -42,6 +42,8 @@ _OUTPUT: Final = pa.struct(
 _LACKS: Final = pa.struct([("platform", _TEXT), ("reason", _TEXT), ("count", pa.int64())])
 #: A node that a difference reaches, and what it does to it.
 _REACHED: Final = pa.struct([("node", pa.int64()), ("op", _TEXT), ("role", _TEXT)])
+#: An operator judged on weaker evidence: `mindgap.compare.weakness.Weakness`.
+_WEAKNESS: Final = pa.struct([("node", pa.int64()), ("op", _TEXT), ("missing", _TEXT), ("reason", _TEXT)])
 
 #: Metrics with a column of their own; the others are in the JSON of `metrics`.
 METRICS: Final[dict[str, pa.DataType]] = {
@@ -154,6 +156,12 @@ TABLES: Final[dict[str, Table]] = {
              "verdict": _TEXT, "word": _TEXT, "blame": _TEXT, "culprit_node": pa.int64(), "culprit_op": _TEXT,
              "culprit_label": _TEXT, **METRICS, "metrics": _JSON, "profiles": _PASSES, "detail": _TEXT,
              "nodes": pa.list_(_REACHED), "judge_seconds": pa.float64(), "broken": _TEXT, "origin": _TEXT},
+        ),
+        # What a judged row of `verdicts` had to do without. A table of its own, since stores without it stay readable.
+        _table(
+            "weaknesses", "run model graph platform reference",
+            {"run": _TEXT, "model": _TEXT, "graph": _TEXT, "platform": _TEXT, "reference": _TEXT,
+             "weaknesses": pa.list_(_WEAKNESS)},
         ),
         # Some hundred cases of a campaign. `seconds` is null until all rows of the block are written. `features`: what
         # it covers that no block before it did; `given`: by platform that does not get every case, what had not been

@@ -18,13 +18,15 @@ AGREEMENT = 0.99
 
 
 def blamed(
-    oracle: Oracle, confirmed: Confirmed, on_platform: bool, also_other: bool, decomposes: bool = False
-) -> Blame:
+    oracle: Oracle, confirmed: Confirmed, on_platform: bool, also_other: bool, decomposes: bool = False,
+    failures: list[str] | None = None,
+) -> Blame:  # fmt: skip
     """`confirmed` was found on the platform (`on_platform`) or the reference; `also_other`: the other errs there too.
 
     For one operator in dispute an independent formulation is asked: where it sides with the accused instead of with the
     shadow, the other side is at fault; where it sides with neither, or both sides err, it is undecided. `decomposes`:
-    the accused compiles PyTorch's own decompositions, so that agreement with those acquits nobody.
+    the accused compiles PyTorch's own decompositions, so that agreement with those acquits nobody. `failures` gets a
+    sentence for each formulation that raised, and one where there is none.
     """
     accused: Blame = "platform" if on_platform else "reference"
     other: Blame = "reference" if on_platform else "platform"
@@ -32,11 +34,15 @@ def blamed(
         return "undecided"
     if len(confirmed.nodes) != 1 or not confirmed.arrays or confirmed.kind == "structural":
         return accused
-    opinion = second_opinion(oracle, confirmed.nodes[0], decompositions=not decomposes)
+    opinion = second_opinion(oracle, confirmed.nodes[0], decompositions=not decomposes, failures=failures)
     if opinion is not None:
         return _sided(oracle, confirmed, opinion, accused, other)
     opinion = second_opinion(oracle, confirmed.nodes[0]) if decomposes else None
-    return accused if opinion is None else _sided(oracle, confirmed, opinion, accused, "undecided")
+    if opinion is not None:
+        return _sided(oracle, confirmed, opinion, accused, "undecided")
+    if failures is not None and not failures:
+        failures.append("no independent implementation of the operator is known")
+    return accused
 
 
 def _sided(oracle: Oracle, confirmed: Confirmed, opinion: list[Any], accused: Blame, otherwise: Blame) -> Blame:

@@ -1,4 +1,4 @@
-"""A second opinion on one operator: formulations that share no kernel with the one in dispute."""
+"""Computes one operator independently: formulations that share no kernel with the one in dispute."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from mindgap.aten.storage import StorageRead, storage_reads
 from mindgap.aten.tape import flatten_result
 from mindgap.graph import operands
-from mindgap.oracle.float64 import bind_call, neutral_float64, packet_of
+from mindgap.oracle.float64 import bind_call, first_line, neutral_float64, packet_of
 from mindgap.oracle.local import WideValues
 from mindgap.oracle.oracle import Oracle
 
@@ -36,8 +36,12 @@ _NUMPY: Final[dict[str, Callable[..., Any]]] = {
 _MISPLACED: Final = frozenset({"max_pool2d_with_indices", "max_pool3d_with_indices"})
 
 
-def second_opinion(oracle: Oracle, node: int, decompositions: bool = True) -> list[Any] | None:
-    """The node's results on S's operands by another route, in float64, or None where there is none.
+def second_opinion(
+    oracle: Oracle, node: int, decompositions: bool = True, failures: list[str] | None = None
+) -> list[Any] | None:
+    """The node's results on S's operands by another formulation, in float64, or None where there is none.
+
+    A formulation that raises is passed over, and `failures` gets a sentence about it.
 
     numpy for what it has; a sum over kernel positions for convolutions; otherwise PyTorch's own decomposition into
     smaller operators, or its reference implementation in Python.
@@ -53,7 +57,11 @@ def second_opinion(oracle: Oracle, node: int, decompositions: bool = True) -> li
         try:
             with neutral_float64():
                 results = route(packet, call.function, args, kwargs)
-        except Exception:
+        except MemoryError:
+            raise
+        except Exception as error:
+            if failures is not None:
+                failures.append(f"{route.__name__.removeprefix('_')} raised {first_line(error)}")
             continue
         if results is not None and all(
             not isinstance(y, torch.Tensor) or s is None or tuple(y.shape) == s.shape
@@ -85,7 +93,11 @@ def _by_numpy(packet: str, function: Any, args: list[Any], kwargs: dict[str, Any
         return None
     with np.errstate(all="ignore"):
         plain = [a.numpy() if isinstance(a, torch.Tensor) else a for a in args]
-        return [torch.as_tensor(np.asarray(_NUMPY[packet](*plain)))]
+        try:
+            return [torch.as_tensor(np.asarray(_NUMPY[packet](*plain)))]
+        except (TypeError, ValueError):
+            # numpy's function takes other arguments, as `add` with `alpha`.
+            return None
 
 
 def _by_convolution(packet: str, function: Any, args: list[Any], kwargs: dict[str, Any]) -> list[Any] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -12,6 +12,7 @@ from mindgap.aten.state import TORCH_STATE
 from mindgap.capture import CaptureError, with_explicit_gradients
 from mindgap.compare.culprit import GRAPH_OUTPUTS, Culprit
 from mindgap.compare.verdict import Verdict
+from mindgap.compare.weakness import Weakness
 from mindgap.graph import Graph, GraphError, Labels, MindgapError, materialise
 from mindgap.oracle import (
     FEW,
@@ -200,7 +201,16 @@ class Judge:
             found = Judgement(policy.verdict, "platform", Culprit(-1, policy.culprit), detail=detail)
         else:
             found = self._finding(outcome.platform, finding, ours, theirs)
-        return replace(found, metrics=metrics, verdicts=tuple(words))
+        weak = (*self._weaknesses(seen, words), *found.weaknesses)
+        return replace(found, metrics=metrics, verdicts=tuple(words), weaknesses=weak)
+
+    def _weaknesses(self, seen: _Observed, words: Sequence[Verdict]) -> Iterator[Weakness]:
+        """What the oracle did without on the way to outputs that differ, by node of the captured graph."""
+        differing = [n for n, word in zip(self.oracle.graph.outputs, words, strict=True) if word != "identical"]
+        on_the_way = set(leading_to(self.oracle.graph, differing))
+        for weak in self.oracle.weaknesses:
+            if weak.node in on_the_way:
+                yield replace(weak, node=self._origin[weak.node], op=self._graph.nodes[self._origin[weak.node]].op)
 
     def _examine(self, run: tuple[Array, ...], theirs: tuple[Array, ...], known: list[Examined]) -> list[Examined]:
         """A platform's outputs, of which those that the reference has bit for bit are `known`."""
@@ -361,11 +371,16 @@ class Judge:
         confirmed, side = finding
         other = self._reference if side == platform else platform
         also = any(set(c.nodes) & set(confirmed.nodes) for c in self.lockstep.confirmed(other))
-        blame = blamed(self.oracle, confirmed, side == platform, also, decomposes=self._decomposes(side))
+        failures: list[str] = []
+        blame = blamed(
+            self.oracle, confirmed, side == platform, also, decomposes=self._decomposes(side), failures=failures
+        )
         culprit, how = self._culprit_of_finding(confirmed, side)
         detail = detail_of_finding(self.oracle, confirmed, side, culprit.op if culprit else "no operator") + how
         roles = self._roles(platform, ours, theirs, confirmed)
-        return Judgement(confirmed.kind, blame, culprit, detail=detail, nodes=roles)
+        node = self._origin[confirmed.nodes[0]]
+        weak = [Weakness(node, self._graph.nodes[node].op, "independent implementation", why) for why in failures]
+        return Judgement(confirmed.kind, blame, culprit, detail=detail, nodes=roles, weaknesses=tuple(weak))
 
     def _culprit_of_finding(self, confirmed: Confirmed, side: str) -> tuple[Culprit | None, str]:
         """The operators to name, and what the detail adds. Of the whole graph, the smallest part that is wrong."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from mindgap.compare.culprit import Culprit
 from mindgap.compare.row_metrics import RowMetrics
 from mindgap.compare.verdict import Blame, Verdict
+from mindgap.compare.weakness import Weakness
 from mindgap.trace.roles import Role
 
 
@@ -16,7 +17,8 @@ class Judgement:
     """Verdict, blame, culprit and metrics of one outcome.
 
     `verdicts`: each output's own. `profiles`: whether each fixed tolerance passes. `detail`: one sentence for a person.
-    `nodes`: (node of the captured graph, operator, role) for each node that the difference reaches.
+    `nodes`: (node of the captured graph, operator, role) for each node that the difference reaches. `weaknesses`:
+    operators judged on weaker evidence.
     """
 
     verdict: Verdict
@@ -27,3 +29,4 @@ class Judgement:
     nodes: tuple[tuple[int, str, Role], ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     profiles: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    weaknesses: tuple[Weakness, ...] = ()
