@@ -1,4 +1,4 @@
-"""Campaigns begun, and gone on with: everything around the drive."""
+"""Begins and resumes campaigns: opens platforms, surveys, prepares cases, and hands over to the driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands, put together, and what happens to an error."""
+"""Registers the commands, configures logging, and turns errors into exit statuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mindgap campaign`: variants on many platforms, run, resumed, looked at, merged, sent away and taken back."""
+"""Implements `mindgap campaign`: run, resume, status, judge, merge, export and import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A campaign on a terminal: how it is getting on, and where it stands."""
+"""Shows a campaign on a terminal: its progress while it runs, and its status."""
 
 from __future__ import annotations
 

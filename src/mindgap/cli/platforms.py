@@ -1,4 +1,4 @@
-"""`mindgap platforms`: what this machine can run graphs on."""
+"""Implements `mindgap platforms`, the list of platforms on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A progress bar on standard error, where that is a terminal; elsewhere a line now and then, or nothing."""
+"""Shows a progress bar on a terminal; elsewhere a line per row, or nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From SOURCE arguments to subjects."""
+"""Turns SOURCE arguments into subjects."""
 
 from __future__ import annotations
 

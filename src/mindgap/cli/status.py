@@ -1,4 +1,4 @@
-"""Exit statuses, decided in one place."""
+"""Decides the exit status of every command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Standard output is for the result alone, whatever a user's module or a library prints."""
+"""Keeps standard output for results, whatever a user's module or a library prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mindgap worker`: a worker process, for command lines that start one elsewhere."""
+"""Implements `mindgap worker`, a worker process for command lines that start one elsewhere."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The tables and figures of one question each, asked of a store.
+"""Answers one question each by tables over a store.
 
-Comes in: a store. Goes out: tables whose totals reconcile, since each is one query. Runs nothing.
+Input: a store. Output: tables whose totals reconcile, since each is one query. Runs nothing.
 """
 
 from mindgap.studies.table import Table, column, records, to_csv

@@ -1,4 +1,4 @@
-"""One table of a study: what was asked, the query that asked it, and the answer."""
+"""Defines one table of a study: the question, the query, and its rows."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 # (pyarrow has no types)

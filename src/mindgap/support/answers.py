@@ -1,6 +1,6 @@
-"""What platforms can run, known before anything is run on them: by operator, dtype and layout.
+"""Stores and looks up the answers of a survey: which operator calls a platform runs, by operator, dtype and layout.
 
-The answers belong to a platform's *fingerprint*: its versions, hardware and settings.
+Answers belong to a platform's fingerprint: its versions, hardware and settings.
 """
 
 from __future__ import annotations

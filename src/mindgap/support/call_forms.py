@@ -1,7 +1,6 @@
-"""A call in other forms: of another dtype, laid out otherwise, written in place.
+"""Rewrites a call in other forms: another dtype, another layout, in place.
 
-Whether a form means anything is for the reference to say: nothing here is known to run. Result slots keep the specs
-of the original call until it did.
+Nothing here is known to run: the reference decides. Result slots keep the specs of the original call until it ran.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How much of the reference's operators a platform runs, and what it lacks, in its own words."""
+"""Computes from survey answers which share of the operators a platform runs, and lists the gaps."""
 
 from __future__ import annotations
 

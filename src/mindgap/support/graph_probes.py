@@ -1,4 +1,4 @@
-"""Probes cut from the graphs that a campaign runs: of the calls that its cases hold, and of no others."""
+"""Makes probes of the operator calls that given graphs hold, and of no others."""
 
 from __future__ import annotations
 

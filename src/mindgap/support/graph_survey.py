@@ -1,6 +1,6 @@
-"""Asks platforms, before a campaign begins, which of its operator calls they refuse, for a limited time.
+"""Surveys platforms for the operator calls of given graphs within a time limit, before a campaign begins.
 
-A refusal that is known is not run. On a fresh machine most rows of a translating platform were refusals otherwise.
+A call that is known to be refused is not run.
 """
 
 from __future__ import annotations

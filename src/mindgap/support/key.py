@@ -1,4 +1,4 @@
-"""What a platform is asked about an operator call: the operator, the dtype, the layout."""
+"""Defines the key of a survey answer: operator, dtype, layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The probes of this PyTorch, made once and kept in one file."""
+"""Makes the probes of the installed PyTorch once, and keeps them in one file."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 # (pyarrow has no types)

@@ -1,4 +1,4 @@
-"""Asking platforms: an operator, a dtype and a layout at a time, or several in one job while that goes well."""
+"""Runs probes on one platform: several calls in one job while that succeeds, halved after a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The questions that platforms are asked: graphs of one call each, which the reference answers."""
+"""Makes probes from a catalogue: graphs of one call each, all of which the reference runs."""
 
 from __future__ import annotations
 

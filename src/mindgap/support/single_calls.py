@@ -1,4 +1,4 @@
-"""Graphs of one call each, cut from larger ones with the values that their operands really had."""
+"""Cuts a graph into graphs of one call each, with the values that the operands had when it ran."""
 
 from __future__ import annotations
 

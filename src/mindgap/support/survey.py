@@ -1,4 +1,4 @@
-"""SupportTable of several platforms: read from a store where it is known, asked where it is not, and kept."""
+"""Surveys several platforms: reads known answers from a store, probes the rest, and stores the new answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A campaign for a machine without network: its cases, its plan and what the reference did at home, in one file.
+"""Writes and reads bundles, which carry a campaign to a machine without network in one file.
 
 ```
 mindgap-pack.json      what this is, and what is in it; hashes of the other members

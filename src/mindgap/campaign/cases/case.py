@@ -1,7 +1,7 @@
-"""Where a campaign's cases come from.
+"""Defines a case (one graph to run), blocks of 500 cases, shards, and the protocol of their source.
 
-Cases come in blocks of 500. A block depends on the plan, on what the cases are made of and on its number, and
-on nothing else: so a resume, or several machines that take every n-th block each, need not know of each other.
+A block depends on the plan, on the source's identity and on its number only. A resume, or several machines that each
+take every n-th block, need not know of each other.
 """
 
 from __future__ import annotations

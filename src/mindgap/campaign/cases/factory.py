@@ -1,4 +1,4 @@
-"""Variants of a catalogue as the source of a campaign; the pool that they are made of goes into its folder."""
+"""Opens variants of a catalogue as the case source of a campaign, and keeps their pool in its directory."""
 
 from __future__ import annotations
 

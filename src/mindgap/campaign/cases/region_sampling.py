@@ -1,4 +1,4 @@
-"""A pool of regions out of a catalogue, by worker processes: a mutation that ends its process costs one base."""
+"""Samples regions from all graphs of a catalogue in worker processes. A crash costs one graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that cuts and mutates bases: `python -m mindgap.campaign.cases.region_worker --parent PID`.
+"""Runs a process that samples regions: `python -m mindgap.campaign.cases.region_worker --parent PID`.
 
 parent → worker   sample_regions    a base's digest and bytes, a seed, and what is wanted
 worker → parent   regions   what was tried: kinds and reasons, and the regions as a table's bytes

@@ -1,4 +1,4 @@
-"""The cases of a campaign, out of a pool of regions."""
+"""Draws the cases of a campaign as variants merged from a pool of regions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FEW: Final = 4
 
 
 class VariantSource:
-    """A `CaseSource` of variants. Not thread-safe."""
+    """Draws cases from a pool of regions. Not thread-safe."""
 
     def __init__(self, pool: RegionPool, plan: Plan) -> None:
         self._merger = Merger(pool)

@@ -1,4 +1,4 @@
-"""Rows that need a judge, each judged in another process, for as long as the plan allows."""
+"""Judges rows in separate processes with limits on processor time and memory."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ _ROWS: Final = TypeAdapter(Row)
 
 
 class JudgeFailed(MindgapError):
-    """No judge can be started."""
+    """Raised when no judge process can be started."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class JudgeLimits:
-    """How judges work: the settings of the rows, what one row may take, where stored tensors are.
+    """Settings of the rows, limits of one row, and where stored tensors are.
 
     `seconds`: of a row whose outputs are judged. `follow_s`: of a failure that is followed to its operator.
     """
@@ -66,7 +66,7 @@ class JudgeLimits:
 
 
 def judge_limits(plan: Plan, tensors: TensorStore) -> JudgeLimits:
-    """The terms that a plan sets."""
+    """Returns the limits that a plan sets."""
     limits = plan.limits
     settings = RunSettings(plan.reference, limits.trace, limits.repeat, limits.deadline_s, plan.internal)
     return JudgeLimits(settings, limits.judge_s, int(limits.memory_gib * (1 << 30)), tensors, limits.follow_s)
@@ -80,7 +80,7 @@ def judge_processes(
     describe: Describe = no_description,
     account: CpuAccount | None = None,
 ) -> Generator[list[JudgeProcess]]:
-    """So many judges, whose processes end with the context. `describe` gives what a platform says of itself;
+    """Yields `count` judges, whose processes end with the context. `describe` gives a platform's description;
     `account` is charged for their processor time."""
     with ExitStack() as stack:
         starter = stack.enter_context(ThreadPoolExecutor(1, "mindgap-judge-start"))
@@ -91,7 +91,8 @@ def judge_processes(
 
 
 class JudgeProcess:
-    """One judging process through all its deaths. Thread-safe: one row at a time."""
+    """Supervises one judge process: starts it, restarts it after a crash, enforces limits. Thread-safe: one row at a
+    time."""
 
     def __init__(
         self, terms: JudgeLimits, execute: Execute, starter: ThreadPoolExecutor, describe: Describe = no_description,
@@ -249,7 +250,7 @@ class _OutOfBounds(Exception):
 
 
 class _Meter:
-    """What one row has taken: processor seconds of the judge, seconds of its jobs (`spent`)."""
+    """Measures what one row has taken: processor seconds of the judge, seconds of its jobs (`spent`)."""
 
     def __init__(self, worker: WorkerProcess, terms: JudgeLimits, seconds: float) -> None:
         self._terms, self._seconds, self._cpu = terms, seconds, worker.cpu_seconds

@@ -1,4 +1,4 @@
-"""Findings of a campaign judged again, by a judge that knows more than the one that judged them first."""
+"""Runs and judges stored findings of a campaign again, after the judge has been improved."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A process that judges: `python -m mindgap.campaign.judging.worker`.
+"""Runs a judge process: `python -m mindgap.campaign.judging.worker`.
 
-Judging runs operators of strange graphs in this process, in float64 and many times over. Apart from the campaign it
-may take too long, or crash, and cost one row. It runs nothing on a platform itself: it asks for that.
+Judging runs operators of unusual graphs many times, in float64. In a process of its own it may hang or crash, which
+costs one row. Jobs on platforms are sent to the parent.
 
 parent → judge    judge     a graph, what the reference and a platform did with it, the settings, and what both sides
                             declare of dtypes and decompositions

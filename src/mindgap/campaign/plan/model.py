@@ -1,4 +1,4 @@
-"""What a campaign is to do: `campaign.toml`, read strictly.
+"""Defines and validates the plan of a campaign, `campaign.toml`.
 
 ```toml
 seed = 7

@@ -1,4 +1,4 @@
-"""The findings of a campaign, grouped as it counts them, and the rows of one case, read from the store."""
+"""Reads the findings of a campaign from its store: grouped by cause, and the rows of one case."""
 
 from __future__ import annotations
 

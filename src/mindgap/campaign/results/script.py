@@ -1,4 +1,4 @@
-"""A case of a campaign as a stand-alone script: its graph found or made again, and what was recorded of it."""
+"""Renders one case of a campaign as a stand-alone script, with what was recorded of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several cases on one platform, compiled together where it can, and what they take of the processor."""
+"""Runs several cases on one platform, compiled together where it can, and measures their processor time."""
 
 from __future__ import annotations
 

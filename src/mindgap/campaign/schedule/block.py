@@ -1,4 +1,4 @@
-"""A block of cases on its way through the platforms, and when nothing new comes of blocks any more."""
+"""Tracks one block of cases through the platforms, and detects when blocks bring nothing new."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FOLLOWED: Final = 3
 
 
 class OpenBlock:
-    """What is still to be done of a block, and what has come of it. Thread-safe."""
+    """Counts the open pairs of a block and collects its findings. Thread-safe."""
 
     def __init__(
         self,

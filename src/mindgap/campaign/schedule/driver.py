@@ -1,7 +1,7 @@
-"""Runs the blocks of a campaign: the reference once for each case, each platform once, and a judge where they differ.
+"""Drives the blocks of a campaign: the reference once per case, every platform once, a judge where outputs differ.
 
-Each platform has a queue and a worker of its own. A few blocks are under way at a time, so that a slow platform does
-not hold up the others at once, and nothing is held for long: what is found goes to the store as it is found.
+Each platform has a queue and a worker of its own. A few blocks are open at a time, so that a slow platform does not
+hold up the others. Rows go to the store as soon as they are known.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _COMPACT: Final = 50
 
 @dataclass(frozen=True)
 class DriverContext:
-    """All that a drive works with. `budgets`: of the platforms that have one."""
+    """What the driver of one session works with. `budgets`: of the platforms that have one."""
 
     folder: CampaignDirectory
     case_source: CaseSource
@@ -61,7 +61,7 @@ class DriverContext:
 
 
 class CampaignDriver:
-    """One session of a campaign."""
+    """Runs one session of a campaign."""
 
     def __init__(self, context: DriverContext) -> None:
         self.s = context

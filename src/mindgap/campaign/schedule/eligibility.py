@@ -1,4 +1,5 @@
-"""What is known of platforms before a campaign runs, taken over when it begins and unchanged from then on."""
+"""Decides which graphs a platform is given: not those with operators that it refuses, nor gradients where it is
+for inference only. The answers are copied when the campaign begins and do not change afterwards."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Which platform gets which cases.
+"""Selects which platform runs which cases of a block.
 
-Most platforms get every case. A platform that is to get N of them, or as many as a budget is enough for, gets those
-first that bring most, for what they cost: the most features that it has not been given yet. What it has been given
-outlives the process in the table `blocks`, so that a resumed campaign chooses as an undisturbed one.
+Most platforms run every case. A platform with a quota or a budget runs the cases first that bring the most features it
+has not seen, for their cost. What a platform was given is kept in the table `blocks`, so that a resumed campaign
+selects the same cases.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FIXED = 50
 
 
 class GraphFilter(Protocol):
-    """What is known of platforms before anything runs."""
+    """Answers whether a platform refuses a graph, before anything runs."""
 
     def refuses(self, platform: str, graph: Graph) -> str | None:
         """What the platform is known to lack for this graph, None where nothing is known."""

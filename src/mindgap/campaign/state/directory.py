@@ -1,4 +1,4 @@
-"""A campaign's directory: a store, the plan that it was started with, and what its cases are made of.
+"""Creates and opens a campaign's directory: a store, the plan, and the identity of the case source.
 
 ```
 campaign.toml          the plan, as it was given; `stop` may be changed, nothing else

@@ -1,4 +1,4 @@
-"""The processor seconds of a campaign: by what they were spent on, beside what the operating system counts."""
+"""Accounts for the processor seconds of a campaign by purpose, beside the operating system's count."""
 
 from __future__ import annotations
 

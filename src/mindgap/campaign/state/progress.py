@@ -1,4 +1,4 @@
-"""How a campaign is getting on, counted as it goes."""
+"""Counts the progress of a running campaign: cases, rows, rates, time left."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _Mark:
 
 
 class Progress:
-    """The counts. Thread-safe.
+    """Counts cases, rows and pairs. Thread-safe.
 
     What is left is counted in pairs of case and platform, since the reference is long done with a case when the last
     platform's row of it has been judged. Pairs of blocks that have not begun are as many as those of others.

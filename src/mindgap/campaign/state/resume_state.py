@@ -1,4 +1,4 @@
-"""What a campaign has done already, read from its store: what a resume need not do again."""
+"""Reads from the store what a campaign has done, so that a resume does not repeat it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ class FinishedPair:
 
 @dataclass(frozen=True)
 class ResumeState:
-    """`created`: when the run began, None where it has not. `seconds`: of sessions that came to their end.
+    """What earlier sessions of a campaign have done.
+
+    `created`: when the run began, None where it has not. `seconds`: of sessions that came to their end.
 
     `done`: numbers of finished blocks. `pairs`: of the other blocks, by case and platform. `blocks`: rows of the
     shard's blocks in order. `cpu`: processor seconds by platform, where they are counted.

@@ -1,4 +1,4 @@
-"""The file by which other processes see that a session runs in a campaign's directory, and how far it is.
+"""Publishes that a session runs in a campaign's directory, and its progress, in a file for other processes.
 
 `session.json` is there from the first second of a session to its end, and written anew every two seconds. One that a
 kill left behind is known by its process, which is gone.

@@ -1,4 +1,4 @@
-"""Where a campaign stands, by what its folder holds: of one that runs, that was killed, or that has ended."""
+"""Computes the status of a campaign from its directory: running, killed or finished."""
 
 from __future__ import annotations
 

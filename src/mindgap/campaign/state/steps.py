@@ -1,4 +1,4 @@
-"""What a session is doing at the moment, and how far it is: for whoever watches it, here or from another process."""
+"""Tracks the step that a session is at, for a terminal or for another process."""
 
 from __future__ import annotations
 

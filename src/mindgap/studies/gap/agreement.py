@@ -1,4 +1,4 @@
-"""How far platforms agree, whatever a verdict says: classes of equal bits, and bits that remain."""
+"""Measures how far platforms agree, independent of verdicts: classes of equal bits, and bits that remain."""
 
 from __future__ import annotations
 

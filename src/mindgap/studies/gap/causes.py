@@ -1,4 +1,4 @@
-"""Why a platform failed, told from its outcome by the rules in causes.toml."""
+"""Classifies failures by cause with the rules in causes.toml."""
 
 from __future__ import annotations
 

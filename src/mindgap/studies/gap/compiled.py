@@ -1,4 +1,4 @@
-"""A compiled graph against the same graph in the eager mode of the same device: Fig. 5."""
+"""Compares compiled graphs with the eager mode of the same device (Fig. 5)."""
 
 from __future__ import annotations
 

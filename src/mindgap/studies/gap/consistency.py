@@ -1,4 +1,4 @@
-"""Which outputs agree: under the paper's tolerance, under PyTorch's, and by our verdict. Fig. 4."""
+"""Counts consistent outputs: under the paper's tolerance, under PyTorch's, and by our verdict (Fig. 4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operators really ran, per platform, and which never did."""
+"""Counts the operators that ran on each platform, and lists those that never did."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why platforms did not run what they were given: Fig. 3 and Table I."""
+"""Counts failures by cause (Fig. 3 and Table I)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings by cause: what a person would file once."""
+"""Groups findings by cause, as a person would file them."""
 
 from __future__ import annotations
 

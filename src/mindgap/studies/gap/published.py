@@ -1,4 +1,4 @@
-"""Figures that others published for the same questions, to stand beside ours and never among them."""
+"""Holds published figures for the same questions. They stand beside ours and never among them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Totals that must agree between tables of the study, each told by two queries that know nothing of one another."""
+"""Checks that totals agree between tables, each computed by two independent queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much longer a platform runs than the reference."""
+"""Compares the run time of platforms with the reference."""
 
 from __future__ import annotations
 

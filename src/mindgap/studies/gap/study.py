@@ -1,4 +1,4 @@
-"""The whole study of one run."""
+"""Runs every table of the study over one run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the run was made of, and its counts by verdict: what all other tables must add up to."""
+"""Counts the graphs of a run and its rows by verdict. All other tables must add up to these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Regions merged into variants of any size: chosen, wired, and written out, by graph algebra alone."""
+"""Merges regions into variants of any size by graph algebra alone: selects, wires and encodes them."""
 
 from __future__ import annotations
 

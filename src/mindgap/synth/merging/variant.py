@@ -1,4 +1,4 @@
-"""A variant as a description of a few hundred bytes: which regions of a pool, and what flows between them."""
+"""Describes a variant in a few hundred bytes: the regions of a pool, and the wires between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutants that equal their original by construction, so that a platform can be judged against itself alone."""
+"""Makes mutants that equal their original by construction, to test a platform against itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs that compute each row of a batch by itself."""
+"""Detects graphs that compute every row of a batch independently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who reads what in a graph, and which memory is shared: what every proposal has to know."""
+"""Computes use-def lists and shared memory of a graph under mutation."""
 
 from __future__ import annotations
 

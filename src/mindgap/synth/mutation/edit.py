@@ -1,7 +1,7 @@
-"""Changes to a graph as data: small, exact, and independent of the rules that proposed them.
+"""Represents changes to a graph as data, independent of the rules that proposed them.
 
-An edited graph is a *draft*: slots of new nodes have no spec until the graph has been run once
-(`mindgap.synth.regions.trial`), which is what decides whether the edit was a sensible one.
+An edited graph is a *draft*: slots of new nodes have no spec until a trial run (`mindgap.synth.regions.trial`), which
+also decides whether the edit is kept.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Specs of calls that have not run, from PyTorch's meta device."""
+"""Infers the specs of calls that have not run, on PyTorch's meta device."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Mutation of small graphs: a kind, a place, and the edits.
+"""Proposes mutations of a small graph: a kind, a place, and the edits.
 
-A proposal is right by its rules and not yet proven: the graph that it makes has to run once. It says everything in
-the vocabulary of `mindgap.synth.mutation.edit`, so that a graph can be made again after the rules have changed.
+A proposal follows the rules and is not proven: the edited graph has to run once. Edits use the vocabulary of
+`mindgap.synth.mutation.edit`, so that a graph can be rebuilt after the rules have changed.
 """
 
 from __future__ import annotations

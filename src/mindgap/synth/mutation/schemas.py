@@ -1,4 +1,4 @@
-"""What an operator's schema says of its arguments, and calls taken apart and put together by it."""
+"""Reads operator schemas, and takes calls apart and builds them by argument name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random connected pieces of a graph, each with all that writes to the memory it sees."""
+"""Cuts random connected regions out of a graph, each with every write to the memory that it reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What running a graph covers, as short texts that can be counted."""
+"""Lists the coverage features of a graph: operator, dtype, layout and size classes, and operator pairs along edges."""
 
 from __future__ import annotations
 

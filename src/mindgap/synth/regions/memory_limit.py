@@ -1,4 +1,4 @@
-"""A bound on the memory of this process for a while."""
+"""Limits the memory that this process may allocate for a while."""
 
 from __future__ import annotations
 

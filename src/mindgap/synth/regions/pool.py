@@ -1,4 +1,4 @@
-"""The regions that variants are made of, as one file."""
+"""Reads and writes the pool of regions, one Parquet file."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownParameterType=false

@@ -1,4 +1,4 @@
-"""A graph prepared for cutting: who reads what, what lies in which memory, what every node costs."""
+"""Prepares a graph for cutting: use-def lists, shared memory, sizes and work of every node."""
 
 from __future__ import annotations
 

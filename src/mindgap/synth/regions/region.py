@@ -1,4 +1,4 @@
-"""Pieces of graphs that are known to run, and what is known of their borders."""
+"""Defines a region: a small graph that ran, its origin, and the statistics of its border values."""
 
 from __future__ import annotations
 

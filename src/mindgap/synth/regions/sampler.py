@@ -1,4 +1,4 @@
-"""Regions out of one base: cut as they are, and mutated."""
+"""Samples regions from one graph: cut as they are, and mutated."""
 
 from __future__ import annotations
 

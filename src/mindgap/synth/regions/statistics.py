@@ -1,4 +1,4 @@
-"""What a tensor's values say: their span, and whether they say anything."""
+"""Computes range, mean and deviation of a tensor, and whether comparing it is informative."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one run that decides whether a draft is a graph, and what its values are like."""
+"""Runs a draft once on the CPU. A draft that runs becomes a region with the specs that its values really had."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators ask of their operands' values, followed back to where those values come from."""
+"""Propagates the constraints that operators put on operand values backwards to the inputs of a graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recipes for the borders of regions, such that every operator gets values that it can do something with."""
+"""Chooses recipes for the border values of regions, such that every operator accepts its operands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of `values.toml`: what operators ask of their operands' values, and what hands that on."""
+"""Reads `values.toml`: which values operators require of their operands, and which operators pass that on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of which more is asked than a range, as exact bytes: the same on every machine."""
+"""Makes values with structure (sorted, distinct, positive definite …) as exact bytes, equal on every machine."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The kinds of mutation, one module each: a graph's wiring and rules in, edits or None out."""
+"""The kinds of mutation, one module each. Input: a graph's data flow and the rule tables. Output: edits, or None."""

@@ -1,4 +1,4 @@
-"""An operator for another of its group."""
+"""Replaces an operator by another one of its group."""
 
 from __future__ import annotations
 

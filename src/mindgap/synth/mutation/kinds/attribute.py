@@ -1,4 +1,4 @@
-"""Another value for an argument that is no tensor."""
+"""Changes the value of an argument that is not a tensor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other dtypes: a value through one and back, a whole graph in one, indices of another width."""
+"""Changes dtypes: one value through another dtype and back, a whole graph, or the width of indices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call written as the small program that computes the same."""
+"""Replaces a call by a small program that computes the same."""
 
 from __future__ import annotations
 

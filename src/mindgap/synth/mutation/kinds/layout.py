@@ -1,4 +1,4 @@
-"""The same values in other places of memory: strides, gaps, offsets."""
+"""Changes the memory layout of values: strides, gaps, offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Edge shapes: a size that several tensors share becomes empty, one, odd, prime, or larger than 16 bits count."""
+"""Changes a size that several tensors share to an edge case: empty, one, odd, prime, or past 16 bits."""
 
 from __future__ import annotations
 

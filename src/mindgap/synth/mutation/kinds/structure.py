@@ -1,4 +1,4 @@
-"""Nodes put in, taken out, and done twice."""
+"""Inserts, deletes and duplicates nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In-place operators for out-of-place ones, and the reverse."""
+"""Replaces out-of-place operators by in-place ones, and the reverse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exceptional values on request: NaN, infinities, zeros of both signs, subnormals and extremes among an input's own."""
+"""Puts NaN, infinities, signed zeros, subnormals and extremes among the values of an input. On request only."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Rule tables (TOML, beside the code that reads them) and what is made of them.
+"""Reads the rule tables of mutation (TOML files beside this code).
 
-An engineer extends mindgap's mutations by rows of `alike.toml`, `equivalent.toml`, `identities.toml`,
-`attributes.toml` and `operators.toml`; no code changes. Every row is checked against PyTorch's schemas when the tables
-are read.
+Rows of `alike.toml`, `equivalent.toml`, `identities.toml`, `attributes.toml` and `operators.toml` extend mutation
+without code. Every row is checked against PyTorch's schemas when the tables are read.
+docs/howto/add-a-mutation-rule.md shows one.
 """
 
 from mindgap.synth.mutation.rules.alike import Member, OperatorGroup

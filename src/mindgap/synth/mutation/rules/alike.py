@@ -1,4 +1,4 @@
-"""Groups of operators that can stand for each other: arguments are taken over by name."""
+"""Defines groups of interchangeable operators. Arguments are matched by name."""
 
 from __future__ import annotations
 

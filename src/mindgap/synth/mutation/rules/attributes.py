@@ -1,4 +1,4 @@
-"""Which other values an argument may take."""
+"""Defines the values that an argument may be changed to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Equivalent formulations: a call to look for, and the small program that computes the same."""
+"""Defines equivalent formulations: a call to match, and the small program that computes the same."""
 
 from __future__ import annotations
 

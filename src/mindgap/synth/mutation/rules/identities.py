@@ -1,4 +1,4 @@
-"""Small programs that give back what they are given, bit for bit."""
+"""Defines identities: small programs that return their input bit for bit."""
 
 from __future__ import annotations
 

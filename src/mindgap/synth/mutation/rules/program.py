@@ -1,4 +1,4 @@
-"""Small programs of rule tables: checked against the schemas, and made into steps."""
+"""Checks the small programs of rule tables against schemas, and turns them into calls of a draft."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All rule tables, read and checked once."""
+"""Reads and checks all rule tables once."""
 
 from __future__ import annotations
 
