@@ -8,7 +8,7 @@ from mindgap.aten.tensors import spec_of
 from mindgap.capture.errors import CaptureError
 from mindgap.capture.random_operators import packet
 from mindgap.capture.recipes import recipe_for
-from mindgap.capture.recording import RecordedCall, RecordedInput, Recording
+from mindgap.capture.recording import CallRecording, RecordedCall, RecordedInput
 from mindgap.graph import Graph, Input, Labels, refs
 from mindgap.graph.tensors import TensorStore
 from mindgap.operators import traits
@@ -17,7 +17,7 @@ Weights = Literal["stored", "seeded"]
 
 
 def assemble(
-    recorded: Recording, returned: list[tuple[str, int]], store: TensorStore | None, weights: Weights, name: str
+    recorded: CallRecording, returned: list[tuple[str, int]], store: TensorStore | None, weights: Weights, name: str
 ) -> tuple[Graph, list[RecordedInput]]:
     """Returns the graph with renumbered values, and its recorded inputs in order."""
     calls = _without_unread_memory(recorded, returned)
@@ -50,7 +50,7 @@ def assemble(
     return graph, sources
 
 
-def _without_unread_memory(recorded: Recording, returned: list[tuple[str, int]]) -> list[RecordedCall]:
+def _without_unread_memory(recorded: CallRecording, returned: list[tuple[str, int]]) -> list[RecordedCall]:
     """Drops the calls that allocate memory which is never set or read: its content would differ by chance."""
     read = {r for call in recorded.calls for arg in (*call.args, *[a for _, a in call.kwargs]) for r in refs(arg)}
     read |= {number for _, number in returned}

@@ -13,11 +13,11 @@ from mindgap.capture.assemble import Weights, assemble
 from mindgap.capture.errors import CaptureError, UnprovenCapture
 from mindgap.capture.kernels import Optimizer, capture_kernels
 from mindgap.capture.neutral_settings import neutral_settings
-from mindgap.capture.program import HeldTensor, copy_program, differentiable, leaves, module_paths
+from mindgap.capture.program import differentiable, leaves, module_paths
 from mindgap.capture.recorder import Recorder
-from mindgap.capture.recording import RecordedInput, Recording
-from mindgap.capture.replay_check import CheckSubject, Verify, check, wanted
-from mindgap.capture.tracing import faked, run_traced
+from mindgap.capture.recording import CallRecording, RecordedInput
+from mindgap.capture.replay_check import CheckSubject, Verify, checked
+from mindgap.capture.tracing import fake_program, run_traced
 from mindgap.graph import Graph
 from mindgap.graph.tensors import TensorStore, default_tensor_store
 from mindgap.torch_private.fake_tensors import FakeTensorMode
@@ -70,12 +70,7 @@ def capture(
     with neutral_settings():
         recorded, returned, able = _trace(program, args, kwargs or {})
         graph, sources = assemble(recorded, returned, store, weights, name)
-        if any(s.real is not None and s.real.device.type == "meta" for s in sources):
-            unproven = "captured from meta tensors: there is nothing to replay, so it is not proven"
-        else:
-            unproven = wanted(verify, graph)
-        if not unproven:
-            graph = check(CheckSubject(graph, sources, len(returned), program, args, kwargs or {}))
+        graph, unproven = checked(CheckSubject(graph, sources, len(returned), program, args, kwargs or {}), verify)
     if unproven:
         warnings.warn(unproven, UnprovenCapture, stacklevel=2)
     return dataclasses.replace(graph, grad=_grad_inputs(grad, sources, able)) if grad else graph
@@ -83,21 +78,14 @@ def capture(
 
 def _trace(
     program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> tuple[Recording, list[tuple[str, int]], set[tuple[str, str]]]:
+) -> tuple[CallRecording, list[tuple[str, int]], set[tuple[str, str]]]:
     """Records the program under fake tensors.
 
     Returns the recording, (name, value number) of each returned tensor, and (role, name) of the tensors that may have
     a gradient.
     """
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
-    fakes: list[tuple[HeldTensor, torch.Tensor]] = []
-
-    def fake_of(held: HeldTensor) -> torch.Tensor:
-        fake = faked(held.tensor, fake_mode)
-        fakes.append((held, fake))
-        return fake
-
-    twin = copy_program(program, args, kwargs, fake_of)
+    twin, fakes = fake_program(program, args, kwargs, fake_mode)
     recorder = Recorder(fake_mode, module_paths(twin.program))
     values = recorder.values
     for held, fake in fakes:

@@ -16,7 +16,7 @@ from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import TORCH_DTYPES, spec_of, to_numpy
 from mindgap.capture.kernel_recorder import KernelRecorder, record_kernels
 from mindgap.capture.neutral_settings import neutral_kernel_settings
-from mindgap.capture.recording import Recording
+from mindgap.capture.recording import CallRecording
 from mindgap.capture.tracing import run_traced
 from mindgap.graph import Graph, Input, Labels, Recipe
 from mindgap.graph import Literal as LiteralBytes
@@ -91,7 +91,7 @@ def _forward_and_backward(
     return [*outputs, *run_traced(back, record_kernels(fake_mode, recorder))]
 
 
-def _assembled(graph: Graph, recorded: Recording, outputs: list[int]) -> Graph:
+def _assembled(graph: Graph, recorded: CallRecording, outputs: list[int]) -> Graph:
     renumber = {-(i + 1): i for i in range(len(recorded.inputs))}
     slots = sum(len(call.outputs) for call in recorded.calls)
     renumber.update({slot: len(recorded.inputs) + slot for slot in range(slots)})

@@ -14,17 +14,17 @@ from mindgap.capture.errors import CaptureError, UnprovenCapture
 from mindgap.capture.kernel_recorder import KernelRecorder, KernelReplayMode, record_kernels
 from mindgap.capture.neutral_settings import neutral_kernel_settings
 from mindgap.capture.origin import current_origin
-from mindgap.capture.program import HeldTensor, copy_program, module_paths
-from mindgap.capture.recording import Recording
-from mindgap.capture.replay_check import CheckSubject, PreparedRun, Run, Verify, check, wanted
-from mindgap.capture.tracing import faked, run_traced
+from mindgap.capture.program import module_paths
+from mindgap.capture.recording import CallRecording
+from mindgap.capture.replay_check import CheckSubject, PreparedRun, Run, Verify, checked
+from mindgap.capture.tracing import fake_program, run_traced
 from mindgap.capture.training_pass import Optimizer, TrainingPass, run_pass
 from mindgap.graph import Graph, Recipe, Role
 from mindgap.graph.tensors import TensorStore, default_tensor_store
 from mindgap.torch_private.fake_tensors import FakeTensorMode
 from mindgap.torch_private.modules import unwrap_compiled
 
-#: What autograd says when a program writes to an argument that is to have a gradient.
+#: Autograd's message when a program writes to an argument that is to have a gradient.
 _WRITTEN_LEAF = "leaf Variable that requires grad"
 
 
@@ -62,18 +62,14 @@ def capture_kernels(
     with neutral_kernel_settings(work.backward):
         work, recorded, returned = _traced(work, *call)
         graph, sources = assemble(recorded, returned, store, weights, name)
-        if any(s.real is not None and s.real.device.type == "meta" for s in sources):
-            unproven = "captured from meta tensors: there is nothing to replay, so it is not proven"
-        else:
-            unproven = wanted(verify, graph)
-        if not unproven:
-            graph = check(CheckSubject(graph, sources, len(returned), *call, run=_replay_with(work)))
+        subject = CheckSubject(graph, sources, len(returned), *call, run=_replay_with(work))
+        graph, unproven = checked(subject, verify)
     if unproven:
         warnings.warn(unproven, UnprovenCapture, stacklevel=2)
     return graph
 
 
-_Traced = tuple[TrainingPass, Recording, list[tuple[str, int]]]
+_Traced = tuple[TrainingPass, CallRecording, list[tuple[str, int]]]
 
 
 def _traced(work: TrainingPass, program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Traced:
@@ -88,14 +84,7 @@ def _traced(work: TrainingPass, program: Any, args: Sequence[Any], kwargs: Mappi
 def _trace(work: TrainingPass, program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Traced:
     """Returns the pass, the recording, and (label, value number) of each resulting tensor."""
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
-    fakes: list[tuple[HeldTensor, torch.Tensor]] = []
-
-    def fake_of(held: HeldTensor) -> torch.Tensor:
-        fake = faked(held.tensor, fake_mode)
-        fakes.append((held, fake))
-        return fake
-
-    twin = copy_program(program, args, kwargs, fake_of)
+    twin, fakes = fake_program(program, args, kwargs, fake_mode)
     paths = module_paths(twin.program)
     recorder = KernelRecorder(fake_mode, lambda: current_origin(paths))
     values = recorder.values

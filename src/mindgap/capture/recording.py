@@ -23,7 +23,7 @@ class RecordedInput:
 
 
 @dataclass
-class Recording:
+class CallRecording:
     """The inputs and calls so far. A `Ref` holds -(k + 1) for input k, and n for the n-th output slot of all calls."""
 
     inputs: list[RecordedInput] = field(default_factory=list[RecordedInput])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 
 from mindgap.capture.errors import CaptureError
 from mindgap.capture.origin import user_line_of
+from mindgap.capture.program import HeldTensor, ProgramCopy, copy_program
 from mindgap.graph import MindgapError
 from mindgap.torch_private.fake_tensors import FakeTensorMode
 
@@ -53,7 +54,20 @@ def faked(tensor: torch.Tensor, fake_mode: FakeTensorMode) -> torch.Tensor:
     return fake
 
 
-#: What PyTorch says of a tensor without values, in words for its author.
+def fake_program(
+    program: Any, args: Sequence[Any], kwargs: Mapping[str, Any], fake_mode: FakeTensorMode
+) -> tuple[ProgramCopy, list[tuple[HeldTensor, torch.Tensor]]]:
+    """Returns a copy of the program with fakes in place of its tensors, and each tensor with its fake."""
+    fakes: list[tuple[HeldTensor, torch.Tensor]] = []
+
+    def fake_of(held: HeldTensor) -> torch.Tensor:
+        fakes.append((held, faked(held.tensor, fake_mode)))
+        return fakes[-1][1]
+
+    return copy_program(program, args, kwargs, fake_of), fakes
+
+
+#: Messages of PyTorch about tensors without values, and what they mean for the author of the program.
 _MEANINGS = {
     "not registered": "the program uses a higher-order operator (cond, while_loop, ...), which no graph of calls holds",
     ".numpy() is not supported": "the program turns a tensor into a numpy array, whose values a graph would freeze",

@@ -19,7 +19,7 @@ from mindgap.aten.tensors import to_torch, torch_dtype_name
 from mindgap.capture import random_operators
 from mindgap.capture.errors import CaptureError
 from mindgap.capture.origin import current_line
-from mindgap.capture.recording import RecordedCall, RecordedInput, Recording
+from mindgap.capture.recording import CallRecording, RecordedCall, RecordedInput
 from mindgap.graph import Arg, Device, DType, Input, Layout, MemoryFormat, Recipe, Ref, Role, TensorSpec
 from mindgap.graph.materialise import materialise
 from mindgap.torch_private.fake_tensors import (
@@ -72,7 +72,7 @@ class ValueTable:
         seen: Callable[[], AbstractContextManager[Any]],
         unseen: Callable[[], AbstractContextManager[Any]],
     ) -> None:
-        self.recorded = Recording()
+        self.recorded = CallRecording()
         self._fake_mode = fake_mode
         self._origin = place
         self._seen = seen

@@ -138,7 +138,7 @@ class _CaptureServer:
         from mindgap.corpus import Captured, captured_graph
 
         one = self.opened.programs[index]
-        # Under the keys that they have on disk: the graph that is sent is the one whose digest is told.
+        # Under the keys that they have on disk, so that the digest is that of the graph that is sent.
         pending = PendingTensors(self.tensors)
         traced = _TraceAnswer(self)
         if isinstance(one, Captured):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import logging
 import warnings
 from collections.abc import Callable
 from typing import Any, Final
@@ -22,13 +21,11 @@ from mindgap.corpus.libraries import import_library, silence_output, stay_offlin
 from mindgap.corpus.program import Built, Program
 from mindgap.corpus.source import Source, SourceError, SourceOptions, one_line, source_options
 from mindgap.corpus.type_guards import is_list, is_table
-from mindgap.corpus.weights.construction import construct
+from mindgap.corpus.weights.construction import construct, parameters_on_meta
 from mindgap.corpus.weights.seeding import seed_statistics, seed_weights
 from mindgap.corpus.weights.tensor_registry import TensorRegistry, seed_of
 from mindgap.corpus.zoos.image_inputs import with_pictures
 from mindgap.graph import Normal
-
-_log = logging.getLogger(__name__)
 
 #: A model that is wider than this is not built whole.
 _MOST_PARAMETERS: Final = 1_000_000_000
@@ -207,13 +204,8 @@ def _architecture(config: dict[str, Any]) -> dict[str, Any]:
 
 def _refuse_size(source: Source, make: Callable[[], nn.Module]) -> None:
     """Raises `SourceError` if the model has too many parameters, before memory is taken for them."""
-    try:
-        with torch.device("meta"):
-            count = sum(parameter.numel() for parameter in make().parameters())
-    except Exception as error:  # Some constructors compute with values. A real fault shows when the model is built.
-        _log.info("%s: the parameters cannot be counted without memory: %s", source.text, one_line(error))
-        return
-    if count > _MOST_PARAMETERS:
+    count = parameters_on_meta(make)
+    if count is not None and count > _MOST_PARAMETERS:
         raise SourceError(f"{source.text}: {count:,} parameters; with ?layers=2 it is built with two layers")
 
 

@@ -69,7 +69,7 @@ _MODULES: Final[dict[str, Any]] = {
     "torch.linalg": _torch.linalg,
     "torch.special": _torch.special,
 }
-#: Targets that only told the tracer something: they change no value and are passed over.
+#: Calls that only inform the tracer. They change no value and are skipped.
 IGNORED: Final = frozenset(
     {
         "torch._C._log_api_usage_once",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
@@ -12,6 +13,8 @@ from torch import nn
 
 from mindgap.corpus.source import Source, SourceError, SourceOptions, one_line
 from mindgap.corpus.weights.initialisation import QuantileInitialisation, SkippedInitialisation
+
+_log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -66,6 +69,16 @@ def _set_unset(model: nn.Module) -> None:
                 ends = tensor.detach()[(0,) * tensor.dim()], tensor.detach()[(-1,) * tensor.dim()]
                 if any(math.isnan(float(end)) for end in ends):
                     tensor.copy_(torch.nan_to_num(tensor, nan=0.0, posinf=math.inf, neginf=-math.inf))
+
+
+def parameters_on_meta(make: Callable[[], nn.Module]) -> int | None:
+    """Returns the number of parameters of a model made on the meta device, or None if it cannot be made there."""
+    try:
+        with torch.device("meta"):
+            return sum(parameter.numel() for parameter in make().parameters())
+    except Exception as error:  # Some constructors compute with values. A real fault shows when the model is built.
+        _log.info("the parameters cannot be counted without memory: %s", one_line(error))
+        return None
 
 
 def parameters_of(source: Source, make: Callable[[], nn.Module]) -> int:

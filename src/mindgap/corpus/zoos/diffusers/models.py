@@ -6,23 +6,19 @@ from __future__ import annotations
 import functools
 import importlib
 import logging
-from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import nn
 
 from mindgap.corpus.libraries import import_library, silence_output
 from mindgap.corpus.program import Built, Program
 from mindgap.corpus.source import Source, SourceError, SourceOptions, one_line, source_options, suggest
-from mindgap.corpus.weights.construction import construct
+from mindgap.corpus.weights.construction import construct, parameters_on_meta
 from mindgap.corpus.weights.seeding import seed_statistics, seed_weights
 from mindgap.corpus.weights.tensor_registry import TensorRegistry
 from mindgap.corpus.zoos.diffusers.cases import BORROWERS, CASES, PARTS
 from mindgap.corpus.zoos.diffusers.inputs import InputMaker, ModelCase
 from mindgap.corpus.zoos.diffusers.shrinking import shrink_arguments
-
-_log = logging.getLogger(__name__)
 
 #: A class that no rule makes smaller than this is not built.
 _MOST_PARAMETERS = 60_000_000
@@ -90,24 +86,14 @@ def _create(model_class: Any, case: ModelCase, layers: int) -> nn.Module:
         argument, part, count = PARTS[model_class.__name__]
         own[argument] = [_create(_found(part), CASES.get(part, ModelCase()), layers) for _ in range(count)]
     config = shrink_arguments(model_class, own, layers)
-    _weigh(functools.partial(model_class, **config))
+    count = parameters_on_meta(functools.partial(model_class, **config))
+    if count is not None and count > _MOST_PARAMETERS:
+        raise ValueError(f"{count:,} parameters even when made small")
     model = model_class(**config)
     if model_class.__name__ in BORROWERS:
         lender = BORROWERS[model_class.__name__]
         model = model_class.from_transformer(model, _create(_found(lender), CASES.get(lender, ModelCase()), layers))
     return model
-
-
-def _weigh(make: Callable[[], nn.Module]) -> None:
-    """Raises `ValueError` if the model is too large. A model that cannot be built without memory passes."""
-    try:
-        with torch.device("meta"):
-            count = sum(p.numel() for p in make().parameters())
-    except Exception as error:  # Some constructors compute with values. A real fault shows when the model is built.
-        _log.info("the parameters cannot be counted without memory: %s", one_line(error))
-        return
-    if count > _MOST_PARAMETERS:
-        raise ValueError(f"{count:,} parameters even when made small")
 
 
 def _run(source: Source, model: nn.Module, given: dict[str, Any]) -> None:

@@ -38,7 +38,7 @@ class FilledArgument:
 
 
 @dataclass(frozen=True, slots=True)
-class FixedArgument:
+class ConstantArgument:
     """A value that the model's Python code decides by.
 
     Nested numbers become a tensor that is a constant of the graph. A single number or text is passed as it is.
@@ -48,4 +48,4 @@ class FixedArgument:
 
 
 #: What an argument is made as; None leaves it out although a rule would make it.
-ArgumentSpec = FloatArgument | IntegerArgument | FilledArgument | FixedArgument | None
+ArgumentSpec = FloatArgument | IntegerArgument | FilledArgument | ConstantArgument | None

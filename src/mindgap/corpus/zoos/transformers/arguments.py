@@ -16,8 +16,8 @@ from mindgap.corpus.type_guards import is_sequence
 from mindgap.corpus.weights.tensor_registry import TensorRegistry, seed_of
 from mindgap.corpus.zoos.transformers.argument_specs import (
     ArgumentSpec,
+    ConstantArgument,
     FilledArgument,
-    FixedArgument,
     FloatArgument,
     IntegerArgument,
     Shape,
@@ -138,7 +138,7 @@ def _arguments(
         made = special.get(name)
         value = maker.make(name, variant) if made is None else maker.made(name, made)
         if value is not None:
-            (fixed if isinstance(made, FixedArgument) or name in constant else given)[name] = value
+            (fixed if isinstance(made, ConstantArgument) or name in constant else given)[name] = value
     return Arguments(given, fixed)
 
 
@@ -220,9 +220,9 @@ class _ArgumentMaker:
         """The tokens in a text: words, and placeholders of other modalities."""
         return self._sizes.length + sum(self._places.values())
 
-    def made(self, name: str, made: FloatArgument | IntegerArgument | FilledArgument | FixedArgument) -> Any:
+    def made(self, name: str, made: FloatArgument | IntegerArgument | FilledArgument | ConstantArgument) -> Any:
         """Returns the value that a table entry describes."""
-        if isinstance(made, FixedArgument):
+        if isinstance(made, ConstantArgument):
             return torch.tensor(made.value) if is_sequence(made.value) else made.value
         shape = self.shape(made.shape)
         if isinstance(made, FilledArgument):

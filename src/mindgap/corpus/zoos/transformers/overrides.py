@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from mindgap.corpus.zoos.transformers.argument_specs import (
     ArgumentSpec,
+    ConstantArgument,
     FilledArgument,
-    FixedArgument,
     FloatArgument,
     IntegerArgument,
 )
@@ -34,7 +34,7 @@ _SERIES_SIZES: Final[Mapping[str, Any]] = {
 }
 _PATCHES: Final[Mapping[str, ArgumentSpec]] = {
     "pixel_values": FloatArgument((1, 3, "patch_size", "16*patch_size")),
-    "target_sizes": FixedArgument([[4, 4]]),
+    "target_sizes": ConstantArgument([[4, 4]]),
 }
 _VIDEO: Final = FloatArgument(("batch", 2, 3, 64, 64))
 _SOUND: Final = FloatArgument(("batch", 1, 7680), 0.3)
@@ -47,7 +47,7 @@ _SMALL_PERCEPTION: Final[Mapping[str, Any]] = {
     "vision_config.model_args": {"embed_dim": 64, "depth": 2, "num_heads": 2, "img_size": [64, 64]},
 }
 _FINE_TO_COARSE: Final = [[16, 16], [8, 8], [4, 4]]
-_GRID: Final = FixedArgument([[1, 4, 4]])
+_GRID: Final = ConstantArgument([[1, 4, 4]])
 
 #: By class or model type: arguments that are made as said here, and those left out.
 ARGUMENTS: Final[Mapping[str, Mapping[str, ArgumentSpec]]] = {
@@ -95,7 +95,7 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, ArgumentSpec]]] = {
     },
     "efficientloftr": {"pixel_values": FloatArgument(("batch", 2, 3, 64, 64))},
     "kimi_k25_vision": {"pixel_values": FloatArgument((16, 3, "patch_size", "patch_size")), "grid_thw": _GRID},
-    "kosmos-2": {"image_embeds_position_mask": FixedArgument([[1] * 8 + [0] * 4])},
+    "kosmos-2": {"image_embeds_position_mask": ConstantArgument([[1] * 8 + [0] * 4])},
     "muse_glimmer_assistant": {"context_hidden_states": FloatArgument(("batch", "length", "2*hidden_size")),
         "attention_mask": FilledArgument(("batch", "2*length")),
     },
@@ -109,7 +109,7 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, ArgumentSpec]]] = {
     "depth_pro": {"pixel_values": FloatArgument(("batch", 3, 256, 256))},
     "gemma4_vision": {
         "pixel_values": FloatArgument(("batch", 36, "3*patch_area")),
-        "pixel_position_ids": FixedArgument([[[column, row] for row in range(6) for column in range(6)]]),
+        "pixel_position_ids": ConstantArgument([[[column, row] for row in range(6) for column in range(6)]]),
     },
     "idefics": {
         "pixel_values": FloatArgument(("batch", 1, 3, "vision_config.image_size", "vision_config.image_size")),
@@ -124,7 +124,7 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, ArgumentSpec]]] = {
         )),
         "pixel_attention_mask": FilledArgument(("batch", 1), 1, "bool"),
     },
-    "video_llama_3_vision": {"merge_sizes": FixedArgument([2])},
+    "video_llama_3_vision": {"merge_sizes": ConstantArgument([2])},
     "voxtral_realtime": {"input_features": FloatArgument(("batch", "audio_config.num_mel_bins", "8*length"))},
     "reformer": {"input_ids": IntegerArgument(("batch", 64), 192, 3), "attention_mask": FilledArgument(("batch", 64))},
     "pe_video": {"pixel_values_videos": _VIDEO},
@@ -145,12 +145,12 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, ArgumentSpec]]] = {
     "siglip2_vision_model": {
         "pixel_values": FloatArgument(("batch", 16, 768)),
         "pixel_attention_mask": FilledArgument(("batch", 16)),
-        "spatial_shapes": FixedArgument([[4, 4]]),
+        "spatial_shapes": ConstantArgument([[4, 4]]),
     },
     "siglip2": {
         "pixel_values": FloatArgument(("batch", 16, 768)),
         "pixel_attention_mask": FilledArgument(("batch", 16)),
-        "spatial_shapes": FixedArgument([[4, 4]]),
+        "spatial_shapes": ConstantArgument([[4, 4]]),
     },
     "seggpt": {
         "pixel_values": FloatArgument(("batch", 3, 64, 64)),
@@ -170,7 +170,7 @@ ARGUMENTS: Final[Mapping[str, Mapping[str, ArgumentSpec]]] = {
         "classes_attention_mask": FilledArgument((2, "length")),
         "tasks_input_ids": IntegerArgument((1, "length"), 192, 3),
         "tasks_attention_mask": FilledArgument((1, "length")),
-        "classes_structure": FixedArgument([2]),
+        "classes_structure": ConstantArgument([2]),
     },
     "tvp": {"pixel_values": FloatArgument(("batch", 1, 3, 64, 64))},
     # The library leaves out a mask of ones where it is not traced, and with it what makes these causal.
