@@ -211,8 +211,8 @@ def _compare_runs(
     try:
         actual = tape.run(tensors, on_node)
     except Exception as error:
-        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise CaptureError(f"the program runs on {which}, but the graph of it does not: {said}") from error
+        message = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise CaptureError(f"the program runs on {which}, but the graph of it does not: {message}") from error
     names = subject.graph.labels.outputs
     if len(expected) != subject.returned:
         raise CaptureError(f"the program returned {len(expected)} tensors, {subject.returned} when it was captured")
@@ -284,8 +284,8 @@ def _run_program(run: Run, ready: PreparedRun) -> Sequence[torch.Tensor]:
     except CaptureError:
         raise
     except Exception as error:
-        said = (str(error).strip().splitlines() or [""])[0]
-        raise _InvalidInputs(f"{type(error).__name__}: {said}", user_line_of(error.__traceback__)) from error
+        message = (str(error).strip().splitlines() or [""])[0]
+        raise _InvalidInputs(f"{type(error).__name__}: {message}", user_line_of(error.__traceback__)) from error
 
 
 class _CallReplayMode(PreDispatchMode):

@@ -29,11 +29,11 @@ def run_traced(call: Callable[[], Any], modes: AbstractContextManager[Any]) -> A
 
 
 def _reason(error: Exception) -> str:
-    said = (str(error).strip().splitlines() or [""])[0]
+    message = (str(error).strip().splitlines() or [""])[0]
     for words, meaning in _MEANINGS.items():
-        if words in said:
+        if words in message:
             return meaning
-    return f"the program raised {type(error).__name__}: {said}"
+    return f"the program raised {type(error).__name__}: {message}"
 
 
 def faked(tensor: torch.Tensor, fake_mode: FakeTensorMode) -> torch.Tensor:

@@ -114,8 +114,8 @@ class CaptureClient:
         except WorkerFailed as failed:
             self.close()
             tail = failed.tail.strip().splitlines()
-            said = f" (it printed last: {tail[-1][:200]})" if tail and failed.fault == "crash" else ""
-            raise (WorkerDied if failed.fault == "timeout" else _WorkerCrashed)(f"{failed.message}{said}") from None
+            printed = f" (it printed last: {tail[-1][:200]})" if tail and failed.fault == "crash" else ""
+            raise (WorkerDied if failed.fault == "timeout" else _WorkerCrashed)(f"{failed.message}{printed}") from None
 
     def _process_limits(self, times: float) -> RequestLimits:
         cpu = self._limits.cpu_seconds * times

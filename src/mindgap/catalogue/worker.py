@@ -1,14 +1,16 @@
-"""A process that builds and captures models: `python -m mindgap.catalogue.worker --parent PID`.
+"""Worker process that builds and captures models: `python -m mindgap.catalogue.worker --parent PID`.
+
+Messages:
 
 parent → worker   list      a pattern
-                  open      a source, and the most parameters its model may have
+                  open      a source, and the limit of its model's parameters
                   capture   a program of the open source, by number, and a pass
-                  prove     whether the graph that was traced is to be proven and sent
-worker → parent   listed    the sources that a pattern stands for
+                  prove     whether the traced graph is to be checked and sent
+worker → parent   listed    the sources that match a pattern
                   opened    name and source of each program
                   left_out  why a model is not worth building
-                  traced    the structure of the graph, before the proof
-                  captured  the graph's figures, and its bytes where they were wanted
+                  traced    the structure of the graph, before the check
+                  captured  the counts of the graph, and its bytes if they were wanted
                   failed    a reason
 """
 
@@ -173,14 +175,14 @@ class _CaptureServer:
         kept = self.opened.built
         built = kept[1] if kept is not None and kept[0] == index else program.make()
         self.opened.built = (index, built)
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", UnprovenCapture)
             graph = capture_built(
                 built, tensors, "auto" if built.registry or built.registry.describes else "seeded", traced.proves,
                 backward=name != "forward", optimizer=name if name in ("sgd", "adamw") else None,
             )  # fmt: skip
-        traced.unproven = any(issubclass(each.category, UnprovenCapture) for each in said)
+        traced.unproven = any(issubclass(each.category, UnprovenCapture) for each in caught)
         if not traced.asked:
             # Tensors without values are not proven, and so were not asked about.
             traced.proves(graph)
