@@ -14,7 +14,6 @@ STILL_TO_MOVE: frozenset[str] = frozenset(
     {
         "aten/imagine.py",
         "aten/operators.py",
-        "trace/independent.py",
     }
 )
 

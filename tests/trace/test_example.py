@@ -93,3 +93,17 @@ def test_a_fused_set_has_no_operands_to_show() -> None:
 
     found = Bench({PLATFORM: fault}).judge(graph, arrays)
     assert found.verdict == "discrepant" and found.detail.startswith("wrong on equal operands")
+
+
+def test_the_element_is_of_a_result_that_is_wrong() -> None:
+    """The variance is rounded otherwise, and the mean is wrong."""
+    arrays = [np.array([1.0, 2.0, 4.0], np.float32)]
+    graph = build(arrays, [("a", "aten.var_mean.default", "i0", True)], ["a.0", "a.1"])
+
+    def fault(graph: Any, index: int, result: Any, args: Any) -> Any:
+        variance, mean = result
+        return torch.nextafter(variance, variance + 1), mean * 3
+
+    found = Bench({PLATFORM: fault}).judge(graph, arrays)
+    assert found.culprit is not None and found.culprit.op == "aten.var_mean.default"
+    assert found.detail.startswith("result 1 of var_mean is 7.0; right is 2.3333333 (")

@@ -15,7 +15,7 @@ from mindgap.oracle import Examined, LocalExpectation, Oracle, local_expectation
 from mindgap.oracle.float64 import packet_of
 from mindgap.oracle.precision import widen
 from mindgap.trace.cuts import Array
-from mindgap.trace.lockstep import Confirmed
+from mindgap.trace.lockstep import Confirmed, kind_of_error
 
 #: Binary operators that are written between their operands.
 _INFIX: Final[Mapping[str, str]] = {
@@ -34,14 +34,16 @@ _EXACT: Final[Mapping[str, Callable[[int, int], int]]] = {
 def example(oracle: Oracle, confirmed: Confirmed) -> str:
     """`127 + 1 gave 127; int8 wraps to -128`: the element that is furthest off, of one operator on common operands.
 
-    Operands are told of elementwise operators, the place of the element of others. Empty for a fused set, and where
-    the values are not at hand.
+    It is an element of a result that is wrong: other results may differ by rounding. Elementwise operators are shown
+    with their operands, others with the position of the element. Empty for a fused set, and where the values are not
+    at hand.
     """
     if len(confirmed.nodes) != 1:
         return ""
     expected = local_expectation(oracle, confirmed.nodes[0])
     for number, array in confirmed.arrays.items():
-        place = _worst_place(expected, number - expected.first, array)
+        slot = number - expected.first
+        place = _worst_place(expected, slot, array) if kind_of_error(expected.examine(slot, array)) else None
         if place is not None:
             return _sentence(oracle, confirmed.nodes[0], number, array, place)
     return ""
@@ -100,7 +102,9 @@ def _sentence(oracle: Oracle, node: int, number: int, array: Array, place: tuple
     right = to_numpy(oracle.step.values[number])[place]
     operands = _operands(oracle, called, array.shape, place)
     if operands is None:
-        where = f"element {list(place)} of {packet_of(called.op)}" if place else packet_of(called.op)
+        result = number - oracle.graph.first_value[node]
+        name = f"result {result} of {packet_of(called.op)}" if result else packet_of(called.op)
+        where = f"element {list(place)} of {name}" if place else name
         return f"{where} is {_spelled(array[place])}; right is {_spelled(right)}"
     return f"{_call(called, operands)} gave {_spelled(array[place])}; {_right(called, operands, right, array.dtype)}"
 

@@ -14,6 +14,7 @@ from mindgap.graph import operands
 from mindgap.oracle.float64 import bind_call, first_line, neutral_float64, packet_of
 from mindgap.oracle.local import WideValues
 from mindgap.oracle.oracle import Oracle
+from mindgap.torch_private.decompositions import decomposition_of, reference_of
 
 
 def _power(base: Any, exponent: Any) -> Any:
@@ -141,19 +142,12 @@ def _pair(value: Any) -> list[int]:
 
 
 def _by_decomposition(packet: str, function: Any, args: list[Any], kwargs: dict[str, Any]) -> list[Any] | None:
-    from torch import _decomp
-
-    table: dict[Any, Any] = vars(_decomp)["decomposition_table"]
-    if function not in table or packet in _MISPLACED:
+    decomposed = decomposition_of(function)
+    if decomposed is None or packet in _MISPLACED:
         return None
-    return flatten_result(table[function](*args, **kwargs))
+    return flatten_result(decomposed(*args, **kwargs))
 
 
 def _by_reference(packet: str, function: Any, args: list[Any], kwargs: dict[str, Any]) -> list[Any] | None:
-    import torch._refs as refs
-    import torch._refs.nn.functional as functional
-
-    for module in (refs, functional):
-        if hasattr(module, packet):
-            return flatten_result(getattr(module, packet)(*args, **kwargs))
-    return None
+    reference = reference_of(packet)
+    return None if reference is None else flatten_result(reference(*args, **kwargs))
