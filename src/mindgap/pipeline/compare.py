@@ -50,9 +50,9 @@ def compare_outcomes(name: str, outcome: Outcome, reference: Outcome) -> Row | N
     return None
 
 
-def needs_judge(row: Row | None, trace: bool) -> bool:
-    """Whether the judge has work after `compare_outcomes`: outputs to judge, or a failure to trace to its operator."""
-    return row is None or (row.verdict == "failed" and trace)
+def is_traced(row: Row, trace: bool) -> bool:
+    """Whether a row that `compare_outcomes` decided still goes to the judge: a failure, to find its operator."""
+    return trace and row.verdict == "failed"
 
 
 def _without_reference(row: Row, outcome: Outcome, reference: Outcome) -> Row:

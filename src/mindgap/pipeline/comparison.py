@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mindgap.graph import Graph, materialise_all
 from mindgap.graph.tensors import TensorStore
-from mindgap.pipeline.compare import compare_outcomes, model_of, needs_judge, row_of, row_of_reference
+from mindgap.pipeline.compare import compare_outcomes, is_traced, model_of, row_of, row_of_reference
 from mindgap.platforms.protocol import PYTORCH_DECOMPOSITIONS
 from mindgap.results.recording import Describe
 from mindgap.results.rows import Model, Row
@@ -94,9 +94,9 @@ class GraphComparison:
     def decide(self, outcome: Outcome) -> Row:
         """Compares an outcome with the reference's, and judges it where that does not decide."""
         row = compare_outcomes(self.name, outcome, self.reference)
-        if row is not None and not needs_judge(row, self.context.settings.trace):
-            return row
-        return self._judged(row_of(self.name, outcome)) if row is None else self._failure_traced(row, outcome)
+        if row is None:
+            return self._judged(row_of(self.name, outcome))
+        return self._failure_traced(row, outcome) if is_traced(row, self.context.settings.trace) else row
 
     def _judged(self, row: Row) -> Row:
         """Runs both sides again for whole outputs, and judges them."""

@@ -16,7 +16,7 @@ from mindgap.campaign.session import RunOptions
 from mindgap.campaign.state.directory import open_directory
 from mindgap.compare.verdict import FINDINGS
 from mindgap.graph import MindgapError, default_tensor_store, encode
-from mindgap.pipeline.compare import compare_outcomes
+from mindgap.pipeline.compare import compare_outcomes, is_traced
 from mindgap.results.recording import Recording
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
@@ -70,7 +70,7 @@ def judge_again(
                 for name in (plan.reference, row["platform"])
             )
             found = compare_outcomes(case.name, outcome, reference)
-            if found is None or found.verdict == "failed":
+            if found is None or is_traced(found, plan.limits.trace):
                 found = judges[case.index % len(judges)].row(case, outcome, reference)
             record.row(case.digest, found, outcome)
             return row["word"], found.word

@@ -26,7 +26,7 @@ from mindgap.campaign.state.expenses import Expenses
 from mindgap.campaign.state.progress import Progress
 from mindgap.campaign.state.resume_state import FinishedPair, ResumeState, finding_key
 from mindgap.graph import MindgapError
-from mindgap.pipeline.compare import compare_outcomes, model_of, row_of_reference
+from mindgap.pipeline.compare import compare_outcomes, is_traced, model_of, row_of_reference
 from mindgap.results.recording import Recording
 from mindgap.results.rows import Row
 from mindgap.run.outcome import Job, Outcome
@@ -237,12 +237,12 @@ class CampaignDriver:
     def _decide(self, block: OpenBlock, case: Case, outcome: Outcome, reference: Outcome) -> None:
         """The row where it needs no judge; else the judge's turn."""
         row = compare_outcomes(case.name, outcome, reference)
-        followed = row is None or (
-            row.verdict == "failed"
+        traced = (
+            row is not None
+            and is_traced(row, self.plan.limits.trace)
             and block.follows(outcome.platform, outcome.signature, outcome.op)
-            and self.plan.limits.trace
         )
-        if row is not None and not followed:
+        if row is not None and not traced:
             self._row(block, case, row, outcome)
             return
         # One judge for all platforms of a case, and all that differ in a row: it keeps what it knows of the graph.
