@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from mindgap.run.channel import Frame
-from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess
+from mindgap.run.process import RequestLimits, WorkerFailed
+from mindgap.run.worker_client import WorkerClient
 
 _log = logging.getLogger(__name__)
 
@@ -51,9 +51,12 @@ class CaptureClient:
     """Captures with one worker, started on demand and replaced when it dies. Not thread-safe."""
 
     def __init__(self, tensors: Path, limits: ModelLimits) -> None:
-        self._tensors = tensors
         self._limits = limits
-        self._worker: WorkerProcess | None = None
+        # One thread: as many models at a time as the user asked for, and sums that never depend on the machine.
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        environment = {**os.environ, **threads, "PYTHONUNBUFFERED": "1"}
+        start = replace(self._process_limits(1.0), deadline_s=_START_S, cpu_s=None)
+        self._client = WorkerClient("mindgap.catalogue.worker", {"tensors": tensors}, environment, start)
         self._source = ""
 
     def expand(self, pattern: str) -> list[str]:
@@ -65,7 +68,8 @@ class CaptureClient:
 
     def open(self, source: str) -> Mapping[str, Any]:
         """Returns the answer to `open`, of kind `opened`, `left_out` or `failed`. Raises `WorkerDied`."""
-        if self._worker is not None and self._worker.memory_bytes() > _RECYCLE_BYTES:
+        worker = self._client.process
+        if worker is not None and worker.memory_bytes() > _RECYCLE_BYTES:
             self.close()
         self._source = ""
         header = self._ask({"kind": "open", "source": source, "parameters": self._limits.parameters}).header
@@ -78,7 +82,8 @@ class CaptureClient:
         Raises `WorkerDied`. A worker that dies is replaced for the next pass. This pass is repeated once if the worker
         had done other work before, which may have damaged it.
         """
-        aged = self._worker is not None and self._worker.jobs > 1
+        worker = self._client.process
+        aged = worker is not None and worker.jobs > 1
         try:
             return self._captured(source, index, name, wanted)
         except _WorkerCrashed as crash:
@@ -99,15 +104,13 @@ class CaptureClient:
 
     def close(self) -> None:
         """Stops the worker."""
-        if self._worker is not None:
-            self._worker.stop()
-        self._worker = None
+        self._client.close()
         self._source = ""
 
     def _ask(self, header: Mapping[str, Any], times: float = 1.0) -> Frame:
         limits = self._process_limits(times)
         try:
-            worker = self._ready()
+            worker = self._client.started()
             worker.jobs += 1
             worker.stage = f"{header['kind']}ing" if header["kind"] != "prove" else "proving"
             return worker.ask(header, (), limits)
@@ -120,18 +123,6 @@ class CaptureClient:
     def _process_limits(self, times: float) -> RequestLimits:
         cpu = self._limits.cpu_seconds * times
         return RequestLimits(self._limits.patience * cpu, self._limits.memory_bytes, cpu)
-
-    def _ready(self) -> WorkerProcess:
-        if self._worker is not None and self._worker.alive:
-            return self._worker
-        self.close()
-        command = [sys.executable, "-P", "-m", "mindgap.catalogue.worker"]
-        command += ["--parent", str(os.getpid()), "--tensors", str(self._tensors)]
-        # One thread: as many models at a time as the user asked for, and sums that never depend on the machine.
-        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-        self._worker = WorkerProcess(command, {**os.environ, **threads, "PYTHONUNBUFFERED": "1"})
-        self._worker.listen(replace(self._process_limits(1.0), deadline_s=_START_S, cpu_s=None))
-        return self._worker
 
 
 class _WorkerCrashed(WorkerDied):

@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
-import os
 import resource
 import sys
 import time
@@ -41,8 +40,8 @@ from mindgap.graph import (
     encode,
     structure_digest,
 )
-from mindgap.run.channel import ChannelClosed, Frame, FrameReader, send_frame
-from mindgap.run.worker_setup import claim_channel, prepare_to_die
+from mindgap.run.channel import ChannelClosed, FrameReader, send_frame
+from mindgap.run.worker_setup import claim_channel, prepare_to_die, serve_until_hangup
 from mindgap.store.records import stored_keys
 
 if TYPE_CHECKING:
@@ -60,10 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     requests, answers = claim_channel()
     prepare_to_die(arguments.parent, requests, None)
     server = _CaptureServer(FrameReader(requests), answers, TensorStore(arguments.tensors))
-    with contextlib.suppress(ChannelClosed):
-        server.serve()
-    sys.stderr.flush()
-    os._exit(0)
+    serve_until_hangup(server.serve)
 
 
 @dataclass
@@ -87,7 +83,7 @@ class _CaptureServer:
         """Answers requests. Raises `ChannelClosed` when the parent closes the channel."""
         send_frame(self.answers, {"kind": "ready"})
         while True:
-            header = self._next().header
+            header = self.reader.next().header
             _reset_peak()
             before = time.process_time()
             try:
@@ -105,11 +101,6 @@ class _CaptureServer:
             answer["cpu_seconds"] = time.process_time() - before
             answer["peak_bytes"] = _peak_bytes()
             send_frame(self.answers, answer, [np.frombuffer(data, np.uint8)] if data else [])
-
-    def _next(self) -> Frame:
-        while (frame := self.reader.pull()) is None:
-            pass
-        return frame
 
     def _answer(self, header: Any) -> tuple[Header, bytes]:
         kind = header["kind"]
@@ -191,7 +182,7 @@ class _CaptureServer:
     def ask(self, structure: str) -> bool:
         """Asks the parent whether this structure is to be proven and sent."""
         send_frame(self.answers, {"kind": "traced", "structure": structure})
-        return bool(self._next().header["wanted"])
+        return bool(self.reader.next().header["wanted"])
 
 
 @dataclass

@@ -108,6 +108,12 @@ class FrameReader:
         self._header_length = 0
         self._checksum = 0
 
+    def next(self) -> Frame:
+        """Returns the next frame of a blocking descriptor. Raises as `pull` does."""
+        while (frame := self.pull()) is None:
+            pass
+        return frame
+
     def pull(self) -> Frame | None:
         """Reads what is there; a frame if one is complete, else None: call again.
 

@@ -22,11 +22,11 @@ from mindgap.platforms.protocol import Platform
 from mindgap.run.backend_lookup import find_backend
 from mindgap.run.batch_loading import prepare
 from mindgap.run.cache import Cache
-from mindgap.run.channel import ChannelClosed, Frame, FrameReader, send_frame
+from mindgap.run.channel import Frame, FrameReader, send_frame
 from mindgap.run.identity import remember
 from mindgap.run.local import Caches, fingerprint_of, missing_tensors, run_job
 from mindgap.run.message import PROTOCOL, graph_bytes, outcome_frame, read_job, sent_graphs, sent_tensors
-from mindgap.run.worker_setup import claim_channel, prepare_to_die, resident_bytes
+from mindgap.run.worker_setup import claim_channel, prepare_to_die, resident_bytes, serve_until_hangup
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,11 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         send_frame(answers, {"kind": "failed", "permanent": permanent, "message": message})
         return 1
     server = _Server(platform, description, answers, arguments)
-    with contextlib.suppress(ChannelClosed):
-        server.serve(requests)
-    # No teardown of the frameworks: some of them hang or crash in it, and nothing here is worth saving.
-    sys.stderr.flush()
-    os._exit(0)
+    serve_until_hangup(lambda: server.serve(requests))
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -106,9 +102,7 @@ class _Server:
             }
         )
         while True:
-            frame = reader.pull()
-            if frame is not None:
-                self._answer(frame)
+            self._answer(reader.next())
 
     def _send(self, header: dict[str, Any], arrays: Sequence[Any] = ()) -> None:
         send_frame(self._answers, header, arrays)

@@ -17,9 +17,11 @@ import select
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
+from mindgap.run.channel import ChannelClosed
 from mindgap.run.log_setup import configure_logging
 from mindgap.run.message import OOM_EXIT
 
@@ -59,6 +61,17 @@ def prepare_to_die(parent: int | None, requests: int, memory_limit: int | None) 
         if os.getppid() != parent:
             os._exit(1)
     threading.Thread(target=_watch, args=(requests, memory_limit), daemon=True).start()
+
+
+def serve_until_hangup(serve: Callable[[], None]) -> NoReturn:
+    """Runs `serve` until the parent closes the channel, then ends the process.
+
+    Frameworks are not torn down: some hang or crash in it, and nothing in a worker needs saving.
+    """
+    with contextlib.suppress(ChannelClosed):
+        serve()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _watch(requests: int, memory_limit: int | None) -> None:

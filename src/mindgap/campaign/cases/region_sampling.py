@@ -6,7 +6,6 @@ import json
 import os
 import queue
 import re
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +19,8 @@ from mindgap.catalogue import Catalogue
 from mindgap.catalogue.integrity import GraphChecker
 from mindgap.graph import MindgapError, encode
 from mindgap.run.channel import Frame
-from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess
+from mindgap.run.process import RequestLimits, WorkerFailed
+from mindgap.run.worker_client import WorkerClient
 from mindgap.synth.regions.pool import RegionPool, joined
 from mindgap.synth.regions.sampler import SamplerOptions
 
@@ -137,7 +137,7 @@ class _Sampling:
         return [part for part in self._found if part]
 
     def _work(self) -> None:
-        worker, checker = _Worker(self._catalogue.tensors), GraphChecker(self._catalogue)
+        worker, checker = _client(self._catalogue.tensors), GraphChecker(self._catalogue)
         try:
             while self._error is None:
                 try:
@@ -150,12 +150,12 @@ class _Sampling:
         finally:
             worker.close()
 
-    def _one(self, worker: _Worker, checker: GraphChecker, number: int) -> None:
+    def _one(self, worker: WorkerClient, checker: GraphChecker, number: int) -> None:
         base = self._bases[number]
         # A graph whose tensors are missing would give regions of other numbers than it was captured with.
         fault = checker.fault(base)
         lost: list[str] = [f"damaged: {_shortened(fault)}"] if fault else []
-        frame = None if fault else self._quarried(worker, base, lost)
+        frame = None if fault else self._sampled(worker, base, lost)
         header: Mapping[str, Any] = {"kind": "lost"} if frame is None else frame.header
         with self._lock:
             for reason in lost:
@@ -168,13 +168,13 @@ class _Sampling:
             self._done += 1
             self._on_tick(self._done, len(self._bases))
 
-    def _quarried(self, worker: _Worker, base: str, lost: list[str]) -> Frame | None:
+    def _sampled(self, worker: WorkerClient, base: str, lost: list[str]) -> Frame | None:
         """The answer to a base; once more without mutations where the process ended, and None where it ended again."""
         asked = {"kind": "sample_regions", "base": base, "seed": f"{self._seed}:{base}"}
         data = np.frombuffer(encode(self._catalogue.store.get_graph(base), labels=False), np.uint8)
         for mutated in (self._wanted.mutated, 0):
             try:
-                return worker.ask({**asked, "wanted": asdict(replace(self._wanted, mutated=mutated))}, data)
+                return worker.ask({**asked, "wanted": asdict(replace(self._wanted, mutated=mutated))}, [data], _BASE)
             except WorkerFailed as failed:
                 lost.append(f"the process ended: {failed.message}")
         return None
@@ -202,28 +202,7 @@ def _shortened(fault: str) -> str:
     return re.sub(r"input \d+", "input N", re.sub(r"[0-9a-f]{64}", "…", fault))
 
 
-class _Worker:
-    """One process, started when needed and replaced when it ends."""
-
-    def __init__(self, tensors: Path) -> None:
-        self._tensors = tensors
-        self._process: WorkerProcess | None = None
-
-    def ask(self, header: Mapping[str, Any], data: np.ndarray[Any, Any]) -> Frame:
-        """Raises `WorkerFailed`, after which the next request has a new process."""
-        try:
-            if self._process is None:
-                command = [sys.executable, "-P", "-m", "mindgap.campaign.cases.region_worker"]
-                command += ["--parent", str(os.getpid()), "--tensors", str(self._tensors)]
-                threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-                self._process = WorkerProcess(command, {**os.environ, **threads})
-                self._process.listen(_START)
-            return self._process.ask(header, [data], _BASE)
-        except WorkerFailed:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        if self._process is not None:
-            self._process.stop()
-        self._process = None
+def _client(tensors: Path) -> WorkerClient:
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    module = "mindgap.campaign.cases.region_worker"
+    return WorkerClient(module, {"tensors": tensors}, {**os.environ, **threads}, _START)

@@ -9,8 +9,6 @@ Mutated operators run for the first time here, and some of them end the process.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
 import sys
 import time
 import warnings
@@ -22,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from mindgap.graph import MindgapError, TensorStore, decode
-from mindgap.run.channel import ChannelClosed, Frame, FrameReader, send_frame
-from mindgap.run.worker_setup import claim_channel, prepare_to_die
+from mindgap.run.channel import Frame, FrameReader, send_frame
+from mindgap.run.worker_setup import claim_channel, prepare_to_die, serve_until_hangup
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,29 +34,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     prepare_to_die(arguments.parent, requests, None)
     reader, tensors = FrameReader(requests), TensorStore(arguments.tensors)
     send_frame(answers, {"kind": "ready"})
-    with contextlib.suppress(ChannelClosed):
-        while True:
-            frame = _next(reader)
-            before = time.process_time()
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    header, data = _quarried(frame, tensors)
-            except MindgapError as error:
-                header, data = {"kind": "failed", "reason": str(error)}, b""
-            spent = time.process_time() - before
-            send_frame(answers, {**header, "cpu_seconds": spent}, [np.frombuffer(data, np.uint8)] if data else [])
-    sys.stderr.flush()
-    os._exit(0)
+    serve_until_hangup(lambda: _serve(reader, answers, tensors))
 
 
-def _next(reader: FrameReader) -> Frame:
-    while (frame := reader.pull()) is None:
-        pass
-    return frame
+def _serve(reader: FrameReader, answers: int, tensors: TensorStore) -> None:
+    while True:
+        frame = reader.next()
+        before = time.process_time()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                header, data = _sampled(frame, tensors)
+        except MindgapError as error:
+            header, data = {"kind": "failed", "reason": str(error)}, b""
+        spent = time.process_time() - before
+        send_frame(answers, {**header, "cpu_seconds": spent}, [np.frombuffer(data, np.uint8)] if data else [])
 
 
-def _quarried(frame: Frame, tensors: TensorStore) -> tuple[dict[str, Any], bytes]:
+def _sampled(frame: Frame, tensors: TensorStore) -> tuple[dict[str, Any], bytes]:
     from mindgap.synth.regions.pool import to_bytes
     from mindgap.synth.regions.sampler import SamplerOptions, sample_regions
 

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import logging
 import os
-import sys
 import threading
 import time
 from collections.abc import Generator
@@ -33,6 +32,7 @@ from mindgap.run.identity import remember
 from mindgap.run.message import PROTOCOL, graph_bytes, outcome_frame, read_job
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess
+from mindgap.run.worker_client import WorkerClient
 
 _log = logging.getLogger(__name__)
 
@@ -99,9 +99,16 @@ class JudgeProcess:
         account: CpuAccount | None = None,
     ) -> None:  # fmt: skip
         """`starter`: a thread that outlives this object; a process dies with the thread that started it."""
-        self._terms, self._execute, self._describe, self._starter = terms, execute, describe, starter
+        self._terms, self._execute, self._describe = terms, execute, describe
         self._account, self._spent = account or CpuAccount(), 0.0
-        self._worker: WorkerProcess | None = None
+        # Rows are judged side by side with what workers run; more threads would only wait for each other.
+        self._client = WorkerClient(
+            "mindgap.campaign.judging.worker",
+            {"tensors": terms.tensors.path, "memory-limit": terms.memory_bytes},
+            {"OMP_NUM_THREADS": "1", **os.environ},
+            RequestLimits(_START_S, terms.memory_bytes),
+            lambda command, environment: starter.submit(WorkerProcess, command, environment).result(),
+        )
         self._lock = threading.Lock()
         self._closing = False
 
@@ -121,20 +128,20 @@ class JudgeProcess:
             except WorkerFailed as failed:
                 detail = f"mindgap failed, twice: the process that judges was {failed.message}"
                 found = dataclasses.replace(plain, detail=detail, broken=f"{detail}\n{failed.tail}")
-            self._charge(self._worker)
+            self._charge(self._client.process)
             return dataclasses.replace(found, timings={**found.timings, "judge": self._spent})
 
     @property
     def pid(self) -> int | None:
         """The process that runs now, if one does."""
-        worker = self._worker
+        worker = self._client.process
         return None if worker is None else worker.pid
 
     def close(self) -> None:
         """Ends the process, in the middle of a row too."""
         self._closing = True
         while not self._lock.acquire(timeout=0.05):
-            if (worker := self._worker) is not None:
+            if (worker := self._client.process) is not None:
                 worker.kill()
         try:
             self._drop()
@@ -211,16 +218,12 @@ class JudgeProcess:
         return {**answer, "fingerprint": outcome.fingerprint}, arrays
 
     def _ready(self) -> WorkerProcess:
-        if self._worker is not None and self._worker.alive:
-            return self._worker
+        running = self._client.process
+        if running is not None and running.alive:
+            return running
         self._drop()
-        command = [sys.executable, "-P", "-m", "mindgap.campaign.judging.worker", "--parent", str(os.getpid())]
-        command += ["--tensors", str(self._terms.tensors.path), "--memory-limit", str(self._terms.memory_bytes)]
-        # Rows are judged side by side with what workers run; more threads would only wait for each other.
-        environment = {"OMP_NUM_THREADS": "1", **os.environ}
         try:
-            worker = self._worker = self._starter.submit(WorkerProcess, command, environment).result()
-            frame = worker.listen(RequestLimits(_START_S, self._terms.memory_bytes))
+            worker = self._client.started()
             self._charge(worker, "starting")
         except OSError as error:
             raise JudgeFailed(f"no judge can be started: {error}") from None
@@ -228,15 +231,15 @@ class JudgeProcess:
             if failed.outside:
                 raise
             raise JudgeFailed(f"no judge can be started: {failed.message} {failed.tail[-500:]}".strip()) from None
-        if frame.header.get("kind") != "ready" or frame.header.get("protocol") != PROTOCOL:
+        ready = self._client.ready
+        if ready is None or ready.header.get("kind") != "ready" or ready.header.get("protocol") != PROTOCOL:
             raise JudgeFailed("the judge that was started is another version of mindgap")
         return worker
 
     def _drop(self) -> None:
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            worker.stop()
-            self._charge(worker)
+        worker = self._client.process
+        self._client.close()
+        self._charge(worker)
 
     def _charge(self, worker: WorkerProcess | None, purpose: Purpose = "judging") -> None:
         if worker is not None:

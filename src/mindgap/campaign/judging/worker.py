@@ -12,11 +12,9 @@ judge → parent    job       to be run; answered by `outcome`, by `refused` whe
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import gc
 import json
-import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -32,7 +30,7 @@ from mindgap.run.channel import ChannelClosed, Frame, FrameReader, send_frame
 from mindgap.run.identity import bytes_of, digest_of, remember
 from mindgap.run.message import PROTOCOL, job_frame, outcome_frame, read_outcome
 from mindgap.run.outcome import Job, Outcome
-from mindgap.run.worker_setup import claim_channel, prepare_to_die, resident_bytes
+from mindgap.run.worker_setup import claim_channel, prepare_to_die, resident_bytes, serve_until_hangup
 
 #: Graphs whose shadows and replays are kept, for the next platform that differs on them: a slow platform may be as many
 #: cases behind as the drive has rows under way. They are fewer where their values are large.
@@ -62,10 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     tensors = default_tensor_store() if arguments.tensors is None else TensorStore(arguments.tensors)
     _import_what_judging_needs()
     server = _Server(FrameReader(requests), answers, tensors, arguments.memory_limit)
-    with contextlib.suppress(ChannelClosed):
-        server.serve()
-    sys.stderr.flush()
-    os._exit(0)
+    serve_until_hangup(server.serve)
 
 
 def _import_what_judging_needs() -> None:
@@ -89,7 +84,7 @@ class _Server:
         """Answers every frame. Raises `ChannelClosed` when the parent hangs up."""
         self._send({"kind": "ready", "protocol": PROTOCOL})
         while True:
-            frame = self._frame()
+            frame = self._reader.next()
             try:
                 row = self._row(frame)
                 header = {"kind": "row", "row": encode_row(row)}
@@ -124,18 +119,13 @@ class _Server:
         digest = digest_of(job.graph)
         header, arrays = job_frame(job, digest, bytes_of(job.graph), {})
         self._send({**header, "platform": job.platform, "deadline_s": job.deadline_s}, arrays)
-        answer = self._frame()
+        answer = self._reader.next()
         kind = answer.header["kind"]
         if kind == "stop":
             raise Stopped
         if kind == "refused":
             raise MindgapError(answer.header["message"])
         return read_outcome(answer, job.platform, digest, answer.header["fingerprint"])
-
-    def _frame(self) -> Frame:
-        while (frame := self._reader.pull()) is None:
-            pass
-        return frame
 
     def _send(self, header: Mapping[str, Any], arrays: Sequence[Any] = ()) -> None:
         send_frame(self._answers, header, arrays)
