@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import torch
-from bound_cases import DTYPES, Call, elementwise, samples, sized
+from bound_cases import DTYPES, BoundCall, elementwise, samples, sized
 from torch import Tensor
 
 from mindgap.aten.operators import overload
@@ -31,9 +31,9 @@ from mindgap.aten.tape import flatten_result
 from mindgap.aten.tensors import spec_of, to_numpy, to_torch, torch_dtype_name
 from mindgap.graph import Arg, Constant, DType, Graph, Input, Layout, MemoryFormat, MindgapError, Node, Ref
 from mindgap.oracle import Expectation, Oracle, local_expectation
-from mindgap.oracle.bounds import has_rule
+from mindgap.oracle.bounds.rules import has_rule
+from mindgap.oracle.evaluation.formats import FORMATS, is_real, widen
 from mindgap.oracle.examine import SIGMAS
-from mindgap.oracle.precision import FORMATS, is_real, widen
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 
@@ -56,13 +56,13 @@ class Row:
 class Prepared:
     """A call as a graph of one node, its operands, and what its results may be."""
 
-    call: Call
+    call: BoundCall
     graph: Graph
     inputs: dict[int, Any]
     expected: Sequence[Expectation | None]
 
 
-def prepare(call: Call) -> Prepared | None:
+def prepare(call: BoundCall) -> Prepared | None:
     """None for what has no graph or no shadow, or nothing that rounds."""
     tensors: list[Tensor] = []
 
@@ -120,7 +120,7 @@ def formulas(one: Prepared) -> Iterable[tuple[str, Sequence[Any]]]:
             yield way.__name__, [to_numpy(way(*one.call.args, **one.call.kwargs))]
 
 
-def swept(calls: Iterable[Call], pool: WorkerPool, also: Sequence[str]) -> dict[tuple[str, str, str], Row]:
+def swept(calls: Iterable[BoundCall], pool: WorkerPool, also: Sequence[str]) -> dict[tuple[str, str, str], Row]:
     """All calls on all platforms, as rows by operator, dtype and size."""
     rows: dict[tuple[str, str, str], Row] = defaultdict(Row)
     for call in calls:
@@ -180,7 +180,7 @@ def main() -> None:
     parser.add_argument("--also", action="append", default=[], help="a platform to hold against the bounds")
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    calls: list[Call] = []
+    calls: list[BoundCall] = []
     for name in asked.dtype or ["float32", "bfloat16"]:
         dtype = DTYPES[name]
         if asked.samples:

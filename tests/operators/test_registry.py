@@ -9,7 +9,7 @@ import torch
 
 from mindgap.operators import FAMILIES, TRAITS, UNCLASSIFIED, Traits, traits
 from mindgap.operators.traits import family
-from mindgap.oracle import bounds
+from mindgap.oracle.bounds import rules as bounds
 from mindgap.oracle.decisions import STEPS
 
 #: Names that this build of PyTorch has on other hardware, in Python only, or in another namespace.

@@ -18,7 +18,7 @@ from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.corpus import CaptureFailure, capture_source
 from mindgap.graph import Graph, materialise_all
 from mindgap.oracle import Oracle, internal_values
-from mindgap.oracle.bounds import has_rule
+from mindgap.oracle.bounds.rules import has_rule
 from mindgap.run.outcome import Job
 from mindgap.trace.lockstep import Confirmed, Lockstep
 from oracle.applied import applied, normal

@@ -17,9 +17,9 @@ from mindgap.corpus.operator_samples.operators import names
 from mindgap.graph import Graph, GraphError, materialise_all
 from mindgap.operators import UNCLASSIFIED, traits
 from mindgap.oracle import Oracle
-from mindgap.oracle import bounds as module
-from mindgap.oracle.bounds import Bound, Site
-from mindgap.oracle.float64 import Call, OracleMemoryError, bind_call, evaluate_with_reason
+from mindgap.oracle.bounds import rules as module
+from mindgap.oracle.bounds.rules import Bound, Site
+from mindgap.oracle.evaluation.float64 import BoundCall, OracleMemoryError, bind_call, evaluate_with_reason
 from oracle.applied import applied, normal
 
 #: Samples are spread over this many tests, so that each takes seconds.
@@ -95,7 +95,7 @@ def test_an_operator_that_runs_in_its_own_dtype_only_is_reported() -> None:
     assert found.missing == "float64 reference" and found.op == "aten.nextafter.default"
 
 
-def tanh_call(function: Callable[[torch.Tensor], torch.Tensor]) -> Call:
+def tanh_call(function: Callable[[torch.Tensor], torch.Tensor]) -> BoundCall:
     """A call of tanh on float32, evaluated by this function."""
     graph = applied("aten.tanh.default", normal(8)).graph
     return replace(bind_call(graph, graph.nodes[0]), function=function)

@@ -20,8 +20,8 @@ from mindgap.aten.restride import laid_out_as
 from mindgap.aten.storage import READS_STORAGE, call_on, empty, identity
 from mindgap.aten.tape import Tape, flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, spec_of
-from mindgap.aten.unread import without_unread
-from mindgap.aten.unview import Step, scattered, write_back, writes_back
+from mindgap.aten.unread_nodes import without_unread
+from mindgap.aten.view_inverse import Step, scattered, write_back, writes_back
 from mindgap.graph import (
     Arg,
     DType,

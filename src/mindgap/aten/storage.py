@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import torch
 
-from mindgap.aten.imagine import imagined
+from mindgap.aten.fake_call import fake_call
 from mindgap.aten.operators import facts, makes_new, overload
 from mindgap.aten.tape import flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, extent, torch_dtype_name
@@ -168,7 +168,7 @@ def call_on(
     named = {key: concrete(arg, known) for key, arg in kwargs}
     if facts(op).takes_device and "device" not in named and len(args) <= facts(op).arguments.index("device"):
         named["device"] = torch.device("cpu")
-    return imagined(overload(op), bound, named)
+    return fake_call(overload(op), bound, named)
 
 
 class _Places:

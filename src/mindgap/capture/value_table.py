@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import torch
 
-from mindgap.aten.imagine import imagined
+from mindgap.aten.fake_call import fake_call
 from mindgap.aten.operators import facts, overload_name
 from mindgap.aten.tape import flatten_result
 from mindgap.aten.tensors import to_torch, torch_dtype_name
@@ -158,7 +158,7 @@ class ValueTable:
         # The call runs on fakes: a tensor of the program that is real is a constant and has one.
         real_args, real_kwargs = _swap(args, self.faked), _swap(kwargs, self.faked)
         try:
-            result = imagined(func, real_args, real_kwargs)
+            result = fake_call(func, real_args, real_kwargs)
         except DataDependentOutputException:
             return self._scalar(func, noted, named, fixed, name)
         except DynamicOutputShapeException:

@@ -9,16 +9,14 @@ runs with random errors of each operator's own size injected, after Monte Carlo 
 """
 
 from mindgap.aten.internal import InternalValues, internal_values
-from mindgap.oracle.cheap import examine_cheaply, examine_value_cheaply
 from mindgap.oracle.decisions import decision_slots, positions
+from mindgap.oracle.evaluation.float64 import OracleError
 from mindgap.oracle.examine import Examined, Expectation, examine
-from mindgap.oracle.families import FAMILIES
-from mindgap.oracle.float64 import OracleError
-from mindgap.oracle.local import LocalExpectation, local_expectation
+from mindgap.oracle.few_replays import examine_cheaply, examine_value_cheaply
 from mindgap.oracle.oracle import FEW, MANY, Oracle
+from mindgap.oracle.single_operator import LocalExpectation, local_expectation
 
 __all__ = [
-    "FAMILIES",
     "FEW",
     "MANY",
     "Examined",

@@ -15,9 +15,9 @@ import torch
 
 from mindgap.graph import Graph, Node, Ref, operands
 from mindgap.operators import traits
+from mindgap.oracle.evaluation.float64 import cast_operand, packet_of
+from mindgap.oracle.evaluation.formats import FORMATS, is_real
 from mindgap.oracle.examine import SIGMAS
-from mindgap.oracle.float64 import cast_operand, packet_of
-from mindgap.oracle.precision import FORMATS, is_real
 
 #: The operators that round to steps, as functions that never fall.
 STEPS: Final[dict[str, Callable[[torch.Tensor], torch.Tensor]]] = {

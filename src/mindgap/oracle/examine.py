@@ -7,8 +7,8 @@ from typing import Final
 
 import torch
 
-from mindgap.oracle.classes import FINITE, all_finite, class_bits
-from mindgap.oracle.precision import FORMATS, Format, is_real, rounded, widen
+from mindgap.oracle.evaluation.formats import FORMATS, Format, is_real, rounded, widen
+from mindgap.oracle.float_classes import FINITE, all_finite, class_bits
 
 #: A benign error never passed 11.6 σ in the prototype's lockstep; 8 would have raised false alarms (LAB).
 SIGMAS: Final = 16.0

@@ -14,15 +14,23 @@ from mindgap.aten.tensors import to_torch
 from mindgap.compare.weakness import Missing, Weakness
 from mindgap.graph import Graph, operands
 from mindgap.operators import traits
-from mindgap.oracle.classes import ANY, class_bits
 from mindgap.oracle.decisions import decision_slots, implausible
+from mindgap.oracle.evaluation.float64 import Float64Graph, OracleError, cast_source
+from mindgap.oracle.evaluation.formats import FORMATS, is_real, rounded, widen
 from mindgap.oracle.examine import BULK_RATIO, Examined, Expectation, examine
-from mindgap.oracle.float64 import Float64Graph, OracleError, cast_source
-from mindgap.oracle.precision import FORMATS, is_real, rounded, widen
-from mindgap.oracle.replay import Replays
-from mindgap.oracle.settle import Decisions, impose, settled
-from mindgap.oracle.shadow import Noise, Stepwise, wide
-from mindgap.oracle.stretches import FREE_SHARE, HELD, NOISE_BYTES, STRETCH_BYTES, needed_bytes, noise_bytes, stretches
+from mindgap.oracle.float_classes import ANY, class_bits
+from mindgap.oracle.replays.replays import Replays
+from mindgap.oracle.shadows.result_rounding import Decisions, impose, round_results
+from mindgap.oracle.shadows.segments import (
+    FREE_SHARE,
+    HELD,
+    NOISE_BYTES,
+    SEGMENT_BYTES,
+    needed_bytes,
+    noise_bytes,
+    segments,
+)
+from mindgap.oracle.shadows.stepwise import Noise, Stepwise, wide
 
 FEW: Final = 8
 MANY: Final = 64
@@ -45,14 +53,14 @@ class Oracle:
 
     `inputs`: every graph input (numpy, declared dtype). `hard`: inject hard bounds instead of typical ones, as cuts
     are judged. `decisions`: discrete results that a platform took, imposed on shadows and replays alike.
-    `stretch_bytes`: how much of S is held at a time; `noise_bytes_held`: up to what size the errors that replays inject
+    `segment_bytes`: how much of S is held at a time; `noise_bytes_held`: up to what size the errors that replays inject
     are held for the whole graph. Neither changes a result.
     Raises `OracleError` where no shadow can be computed, or memory does not suffice.
     """
 
     def __init__(
         self, graph: Graph, inputs: Sequence[Any], hard: bool = False, decisions: Decisions | None = None,
-        stretch_bytes: int = STRETCH_BYTES, noise_bytes_held: int = NOISE_BYTES,
+        segment_bytes: int = SEGMENT_BYTES, noise_bytes_held: int = NOISE_BYTES,
     ) -> None:  # fmt: skip
         self.graph = graph
         self._inputs = [to_torch(array, spec.spec) for array, spec in zip(inputs, graph.inputs, strict=True)]
@@ -63,9 +71,9 @@ class Oracle:
         self._decided = frozenset(graph.outputs) & frozenset(decision_slots(graph))
         beside = {i for n in self._decided for i in operands(graph.nodes[graph.producer[n]])[:2]}
         self.watched = frozenset(graph.outputs) | beside
-        self.parts = stretches(graph, stretch_bytes)
+        self.parts = segments(graph, segment_bytes)
         free = _free_memory(graph, self.parts, self.watched)
-        self._held_bytes = min(HELD * stretch_bytes, free // FREE_SHARE)
+        self._held_bytes = min(HELD * segment_bytes, free // FREE_SHARE)
 
     @cached_property
     def step(self) -> Stepwise:
@@ -150,7 +158,7 @@ class Oracle:
 
         def after(index: int, results: list[Any]) -> list[Any]:
             first = starts[index]
-            final = list(settled(self._float64.calls[index], results))
+            final = list(round_results(self._float64.calls[index], results))
             for slot, y in enumerate(final):
                 if first + slot in undefined:
                     fill = torch.full((), junk, dtype=torch.float64).to(y.dtype)
@@ -220,7 +228,7 @@ class Oracle:
         starts = self.graph.first_value
 
         def after(index: int, results: list[Any]) -> list[Any]:
-            return impose(starts[index], settled(self._float64.calls[index], results), imposed)
+            return impose(starts[index], round_results(self._float64.calls[index], results), imposed)
 
         values = self._float64.run(self._inputs, after)
         return {number: values[number] for number in self.graph.outputs}

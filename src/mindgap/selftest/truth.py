@@ -16,9 +16,9 @@ from mindgap.aten.tape import Tape, clone_strided, flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, to_torch
 from mindgap.graph import Graph
 from mindgap.oracle import Oracle
-from mindgap.oracle.classes import class_bits
+from mindgap.oracle.evaluation.formats import FORMATS, is_real, widen
 from mindgap.oracle.examine import SIGMAS, expect_floor
-from mindgap.oracle.precision import FORMATS, is_real, widen
+from mindgap.oracle.float_classes import class_bits
 from mindgap.platforms.faulty.injection import FaultInjector, meets, placed
 from mindgap.platforms.faulty.schema import AT_LOAD, Faults
 from mindgap.platforms.protocol import CompileFailure

@@ -9,7 +9,7 @@ import torch
 from mindgap.aten.tensors import to_torch
 from mindgap.compare.verdict import Blame
 from mindgap.oracle import Oracle, local_expectation
-from mindgap.oracle.precision import is_real, rounded, widen
+from mindgap.oracle.evaluation.formats import is_real, rounded, widen
 from mindgap.trace.independent import second_opinion
 from mindgap.trace.lockstep import Confirmed
 

@@ -12,8 +12,8 @@ from mindgap.aten.operators import overload
 from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.graph import Node, Ref, kind_of
 from mindgap.oracle import Examined, LocalExpectation, Oracle, local_expectation
-from mindgap.oracle.float64 import packet_of
-from mindgap.oracle.precision import widen
+from mindgap.oracle.evaluation.float64 import packet_of
+from mindgap.oracle.evaluation.formats import widen
 from mindgap.trace.cuts import Array
 from mindgap.trace.lockstep import Confirmed, kind_of_error
 

@@ -11,9 +11,9 @@ import torch
 from mindgap.aten.storage import StorageRead, storage_reads
 from mindgap.aten.tape import flatten_result
 from mindgap.graph import operands
-from mindgap.oracle.float64 import bind_call, first_line, neutral_float64, packet_of
-from mindgap.oracle.local import WideValues
+from mindgap.oracle.evaluation.float64 import bind_call, first_line, neutral_float64, packet_of
 from mindgap.oracle.oracle import Oracle
+from mindgap.oracle.single_operator import WideValues
 from mindgap.torch_private.decompositions import decomposition_of, reference_of
 
 

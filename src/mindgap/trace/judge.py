@@ -25,7 +25,7 @@ from mindgap.oracle import (
     examine_value_cheaply,
     internal_values,
 )
-from mindgap.oracle.precision import FORMATS
+from mindgap.oracle.evaluation.formats import FORMATS
 from mindgap.run.outcome import Outcome
 from mindgap.trace.blame import blamed
 from mindgap.trace.culprit import breaking

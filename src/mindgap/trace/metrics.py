@@ -12,8 +12,8 @@ from mindgap.compare.metrics import Metrics, measure, to_json
 from mindgap.compare.profiles import passes
 from mindgap.compare.row_metrics import RowMetrics
 from mindgap.oracle import Oracle, OracleError, positions
-from mindgap.oracle.classes import all_finite
-from mindgap.oracle.precision import widen
+from mindgap.oracle.evaluation.formats import widen
+from mindgap.oracle.float_classes import all_finite
 from mindgap.trace.cuts import Array
 from mindgap.trace.outputs import same_bits
 

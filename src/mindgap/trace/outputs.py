@@ -10,7 +10,7 @@ import torch
 from mindgap.aten.tensors import to_torch
 from mindgap.compare.verdict import Verdict
 from mindgap.oracle import Examined
-from mindgap.oracle.precision import widen
+from mindgap.oracle.evaluation.formats import widen
 from mindgap.trace.cuts import Array
 
 #: Whole runs of a platform: its outputs, in the graph's order, for each repetition.

@@ -16,7 +16,7 @@ from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, to_torch
 from mindgap.compare.verdict import DTYPE_POLICY, Verdict
 from mindgap.graph import Graph, Labels, TensorSpec, kind_of, numpy_dtype
 from mindgap.oracle import Oracle, OracleError, local_expectation
-from mindgap.oracle.precision import FORMATS, is_real
+from mindgap.oracle.evaluation.formats import FORMATS, is_real
 from mindgap.trace.cuts import Array
 from mindgap.trace.lockstep import Confirmed, Lockstep, kind_of_error
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mindgap.aten.tensors import to_torch
 from mindgap.graph import Graph, operands
-from mindgap.oracle.precision import widen
+from mindgap.oracle.evaluation.formats import widen
 from mindgap.trace.cuts import Array
 
 Role = Literal["introduces", "amplifies", "propagates", "masks"]
