@@ -12,17 +12,9 @@ from typing import Any
 import pytest
 from small_supply import Small
 
-from mindgap.campaign.cases.bundle import (
-    BundleError,
-    BundleSource,
-    BundleSourceFactory,
-    agreement,
-    export,
-    import_results,
-    is_bundle,
-    plan_of,
-)
+from mindgap.campaign.cases.bundle import BundleError, BundleSource, BundleSourceFactory, is_bundle, plan_of
 from mindgap.campaign.session import RunOptions, begin, resume_campaign
+from mindgap.campaign.state.bundle_transfer import agreement, export, import_results
 from mindgap.campaign.state.directory import open_directory
 from mindgap.cli.campaign_view import print_status
 from mindgap.graph import MindgapError

@@ -15,12 +15,13 @@ import torch
 from small_supply import Small
 
 from mindgap.aten.tensors import to_numpy
-from mindgap.campaign.cases.bundle import BundleSourceFactory, export, plan_of
+from mindgap.campaign.cases.bundle import BundleSourceFactory, plan_of
 from mindgap.campaign.cases.factory import VariantSourceFactory
 from mindgap.campaign.plan import parse_plan
 from mindgap.campaign.results import findings as found
 from mindgap.campaign.results.script import script_of
 from mindgap.campaign.session import RunOptions, begin
+from mindgap.campaign.state.bundle_transfer import export
 from mindgap.campaign.state.directory import CampaignDirectory, open_directory
 from mindgap.catalogue import Catalogue, build
 from mindgap.compare.digest import digest_array

@@ -57,9 +57,9 @@ def test_what_is_no_campaign(tmp_path: Path) -> None:
 def test_a_pack_is_run_looked_at_resumed_and_taken_back(tmp_path: Path) -> None:
     from small_supply import Small, plan_text
 
-    from mindgap.campaign.cases.bundle import export
     from mindgap.campaign.plan import parse_plan
     from mindgap.campaign.session import RunOptions, begin
+    from mindgap.campaign.state.bundle_transfer import export
     from mindgap.campaign.state.directory import open_directory
 
     text = plan_text(9, {"toys:EXACT@number=2": ""}, top='reference = "toys:EXACT"')
@@ -117,9 +117,9 @@ def test_findings_and_a_script(tmp_path: Path) -> None:
 def test_a_log_says_from_the_start_what_is_being_done(tmp_path: Path) -> None:
     from small_supply import Small, plan_text
 
-    from mindgap.campaign.cases.bundle import export
     from mindgap.campaign.plan import parse_plan
     from mindgap.campaign.session import RunOptions, begin
+    from mindgap.campaign.state.bundle_transfer import export
     from mindgap.campaign.state.directory import open_directory
 
     text = plan_text(6, {"toys:EXACT@number=2": ""}, top='reference = "toys:EXACT"')

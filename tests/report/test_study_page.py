@@ -14,7 +14,7 @@ from mindgap.report import study_page
 from mindgap.report.study_chart import chart_of
 from mindgap.report.study_page import cell, coded, percent
 from mindgap.store import Store
-from mindgap.studies import Table, records
+from mindgap.studies import StudyTable, records
 from mindgap.studies.gap import PUBLISHED, Study, gap
 from report.test_page import browse, needs_chromium
 from studies.gap_rows import made
@@ -113,7 +113,7 @@ def test_cells() -> None:
 def test_a_chart_shows_what_its_table_says(study: Study, name: str) -> None:
     table = study.table(name)
     drawn = chart_of(table)
-    assert drawn is not None and chart_of(Table(name, "", table.columns, (), "", "")) is None
+    assert drawn is not None and chart_of(StudyTable(name, "", table.columns, (), "", "")) is None
     values = str(drawn.get("datasets") or drawn.get("data") or drawn)
     if "platform" in table.columns:
         there = {row["platform"] for row in records(table)} - {"all"}

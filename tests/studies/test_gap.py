@@ -17,7 +17,7 @@ from mindgap.report.page import roots
 from mindgap.report.words import MEANINGS
 from mindgap.results.rows import ordered
 from mindgap.store import Store, StoreError
-from mindgap.studies import Table, column, records
+from mindgap.studies import StudyTable, column, records
 from mindgap.studies.gap import PUBLISHED, TABLES, Study, gap, to_json
 from mindgap.studies.gap.vocabulary import WORDS
 from studies.gap_rows import CALM, FAILURES, PLATFORMS, PROBED, RAN, REFERENCE, WRONG, Made, digests, made
@@ -34,7 +34,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return run, gap(store, run.run)
 
 
-def by_platform(table: Table) -> dict[str, dict[str, Any]]:
+def by_platform(table: StudyTable) -> dict[str, dict[str, Any]]:
     return {row["platform"]: row for row in records(table)}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mindgap.store import Store
-from mindgap.studies import Table
+from mindgap.studies import StudyTable
 from mindgap.studies.gap import Check, Study, checks, gap
 from studies.gap_rows import made
 
@@ -44,7 +44,7 @@ def test_one_more_in_any_cell_shows(study: Study, name: str, count: str) -> None
         assert wrong, f"row {row[:2]} of {name}"
 
 
-def one_more(table: Table, number: int, count: str) -> Table:
+def one_more(table: StudyTable, number: int, count: str) -> StudyTable:
     row = list(table.rows[number])
     row[table.columns.index(count)] += 1
     return dataclasses.replace(table, rows=(*table.rows[:number], tuple(row), *table.rows[number + 1 :]))

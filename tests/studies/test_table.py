@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import io
 
-from mindgap.studies import Table, column, records, to_csv
+from mindgap.studies import StudyTable, column, records, to_csv
 
-TABLE = Table("t", "T", ("name", "share"), (('a,"b"\nc', None), ("d", 0.1)), "", "SELECT 1")
+TABLE = StudyTable("t", "T", ("name", "share"), (('a,"b"\nc', None), ("d", 0.1)), "", "SELECT 1")
 
 
 def test_csv_gives_every_cell_back() -> None:

@@ -19,7 +19,7 @@ from mindgap.support.call_forms import in_place, recast, relaid
 from mindgap.support.coverage import operator_coverage
 from mindgap.support.key import Key, key_of
 from mindgap.support.probe_file import probe_set
-from mindgap.support.probes import Probe
+from mindgap.support.probes import CallProbe
 from mindgap.support.single_calls import calls
 from mindgap.support.survey import SurveyResult, nothing_asked, survey_platforms
 
@@ -36,8 +36,8 @@ def call(op: str, *inputs: Input, gives: TensorSpec | None = None, args=None, kw
     return Graph(inputs, (Node(op, args, kwargs, (spec,)),), (len(inputs),))
 
 
-def probe(graph: Graph) -> Probe:
-    return Probe(*key_of(graph, graph.nodes[0]), encode(graph))
+def probe(graph: Graph) -> CallProbe:
+    return CallProbe(*key_of(graph, graph.nodes[0]), encode(graph))
 
 
 @pytest.fixture(scope="session")
@@ -49,11 +49,11 @@ def catalogue(tmp_path_factory: pytest.TempPathFactory) -> Catalogue:
 
 
 @pytest.fixture(scope="session")
-def made(catalogue: Catalogue, tmp_path_factory: pytest.TempPathFactory) -> list[Probe]:
+def made(catalogue: Catalogue, tmp_path_factory: pytest.TempPathFactory) -> list[CallProbe]:
     return probe_set(catalogue, folder=tmp_path_factory.mktemp("probes"))
 
 
-def test_samples_become_calls_in_dtypes_layouts_and_in_place(made: list[Probe]) -> None:
+def test_samples_become_calls_in_dtypes_layouts_and_in_place(made: list[CallProbe]) -> None:
     keys = {one.key for one in made}
     assert {Key("aten.tanh.default", "float32", "contiguous"), Key("aten.tanh.default", "bfloat16", "contiguous"),
             Key("aten.tanh.default", "float32", "permuted"), Key("aten.tanh_.default", "float32", "contiguous"),
@@ -67,7 +67,7 @@ def test_samples_become_calls_in_dtypes_layouts_and_in_place(made: list[Probe]) 
     assert len(of_a_key) == len(set(of_a_key)) <= 3
 
 
-def test_the_set_is_made_once(catalogue: Catalogue, made: list[Probe], tmp_path: Path) -> None:
+def test_the_set_is_made_once(catalogue: Catalogue, made: list[CallProbe], tmp_path: Path) -> None:
     first = probe_set(catalogue, folder=tmp_path)
     (file,) = tmp_path.iterdir()
     assert first == made, "two makings of one catalogue's probes differ"
@@ -184,11 +184,11 @@ def test_a_graph_is_answered_for_at_once() -> None:
     assert (time.process_time() - clock) / 200 < 500e-6
 
 
-def ask(store: Store, probes: list[Probe], *platforms: str, budget_s: float | None = None) -> SurveyResult:
+def ask(store: Store, probes: list[CallProbe], *platforms: str, budget_s: float | None = None) -> SurveyResult:
     return survey_platforms(platforms, probes, store, budget_s=budget_s)
 
 
-def test_answers_are_kept_by_fingerprint(tmp_path: Path, made: list[Probe]) -> None:
+def test_answers_are_kept_by_fingerprint(tmp_path: Path, made: list[CallProbe]) -> None:
     store = Store(tmp_path / "s")
     asked = ask(store, made, "cpu/eager")
     keys = {one.key for one in made}
@@ -203,7 +203,7 @@ def test_answers_are_kept_by_fingerprint(tmp_path: Path, made: list[Probe]) -> N
     assert read_support(store, {"cpu/eager": "another"}).answers("another") == {}
 
 
-def test_a_budget_leaves_the_rest_untried_and_a_second_run_goes_on(tmp_path: Path, made: list[Probe]) -> None:
+def test_a_budget_leaves_the_rest_untried_and_a_second_run_goes_on(tmp_path: Path, made: list[CallProbe]) -> None:
     store = Store(tmp_path / "s")
     asked = ask(store, made, "cpu/jit", budget_s=0.02)
     left = asked.untried["cpu/jit"]

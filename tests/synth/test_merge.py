@@ -22,7 +22,7 @@ from mindgap.graph import (
 )
 from mindgap.synth.merging import merge
 from mindgap.synth.merging.merge import Merger
-from mindgap.synth.merging.variant import Part, Variant
+from mindgap.synth.merging.variant import Variant, VariantPart
 from mindgap.synth.regions.features import features_of
 from mindgap.synth.regions.pool import RegionPool
 
@@ -118,7 +118,7 @@ def test_what_is_new_is_preferred(merger: Merger) -> None:
 
 
 def test_features_are_those_of_the_regions(merger: Merger, pool: RegionPool) -> None:
-    variant = Variant(pool.digest, (Part(0), Part(1)))
+    variant = Variant(pool.digest, (VariantPart(0), VariantPart(1)))
     kinds = [pool[number].origin.kinds for number in (0, 1)]
     expected = {f for number in (0, 1) for f in features_of(pool[number].graph, kinds[number])}
     assert merger.features(variant) == expected
@@ -126,9 +126,9 @@ def test_features_are_those_of_the_regions(merger: Merger, pool: RegionPool) -> 
 
 def test_a_variant_of_another_pool_is_refused(merger: Merger) -> None:
     with pytest.raises(GraphError, match="made of pool abc"):
-        merger.assembly(Variant("abc", (Part(0),)))
+        merger.assembly(Variant("abc", (VariantPart(0),)))
     with pytest.raises(GraphError, match="region 99999"):
-        merger.assembly(Variant(merger.pool.digest, (Part(99_999),)))
+        merger.assembly(Variant(merger.pool.digest, (VariantPart(99_999),)))
 
 
 def test_an_empty_pool_cannot_be_merged() -> None:

@@ -187,7 +187,7 @@ def export_(
 
     Example: mindgap campaign export out/campaign cases.pack -p cuda/eager   (there: mindgap campaign run cases.pack)
     """
-    from mindgap.campaign.cases.bundle import export
+    from mindgap.campaign.state.bundle_transfer import export
     from mindgap.campaign.state.directory import open_directory
     from mindgap.campaign.state.steps import StepTracker
 
@@ -210,7 +210,7 @@ def import_(
 
     Example: mindgap campaign import out/campaign from-the-other-machine/
     """
-    from mindgap.campaign.cases.bundle import import_results
+    from mindgap.campaign.state.bundle_transfer import import_results
     from mindgap.campaign.state.directory import open_directory
 
     with result_stream() as stream:
@@ -247,7 +247,7 @@ def _source_of(folder: CampaignDirectory, jobs: int | None, steps: StepTracker) 
     """Where the cases of a campaign that has begun come from."""
     from mindgap.campaign.cases.bundle import BundleSourceFactory
 
-    return BundleSourceFactory(folder.pack) if folder.pack is not None else _from_catalogue(jobs, steps)
+    return BundleSourceFactory(folder.bundle) if folder.bundle is not None else _from_catalogue(jobs, steps)
 
 
 def _run_options(jobs: int | None, steps: StepTracker) -> RunOptions:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import altair
 
 from mindgap.report.chart import COLOURS
-from mindgap.studies import Table, records
+from mindgap.studies import StudyTable, records
 from mindgap.studies.gap.causes import CAUSES, TYPES
 from mindgap.studies.gap.vocabulary import CALM, WRONG
 
@@ -45,7 +45,7 @@ _ALARMS: Final[Mapping[str, str]] = {
 }
 
 
-def chart_of(table: Table) -> dict[str, Any] | None:
+def chart_of(table: StudyTable) -> dict[str, Any] | None:
     """Vega-Lite for a table, None where a picture adds nothing or there is nothing to draw."""
     draw = _CHARTS.get(table.name)
     return None if draw is None or not table.rows else draw(records(table))

@@ -15,7 +15,7 @@ from mindgap.report.chart import bundle
 from mindgap.report.page import heading
 from mindgap.report.study_chart import chart_of, spaced
 from mindgap.report.words import MEANINGS, number
-from mindgap.studies import Table, records
+from mindgap.studies import StudyTable, records
 from mindgap.studies.gap import PUBLISHED, Published, Study
 from mindgap.studies.gap.causes import CAUSES, TYPES
 from mindgap.studies.gap.vocabulary import WORDS
@@ -35,7 +35,7 @@ _SPARED: Final = frozenset((*WORDS, *CAUSES, *TYPES))
 class Section:
     """A table as it is drawn. `zeros`: columns that were left out; `more`: rows that were."""
 
-    table: Table
+    table: StudyTable
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     zeros: tuple[str, ...]
@@ -63,7 +63,7 @@ def study_page(study: Study) -> str:
     )
 
 
-def section_of(table: Table, most: int = _MOST) -> Section:
+def section_of(table: StudyTable, most: int = _MOST) -> Section:
     """A table as it is drawn, of at most so many rows."""
     zeros = tuple(
         name
@@ -85,7 +85,7 @@ def _kind(column: str, cells: Sequence[Any]) -> str:
     return "word" if column == "verdict" else "code" if column in _CODE else "text"
 
 
-def _all(table: Table, name: str) -> int:
+def _all(table: StudyTable, name: str) -> int:
     """A count of the last row, which is of everything."""
     found = records(table)
     return found[-1][name] if found else 0

@@ -3,6 +3,6 @@
 Input: a store. Output: tables whose totals reconcile, since each is one query. Runs nothing.
 """
 
-from mindgap.studies.table import Table, column, records, to_csv
+from mindgap.studies.table import StudyTable, column, records, to_csv
 
-__all__ = ["Table", "column", "records", "to_csv"]
+__all__ = ["StudyTable", "column", "records", "to_csv"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mindgap.graph import Graph, MindgapError, TensorStore, encode
 from mindgap.support.key import Key, key_of
-from mindgap.support.probes import MOST, Probe
+from mindgap.support.probes import MOST, CallProbe
 from mindgap.support.single_calls import calls
 
 #: Bytes of a probe's graph. Hundreds of probes are held at a time, and small operands ask as well as large ones.
@@ -20,7 +20,7 @@ class CaseProbes:
     its calls have operands that are too large, or could not be run by themselves."""
 
     keys: Set[Key]
-    probes: list[Probe]
+    probes: list[CallProbe]
 
 
 def case_probes(
@@ -32,7 +32,7 @@ def case_probes(
     A graph that holds a key of which more probes are wanted is run once on the CPU, for the values of its operands.
     """
     keys: set[Key] = set()
-    found: dict[Key, dict[bytes, Probe]] = {}
+    found: dict[Key, dict[bytes, CallProbe]] = {}
     for done, graph in enumerate(graphs, 1):
         held = {key_of(graph, node) for node in graph.nodes}
         keys |= held
@@ -41,7 +41,7 @@ def case_probes(
             key, data = key_of(cut, cut.nodes[0]), encode(cut, labels=False)
             of_key = found.setdefault(key, {})
             if key in wanted and len(of_key) < MOST and len(data) <= _MOST_BYTES:
-                of_key[data] = Probe(*key, data)
+                of_key[data] = CallProbe(*key, data)
         on_graph(done)
     return CaseProbes(keys, [probe for key in sorted(found) for probe in found[key].values()])
 

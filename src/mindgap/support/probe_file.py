@@ -17,7 +17,7 @@ from mindgap.catalogue import Catalogue, ModelLimits, build
 from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.run.pool import WorkerPool
 from mindgap.store.place import LocalPlace
-from mindgap.support.probes import OnProgress, Probe, probes
+from mindgap.support.probes import CallProbe, OnProgress, probes
 
 #: Raised when other probes would be made of the same samples.
 FORMAT: Final = 2
@@ -38,7 +38,7 @@ def probe_set(
     *,
     folder: Path | None = None,
     on_progress: OnProgress = lambda done, total, what: None,
-) -> list[Probe]:
+) -> list[CallProbe]:
     """The probes of a catalogue's graphs, or of PyTorch's samples where none is given, sorted by their keys.
 
     Read from a file of `folder` (by default under `home`) where they were made before with this PyTorch and of the same
@@ -84,17 +84,17 @@ def _identity(catalogue: Catalogue | None) -> str:
     return hashlib.sha256(f"{FORMAT} {' '.join(of)}".encode()).hexdigest()[:16]
 
 
-def _read(file: Path) -> list[Probe] | None:
+def _read(file: Path) -> list[CallProbe] | None:
     """None for a file that is damaged: it is made again."""
     try:
         table = pq.read_table(file, columns=list(_COLUMNS))
     except (pa.ArrowException, OSError):
         return None
     columns = [table.column(name).to_pylist() for name in _COLUMNS]
-    return [Probe(*row) for row in zip(*columns, strict=True)]
+    return [CallProbe(*row) for row in zip(*columns, strict=True)]
 
 
-def _write(folder: Path, name: str, made: list[Probe]) -> None:
+def _write(folder: Path, name: str, made: list[CallProbe]) -> None:
     rows = [[one.op for one in made], [one.dtype for one in made], [one.layout for one in made]]
     table = pa.table([*rows, pa.array([one.data for one in made], pa.binary())], names=list(_COLUMNS))
     sink = pa.BufferOutputStream()

@@ -14,7 +14,7 @@ from mindgap.run.pool import WorkerPool
 from mindgap.support.answers import Answer, answer_of
 from mindgap.support.call_forms import DTYPES
 from mindgap.support.key import Key
-from mindgap.support.probes import OnProgress, Probe
+from mindgap.support.probes import CallProbe, OnProgress
 
 #: Calls in one job: at first, and the most.
 _FIRST: Final = 4
@@ -43,13 +43,13 @@ class _Asked:
     """A key, its samples, and what became of those that were tried."""
 
     key: Key
-    samples: Sequence[Probe]
+    samples: Sequence[CallProbe]
     outcomes: list[Outcome] = field(default_factory=list[Outcome])
 
 
 def ask(
     platform: str,
-    probes: Iterable[Probe],
+    probes: Iterable[CallProbe],
     pool: WorkerPool,
     *,
     known: Mapping[Key, Answer],
@@ -89,8 +89,8 @@ def _group(waiting: deque[_Asked], later: deque[_Asked], refused: Set[str], most
     return group
 
 
-def _queue(probes: Iterable[Probe], known: Set[Key]) -> deque[_Asked]:
-    samples: dict[Key, list[Probe]] = {}
+def _queue(probes: Iterable[CallProbe], known: Set[Key]) -> deque[_Asked]:
+    samples: dict[Key, list[CallProbe]] = {}
     for probe in probes:
         samples.setdefault(probe.key, []).append(probe)
     rank = {dtype: place for place, dtype in enumerate(DTYPES)}

@@ -33,7 +33,7 @@ _DEADLINE_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class CallProbe:
     """One call to try. `data`: the bytes of its graph."""
 
     op: str
@@ -56,7 +56,7 @@ def probes(
     execute: Execute,
     reference: str = "cpu/eager",
     on_progress: OnProgress = lambda done, total, what: None,
-) -> Iterator[Probe]:
+) -> Iterator[CallProbe]:
     """The calls of a catalogue's operator samples, and theirs in other dtypes, layouts and in place.
 
     `MOST` for each operator, dtype and layout. Only what `reference` runs: what it does not is not asked of others.
@@ -73,7 +73,7 @@ def probes(
     on_progress(len(by_op), len(by_op), "")
     for key in sorted(chooser.chosen):
         for graph in chooser.chosen[key]:
-            yield Probe(*key, encode(graph, labels=False))
+            yield CallProbe(*key, encode(graph, labels=False))
 
 
 def _collected(catalogue: Catalogue, on_progress: OnProgress) -> dict[Key, list[Graph]]:

@@ -16,7 +16,7 @@ from mindgap.store import Store, Writer
 from mindgap.support.answers import Answer, SupportTable, read_support, rows_of
 from mindgap.support.key import Key
 from mindgap.support.prober import SurveyBudget, ask
-from mindgap.support.probes import Probe
+from mindgap.support.probes import CallProbe
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class SurveyResult:
 
 def survey_platforms(
     platforms: Sequence[str],
-    probes: Sequence[Probe],
+    probes: Sequence[CallProbe],
     store: Store,
     *,
     budget_s: float | None = None,
@@ -85,7 +85,7 @@ class _Survey:
         self,
         pool: WorkerPool,
         writer: Writer,
-        probes: Sequence[Probe],
+        probes: Sequence[CallProbe],
         known: SupportTable,
         budget_s: float | None,
         on_progress: OnPlatformProgress,

@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     prepare_to_die(arguments.parent, requests, arguments.memory_limit)
     tensors = default_tensor_store() if arguments.tensors is None else TensorStore(arguments.tensors)
     _import_what_judging_needs()
-    server = _Server(FrameReader(requests), answers, tensors, arguments.memory_limit)
+    server = _JudgeServer(FrameReader(requests), answers, tensors, arguments.memory_limit)
     serve_until_hangup(server.serve)
 
 
@@ -74,7 +74,7 @@ def _import_what_judging_needs() -> None:
     gc.freeze()
 
 
-class _Server:
+class _JudgeServer:
     def __init__(self, reader: FrameReader, answers: int, tensors: TensorStore, memory: int | None) -> None:
         self._reader, self._answers, self._tensors, self._memory = reader, answers, tensors, memory
         self._comparisons: Cache[str, GraphComparison] = Cache(_KEPT, _KEPT_BYTES)

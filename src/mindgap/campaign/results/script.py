@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mindgap.campaign.cases.bundle import BundleSource
+from mindgap.campaign.cases.bundle import BUNDLE, BundleSource
 from mindgap.campaign.cases.case import BLOCK
 from mindgap.campaign.cases.variants import POOL, pool_in
 from mindgap.campaign.results.findings import reference_of
-from mindgap.campaign.state.directory import PACK, CampaignDirectory
+from mindgap.campaign.state.directory import CampaignDirectory
 from mindgap.compare.digest import SAMPLE
 from mindgap.graph import Graph, MindgapError, TensorStore, default_tensor_store, digest, materialise_all
 from mindgap.platforms.protocol import PlatformError
@@ -74,9 +74,9 @@ def _described(folder: CampaignDirectory, row: Mapping[str, Any]) -> Graph | Non
 
 def _packed(folder: CampaignDirectory, row: Mapping[str, Any]) -> Graph | None:
     """Out of the pack that the campaign came in, where it did."""
-    if folder.pack is None:
+    if folder.bundle is None:
         return None
-    cases = BundleSource(folder.path / PACK).block(row["position"] // BLOCK)
+    cases = BundleSource(folder.path / BUNDLE).block(row["position"] // BLOCK)
     return next((case.graph for case in cases if case.digest == row["graph"]), None)
 
 

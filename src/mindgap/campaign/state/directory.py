@@ -19,13 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from mindgap.campaign.cases.bundle import BUNDLE, PLAN
 from mindgap.campaign.cases.case import Shard
 from mindgap.campaign.plan import CHANGEABLE, Plan, PlanError, changed, read_plan
 from mindgap.graph import MindgapError
 from mindgap.store import Store
 
-PLAN: Final = "campaign.toml"
-PACK: Final = "pack.zip"
 _ABOUT: Final = "campaign.json"
 _FORMAT: Final = "mindgap-campaign"
 _VERSION: Final = 1
@@ -60,10 +59,10 @@ class CampaignDirectory:
         return Store(self.path, create=False)
 
     @property
-    def pack(self) -> Path | None:
-        """The pack that the cases come from, where they do."""
-        pack = self.path / PACK
-        return pack if pack.exists() else None
+    def bundle(self) -> Path | None:
+        """The bundle that the cases come from; None where they do not come from one."""
+        bundle = self.path / BUNDLE
+        return bundle if bundle.exists() else None
 
 
 def run_name(plan: Plan, identity: str, where: str = "") -> str:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from mindgap.campaign.cases.bundle import agreement
 from mindgap.campaign.cases.case import BLOCK, Shard
 from mindgap.campaign.plan import Plan
+from mindgap.campaign.state.bundle_transfer import agreement
 from mindgap.campaign.state.directory import CampaignDirectory, begun
 from mindgap.campaign.state.expenses import CpuSpent, spent
 from mindgap.campaign.state.session_file import RunningSession, running

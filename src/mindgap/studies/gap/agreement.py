@@ -6,7 +6,7 @@ from typing import Final
 
 from mindgap.store import Store
 from mindgap.studies.gap.vocabulary import CALM, RAN, VERDICTS, WRONG, answer, listed, mode, share
-from mindgap.studies.table import Table, asked
+from mindgap.studies.table import StudyTable, asked
 
 _CLASSES: Final = f"""
 WITH answers AS (
@@ -31,7 +31,7 @@ ORDER BY {mode()} <> 'eager', platform, bits NULLS LAST
 """.strip()
 
 
-def classes(store: Store, run: str) -> Table:
+def classes(store: Store, run: str) -> StudyTable:
     """Models by the number of distinct answers that their platforms gave."""
     return asked(
         store, run, name="classes", title="Equivalence classes", query=_CLASSES,
@@ -41,7 +41,7 @@ def classes(store: Store, run: str) -> Table:
     )  # fmt: skip
 
 
-def precision(store: Store, run: str) -> Table:
+def precision(store: Store, run: str) -> StudyTable:
     """Outputs that differ from the reference, by the bits that remain."""
     return asked(
         store, run, name="precision", title="Remaining precision", query=_PRECISION,

@@ -6,7 +6,7 @@ from typing import Final
 
 from mindgap.store import Store
 from mindgap.studies.gap.vocabulary import CALM, RAN, VERDICTS, WRONG, answer, counted, device, listed, mode, share
-from mindgap.studies.table import Table, asked
+from mindgap.studies.table import StudyTable, asked
 
 _DIFFER: Final = (*CALM[1:], *WRONG)
 #: NaN on one side where the other has an infinity: other counts of both, and as many elements that are neither.
@@ -70,7 +70,7 @@ ORDER BY grouping(platform), platform
 """.strip()
 
 
-def compiled(store: Store, run: str) -> Table:
+def compiled(store: Store, run: str) -> StudyTable:
     """What compiling changes, per platform that compiles (Fig. 5)."""
     return asked(
         store, run, name="compiled", title="Compiled against eager (Fig. 5)", query=_COMPILED,

@@ -6,7 +6,7 @@ from typing import Final
 
 from mindgap.store import Store
 from mindgap.studies.gap.vocabulary import CALM, RAN, VERDICTS, WRONG, counted, listed, mode, share, within
-from mindgap.studies.table import Table, asked
+from mindgap.studies.table import StudyTable, asked
 
 _WRONG: Final = f"count(*) FILTER (WHERE word IN {listed(WRONG)})"
 _COMPARED: Final = "count(*) FILTER (WHERE word <> 'unjudged')"
@@ -72,7 +72,7 @@ ORDER BY profile DESC, grouping(platform), {mode()} <> 'eager', platform
 """.strip()
 
 
-def consistency(store: Store, run: str) -> Table:
+def consistency(store: Store, run: str) -> StudyTable:
     """Consistent and wrong outputs per platform, by verdict and under both tolerances (Fig. 4)."""
     return asked(
         store, run, name="consistency", title="Output consistency (Fig. 4)", query=_CONSISTENCY,
@@ -87,7 +87,7 @@ def consistency(store: Store, run: str) -> Table:
     )  # fmt: skip
 
 
-def tolerances(store: Store, run: str) -> Table:
+def tolerances(store: Store, run: str) -> StudyTable:
     """Where a fixed tolerance and the verdict disagree, both ways."""
     return asked(
         store, run, name="tolerances", title="A tolerance against a verdict", query=_TOLERANCES,

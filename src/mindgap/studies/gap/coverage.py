@@ -6,7 +6,7 @@ from typing import Final
 
 from mindgap.store import Store
 from mindgap.studies.gap.vocabulary import RAN, mode, share
-from mindgap.studies.table import Table, asked
+from mindgap.studies.table import StudyTable, asked
 
 _PACKET: Final = "regexp_extract(op, '^[^.]+[.][^.]+')"
 #: Operators of gradients go by their names.
@@ -125,7 +125,7 @@ ORDER BY axis, overloads DESC, class
 """.strip()
 
 
-def coverage(store: Store, run: str) -> Table:
+def coverage(store: Store, run: str) -> StudyTable:
     """Operators in graphs that ran, of those in graphs that were given, per platform."""
     return asked(
         store, run, name="coverage", title="Operator coverage", query=_COVERAGE,
@@ -136,7 +136,7 @@ def coverage(store: Store, run: str) -> Table:
     )  # fmt: skip
 
 
-def never_ran(store: Store, run: str) -> Table:
+def never_ran(store: Store, run: str) -> StudyTable:
     """Operators that a platform was given and that ran in no graph there."""
     return asked(
         store, run, name="never_ran", title="Operators that never ran", query=_NEVER_RAN,
@@ -146,7 +146,7 @@ def never_ran(store: Store, run: str) -> Table:
     )  # fmt: skip
 
 
-def breadth(store: Store, run: str) -> Table:
+def breadth(store: Store, run: str) -> StudyTable:
     """Operators by dtype, layout and size class of what they were called with."""
     return asked(
         store, run, name="breadth", title="Breadth of a campaign", query=_BREADTH,

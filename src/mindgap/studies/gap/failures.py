@@ -7,7 +7,7 @@ from typing import Final
 from mindgap.store import Store
 from mindgap.studies.gap.causes import CAUSES, TYPES, classified
 from mindgap.studies.gap.vocabulary import RAN, counted, mode, share
-from mindgap.studies.table import Table, asked
+from mindgap.studies.table import StudyTable, asked
 
 _FAILURES: Final = f"""
 WITH told AS (
@@ -78,7 +78,7 @@ ORDER BY platform, why, cases DESC, reason
 """.strip()
 
 
-def failures(store: Store, run: str) -> Table:
+def failures(store: Store, run: str) -> StudyTable:
     """Failed outcomes by root cause and platform (Fig. 3)."""
     return asked(
         store, run, name="failures", title="Failures by root cause (Fig. 3)", query=_FAILURES,
@@ -89,7 +89,7 @@ def failures(store: Store, run: str) -> Table:
     )  # fmt: skip
 
 
-def signatures(store: Store, run: str) -> Table:
+def signatures(store: Store, run: str) -> StudyTable:
     """What platforms said when they failed, and the cause that was told from it."""
     return asked(
         store, run, name="signatures", title="What the platforms said", query=_SIGNATURES,
@@ -99,7 +99,7 @@ def signatures(store: Store, run: str) -> Table:
     )  # fmt: skip
 
 
-def compile_failures(store: Store, run: str) -> Table:
+def compile_failures(store: Store, run: str) -> StudyTable:
     """Failures of what compiles or converts a whole graph, by type (Table I)."""
     return asked(
         store, run, name="compile_failures", title="Compile failures by type (Table I)", query=_COMPILE,
@@ -110,7 +110,7 @@ def compile_failures(store: Store, run: str) -> Table:
     )  # fmt: skip
 
 
-def not_given(store: Store, run: str) -> Table:
+def not_given(store: Store, run: str) -> StudyTable:
     """What platforms were spared, because they are known to lack something or for want of time."""
     return asked(
         store, run, name="not_given", title="Not given to a platform", query=_NOT_GIVEN,

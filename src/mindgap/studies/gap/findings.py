@@ -7,7 +7,7 @@ from typing import Final
 from mindgap.compare.verdict import FINDINGS
 from mindgap.store import Store
 from mindgap.studies.gap.vocabulary import VERDICTS, listed
-from mindgap.studies.table import Table, asked
+from mindgap.studies.table import StudyTable, asked
 
 _RANK: Final = f"list_position([{', '.join(repr(str(word)) for word in FINDINGS)}], word)"
 _FINDINGS: Final = f"""
@@ -26,7 +26,7 @@ ORDER BY {_RANK}, findings DESC, culprit, blame, platform
 """.strip()
 
 
-def findings(store: Store, run: str) -> Table:
+def findings(store: Store, run: str) -> StudyTable:
     """Findings by verdict, culprit operator, blame and platform."""
     return asked(
         store, run, name="findings", title="Findings by culprit", query=_FINDINGS,

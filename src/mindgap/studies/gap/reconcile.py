@@ -8,7 +8,7 @@ from typing import Any
 
 from mindgap.studies.gap.causes import CAUSES, TYPES
 from mindgap.studies.gap.vocabulary import CALM, WORDS, WRONG
-from mindgap.studies.table import Table, column, records
+from mindgap.studies.table import StudyTable, column, records
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Check:
 
 
 Row = dict[str, Any]
-Tables = Mapping[str, Table]
+Tables = Mapping[str, StudyTable]
 
 
 def checks(tables: Tables, *, finished: bool = True) -> tuple[Check, ...]:
@@ -37,11 +37,11 @@ def checks(tables: Tables, *, finished: bool = True) -> tuple[Check, ...]:
     )  # fmt: skip
 
 
-def _by(table: Table, *names: str) -> dict[tuple[str, ...], Row]:
+def _by(table: StudyTable, *names: str) -> dict[tuple[str, ...], Row]:
     return {tuple(row[name] for name in names): row for row in records(table)}
 
 
-def _by_platform(table: Table) -> dict[str, Row]:
+def _by_platform(table: StudyTable) -> dict[str, Row]:
     return {row["platform"]: row for row in records(table)}
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from mindgap.store import Store
 from mindgap.studies.gap.vocabulary import RAN, mode, size
-from mindgap.studies.table import Table, asked
+from mindgap.studies.table import StudyTable, asked
 
 #: The second run, where there was one: the first may hold what is done once only.
 _SECONDS: Final = "coalesce(timings['second_run'], timings['run'])"
@@ -32,7 +32,7 @@ ORDER BY {mode()} <> 'eager', platform, grouping(size), min(nodes)
 """.strip()
 
 
-def slowdown(store: Store, run: str) -> Table:
+def slowdown(store: Store, run: str) -> StudyTable:
     """Run time against the reference's, by platform and size."""
     return asked(
         store, run, name="slowdown", title="Slow-down", query=_SLOWDOWN,

@@ -17,10 +17,10 @@ from mindgap.studies.gap.findings import findings
 from mindgap.studies.gap.reconcile import Check, checks
 from mindgap.studies.gap.speed import slowdown
 from mindgap.studies.gap.totals import makeup, totals
-from mindgap.studies.table import Table
+from mindgap.studies.table import StudyTable
 
 #: In the order of the page. Each is one query.
-TABLES: Final[tuple[Callable[[Store, str], Table], ...]] = (
+TABLES: Final[tuple[Callable[[Store, str], StudyTable], ...]] = (
     *(totals, makeup, failures, consistency, tolerances, compiled, compile_failures, coverage, findings, slowdown),
     *(classes, precision, signatures, never_ran, not_given, breadth),
 )
@@ -43,7 +43,7 @@ class Study:
     version: str
     reference: str
     seconds: float | None
-    tables: tuple[Table, ...]
+    tables: tuple[StudyTable, ...]
     checks: tuple[Check, ...]
 
     @property
@@ -51,7 +51,7 @@ class Study:
         """The totals that do not agree."""
         return tuple(check for check in self.checks if not check.holds)
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str) -> StudyTable:
         """The table with this name."""
         return next(table for table in self.tables if table.name == name)
 

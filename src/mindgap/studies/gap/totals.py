@@ -7,7 +7,7 @@ from typing import Final
 from mindgap.compare.verdict import FINDINGS
 from mindgap.store import Store
 from mindgap.studies.gap.vocabulary import RAN, VERDICTS, WORDS, counted, listed, mode, share, size
-from mindgap.studies.table import Table, asked
+from mindgap.studies.table import StudyTable, asked
 
 _TOTALS: Final = f"""
 SELECT coalesce(platform, 'all') AS platform, count(*) AS rows, count(*) FILTER (WHERE {RAN}) AS ran,
@@ -46,7 +46,7 @@ ORDER BY grouping(kind), kind, grouping(size), min(nodes)
 """.strip()
 
 
-def totals(store: Store, run: str) -> Table:
+def totals(store: Store, run: str) -> StudyTable:
     """Rows by word, per platform and over all."""
     return asked(
         store, run, name="totals", title="Totals", query=_TOTALS,
@@ -57,7 +57,7 @@ def totals(store: Store, run: str) -> Table:
     )  # fmt: skip
 
 
-def makeup(store: Store, run: str) -> Table:
+def makeup(store: Store, run: str) -> StudyTable:
     """Models by kind and size."""
     return asked(
         store, run, name="makeup", title="What was run", query=_MAKEUP,

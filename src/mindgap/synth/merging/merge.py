@@ -23,7 +23,7 @@ from mindgap.synth.merging.glue import (
     entering,
     leaving,
 )
-from mindgap.synth.merging.variant import Part, Variant, Wire
+from mindgap.synth.merging.variant import Variant, VariantPart, Wire
 from mindgap.synth.regions.pool import RegionPool
 
 #: Of each feature of a pool, by code: whether it has not been covered yet.
@@ -102,7 +102,7 @@ class Merger:
         variant are taken off. `mutated`: the probability that a region is a mutated one; `large`: that it may have
         values of more than `SMALL` elements.
         """
-        parts: list[Part] = []
+        parts: list[VariantPart] = []
         ends: list[tuple[int, int]] = []
         left = nodes
         while left > 0 or not parts:
@@ -112,7 +112,7 @@ class Merger:
             taps = self.tap(number)
             wires, left = self._wires(rng, parts, ends, taps, left - taps.fragment.nodes)
             ends += [(len(parts), position) for position in taps.gives]
-            parts.append(Part(number, wires))
+            parts.append(VariantPart(number, wires))
             unseen[self.pool.feature_codes(number)] = False
         return Variant(self.pool.digest, tuple(parts))
 
@@ -205,7 +205,7 @@ class Merger:
         return best
 
     def _wires(
-        self, rng: Random, parts: Sequence[Part], ends: Sequence[tuple[int, int]], taps: RegionPorts, left: int
+        self, rng: Random, parts: Sequence[VariantPart], ends: Sequence[tuple[int, int]], taps: RegionPorts, left: int
     ) -> tuple[tuple[Wire, ...], int]:
         """One wire at least where there can be one, and each further input by a coin; how many nodes that leaves."""
         if not ends or not taps.feeds:
@@ -226,13 +226,13 @@ class Merger:
                 wires.append(wire)
         return tuple(wires), left
 
-    def _nodes(self, parts: Sequence[Part], taps: RegionPorts, wire: Wire) -> int:
+    def _nodes(self, parts: Sequence[VariantPart], taps: RegionPorts, wire: Wire) -> int:
         """Nodes of glue that a wire adds at most: an output that is used twice leaves its region once."""
         out, into = self._ends(parts, taps, wire)
         row = self._row(out, into, wire.way)
         return sum([glue.nodes for glue in (out.glue, into.glue, row) if glue is not None])
 
-    def _ends(self, parts: Sequence[Part], taps: RegionPorts, wire: Wire) -> tuple[Port, Port]:
+    def _ends(self, parts: Sequence[VariantPart], taps: RegionPorts, wire: Wire) -> tuple[Port, Port]:
         try:
             return self.tap(parts[wire.part].region).gives[wire.output], taps.feeds[wire.input]
         except LookupError:

@@ -22,7 +22,7 @@ class Wire:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class VariantPart:
     """A region, by its number in the pool, and what flows into it."""
 
     region: int
@@ -34,7 +34,7 @@ class Variant:
     """Parts in the order in which they run. `pool`: the digest of the pool whose regions are meant."""
 
     pool: str
-    parts: tuple[Part, ...]
+    parts: tuple[VariantPart, ...]
 
     def to_json(self) -> str:
         """One line of ASCII, short enough to be kept for every variant: `_part` says how."""
@@ -57,10 +57,10 @@ class Variant:
             raise GraphError(f"this describes no variant: {text[:120]} ({error})") from None
 
 
-def _part(place: int, region: int, *wires: int) -> Part:
+def _part(place: int, region: int, *wires: int) -> VariantPart:
     """A region's number, and for each wire: input, how many parts back, output, way."""
     fours = zip(wires[::4], wires[1::4], wires[2::4], wires[3::4], strict=True)
-    return Part(
+    return VariantPart(
         region,
         tuple(Wire(number, place - back, output, RowConversion.of(code)) for number, back, output, code in fours),
     )

@@ -12,6 +12,7 @@ import torch
 from mindgap.aten.operators import overload
 from mindgap.graph import Arg, DType, GraphError, Node, Ref
 from mindgap.synth.mutation.edit import DraftCall
+from mindgap.torch_private.overloads import schema_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Signature:
 @cache
 def signature(op: str) -> Signature:
     """The schema of an overload. Raises `UnknownOperator`."""
-    schema = overload(op)._schema
+    schema = schema_of(overload(op))
     parameters = tuple(
         Parameter(
             a.name, str(a.real_type), _is_size(a.real_type), bool(a.kwarg_only), not a.has_default_value(), _default(a)

@@ -11,6 +11,7 @@ from mindgap.graph import Arg, GraphError, Ref, kind_of
 from mindgap.synth.mutation.dataflow import DataFlow, in_random_order
 from mindgap.synth.mutation.edit import DraftCall, Edit, Rewrite
 from mindgap.synth.mutation.rules import Rules
+from mindgap.torch_private.overloads import schema_of
 
 #: How often a write is put where something reads the old contents later.
 _DELIBERATE = 0.25
@@ -93,4 +94,4 @@ def _is_twin(written: str, op: str) -> bool:
 
 
 def _types(op: str) -> list[str]:
-    return [str(argument.type) for argument in overload(op)._schema.arguments]
+    return [str(argument.type) for argument in schema_of(overload(op)).arguments]
