@@ -56,7 +56,7 @@ from mindgap.graph import (
 )
 from mindgap.operators import traits
 from mindgap.oracle import Oracle, OracleError, local_expectation
-from mindgap.trace.lockstep import kind_of_error
+from mindgap.trace.single_operators import kind_of_error
 
 END = 9223372036854775807
 MOST_ELEMENTS = 1 << 16

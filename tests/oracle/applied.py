@@ -16,7 +16,7 @@ from mindgap.aten.tape import Tape, flatten_result
 from mindgap.aten.tensors import spec_of, to_numpy, to_torch, torch_dtype_name
 from mindgap.graph import Arg, Constant, DType, Graph, Input, MemoryFormat, Node, Ref, TensorStore, materialise_all
 from mindgap.oracle import LocalExpectation, Oracle, local_expectation
-from mindgap.trace.lockstep import Kind, kind_of_error
+from mindgap.trace.single_operators import Kind, kind_of_error
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from mindgap.graph import Graph, materialise_all
 from mindgap.oracle import Oracle, internal_values
 from mindgap.oracle.bounds.rules import has_rule
 from mindgap.run.outcome import Job
-from mindgap.trace.lockstep import Confirmed, Lockstep
+from mindgap.trace.single_operators import Confirmed, SingleOperators
 from oracle.applied import applied, normal
 
 
@@ -37,8 +37,8 @@ def wrong_nodes(graph: Graph) -> list[tuple[str, Confirmed]]:
     functional = functionalize(graph)
     oracle = Oracle(functional.graph, materialise_all(functional.graph))
     original = [graph.nodes[i].op for i in functional.origin]
-    lockstep = Lockstep(oracle, original, executed, 60.0, internal_values(functional.graph))
-    found = [one for one in lockstep.confirmed("cpu/eager") if not one.internal]
+    singles = SingleOperators(oracle, original, executed, 60.0, internal_values(functional.graph))
+    found = [one for one in singles.confirmed("cpu/eager") if not one.internal]
     return [(functional.graph.nodes[one.nodes[0]].op, one) for one in found]
 
 

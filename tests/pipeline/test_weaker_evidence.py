@@ -20,7 +20,7 @@ from mindgap.results.report_json import decode_report
 from mindgap.results.rows import PlatformFacts, Report
 from mindgap.results.settings import RunSettings
 from mindgap.selftest.subjects import graph_of
-from mindgap.selftest.trial import HereExecutor
+from mindgap.selftest.trial import InProcessExecutor
 from mindgap.store import Store
 from mindgap.trace import independent
 
@@ -34,7 +34,7 @@ def report(tmp_path: Path, ulp: int) -> tuple[Report, Graph, Store]:
     file = tmp_path / "faults.toml"
     file.write_text(f'[[fault]]\nkind = "noise"\nulp = {ulp}\nwhen = {{ op = "{GELU}" }}\n')
     platform, settings = f"faulty/eager@faults={file}", RunSettings(trace=False)
-    execute, store = HereExecutor(tensors), Store(tmp_path / "store")
+    execute, store = InProcessExecutor(tensors), Store(tmp_path / "store")
     comparison = GraphComparison(RunContext(execute, settings, tensors), "mlp", graph)
     facts = [PlatformFacts(name, name, True) for name in ("cpu/eager", platform)]
     with recording(store, settings, lambda _: {}) as record:

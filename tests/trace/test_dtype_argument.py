@@ -14,7 +14,7 @@ import torch
 
 from mindgap.graph import DType, TensorStore
 from mindgap.run.outcome import Job
-from mindgap.selftest.trial import HereExecutor
+from mindgap.selftest.trial import InProcessExecutor
 from mindgap.trace.judge import Judge
 from oracle.bench import build, normal
 
@@ -37,7 +37,7 @@ def test_the_official_exporter_computes_it_in_float32(tmp_path: Path) -> None:
 def test_it_is_a_finding(tmp_path: Path) -> None:
     x = normal(5, 5)
     graph = build([x], [("y", "aten.softmax.int", "i0", -1, DType("float64"))], ["y"])
-    execute = HereExecutor(TensorStore(tmp_path))
+    execute = InProcessExecutor(TensorStore(tmp_path))
     platform, reference = (
         execute(Job(name, graph, want="outputs", inputs={0: x})) for name in ("onnxruntime/cpu", "cpu/eager")
     )

@@ -13,7 +13,7 @@ import pytest
 
 from mindgap.graph import TensorStore
 from mindgap.run.outcome import Job
-from mindgap.selftest.trial import HereExecutor
+from mindgap.selftest.trial import InProcessExecutor
 from mindgap.trace.judge import Judge
 from oracle.bench import build, normal
 
@@ -22,7 +22,7 @@ from oracle.bench import build, normal
 def test_a_coarse_transform_is_a_finding_on_the_platform(length: int, tmp_path: Path) -> None:
     x = normal(2, length)
     graph = build([x], [("y", "aten.fft_fft.default", "i0"), ("z", "aten.view_as_real.default", "y")], ["z"])
-    execute = HereExecutor(TensorStore(tmp_path))
+    execute = InProcessExecutor(TensorStore(tmp_path))
     outcomes = {
         name: execute(Job(name, graph, want="outputs", inputs={0: x})) for name in ("onnxruntime/cpu", "cpu/eager")
     }

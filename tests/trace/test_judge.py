@@ -127,7 +127,7 @@ def test_in_place_operators_are_named_as_they_ran() -> None:
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_one_wrong_element_inside_a_narrow_graph_is_seen(dtype: str) -> None:
-    """A tenth at one of 384 hidden elements: the outputs of 16-bit graphs do not show it, lockstep does."""
+    """A tenth at one of 384 hidden elements: the outputs of 16-bit graphs do not show it, singles does."""
     graph, arrays = chain(dtype)
     found = Bench({PLATFORM: wrong_at("layer_norm", one_element(50, 0.25))}).judge(graph, arrays)
     assert found.verdict == "discrepant" and found.culprit is not None and found.culprit.node == 2

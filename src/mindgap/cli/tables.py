@@ -1,4 +1,4 @@
-"""A report as text: the matrix, the findings, and what must be said loudly."""
+"""A report as text: the matrix, the findings, and warnings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mindgap.diff import Report, Row
-from mindgap.report.words import METRICS, metric, said, short, weaker_evidence
+from mindgap.report.words import METRICS, detail_line, metric, short, weaker_evidence
 
 _STYLES: Final = {
     "identical": "dim",
@@ -117,7 +117,7 @@ def _culprit(row: Row) -> str:
 
 def _happened(row: Row) -> Text:
     """What a finding about values shows: one element that is wrong, and how many are. Failures say it elsewhere."""
-    return Text(said(row) if row.finding and row.verdict not in ("failed", "reference_failed") else "")
+    return Text(detail_line(row) if row.finding and row.verdict not in ("failed", "reference_failed") else "")
 
 
 def _figures(row: Row) -> list[str]:

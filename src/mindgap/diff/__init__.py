@@ -1,8 +1,8 @@
-"""One model, many platforms, one honest verdict each.
+"""Compares models on many platforms with a reference.
 
-Comes in: programs or graphs, the names of platforms, the name of a reference. Goes out: a `Report`
-with a row per model and platform. Runs everything through worker processes, moves whole outputs only
-where digests differ, and leaves every judgement to `mindgap.trace`.
+Comes in: programs or graphs, names of platforms, the name of a reference. Goes out: a `Report` with a row per model and
+platform. `diff` compares platforms; `metamorphic` compares one platform with itself on rewritten graphs. Everything
+runs in worker processes. Must not know how a row is judged: that is `mindgap.pipeline` and `mindgap.trace`.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""`mindgap.diff` and `mindgap.diff_many`."""
+"""Runs one model or many on platforms and reports the differences: `diff` and `diff_many`."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def diff_many(
     skip_unavailable: bool = False,
     store: Store | None = None,
 ) -> Report:
-    """Every subject on every platform. A subject that gives no graph is `refused`, and the others go on.
+    """Compares every subject on every platform. A subject that gives no graph is `refused`; the others continue.
 
     `jobs`: how many workers work at once (default: one per core). `skip_unavailable`: a platform that is not
     on this machine gives no rows, and its facts say why; otherwise it raises `PlatformError`, as does an unknown one.

@@ -1,7 +1,7 @@
-"""One platform held against itself: a graph, and mutants of it that must give the same.
+"""Compares a platform with itself: a graph, and mutants of it that must give the same results.
 
-Where a mutant's outputs are the graph's own, bit for bit, nothing more is asked. Where they are not, the mutant is
-compared with the reference and judged like any graph: another order of summation is rounding, a wrong kernel is not.
+Where a mutant's outputs have the bits of the graph's own, its row is `identical`. Otherwise the mutant is compared with
+the reference and judged like any graph: another order of summation is rounding, a wrong kernel is not.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def metamorphic(
     seed: int = 0,
     jobs: int | None = None,
 ) -> Report:
-    """Every subject and its mutants on one platform: a row per mutant, `NAME ~ KIND`.
+    """Compares every subject with its mutants on one platform: a row per mutant, `NAME ~ KIND`.
 
     `identical`: the bits of the graph as it was given, on this very platform. `settings.reference` judges the others.
     A subject that gives no graph, or does not run, is `refused`. Raises `PlatformError` for a platform that is unknown
@@ -87,7 +87,7 @@ def metamorphic(
 
 
 class _MutantRunner:
-    """One graph on one platform, and the mutants that are held against it there."""
+    """Runs one graph and its mutants on one platform."""
 
     def __init__(self, context: RunContext, subject: Subject, platform: str, seed: int) -> None:
         """Raises `MindgapError` where there is no graph, or it does not run on the platform."""

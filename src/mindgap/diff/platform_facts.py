@@ -1,4 +1,4 @@
-"""What is known of the platforms of a report before anything runs."""
+"""Collects the facts about a report's platforms before anything runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mindgap.results.rows import PlatformFacts
 
 
 def spelled(platform: str) -> str:
-    """The one spelling of a platform. `package.module:attribute` names a backend by its place and stays as it is.
+    """Gives the canonical name of a platform. `package.module:attribute` stays as it is.
 
     Raises `PlatformError` for a platform, option or value that is not known.
     """

@@ -1,4 +1,4 @@
-"""What `diff` is asked to run, and what it reports while it runs."""
+"""The input of `diff` and its progress events."""
 
 from __future__ import annotations
 

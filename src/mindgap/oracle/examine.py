@@ -10,7 +10,7 @@ import torch
 from mindgap.oracle.evaluation.formats import FORMATS, Format, is_real, rounded, widen
 from mindgap.oracle.float_classes import FINITE, all_finite, class_bits
 
-#: A benign error never passed 11.6 σ in the prototype's lockstep; 8 would have raised false alarms (LAB).
+#: A benign error never passed 11.6 σ in the prototype's singles; 8 would have raised false alarms (LAB).
 SIGMAS: Final = 16.0
 #: Median error over σ from which an output is wrong in bulk, and how many elements make a bulk.
 BULK_RATIO: Final = 8.0

@@ -1,4 +1,4 @@
-"""What each operator may give for the operands that S gave it: the ground of lockstep."""
+"""What each operator may give for the operands that S gave it: the ground of singles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was found, for people and for CI systems.
+"""Writes reports for people and for CI systems.
 
 Comes in: a `Report`, or a study. Goes out: a self-contained HTML page, a JUnit XML file. Knows nothing of how
 anything was run, and counts nothing: `Report.totals` and a study's tables have every number.

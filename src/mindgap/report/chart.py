@@ -1,4 +1,4 @@
-"""The one chart of the page, and the JavaScript that draws it without a network."""
+"""Makes the chart of a report's page, and the JavaScript that draws it offline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A report as JUnit XML, the form that CI systems read: a suite per model, a case per platform."""
+"""Writes a report as JUnit XML for CI systems: a suite per model, a case per platform."""
 
 from __future__ import annotations
 

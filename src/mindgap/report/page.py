@@ -1,4 +1,4 @@
-"""The self-contained HTML page of a report: no request leaves it, and it works from a memory stick."""
+"""Writes the self-contained HTML page of a report. The page loads nothing from a network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mindgap.compare.culprit import GRAPH_OUTPUTS
 from mindgap.compare.verdict import DTYPE_POLICY
 from mindgap.diff import Report, Row
 from mindgap.report.chart import bundle, precision_chart
-from mindgap.report.words import MEANINGS, explain, metric, said, short, weaker_evidence
+from mindgap.report.words import MEANINGS, detail_line, explain, metric, short, weaker_evidence
 
 _HERE = Path(__file__).parent
 
@@ -64,7 +64,7 @@ def _template() -> Template:
         "metric": metric,
         "profiles": profiles,
         "roles": roles,
-        "said": said,
+        "detail_line": detail_line,
         "short": short,
         "under": under,
         "weaker_evidence": weaker_evidence,
@@ -74,7 +74,7 @@ def _template() -> Template:
 
 
 def roots(report: Report) -> list[Root]:
-    """The findings by cause, in the order of the worst of each, the commoner first among equals."""
+    """Groups the findings by cause: worst verdict first, then by count."""
     grouped: dict[tuple[str, str, str], list[Row]] = {}
     for row in report.findings:
         cause = row.culprit.op if row.culprit else row.signature.splitlines()[0][:120] if row.signature else ""

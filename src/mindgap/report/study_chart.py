@@ -1,4 +1,4 @@
-"""The charts of a study's page, one for a table that says more as a picture."""
+"""Makes the charts of a study's page."""
 
 from __future__ import annotations
 

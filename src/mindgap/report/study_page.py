@@ -1,4 +1,4 @@
-"""The self-contained HTML page of a study: totals first, then every table with the query that it is the answer of."""
+"""Writes the self-contained HTML page of a study: totals first, then each table with its query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts in a person's words: what each means, and what one row says in a line."""
+"""Explains verdicts and rows in words for people."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def explain(row: Row) -> str:
     if shown and (row.verdict is None or not row.metrics):
         parts.append(shown.strip().splitlines()[0][:300])
     elif row.finding and row.detail:
-        parts.append(said(row))
+        parts.append(detail_line(row))
     if row.weaknesses:
         parts.append(weaker_evidence([row]))
     return "; ".join(parts)
@@ -74,8 +74,8 @@ def weaker_evidence(rows: Iterable[Row]) -> str:
     return f"judged on weaker evidence: {'; '.join(told)}" if told else ""
 
 
-def said(row: Row) -> str:
-    """What happened: the judge's sentence, or the first line of the platform's message."""
+def detail_line(row: Row) -> str:
+    """The judge's sentence, or the first line of the platform's message."""
     text = row.detail or row.message
     return text.strip().splitlines()[0][:400] if text.strip() else ""
 

@@ -1,4 +1,4 @@
-"""A report out of a store."""
+"""Reads a report from a store."""
 
 from __future__ import annotations
 

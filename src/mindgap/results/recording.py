@@ -1,4 +1,4 @@
-"""What `diff` finds, written into a store as it is found."""
+"""Writes rows, models and outcomes into a store while a session runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A report as JSON, and back."""
+"""Converts a report to JSON and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""mindgap measured against the truth: faults that were put in on purpose.
+"""Measures mindgap itself by injecting faults.
 
 Comes in: small graphs, real and made for the purpose. Goes out: a `SelftestReport`: how many of the faults that
 matter were found, how many were traced to the right operator, and how often nothing was called something. What

@@ -1,4 +1,4 @@
-"""The whole selftest: subjects spread over the cores, failures through workers meanwhile."""
+"""Runs the whole selftest: subjects in parallel processes, failures through workers."""
 
 from __future__ import annotations
 

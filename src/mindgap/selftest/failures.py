@@ -1,4 +1,4 @@
-"""Faults that end or stall a process, through real workers, as a user's `diff` meets them."""
+"""Injects faults that end or stall a process, through real workers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from mindgap.diff import RunSettings, Subject, diff_many
 from mindgap.graph.tensors import TensorStore
-from mindgap.selftest.matrix import Case
+from mindgap.selftest.fault_cases import FaultCase
+from mindgap.selftest.ground_truth import Change, Effect
 from mindgap.selftest.report import CaseRow
 from mindgap.selftest.subjects import graph_of
 from mindgap.selftest.trial import case_row
-from mindgap.selftest.truth import Change, Effect
 
 _SUBJECT: Final = "mlp"
 _STRUCK: Final = "aten.gelu.default"
@@ -34,7 +34,7 @@ def try_failures(quick: bool, seed: int) -> list[CaseRow]:
         node = [n.op for n in graph.nodes].index(_STRUCK)
         for kind, status in (_QUICK if quick else _FULL).items():
             when: dict[str, Any] = {"kind": kind, "when": {"op": _STRUCK}}
-            case = Case(kind, _STRUCK, (when,))
+            case = FaultCase(kind, _STRUCK, (when,))
             file = folder / f"{kind}.toml"
             file.write_text(case.to_toml())
             report = diff_many(

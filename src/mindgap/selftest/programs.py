@@ -1,4 +1,4 @@
-"""Small programs that between them call many operators, for faults to be put into."""
+"""Small programs that call many operators, for fault injection."""
 
 from __future__ import annotations
 

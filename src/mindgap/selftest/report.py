@@ -1,4 +1,4 @@
-"""What the selftest found, as data."""
+"""Holds the results of the selftest."""
 
 from __future__ import annotations
 

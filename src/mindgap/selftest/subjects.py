@@ -1,4 +1,4 @@
-"""The graphs that faults are put into: programs of our own, and small real architectures of the zoos installed."""
+"""Makes the graphs for fault injection: small programs, and small architectures of the installed model zoos."""
 
 from __future__ import annotations
 

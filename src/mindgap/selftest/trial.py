@@ -1,4 +1,4 @@
-"""One subject with all of its faults, in one process: the truth, then what `diff` says of it."""
+"""Tries all faults of one subject in one process: ground truth, then the verdict of the pipeline."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
 from mindgap.run.local import Caches, run_job
 from mindgap.run.outcome import Job, Outcome
-from mindgap.selftest.matrix import Case, benign_for, faults_for
+from mindgap.selftest.fault_cases import FaultCase, benign_for, faults_for
+from mindgap.selftest.ground_truth import Effect, GroundTruth
 from mindgap.selftest.report import CaseRow
 from mindgap.selftest.subjects import graph_of
-from mindgap.selftest.truth import Effect, Ground
 
 _REFERENCE: Final = "cpu/eager"
 
 
-class HereExecutor:
+class InProcessExecutor:
     """Runs jobs on platforms opened in this process. Only for faults that leave the process alive."""
 
     def __init__(self, tensors: TensorStore) -> None:
@@ -73,9 +73,9 @@ class _Bench:
 
     def __init__(self, name: str, graph: Graph, tensors: TensorStore, folder: Path) -> None:
         self._name, self._folder = name, folder
-        self._execute = HereExecutor(tensors)
+        self._execute = InProcessExecutor(tensors)
         self._comparison = GraphComparison(RunContext(self._execute, RunSettings(_REFERENCE), tensors), name, graph)
-        self._ground = Ground(graph, materialise_all(graph, tensors))
+        self._ground = GroundTruth(graph, materialise_all(graph, tensors))
 
     def rows(self, seed: int, limit: int) -> list[CaseRow]:
         graph = self._ground.graph
@@ -84,7 +84,7 @@ class _Bench:
         found = [self._case(number, case) for number, case in enumerate([*benign, *faults])]
         return [row for row in found if row is not None]
 
-    def _case(self, number: int, case: Case) -> CaseRow | None:
+    def _case(self, number: int, case: FaultCase) -> CaseRow | None:
         """The row of one case; None where the fault changes nothing at all, so that there is nothing to say."""
         started = time.perf_counter()
         file = self._folder / f"{number}.toml"
@@ -105,8 +105,8 @@ class _Bench:
             return Effect({}, 0.0)
 
 
-def case_row(graph: str, case: Case, effect: Effect, row: Row) -> CaseRow:
-    """What was found, beside what is true."""
+def case_row(graph: str, case: FaultCase, effect: Effect, row: Row) -> CaseRow:
+    """The row of one case: what was found beside the ground truth."""
     culprit = row.culprit
     return CaseRow(
         graph=graph,

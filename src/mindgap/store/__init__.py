@@ -1,8 +1,8 @@
-"""What was run, what it did and what was decided, kept.
+"""Stores runs, outcomes and verdicts as Parquet files, and answers SQL queries over them.
 
 Comes in: rows of the tables that `tables.py` lists, graphs, tensors. Goes out: a directory of immutable Parquet
-segments, each published by one atomic rename, and answers to SQL over them. Knows no platform and judges nothing.
-Any number of processes may write at once; killing one loses at most what it had buffered.
+segments, each published by one atomic rename, and answers to SQL over them. Must not know platforms or
+verdict rules. Any number of processes may write at once; a killed process loses at most what it had buffered.
 """
 
 from mindgap.store.errors import StoreError

@@ -1,4 +1,4 @@
-"""What can be wrong with a store."""
+"""Errors of stores."""
 
 from mindgap.graph import MindgapError
 

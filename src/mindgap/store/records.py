@@ -1,4 +1,4 @@
-"""Graphs, outcomes and metrics as rows, and back."""
+"""Converts graphs, outcomes and metrics to rows of a store and back."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownParameterType=false

@@ -1,4 +1,4 @@
-"""One immutable Parquet file of one table.
+"""Writes and checks segments: immutable Parquet files of one table.
 
 Its name says when it was made, by which writer, and what its bytes are: the last part is their XXH3-128, so
 that a copy can be checked, and equal names mean equal content wherever they meet.
@@ -20,19 +20,19 @@ import pyarrow.parquet as pq
 import xxhash
 
 from mindgap.store.errors import RowError, StoreError
-from mindgap.store.place import Place
-from mindgap.store.tables import VERSION, Table
+from mindgap.store.location import StoreLocation
+from mindgap.store.tables import VERSION, TableSchema
 
 SUFFIX: Final = ".parquet"
 _NAME: Final = re.compile(r"[0-9a-f]{16}-[0-9a-f]+-(?P<hash>[0-9a-f]{32})\.parquet")
 _AGAIN: Final = "copy it again, or move it away and run again what it held: its rows are lost, no others"
 
 
-def folder_of(table: Table) -> str:
+def folder_of(table: TableSchema) -> str:
     return f"tables/{table.name}"
 
 
-def to_arrow(table: Table, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+def to_arrow(table: TableSchema, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """The rows under the table's schema. Raises `RowError` naming what a column cannot hold."""
     columns: list[pa.Array[Any]] = []
     for field in table.schema:
@@ -54,12 +54,12 @@ def packed(rows: pa.Table) -> bytes:
     return sink.getvalue()
 
 
-def segment_name(table: Table, data: bytes, written: int, writer: str) -> str:
+def segment_name(table: TableSchema, data: bytes, written: int, writer: str) -> str:
     """`written`: microseconds since 1970, of the youngest row."""
     return f"{folder_of(table)}/{written:016x}-{writer}-{xxhash.xxh3_128_hexdigest(data)}{SUFFIX}"
 
 
-def check_footer(place: Place, name: str, table: Table) -> int:
+def check_footer(place: StoreLocation, name: str, table: TableSchema) -> int:
     """The number of rows, read from the end of the file: a file that was cut short has none.
 
     Raises `StoreError` for a damaged file, one of another version, or one of another table.
@@ -81,7 +81,7 @@ def check_footer(place: Place, name: str, table: Table) -> int:
     return found.num_rows
 
 
-def checked_bytes(place: Place, name: str) -> bytes:
+def checked_bytes(place: StoreLocation, name: str) -> bytes:
     """The segment's bytes. Raises `StoreError` where they are not what its name promises."""
     data = place.read(name)
     named = _NAME.fullmatch(name.rpartition("/")[2])

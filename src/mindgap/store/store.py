@@ -1,4 +1,4 @@
-"""The store itself: opened, appended to, asked, merged."""
+"""Opens, appends to, queries, merges and compacts a store."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownParameterType=false
@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 
 from mindgap.graph import Graph, GraphError, TensorStore, decode, digest, digest_of_bytes, encode
 from mindgap.store.errors import StoreError
-from mindgap.store.place import LocalPlace, place_at
+from mindgap.store.location import LocalLocation, location_at
 from mindgap.store.records import stored_keys
 from mindgap.store.segment import checked_bytes, folder_of, packed, segment_name
-from mindgap.store.tables import TABLES, VERSION, Table
+from mindgap.store.tables import TABLES, VERSION, TableSchema
 from mindgap.store.views import Views
 from mindgap.store.writer import Row, Writer
 
@@ -50,7 +50,7 @@ class Store:
 
         Raises `StoreError` for a store of another version, and for a place that holds something else.
         """
-        self._place, filesystem = place_at(path)
+        self._place, filesystem = location_at(path)
         self._path = path
         if not self._opened():
             if not create:
@@ -67,7 +67,7 @@ class Store:
     @property
     def tensors(self) -> TensorStore:
         """The tensors beside the tables. Raises `StoreError` where the store is not a directory of this machine."""
-        if not isinstance(self._place, LocalPlace):
+        if not isinstance(self._place, LocalLocation):
             raise StoreError(f"tensors are kept in local stores only, not in {self.url}")
         return TensorStore(self._place.root / "tensors")
 
@@ -80,7 +80,7 @@ class Store:
         with self.writer() as writer:
             writer.append(table, rows)
 
-    def publish(self, table: Table, rows: pa.Table) -> str:
+    def publish(self, table: TableSchema, rows: pa.Table) -> str:
         """Publishes stamped rows as a segment and gives its name. Raises `StoreError` where it cannot be written."""
         data = packed(rows)
         last = rows.num_rows - 1

@@ -1,4 +1,4 @@
-"""The tables of a store: their columns and their keys. The one place where either is written down.
+"""Defines the tables of a store: columns and keys.
 
 Every row also carries when it was written and by whom (`_written`, `_writer`, `_seq`), which the writer fills in:
 of several rows with one key, the last written is the one that a query sees.
@@ -72,7 +72,7 @@ STAMP: Final[dict[str, pa.DataType]] = {"_written": pa.int64(), "_writer": _TEXT
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableSchema:
     """`key`: the columns, none of them ever null, that tell what a row is about."""
 
     name: str
@@ -85,15 +85,15 @@ class Table:
         return frozenset(self.schema.names) - STAMP.keys()
 
 
-def _table(name: str, key: str, columns: dict[str, pa.DataType]) -> Table:
+def _table(name: str, key: str, columns: dict[str, pa.DataType]) -> TableSchema:
     keys = tuple(key.split())
     fields = [pa.field(column, kind, nullable=column not in keys) for column, kind in {**columns, **STAMP}.items()]
     metadata = {"mindgap.store": str(VERSION), "mindgap.table": name}
-    return Table(name, keys, pa.schema(fields, metadata))
+    return TableSchema(name, keys, pa.schema(fields, metadata))
 
 
 #: In the order in which a writer publishes them: what a row refers to is there before it.
-TABLES: Final[dict[str, Table]] = {
+TABLES: Final[dict[str, TableSchema]] = {
     table.name: table
     for table in (
         # `seconds` is null while a run goes on, and for good where it was killed.

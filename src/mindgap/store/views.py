@@ -1,4 +1,4 @@
-"""SQL over the segments: a DuckDB view for each table, kept up with the files that are there.
+"""Answers SQL over the segments: keeps a DuckDB view per table up to date with the files.
 
 In a view, each key occurs once: of its rows, the last written counts. That is a property of the rows and not of
 the files that hold them, so that copying files in, in whatever order and however often, gives one answer.
@@ -21,9 +21,9 @@ import duckdb
 import pyarrow as pa
 
 from mindgap.store.errors import StoreError
-from mindgap.store.place import Place
+from mindgap.store.location import StoreLocation
 from mindgap.store.segment import SUFFIX, check_footer, checked_bytes, folder_of
-from mindgap.store.tables import STAMP, TABLES, Table
+from mindgap.store.tables import STAMP, TABLES, TableSchema
 
 _WORD: Final = re.compile(r"\w+")
 _RANK: Final = ", ".join(f"{column} DESC" for column in STAMP)
@@ -32,7 +32,7 @@ _RANK: Final = ", ".join(f"{column} DESC" for column in STAMP)
 class Views:
     """One connection, and for each table the files that its view was made of. Thread-safe."""
 
-    def __init__(self, place: Place, filesystem: Any) -> None:
+    def __init__(self, place: StoreLocation, filesystem: Any) -> None:
         self._place = place
         self._filesystem = filesystem
         self._connection: duckdb.DuckDBPyConnection | None = None
@@ -58,7 +58,9 @@ class Views:
             except duckdb.Error as error:
                 raise self._explained(error, wanted) from None
 
-    def _answer(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None, wanted: Sequence[Table]) -> pa.Table:
+    def _answer(
+        self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None, wanted: Sequence[TableSchema]
+    ) -> pa.Table:
         connection = self._connection = self._connection or self._connected()
         for table in wanted:
             self._refresh(connection, table)
@@ -76,7 +78,7 @@ class Views:
             connection.register_filesystem(self._filesystem)
         return connection
 
-    def _refresh(self, connection: duckdb.DuckDBPyConnection, table: Table) -> None:
+    def _refresh(self, connection: duckdb.DuckDBPyConnection, table: TableSchema) -> None:
         files = tuple(name for name in self._place.names(folder_of(table)) if name.endswith(SUFFIX))
         if self._seen.get(table.name) == files:
             return
@@ -95,7 +97,7 @@ class Views:
             connection.execute(f"CREATE VIEW {table.name} AS SELECT * FROM _none_{table.name}")
         self._seen[table.name] = files
 
-    def _make_view(self, connection: duckdb.DuckDBPyConnection, table: Table, files: Sequence[str]) -> None:
+    def _make_view(self, connection: duckdb.DuckDBPyConnection, table: TableSchema, files: Sequence[str]) -> None:
         """A view without the rows that another with their key supersedes.
 
         Ranking every row would cost each query more than the query itself. Keys that occur twice are few: they are
@@ -117,7 +119,7 @@ class Views:
         columns = ", ".join(table.schema.names)
         connection.execute(f"CREATE VIEW {table.name} AS SELECT {columns} FROM {source} {left_out}")
 
-    def _explained(self, error: duckdb.Error, wanted: Sequence[Table]) -> StoreError:
+    def _explained(self, error: duckdb.Error, wanted: Sequence[TableSchema]) -> StoreError:
         """A damaged segment by its name, if one is to blame; otherwise DuckDB's own words."""
         if isinstance(error, (duckdb.IOException, duckdb.InvalidInputException, duckdb.InternalException)):
             for table in wanted:

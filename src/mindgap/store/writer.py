@@ -1,4 +1,4 @@
-"""Rows on their way into a store, gathered into segments worth their file."""
+"""Buffers rows and publishes them as segments."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownParameterType=false
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from mindgap.store.errors import RowError, StoreError
 from mindgap.store.segment import to_arrow
-from mindgap.store.tables import TABLES, Table
+from mindgap.store.tables import TABLES, TableSchema
 
 if TYPE_CHECKING:
     from mindgap.store.store import Store
@@ -100,7 +100,7 @@ class Writer:
     ) -> None:
         self.close()
 
-    def _take(self, kind: Table, row: Row) -> None:
+    def _take(self, kind: TableSchema, row: Row) -> None:
         if not self._count:
             self._oldest = time.monotonic()
         # A clock that is set back must not make a later row look earlier.
@@ -110,7 +110,7 @@ class Writer:
         self._count += 1
         self._weight += _weight(row)
 
-    def _publish(self, table: Table, buffer: Sequence[Row]) -> None:
+    def _publish(self, table: TableSchema, buffer: Sequence[Row]) -> None:
         try:
             self._store.publish(table, to_arrow(table, buffer))
         except RowError:
@@ -138,7 +138,7 @@ class Writer:
                         self._stuck = True
 
 
-def table_named(name: str) -> Table:
+def table_named(name: str) -> TableSchema:
     """Raises `StoreError` for a table that stores do not have."""
     try:
         return TABLES[name]
@@ -146,7 +146,7 @@ def table_named(name: str) -> Table:
         raise StoreError(f"a store has no table {name!r}; it has {', '.join(TABLES)}") from None
 
 
-def check_row(table: Table, row: Row) -> None:
+def check_row(table: TableSchema, row: Row) -> None:
     """Raises `RowError` for a column that is not the table's, and for a key that is not whole."""
     unknown = row.keys() - table.columns
     if unknown:

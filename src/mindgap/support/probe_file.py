@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from mindgap.catalogue import Catalogue, ModelLimits, build
 from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.run.pool import WorkerPool
-from mindgap.store.place import LocalPlace
+from mindgap.store.location import LocalLocation
 from mindgap.support.probes import CallProbe, OnProgress, probes
 
 #: Raised when other probes would be made of the same samples.
@@ -99,4 +99,4 @@ def _write(folder: Path, name: str, made: list[CallProbe]) -> None:
     table = pa.table([*rows, pa.array([one.data for one in made], pa.binary())], names=list(_COLUMNS))
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
-    LocalPlace(folder).publish(name, sink.getvalue().to_pybytes())
+    LocalLocation(folder).publish(name, sink.getvalue().to_pybytes())

@@ -1,4 +1,4 @@
-"""Who is wrong: the platform, the reference, or nobody can tell."""
+"""Decides who is wrong: the platform, the reference, or undecided."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mindgap.compare.verdict import Blame
 from mindgap.oracle import Oracle, local_expectation
 from mindgap.oracle.evaluation.formats import is_real, rounded, widen
 from mindgap.trace.independent import second_opinion
-from mindgap.trace.lockstep import Confirmed
+from mindgap.trace.single_operators import Confirmed
 
 #: Of the disputed elements, the share that must agree with the independent formulation to settle the matter.
 AGREEMENT = 0.99
@@ -21,12 +21,13 @@ def blamed(
     oracle: Oracle, confirmed: Confirmed, on_platform: bool, also_other: bool, decomposes: bool = False,
     failures: list[str] | None = None,
 ) -> Blame:  # fmt: skip
-    """`confirmed` was found on the platform (`on_platform`) or the reference; `also_other`: the other errs there too.
+    """The side to blame.
 
-    For one operator in dispute an independent formulation is asked: where it sides with the accused instead of with the
-    shadow, the other side is at fault; where it sides with neither, or both sides err, it is undecided. `decomposes`:
-    the accused compiles PyTorch's own decompositions, so that agreement with those acquits nobody. `failures` gets a
-    sentence for each formulation that raised, and one where there is none.
+    `confirmed` was found on the platform (`on_platform`) or on the reference; `also_other`: the other errs there too.
+    For one operator in dispute, blame is checked against an independent implementation. Where that agrees with the
+    accused and not with the shadow, the other side is at fault. Where it agrees with neither, or both sides err, it is
+    undecided. `decomposes`: the accused compiles PyTorch's own decompositions, so that agreement with those is no
+    evidence. `failures` gets a sentence for each formulation that raised, and one where there is none.
     """
     accused: Blame = "platform" if on_platform else "reference"
     other: Blame = "reference" if on_platform else "platform"

@@ -1,4 +1,4 @@
-"""One concrete element that an operator gets wrong: its operands, what came out, what is right."""
+"""Shows one element that an operator gets wrong: its operands, the result, the right result."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from mindgap.graph import Node, Ref, kind_of
 from mindgap.oracle import Examined, LocalExpectation, Oracle, local_expectation
 from mindgap.oracle.evaluation.float64 import packet_of
 from mindgap.oracle.evaluation.formats import widen
-from mindgap.trace.cuts import Array
-from mindgap.trace.lockstep import Confirmed, kind_of_error
+from mindgap.trace.single_operators import Confirmed, kind_of_error
+from mindgap.trace.subgraphs import Array
 
 #: Binary operators that are written between their operands.
 _INFIX: Final[Mapping[str, str]] = {

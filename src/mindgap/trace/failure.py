@@ -16,8 +16,8 @@ from typing import Final
 
 from mindgap.graph import Arg, Graph, map_refs, operands
 from mindgap.run.outcome import Job, Outcome
-from mindgap.trace.cuts import Array, Execute
 from mindgap.trace.smallest_part import Part, PartSearch
+from mindgap.trace.subgraphs import Array, Execute
 
 #: Deadline in seconds for a part of a graph that hangs, and for a part of any other.
 SHORT_S: Final = 20.0

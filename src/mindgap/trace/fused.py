@@ -1,4 +1,4 @@
-"""Cuts of several operators: what a compiler gets wrong only when it sees them together."""
+"""Finds windows of several operators that a platform gets wrong although each is right alone."""
 
 from __future__ import annotations
 
@@ -12,29 +12,31 @@ from mindgap.aten.tensors import to_torch
 from mindgap.graph import Graph, Labels
 from mindgap.oracle import FEW, MANY, Oracle, OracleError, decision_slots, local_expectation
 from mindgap.oracle.examine import SIGMAS
-from mindgap.trace.cuts import Array, CutResult, window
-from mindgap.trace.lockstep import Confirmed, Kind, Lockstep, judge_single, kind_of_error
-from mindgap.trace.outputs import same_bits
+from mindgap.trace.output_verdicts import same_bits
+from mindgap.trace.single_operators import Confirmed, Kind, SingleOperators, judge_single, kind_of_error
+from mindgap.trace.subgraphs import Array, SubgraphResult, window
 
 SIZES: Final = (2, 3, 5, 8)
 #: How often decisions are looked at anew after earlier ones were imposed.
 MAX_ROUNDS: Final = 6
 
 
-def confirmed_windows(oracle: Oracle, lockstep: Lockstep, platform: str, anchors: Sequence[int]) -> Confirmed | None:
+def confirmed_windows(
+    oracle: Oracle, singles: SingleOperators, platform: str, anchors: Sequence[int]
+) -> Confirmed | None:
     """The smallest window that ends at one of the anchors and that the platform gets wrong, also in a job of its own;
     earliest anchor first. Where one operator of it is wrong by itself there, that operator alone."""
     for size in SIZES:
         windows = list(dict.fromkeys(w for a in anchors if len(w := window(oracle.graph, a, size)) > 1))
-        cuts = [c for w in windows if (c := lockstep.cut(w)).outputs]
-        for result in lockstep.run(cuts, platform):
-            found = judge_cut(oracle, result, lockstep)
-            if found is not None and judge_cut(oracle, next(lockstep.run([result.cut], platform)), lockstep):
-                return wrong_inside(lockstep, found, platform) or found
+        cuts = [c for w in windows if (c := singles.cut(w)).outputs]
+        for result in singles.run(cuts, platform):
+            found = judge_cut(oracle, result, singles)
+            if found is not None and judge_cut(oracle, next(singles.run([result.cut], platform)), singles):
+                return wrong_inside(singles, found, platform) or found
     return None
 
 
-def wrong_inside(lockstep: Lockstep, window: Confirmed, platform: str) -> Confirmed | None:
+def wrong_inside(singles: SingleOperators, window: Confirmed, platform: str) -> Confirmed | None:
     """The first inner operator of a confirmed window that is wrong on the operands that the platform itself gave it
     there, with the operators of the window that it depends on.
 
@@ -42,41 +44,43 @@ def wrong_inside(lockstep: Lockstep, window: Confirmed, platform: str) -> Confir
     its own, and the window's last operator only reads the result. None where the inner operators are right, and where
     the window gives other bits once its inner values are shown.
     """
-    shown = lockstep.cut(window.nodes, show_all=True)
-    result = next(lockstep.run([shown], platform), None)
+    shown = singles.cut(window.nodes, show_all=True)
+    result = next(singles.run([shown], platform), None)
     if result is None or result.arrays is None:
         return None
     values = dict(zip(shown.outputs, result.arrays, strict=True))
     if not all(same_bits(values[number], array) for number, array in window.arrays.items()):
         return None
     for node in window.nodes[:-1]:
-        found = _wrong_there(lockstep, node, values)
+        found = _wrong_there(singles, node, values)
         if found is not None:
-            return replace(found, nodes=lockstep.leading_to(node, window.nodes))
+            return replace(found, nodes=singles.leading_to(node, window.nodes))
     return None
 
 
-def _wrong_there(lockstep: Lockstep, node: int, values: Mapping[int, Array]) -> Confirmed | None:
+def _wrong_there(singles: SingleOperators, node: int, values: Mapping[int, Array]) -> Confirmed | None:
     """One operator, judged on the operands that a platform showed, or S's where it showed none."""
-    single = lockstep.single(node)
-    operands = [values[b] if b in values else lockstep.value(b) for b in single.borders]
+    single = singles.single(node)
+    operands = [values[b] if b in values else singles.value(b) for b in single.borders]
     try:
         expected = local_expectation(Oracle(single.graph, operands), len(single.graph.nodes) - 1)
     except OracleError:
         return None
-    result = CutResult(replace(single, outputs=single.graph.outputs), tuple(values[n] for n in single.outputs), None)
+    result = SubgraphResult(
+        replace(single, outputs=single.graph.outputs), tuple(values[n] for n in single.outputs), None
+    )
     found = judge_single(result, expected)
     return None if found is None else replace(found, arrays={n: values[n] for n in single.outputs})
 
 
-def judge_cut(oracle: Oracle, result: CutResult, lockstep: Lockstep) -> Confirmed | None:
-    """A cut's results against the cut's own shadows, with the platform's own decisions imposed on them.
+def judge_cut(oracle: Oracle, result: SubgraphResult, singles: SingleOperators) -> Confirmed | None:
+    """Judges a window's results against its own shadows, with the platform's decisions imposed on them.
 
     Beyond 16 hard σ, or in another class than any replay, and well conditioned; else None.
     """
     if result.arrays is None or _plainly_calm(oracle, result):
         return None
-    inputs = [lockstep.value(b) for b in result.cut.borders]
+    inputs = [singles.value(b) for b in result.cut.borders]
     chosen = dict(zip(result.cut.graph.outputs, result.arrays, strict=True))
     worst = _worst_error(result.cut.graph, inputs, result.arrays, chosen)
     if worst is None:
@@ -85,7 +89,7 @@ def judge_cut(oracle: Oracle, result: CutResult, lockstep: Lockstep) -> Confirme
     return Confirmed(result.cut.nodes, worst[0], worst[1], arrays, worst[2])
 
 
-def _plainly_calm(oracle: Oracle, result: CutResult) -> bool:
+def _plainly_calm(oracle: Oracle, result: SubgraphResult) -> bool:
     """Every result is where the last operator alone could have put it: within a quarter of its limit around S.
 
     The errors of the cut's other operators only widen what is allowed, so that no replay of the cut need be made.
@@ -103,7 +107,7 @@ def _plainly_calm(oracle: Oracle, result: CutResult) -> bool:
 def confirmed_whole(
     graph: Graph, inputs: Sequence[Array], arrays: Sequence[Array], chosen: Mapping[int, Array], suspect: int
 ) -> Confirmed | None:
-    """The whole graph as the largest cut of all: its outputs against hard bounds everywhere.
+    """Judges the whole graph's outputs against hard bounds everywhere.
 
     `chosen`: the platform's own intermediate values, where it shows them; its plausible decisions are taken over.
     `suspect`: the node to name, the first whose shown value is off.
@@ -131,7 +135,7 @@ def _worst_error(
 
 
 def with_decisions(graph: Graph, inputs: Sequence[Array], chosen: Mapping[int, Array]) -> Oracle:
-    """The graph's oracle with hard bounds and every plausible decision among `chosen` imposed.
+    """Makes the graph's oracle with hard bounds and every plausible decision among `chosen` imposed.
 
     A later decision may be plausible only once an earlier one is imposed, hence the rounds.
     """

@@ -1,4 +1,4 @@
-"""The verdict on two outcomes of one graph."""
+"""Decides the verdict on two outcomes of one graph."""
 
 from __future__ import annotations
 
@@ -28,40 +28,40 @@ from mindgap.oracle import (
 from mindgap.oracle.evaluation.formats import FORMATS
 from mindgap.run.outcome import Outcome
 from mindgap.trace.blame import blamed
-from mindgap.trace.culprit import breaking
-from mindgap.trace.cuts import Array, Execute, leading_to
+from mindgap.trace.dtype_policy import DtypePolicy, Dtypes, Explanation, detail_of_policy, policies_of
+from mindgap.trace.error_propagation import breaking
 from mindgap.trace.example import example
 from mindgap.trace.failure import failing_part
 from mindgap.trace.fused import confirmed_whole, confirmed_windows
+from mindgap.trace.intermediate_values import IntermediateValues, by_size, observe_values
 from mindgap.trace.judgement import Judgement
-from mindgap.trace.lockstep import Confirmed, Lockstep
 from mindgap.trace.metrics import fixed_tolerances, row_metrics
-from mindgap.trace.outputs import (
+from mindgap.trace.output_verdicts import (
+    overall_verdict,
     public_only,
     same_bits,
     undefined_outputs,
-    word_of_all,
-    words_of_outputs,
+    verdicts_of_outputs,
     worst_of_runs,
 )
-from mindgap.trace.policy import Dtypes, Explanation, Policy, detail_of_policy, policies_of
-from mindgap.trace.probe import Probe, by_size, probe
 from mindgap.trace.roles import Role, node_roles
 from mindgap.trace.sentences import detail_of_calm, detail_of_finding, words_of_part
+from mindgap.trace.single_operators import Confirmed, SingleOperators
 from mindgap.trace.smallest_part import Part
 from mindgap.trace.structure import first_difference, side_to_blame, sides_first, structural_detail
+from mindgap.trace.subgraphs import Array, Execute, leading_to
 from mindgap.trace.wrong_part import wrong_part
 
-#: The values of larger graphs are not gathered: neither the roles of nodes nor the first that is off are told.
+#: Intermediate values of larger graphs are not gathered; roles of nodes are then left out.
 MAX_PROBED_BYTES: Final = 512 << 20
-#: Of shown values, how many are held against shadows and replays at a time.
+#: Bytes of intermediate values that are compared with shadows and replays at a time.
 MAX_WATCHED_BYTES: Final = 64 << 20
-#: Where fused faults are looked for.
+#: Nodes at which windows end.
 MOST_ANCHORS: Final = 8
 MOST_SPREAD: Final = 64
 #: How many confirmed operators are tried as the culprit before the worst of them is taken.
 MAX_TRIED: Final = 24
-#: How many of them are run alone, until one is wrong there too.
+#: How many of them run in a job of their own, until one is wrong there too.
 MAX_ALONE: Final = 8
 
 
@@ -79,7 +79,7 @@ class _Observed:
 
 
 class Judge:
-    """Judges platforms on one graph. Shadows, replays and lockstep results of the reference are computed once.
+    """Judges platforms on one graph. Shadows, replays and singles results of the reference are computed once.
 
     `inputs`: every graph input as numpy, in order. `execute` runs a job on any platform. `trace=False` leaves out the
     roles of nodes (which take one more run of each side). `internal`: judge results that no public function returns
@@ -99,14 +99,14 @@ class Judge:
         self._dtypes, self._decomposes = dtypes, decomposes
         self._oracle: Oracle | None = None
         self._origin: tuple[int, ...] = ()
-        self._lockstep: Lockstep | None = None
+        self._singles: SingleOperators | None = None
         self._examined: dict[str, list[Examined]] = {}
-        self._probes: dict[str, Probe | None] = {}
+        self._observed: dict[str, IntermediateValues | None] = {}
         self._windows: dict[tuple[str, tuple[int, ...]], Confirmed | None] = {}
         self._one_at_a_time = threading.RLock()
 
     def judge(self, outcome: Outcome, reference: Outcome) -> Judgement:
-        """The judgement on a platform's outcome against the reference's. Outcomes that ran carry whole outputs.
+        """Judges a platform's outcome against the reference's. Outcomes that ran carry whole outputs.
 
         Thread-safe: platforms of one graph take turns, because they share its shadows and replays.
         """
@@ -127,7 +127,7 @@ class Judge:
             return Judgement("ill_conditioned", metrics=metrics, detail=f"nothing can be said of the outputs: {error}")
 
     def judge_failure(self, failure: Outcome) -> Judgement:
-        """Which operator makes the platform fail. `unsupported` is no finding and is not judged."""
+        """Finds the operators that make the platform fail. `unsupported` is no finding and is not judged."""
         given = dict(enumerate(self._inputs[: len(self._asked.inputs)]))
         found = failing_part(self._asked, failure, self._execute, given)
         if not found.nodes:
@@ -147,7 +147,7 @@ class Judge:
             self._oracle, self._origin = Oracle(functional.graph, self._inputs), functional.origin
             original = [self._graph.nodes[i].op for i in functional.origin]
             self._internal = internal_values(functional.graph, self._internal_asked)
-            self._lockstep = Lockstep(self._oracle, original, self._execute, self._deadline_s, self._internal)
+            self._singles = SingleOperators(self._oracle, original, self._execute, self._deadline_s, self._internal)
 
     def _write_gradients_out(self) -> None:
         """A graph that asks for gradients is judged as one that computes them, node by node."""
@@ -167,11 +167,11 @@ class Judge:
         return self._oracle
 
     @property
-    def lockstep(self) -> Lockstep:
+    def singles(self) -> SingleOperators:
         """Single operators of the functional graph."""
         self._prepare()
-        assert self._lockstep is not None
-        return self._lockstep
+        assert self._singles is not None
+        return self._singles
 
     def _judge(self, outcome: Outcome, ours: tuple[Array, ...], theirs: tuple[Array, ...]) -> Judgement:
         internal = [n in self._internal.values for n in self.oracle.graph.outputs]
@@ -227,7 +227,7 @@ class Judge:
         if any(e.tainted for e in seen.mine):
             tainted = undefined_outputs(numbers, self.oracle.tainted, seen.ours, seen.theirs)
             undefined = [a or b for a, b in zip(undefined, tainted, strict=True)]
-        return words_of_outputs(seen.mine, seen.reference, seen.runs, seen.theirs, undefined, seen.internal, finding)
+        return verdicts_of_outputs(seen.mine, seen.reference, seen.runs, seen.theirs, undefined, seen.internal, finding)
 
     def _unconfirmed(self, seen: _Observed, words: list[Verdict]) -> Judgement:
         """No operator was found at fault. Another shape or dtype needs none to be a finding."""
@@ -245,7 +245,7 @@ class Judge:
     def _calm(self, seen: _Observed, words: list[Verdict]) -> Judgement:
         """Nothing was confirmed: every difference is explained, or nothing can be said."""
         detail = detail_of_calm(self.oracle, words, seen.mine, seen.reference)
-        return Judgement(word_of_all(words), detail=detail)
+        return Judgement(overall_verdict(words), detail=detail)
 
     def _search(
         self, platform: str, mine: list[Examined], reference: list[Examined], ours: tuple[Array, ...],
@@ -259,13 +259,13 @@ class Judge:
         sides = ((platform, mine, ours), (self._reference, reference, theirs))
         candidate = any(_broken(examined) for _, examined, _ in sides)
         for side, examined, _ in sides:
-            local = self.lockstep.own(side, self._reference if side == platform else platform)
+            local = self.singles.own(side, self._reference if side == platform else platform)
             broken = _broken(examined)
             if local and (broken or side == platform or not candidate):
                 culprit = self._culprit_alone(local[:MAX_TRIED], broken, side)
                 if culprit is not None:
                     return culprit, side
-        if self.lockstep.shared(platform, self._reference):
+        if self.singles.shared(platform, self._reference):
             return None
         for side, examined, arrays in sides:
             if _broken(examined):
@@ -277,15 +277,15 @@ class Judge:
 
     def _explained(
         self, finding: tuple[Confirmed, str], seen: _Observed
-    ) -> tuple[tuple[Confirmed, str], Policy | None]:
+    ) -> tuple[tuple[Confirmed, str], DtypePolicy | None]:
         """The finding with the policy of the platform that explains every difference, where there is one; or else with
         an operator that errs by more than a policy explains rather than one that does not."""
         platform = finding[1]
         policies = policies_of(self._dtypes(platform) if self._dtypes else {}, self.oracle.graph)
-        local = self.lockstep.own(platform, self._reference) if policies else []
+        local = self.singles.own(platform, self._reference) if policies else []
         public = [not hidden for hidden in seen.internal]
         for policy in policies:
-            explanation = Explanation(policy, self.oracle, self._inputs, self.lockstep)
+            explanation = Explanation(policy, self.oracle, self._inputs, self.singles)
             beyond = explanation.beyond(local, platform)
             if not beyond and all(explanation.outputs(run, public) for run in seen.runs):
                 return finding, policy
@@ -299,7 +299,7 @@ class Judge:
         """The operator that breaks an output, and does so in a job of its own."""
         for _ in range(MAX_ALONE):
             culprit = breaking(self.oracle, local, broken, self._internal.values)
-            if culprit is None or self.lockstep.holds_alone(culprit, side):
+            if culprit is None or self.singles.holds_alone(culprit, side):
                 return culprit
             local = [each for each in local if each.nodes != culprit.nodes]
         return None
@@ -316,11 +316,11 @@ class Judge:
         anchors = self._anchors(side, arrays, examined)
         asked = side, tuple(anchors)
         if asked not in self._windows:
-            self._windows[asked] = confirmed_windows(self.oracle, self.lockstep, side, anchors)
+            self._windows[asked] = confirmed_windows(self.oracle, self.singles, side, anchors)
         found = self._windows[asked]
         if found is not None or not broken:
             return found
-        seen = self._probe(side, arrays)
+        seen = self._values_of(side, arrays)
         chosen = seen.values if seen is not None and seen.faithful else {}
         public = {n: array for n, array in zip(self.oracle.graph.outputs, arrays, strict=True) if self._public(n)}
         graph = replace(self.oracle.graph, outputs=tuple(public), labels=Labels())
@@ -333,7 +333,7 @@ class Judge:
         """Where to look for fused faults: the first nodes whose shown values are off, or, where nothing is shown or
         off, nodes spread over those that lead to the outputs in question."""
         graph = self.oracle.graph
-        seen = self._probe(side, arrays) if _broken(examined) else None
+        seen = self._values_of(side, arrays) if _broken(examined) else None
         if seen is not None:
             return self._first_off(seen) or [len(graph.nodes) - 1]
         asked = [n for n, e in zip(graph.outputs, examined, strict=True) if e.kind != "calm" or e.ill]
@@ -341,7 +341,7 @@ class Judge:
         nodes = leading_to(graph, asked) or [*range(len(graph.nodes))]
         return nodes[:: max(1, len(nodes) // MOST_SPREAD)]
 
-    def _first_off(self, seen: Probe) -> list[int]:
+    def _first_off(self, seen: IntermediateValues) -> list[int]:
         """The first nodes whose shown value is further from S than σ-free rounding of such a depth could leave it."""
         graph, found = self.oracle.graph, list[int]()
         for numbers in by_size(graph, sorted(filter(self._public, seen.values)), MAX_WATCHED_BYTES):
@@ -355,22 +355,24 @@ class Judge:
                 break
         return found[:MOST_ANCHORS]
 
-    def _probe(self, side: str, arrays: tuple[Array, ...]) -> Probe | None:
+    def _values_of(self, side: str, arrays: tuple[Array, ...]) -> IntermediateValues | None:
         """All values as a platform shows them, unless they are too many to be held."""
-        if side not in self._probes:
+        if side not in self._observed:
             given = dict(enumerate(self._inputs))
             small = sum(s.nbytes for s in self.oracle.graph.values if s is not None) <= MAX_PROBED_BYTES
-            self._probes[side] = (
-                probe(self.oracle.graph, side, self._execute, arrays, self._deadline_s, given) if small else None
+            self._observed[side] = (
+                observe_values(self.oracle.graph, side, self._execute, arrays, self._deadline_s, given)
+                if small
+                else None
             )
-        return self._probes[side]
+        return self._observed[side]
 
     def _finding(
         self, platform: str, finding: tuple[Confirmed, str], ours: tuple[Array, ...], theirs: tuple[Array, ...]
     ) -> Judgement:
         confirmed, side = finding
         other = self._reference if side == platform else platform
-        also = any(set(c.nodes) & set(confirmed.nodes) for c in self.lockstep.confirmed(other))
+        also = any(set(c.nodes) & set(confirmed.nodes) for c in self.singles.confirmed(other))
         failures: list[str] = []
         blame = blamed(
             self.oracle, confirmed, side == platform, also, decomposes=self._decomposes(side), failures=failures
@@ -400,10 +402,10 @@ class Judge:
     ) -> tuple[tuple[int, str, Role], ...]:
         if not self._trace:
             return ()
-        mine, reference = self._probe(platform, ours), self._probe(self._reference, theirs)
+        mine, reference = self._values_of(platform, ours), self._values_of(self._reference, theirs)
         if mine is None or reference is None:
             return ()
-        introducers = {n for c in self.lockstep.confirmed(platform) for n in c.nodes} | {confirmed.nodes[-1]}
+        introducers = {n for c in self.singles.confirmed(platform) for n in c.nodes} | {confirmed.nodes[-1]}
         roles = node_roles(self.oracle.graph, mine.values, reference.values, introducers)
         return tuple((self._origin[n], self._graph.nodes[self._origin[n]].op, role) for n, role in roles)
 

@@ -14,8 +14,8 @@ from mindgap.compare.row_metrics import RowMetrics
 from mindgap.oracle import Oracle, OracleError, positions
 from mindgap.oracle.evaluation.formats import widen
 from mindgap.oracle.float_classes import all_finite
-from mindgap.trace.cuts import Array
-from mindgap.trace.outputs import same_bits
+from mindgap.trace.output_verdicts import same_bits
+from mindgap.trace.subgraphs import Array
 
 #: What is no distance between positions.
 _DISTANCES: Final = frozenset({"max_abs", "max_rel", "cosine", "mad"})

@@ -1,4 +1,4 @@
-"""What each node does to a difference: introduces, amplifies, propagates or masks it."""
+"""Classifies each node by its effect on a difference: introduces, amplifies, propagates or masks it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from mindgap.aten.tensors import to_torch
 from mindgap.graph import Graph, operands
 from mindgap.oracle.evaluation.formats import widen
-from mindgap.trace.cuts import Array
+from mindgap.trace.subgraphs import Array
 
 Role = Literal["introduces", "amplifies", "propagates", "masks"]
 
@@ -23,9 +23,9 @@ def node_roles(
 ) -> tuple[tuple[int, Role], ...]:
     """(node, role) for every node that a difference reaches; nodes that nothing touches are left out.
 
-    `introducers`: nodes confirmed to err on equal operands. The others are told by the relative difference (root mean
-    square over root mean square) of their results against the largest of their operands': ten times more amplifies,
-    ten times less, or none, masks. Both mappings hold values by number.
+    `introducers`: nodes confirmed to err on equal operands. The others are classified by the relative difference (root
+    mean square over root mean square) of their results against the largest of their operands': ten times more
+    amplifies, ten times less, or none, masks. Both mappings hold values by number.
     """
     size: dict[int, float] = {}
     found: list[tuple[int, Role]] = []

@@ -1,4 +1,4 @@
-"""The one sentence of a judgement."""
+"""Writes the sentence that explains a judgement."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from mindgap.compare.verdict import Verdict
 from mindgap.graph import Graph
 from mindgap.oracle import Examined, Oracle
 from mindgap.trace.example import example, extent
-from mindgap.trace.lockstep import Confirmed
-from mindgap.trace.outputs import note_of_ill, word_of_all
+from mindgap.trace.output_verdicts import note_on_ill_conditioned, overall_verdict
+from mindgap.trace.single_operators import Confirmed
 from mindgap.trace.smallest_part import Part
 from mindgap.trace.structure import note_of_silence
 
@@ -40,9 +40,9 @@ def detail_of_calm(
     oracle: Oracle, words: Sequence[Verdict], mine: Sequence[Examined], reference: Sequence[Examined]
 ) -> str:
     """Why no difference between the outputs is a finding."""
-    graph, word = oracle.graph, word_of_all(words)
+    graph, word = oracle.graph, overall_verdict(words)
     silent = [a if a.silent else b for a, b in zip(mine, reference, strict=True)]
-    note = note_of_ill(words) + note_of_silence(graph, silent, words)
+    note = note_on_ill_conditioned(words) + note_of_silence(graph, silent, words)
     outputs = list(zip(graph.outputs, words, strict=True))
     if word == "ill_conditioned":
         unknown = all(e.silent for e, w in zip(silent, words, strict=True) if w == "ill_conditioned")

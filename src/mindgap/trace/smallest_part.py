@@ -16,7 +16,7 @@ import torch
 from mindgap.aten.tape import Tape, written_inputs
 from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.graph import Graph, Labels, extract
-from mindgap.trace.cuts import Array, readers_of
+from mindgap.trace.subgraphs import Array, readers_of
 
 #: Whether a graph shows the behaviour on these inputs (by input number).
 Shows = Callable[[Graph, dict[int, Array]], bool]

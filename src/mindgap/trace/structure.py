@@ -1,4 +1,4 @@
-"""Shapes and dtypes of outputs: the two sides against each other, then against what the graph declares."""
+"""Compares shapes and dtypes of outputs between the two sides and with the graph's declaration."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from mindgap.compare.verdict import Blame
 from mindgap.graph import Graph, TensorSpec, dtype_name
 from mindgap.oracle import Examined
 from mindgap.oracle.examine import SILENT
-from mindgap.trace.cuts import Array
+from mindgap.trace.subgraphs import Array
 
 
 def differ(ours: Array, theirs: Array) -> bool:
-    """Another shape or dtype."""
+    """Whether shape or dtype differ."""
     return ours.dtype != theirs.dtype or ours.shape != theirs.shape
 
 

@@ -12,9 +12,9 @@ from typing import Final
 from mindgap.aten.functional import functionalize
 from mindgap.graph import Graph, GraphError
 from mindgap.run.outcome import Job
-from mindgap.trace.cuts import Array, Execute
 from mindgap.trace.fused import confirmed_whole
 from mindgap.trace.smallest_part import Part, PartSearch
+from mindgap.trace.subgraphs import Array, Execute
 
 #: How many wrong parts the search may judge while it drops nodes.
 _MOST_WRONG: Final = 24

@@ -1,4 +1,4 @@
-"""Cuts, lockstep and the second opinion."""
+"""Cuts, singles and the second opinion."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import torch
 from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.graph import Graph, TensorSpec
 from mindgap.oracle import Oracle
-from mindgap.trace.culprit import breaks
-from mindgap.trace.cuts import cut, leading_to, run_cuts, window, written_as_it_ran
+from mindgap.trace.error_propagation import breaks
 from mindgap.trace.independent import second_opinion
-from mindgap.trace.lockstep import Lockstep
+from mindgap.trace.single_operators import SingleOperators
+from mindgap.trace.subgraphs import cut, leading_to, run_subgraphs, window, written_as_it_ran
 from oracle.applied import applied, normal
 from oracle.bench import PLATFORM, Bench, build, chain, one_element, wrong_at
 from oracle.bench import normal as array
 
 
-def lockstep_of(graph: Graph, arrays: list[Any], bench: Bench) -> Lockstep:
-    return Lockstep(Oracle(graph, arrays), [n.op for n in graph.nodes], bench.execute, 60.0)
+def lockstep_of(graph: Graph, arrays: list[Any], bench: Bench) -> SingleOperators:
+    return SingleOperators(Oracle(graph, arrays), [n.op for n in graph.nodes], bench.execute, 60.0)
 
 
 def test_a_cut_keeps_what_the_rest_reads() -> None:
@@ -31,7 +31,7 @@ def test_a_cut_keeps_what_the_rest_reads() -> None:
     assert found.borders == (3,) and found.outputs == (5,)
     oracle = Oracle(graph, arrays)
     values = {3: to_numpy(oracle.step.values[3])}
-    result = run_cuts([found], values, PLATFORM, Bench().execute)[0]
+    result = run_subgraphs([found], values, PLATFORM, Bench().execute)[0]
     assert result.arrays is not None
     expected = torch.layer_norm(torch.nn.functional.gelu(to_torch(values[3])), [48])
     assert torch.equal(to_torch(result.arrays[0]), expected)
@@ -127,6 +127,6 @@ def test_a_cut_whose_operands_are_not_as_the_graph_says_is_left_out() -> None:
     graph = build(arrays, [("a", "aten.exp.default", "i0"), ("b", "aten.sin.default", "a")], ["b"])
     other = replace(graph.nodes[0], outputs=(TensorSpec.contiguous("float32", (2, 4)),))
     bench = Bench()
-    lockstep = lockstep_of(replace(graph, nodes=(other, graph.nodes[1])), arrays, bench)
-    results = list(lockstep.run([lockstep.cut([0]), lockstep.cut([1])], PLATFORM))
+    singles = lockstep_of(replace(graph, nodes=(other, graph.nodes[1])), arrays, bench)
+    results = list(singles.run([singles.cut([0]), singles.cut([1])], PLATFORM))
     assert [result.cut.nodes for result in results] == [(0,)]

@@ -1,4 +1,4 @@
-"""Looking inside a platform: the same graph with intermediate values as further outputs."""
+"""Observes intermediate values of a platform by making them outputs of the graph."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from mindgap.graph import Graph, Labels
 from mindgap.run.outcome import Job
-from mindgap.trace.cuts import Array, Execute
+from mindgap.trace.subgraphs import Array, Execute
 
 
 @dataclass(frozen=True)
-class Probe:
-    """Values that a platform showed, by number. `faithful`: its own outputs kept their bits while it was looked at."""
+class IntermediateValues:
+    """A platform's intermediate values by number. `faithful`: its outputs kept their bits while it was observed."""
 
     values: dict[int, Array]
     faithful: bool
@@ -23,17 +23,17 @@ def shown(graph: Graph) -> tuple[int, ...]:
     return tuple(n for n in range(len(graph.inputs), len(graph.values)) if graph.values[n] is not None)
 
 
-def probe(
+def observe_values(
     graph: Graph,
     platform: str,
     execute: Execute,
     outputs: tuple[Array, ...],
     deadline_s: float,
     inputs: dict[int, Array],
-) -> Probe | None:
+) -> IntermediateValues | None:
     """Runs `graph` (functional) with every value as an output; None where the platform cannot.
 
-    `outputs`: what the platform gave without being looked at.
+    `outputs`: the platform's outputs when it was not observed.
     """
     numbers = shown(graph)
     wide = replace(graph, outputs=(*graph.outputs, *numbers), labels=Labels(graph.labels.inputs, graph.labels.nodes))
@@ -44,7 +44,7 @@ def probe(
     faithful = len(own) == len(outputs) and all(
         a.shape == b.shape and a.tobytes() == b.tobytes() for a, b in zip(own, outputs, strict=True)
     )
-    return Probe(dict(zip(numbers, inner, strict=True)), faithful)
+    return IntermediateValues(dict(zip(numbers, inner, strict=True)), faithful)
 
 
 def by_size(graph: Graph, numbers: Sequence[int], most_bytes: int) -> Iterator[list[int]]:

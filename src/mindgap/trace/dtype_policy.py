@@ -1,4 +1,4 @@
-"""What a platform does to a dtype throughout, and whether that explains a finding.
+"""Checks whether a platform's treatment of a dtype explains a finding.
 
 A platform that computes float64 in float32 differs in nearly every graph with a float64 value. That is one fact about
 the platform, not one defect per operator: its description says it (`describe()["dtypes"]`, measured when the platform
@@ -17,15 +17,15 @@ from mindgap.compare.verdict import DTYPE_POLICY, Verdict
 from mindgap.graph import Graph, Labels, TensorSpec, kind_of, numpy_dtype
 from mindgap.oracle import Oracle, OracleError, local_expectation
 from mindgap.oracle.evaluation.formats import FORMATS, is_real
-from mindgap.trace.cuts import Array
-from mindgap.trace.lockstep import Confirmed, Lockstep, kind_of_error
+from mindgap.trace.single_operators import Confirmed, SingleOperators, kind_of_error
+from mindgap.trace.subgraphs import Array
 
 #: Platform -> dtype -> what `describe()` says of it: `computes_in`, `returns`, `overflow`.
 Dtypes = Callable[[str], Mapping[str, Mapping[str, str]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class DtypePolicy:
     """One dtype that a platform treats as another. `saturates`: its integers end at their limits and do not wrap."""
 
     declared: str
@@ -44,19 +44,19 @@ class Policy:
         return "reduced_precision" if self.computed != self.declared else "discrepant"
 
 
-def policies_of(dtypes: Mapping[str, Mapping[str, str]], graph: Graph) -> list[Policy]:
+def policies_of(dtypes: Mapping[str, Mapping[str, str]], graph: Graph) -> list[DtypePolicy]:
     """The policies that make results of this graph differ: dtypes it has, computed in fewer bits or saturating."""
     present = {spec.dtype for spec in graph.values if spec is not None}
-    found: list[Policy] = []
+    found: list[DtypePolicy] = []
     for declared, told in dtypes.items():
         computed, saturates = told.get("computes_in", ""), told.get("overflow") == "saturates"
         if declared not in present:
             continue
         if computed in TORCH_DTYPES and _narrower(computed, declared):
-            found.append(Policy(declared, computed, saturates))
+            found.append(DtypePolicy(declared, computed, saturates))
         elif saturates:
             # Whatever it computes in, no result is beyond the limits of the dtype that comes back.
-            found.append(Policy(declared, declared, saturates))
+            found.append(DtypePolicy(declared, declared, saturates))
     return found
 
 
@@ -71,8 +71,8 @@ def _narrower(computed: str, declared: str) -> bool:
 class Explanation:
     """Whether one policy explains what a platform gives for a graph."""
 
-    def __init__(self, policy: Policy, oracle: Oracle, inputs: Sequence[Array], lockstep: Lockstep) -> None:
-        self._policy, self._oracle, self._inputs, self._lockstep = policy, oracle, inputs, lockstep
+    def __init__(self, policy: DtypePolicy, oracle: Oracle, inputs: Sequence[Array], singles: SingleOperators) -> None:
+        self._policy, self._oracle, self._inputs, self._singles = policy, oracle, inputs, singles
         self._integers = kind_of(policy.declared) == "int"
 
     def beyond(self, confirmed: Sequence[Confirmed], platform: str) -> list[Confirmed]:
@@ -83,13 +83,13 @@ class Explanation:
         """Nothing that this operator gives on common operands is beyond what the dtype that is computed in allows."""
         if len(confirmed.nodes) != 1:
             return False
-        single = self._lockstep.cut(confirmed.nodes)
+        single = self._singles.cut(confirmed.nodes)
         arrays = confirmed.arrays
         if not arrays:
             # Of the first few operators alone they are kept.
-            result = next(self._lockstep.run([single], platform), None)
+            result = next(self._singles.run([single], platform), None)
             arrays = {} if result is None else dict(zip(single.outputs, result.arrays or (), strict=False))
-        inputs = [self._lockstep.value(border) for border in single.borders]
+        inputs = [self._singles.value(border) for border in single.borders]
         explained = self._integer_result if self._integers else self._float_result
         first = self._oracle.graph.first_value[confirmed.nodes[0]]
         slots = {n - first: a for n, a in arrays.items()}
@@ -203,7 +203,7 @@ def retyped(graph: Graph, declared: str, dtype: str) -> Graph:
     )
 
 
-def detail_of_policy(policy: Policy, platform: str, shown: str) -> str:
+def detail_of_policy(policy: DtypePolicy, platform: str, shown: str) -> str:
     """One sentence for a person. `shown`: one element that is off, or nothing."""
     how = f"computes {policy.declared} in {policy.computed}"
     if policy.computed == policy.declared:

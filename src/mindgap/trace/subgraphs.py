@@ -1,4 +1,4 @@
-"""Small graphs cut from a large one, laid side by side so that one job runs them all."""
+"""Cuts small graphs from a large one and runs many of them in one job."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ PATIENCE: Final = 50
 
 
 @dataclass(frozen=True)
-class Cut:
-    """`nodes` of the whole graph, as a graph of their own.
+class Subgraph:
+    """Nodes of the whole graph as a graph of their own.
 
     `borders`: the whole graph's numbers of the cut's inputs; `outputs`: those of its outputs.
     """
@@ -33,19 +33,19 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class CutResult:
-    """What a platform gave for one cut: arrays in the order of the cut's outputs, or the outcome that failed.
+class SubgraphResult:
+    """A platform's results for one subgraph: arrays in the order of the cut's outputs, or the outcome that failed.
 
     Neither where it was never run.
     """
 
-    cut: Cut
+    cut: Subgraph
     arrays: tuple[Array, ...] | None
     failure: Outcome | None
 
 
 def readers_of(graph: Graph) -> dict[int, set[int]]:
-    """Value number -> the nodes that read it; -1 stands for the graph's outputs."""
+    """Maps each value number to the nodes that read it; -1 stands for the graph's outputs."""
     readers: dict[int, set[int]] = {number: {-1} for number in graph.outputs}
     for index, node in enumerate(graph.nodes):
         for value in operands(node):
@@ -59,8 +59,8 @@ def cut(
     readers: Mapping[int, set[int]] | None = None,
     hidden: Collection[int] = (),
     show_all: bool = False,
-) -> Cut:
-    """The cut of these nodes. Outputs: what the rest of the graph reads, and every decision taken inside.
+) -> Subgraph:
+    """Cuts out these nodes. Outputs: what the rest of the graph reads, and every decision taken inside.
 
     `readers`: those of the graph, where many cuts are made of one. `hidden`: values that are never outputs.
     `show_all`: every other value made is an output.
@@ -77,7 +77,7 @@ def cut(
     decided = [v for v in sorted(made & set(decision_slots(graph, nodes))) if v not in shown] if len(nodes) > 1 else []
     outputs = tuple(shown + decided)
     small, borders = extract(graph, nodes, outputs)
-    return Cut(tuple(nodes), small, tuple(borders), outputs)
+    return Subgraph(tuple(nodes), small, tuple(borders), outputs)
 
 
 def _final_values(graph: Graph, nodes: Sequence[int]) -> list[int]:
@@ -85,7 +85,7 @@ def _final_values(graph: Graph, nodes: Sequence[int]) -> list[int]:
     return [graph.first_value[index] + slot for slot in range(len(graph.nodes[index].outputs))]
 
 
-def written_as_it_ran(single: Cut, original_op: str) -> Cut:
+def written_as_it_ran(single: Subgraph, original_op: str) -> Subgraph:
     """A cut of one functional operator with the in-place operator that ran (`relu` → `relu_`), where the two take
     the same arguments and give a result of the same dtype and shape; the cut unchanged otherwise."""
     node = single.graph.nodes[0]
@@ -130,9 +130,9 @@ def leading_to(graph: Graph, numbers: Sequence[int]) -> list[int]:
     return sorted(found)
 
 
-def batches(cuts: Sequence[Cut], most_bytes: int) -> Iterator[list[Cut]]:
-    """The cuts in order, in groups whose inputs and outputs come to `most_bytes`, or of one cut."""
-    group: list[Cut] = []
+def batches(cuts: Sequence[Subgraph], most_bytes: int) -> Iterator[list[Subgraph]]:
+    """Groups subgraphs, in order, by the bytes of their inputs and outputs: `most_bytes` at most, or one subgraph."""
+    group: list[Subgraph] = []
     held = 0
     for one in cuts:
         size = sum(i.spec.nbytes for i in one.graph.inputs)
@@ -146,10 +146,10 @@ def batches(cuts: Sequence[Cut], most_bytes: int) -> Iterator[list[Cut]]:
         yield group
 
 
-def run_cuts(
-    cuts: Sequence[Cut], values: Mapping[int, Array], platform: str, execute: Execute, deadline_s: float = 120.0
-) -> list[CutResult]:
-    """Runs all cuts in one job; where that fails, halves it until the cuts that fail stand alone.
+def run_subgraphs(
+    cuts: Sequence[Subgraph], values: Mapping[int, Array], platform: str, execute: Execute, deadline_s: float = 120.0
+) -> list[SubgraphResult]:
+    """Runs all subgraphs in one job; where that fails, halves it until those that fail run alone.
 
     After `PATIENCE` failures (a job that took its worker with it counts as several) what is left is given up:
     those cuts have neither arrays nor outcome.
@@ -158,15 +158,15 @@ def run_cuts(
 
 
 def _run_cuts(
-    cuts: Sequence[Cut],
+    cuts: Sequence[Subgraph],
     values: Mapping[int, Array],
     platform: str,
     execute: Execute,
     deadline_s: float,
     left: list[int],
-) -> list[CutResult]:
+) -> list[SubgraphResult]:
     if left[0] <= 0:
-        return [CutResult(c, None, None) for c in cuts]
+        return [SubgraphResult(c, None, None) for c in cuts]
     joined = concatenate([c.graph for c in cuts])
     arrays = dict(enumerate(values[b] for c in cuts for b in c.borders))
     outcome = execute(Job(platform, joined, want="outputs", repeat=1, deadline_s=deadline_s, inputs=arrays))
@@ -174,16 +174,16 @@ def _run_cuts(
         return _dealt(cuts, outcome.arrays)
     left[0] -= 5 if outcome.status in ("crash", "timeout", "oom") else 1
     if len(cuts) == 1:
-        return [CutResult(cuts[0], None, outcome)]
+        return [SubgraphResult(cuts[0], None, outcome)]
     middle = len(cuts) // 2
     halves = (cuts[:middle], cuts[middle:])
     return [r for half in halves for r in _run_cuts(half, values, platform, execute, deadline_s, left)]
 
 
-def _dealt(cuts: Sequence[Cut], arrays: Sequence[Array]) -> list[CutResult]:
-    results: list[CutResult] = []
+def _dealt(cuts: Sequence[Subgraph], arrays: Sequence[Array]) -> list[SubgraphResult]:
+    results: list[SubgraphResult] = []
     start = 0
     for one in cuts:
-        results.append(CutResult(one, tuple(arrays[start : start + len(one.outputs)]), None))
+        results.append(SubgraphResult(one, tuple(arrays[start : start + len(one.outputs)]), None))
         start += len(one.outputs)
     return results

@@ -1,4 +1,4 @@
-"""Each output's own verdict, and the one word that they add up to where no operator is at fault."""
+"""Decides each output's verdict, and the overall verdict where no operator is at fault."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mindgap.aten.tensors import to_torch
 from mindgap.compare.verdict import Verdict
 from mindgap.oracle import Examined
 from mindgap.oracle.evaluation.formats import widen
-from mindgap.trace.cuts import Array
+from mindgap.trace.subgraphs import Array
 
 #: Whole runs of a platform: its outputs, in the graph's order, for each repetition.
 Runs = Sequence[Sequence[Array]]
 
 
-def words_of_outputs(
+def verdicts_of_outputs(
     mine: Sequence[Examined],
     reference: Sequence[Examined],
     runs: Runs,
@@ -50,7 +50,7 @@ def _within_rounding(one: Examined) -> bool:
     return one.kind == "calm" and not one.silent
 
 
-def word_of_all(words: Sequence[Verdict]) -> Verdict:
+def overall_verdict(words: Sequence[Verdict]) -> Verdict:
     """The verdict on outputs that hold no finding.
 
     `ill_conditioned` only where that is all there is to say: no output that differs is well-conditioned. Otherwise
@@ -63,8 +63,8 @@ def word_of_all(words: Sequence[Verdict]) -> Verdict:
     return "internal" if "internal" in words else "rounding"
 
 
-def note_of_ill(words: Sequence[Verdict]) -> str:
-    """What a person must know beside a calm word: nothing where every output is well-conditioned."""
+def note_on_ill_conditioned(words: Sequence[Verdict]) -> str:
+    """A note on ill-conditioned outputs beside a calm verdict; empty where there are none."""
     count = words.count("ill_conditioned")
     if not count:
         return ""
@@ -78,19 +78,19 @@ def worst_of_runs(runs: Sequence[Sequence[Examined]]) -> list[Examined]:
 
 
 def public_only(examined: Sequence[Examined], internal: Sequence[bool]) -> list[Examined]:
-    """What the search for a culprit looks at: internal outputs count as calm."""
+    """The outputs with internal ones counted as calm, for the search for a culprit."""
     return [Examined("calm") if hidden else one for one, hidden in zip(examined, internal, strict=True)]
 
 
 def same_bits(a: Array, b: Array) -> bool:
-    """One dtype, one shape, the same bytes."""
+    """Whether two arrays have the same dtype, shape and bytes."""
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
     return bool(np.array_equal(a.ravel().view(np.uint8), b.ravel().view(np.uint8)))
 
 
 def differs_in(mask: torch.Tensor | None, ours: Array, theirs: Array) -> bool:
-    """Some element differs where the mask holds; NaN equals NaN."""
+    """Whether some element differs where the mask holds; NaN equals NaN."""
     if mask is None or ours.shape != tuple(mask.shape) or theirs.shape != tuple(mask.shape):
         return False
     x, y = widen(to_torch(ours)), widen(to_torch(theirs))

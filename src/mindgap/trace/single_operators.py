@@ -1,4 +1,4 @@
-"""Single operators on common operands: each one's own error, apart from what it inherits.
+"""Runs each operator alone on common operands, to measure its own error apart from inherited error.
 
 The operands are S's, the most accurate that the declared dtypes can hold, so that platform and reference are
 measured by the same stick and neither needs to show its intermediate values.
@@ -15,16 +15,16 @@ from mindgap.aten.tensors import to_numpy
 from mindgap.graph import extract
 from mindgap.oracle import Examined, InternalValues, LocalExpectation, Oracle, local_expectation
 from mindgap.oracle.examine import BULK_RATIO
-from mindgap.trace.cuts import (
+from mindgap.trace.subgraphs import (
     Array,
-    Cut,
-    CutResult,
     Execute,
+    Subgraph,
+    SubgraphResult,
     batches,
     cut,
     leading_to,
     readers_of,
-    run_cuts,
+    run_subgraphs,
     written_as_it_ran,
 )
 
@@ -38,7 +38,7 @@ REDUCED_UP_TO: Final = 0.1
 
 @dataclass(frozen=True)
 class Confirmed:
-    """A cut on which a platform is wrong by itself.
+    """A subgraph that a platform gets wrong on right operands.
 
     `worst`: largest error in hard σ. `arrays`: what it gave, by value number of the whole graph; kept for the first
     `MAX_KEPT` of a platform. `internal`: only results are wrong that no public function returns. `whole`: only
@@ -54,8 +54,8 @@ class Confirmed:
     whole: bool = False
 
 
-class Lockstep:
-    """Runs every operator of a functional graph alone, on any platform; remembers what it found.
+class SingleOperators:
+    """Runs every operator of a functional graph alone, on any platform, and keeps the results.
 
     `original`: for each functional node, the operator that ran in the graph as captured. `internal`: its internal
     values, of which the hidden ones are not looked at.
@@ -72,7 +72,7 @@ class Lockstep:
         self._singles = [written_as_it_ran(self.single(i), original[i]) for i in range(len(oracle.graph.nodes))]
         self._found: dict[str, list[Confirmed]] = {}
 
-    def cut(self, nodes: Sequence[int], show_all: bool = False) -> Cut:
+    def cut(self, nodes: Sequence[int], show_all: bool = False) -> Subgraph:
         """The cut of these nodes. `show_all`: every value that they make is an output.
 
         Where one of them reads storage, the views that lead to its operand are part of the cut.
@@ -80,14 +80,14 @@ class Lockstep:
         views = {v for n in nodes if n in self._reads for v in self._reads[n].views}
         return cut(self._oracle.graph, sorted(views | set(nodes)), self._readers, self._internal.hidden, show_all)
 
-    def single(self, node: int) -> Cut:
+    def single(self, node: int) -> Subgraph:
         """The cut of one node, which shows nothing but that node's results."""
         graph = self._oracle.graph
         alone = cut(graph, [node], self._readers, self._internal.hidden)
         if not self._reads.get(node):
             return alone
         small, borders = extract(graph, [*self._reads[node].views, node], alone.outputs)
-        return Cut((node,), small, tuple(borders), alone.outputs)
+        return Subgraph((node,), small, tuple(borders), alone.outputs)
 
     def leading_to(self, node: int, among: Sequence[int]) -> tuple[int, ...]:
         """The nodes of `among` that a node depends on, and itself, in execution order."""
@@ -98,7 +98,7 @@ class Lockstep:
         """A value in S, as an array of its declared dtype."""
         return to_numpy(self._oracle.step.values[number])
 
-    def run(self, cuts: Sequence[Cut], platform: str) -> Iterator[CutResult]:
+    def run(self, cuts: Sequence[Subgraph], platform: str) -> Iterator[SubgraphResult]:
         """What the platform gives for each cut on S's values, a batch at a time.
 
         Nothing for a cut whose operands have other shapes in S than the graph says, as an operator may give on the
@@ -106,9 +106,9 @@ class Lockstep:
         """
         for batch in batches([c for c in cuts if self._fits(c)], MAX_BATCH_BYTES):
             values = {b: self.value(b) for b in sorted({b for c in batch for b in c.borders})}
-            yield from run_cuts(batch, values, platform, self._execute, self._deadline_s)
+            yield from run_subgraphs(batch, values, platform, self._execute, self._deadline_s)
 
-    def _fits(self, one: Cut) -> bool:
+    def _fits(self, one: Subgraph) -> bool:
         values = self._oracle.step.values
         return all(values[b].shape == i.spec.shape for b, i in zip(one.borders, one.graph.inputs, strict=True))
 
@@ -126,7 +126,7 @@ class Lockstep:
             self._found[platform] = found
         return self._found[platform]
 
-    def _holds_something(self, single: Cut) -> bool:
+    def _holds_something(self, single: Subgraph) -> bool:
         """An element, or at least a shape that the graph itself shows: how a platform presents an empty value that
         only its own kernels read is no difference."""
         graph = self._oracle.graph
@@ -141,7 +141,7 @@ class Lockstep:
         (node,) = confirmed.nodes
         return any(self._judge(result) is not None for result in self.run([self._singles[node]], platform))
 
-    def _judge(self, result: CutResult) -> Confirmed | None:
+    def _judge(self, result: SubgraphResult) -> Confirmed | None:
         return judge_single(result, local_expectation(self._oracle, result.cut.nodes[0]), self._internal.values)
 
     def own(self, platform: str, other: str) -> list[Confirmed]:
@@ -173,8 +173,10 @@ def _agree(expected: LocalExpectation, slot: int, one: Array, other: Array) -> b
     return centre is expected or centre.examine(slot, one).kind in ("calm", "structural")
 
 
-def judge_single(result: CutResult, expected: LocalExpectation, internal: Collection[int] = ()) -> Confirmed | None:
-    """One operator's own results against its bounds; None where they are calm.
+def judge_single(
+    result: SubgraphResult, expected: LocalExpectation, internal: Collection[int] = ()
+) -> Confirmed | None:
+    """Judges one operator's own results against its bounds; None where they are calm.
 
     None also where the platform cannot run the operator by itself: the whole graph ran there, so that says nothing. An
     error of a public result is told before one of an `internal` value.

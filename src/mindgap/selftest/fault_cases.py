@@ -1,4 +1,4 @@
-"""Which faults are put into a graph: every kind that an operator admits, then a seeded sample of them."""
+"""Chooses the faults to inject into a graph: a seeded sample of every kind that its operators admit."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ _PRODUCTS: Final = ("linear", "conv2d", "conv1d", "conv_transpose2d", "matmul", 
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """Faults to put into one graph. `kind` names them in the report, `op` the operator they strike."""
+class FaultCase:
+    """Faults to inject into one graph. `kind` names them in the report, `op` the operator they strike."""
 
     kind: str
     op: str
@@ -56,9 +56,9 @@ class Case:
         return "".join(_table(fault) for fault in self.faults)
 
 
-def faults_for(graph: Graph, seed: int, limit: int) -> list[Case]:
+def faults_for(graph: Graph, seed: int, limit: int) -> list[FaultCase]:
     """Up to `limit` faults that must be found if they count, spread over kinds as evenly as the graph lets them."""
-    by_kind: dict[str, list[Case]] = {}
+    by_kind: dict[str, list[FaultCase]] = {}
     for node in _distinct(graph):
         for case in _cases(node):
             by_kind.setdefault(case.kind, []).append(case)
@@ -72,7 +72,7 @@ def faults_for(graph: Graph, seed: int, limit: int) -> list[Case]:
     return spread[:limit]
 
 
-def benign_for(graph: Graph, rounding: Sequence[str], seed: int) -> list[Case]:
+def benign_for(graph: Graph, rounding: Sequence[str], seed: int) -> list[FaultCase]:
     """No fault; every rounding operator wrong by one ulp, or cut towards zero; one such operator alone; a refusal.
 
     `rounding`: the operators that have room for rounding in each of their elements. An error of one ulp elsewhere, in
@@ -83,11 +83,11 @@ def benign_for(graph: Graph, rounding: Sequence[str], seed: int) -> list[Case]:
     alone = draw.sample(ops, min(2, len(ops)))
     refused = draw.choice(graph.nodes).op
     return [
-        Case("no fault", "", (), "benign"),
-        Case("noise of 1 ulp, everywhere", "", tuple(_at(op, kind="noise", ulp=1) for op in ops), "benign"),
-        Case("toward zero, everywhere", "", tuple(_at(op, kind="toward_zero") for op in ops), "benign"),
-        *(Case("noise of 1 ulp", op, (_at(op, kind="noise", ulp=1),), "benign") for op in alone),
-        Case("refusal", refused, (_at(refused, kind="refusal"),), "refusal"),
+        FaultCase("no fault", "", (), "benign"),
+        FaultCase("noise of 1 ulp, everywhere", "", tuple(_at(op, kind="noise", ulp=1) for op in ops), "benign"),
+        FaultCase("toward zero, everywhere", "", tuple(_at(op, kind="toward_zero") for op in ops), "benign"),
+        *(FaultCase("noise of 1 ulp", op, (_at(op, kind="noise", ulp=1),), "benign") for op in alone),
+        FaultCase("refusal", refused, (_at(refused, kind="refusal"),), "refusal"),
     ]
 
 
@@ -105,13 +105,13 @@ def _distinct(graph: Graph) -> Iterator[Node]:
             yield node
 
 
-def _cases(node: Node) -> Iterator[Case]:
+def _cases(node: Node) -> Iterator[FaultCase]:
     spec = node.outputs[0]
     assert spec is not None
     when = {"op": node.op, "dtype": spec.dtype, "shape": list(spec.shape)}
 
-    def case(name: str, **fault: Any) -> Case:
-        return Case(name, node.op, ({**fault, "when": when},))
+    def case(name: str, **fault: Any) -> FaultCase:
+        return FaultCase(name, node.op, ({**fault, "when": when},))
 
     packet = node.op.split(".")[1]
     yield case("wrong shape", kind="wrong_shape", how="flat" if len(spec.shape) > 1 else "extra")
@@ -129,7 +129,7 @@ def _cases(node: Node) -> Iterator[Case]:
         yield from _floating(case, packet, spec)
 
 
-def _floating(case: Any, packet: str, spec: TensorSpec) -> Iterator[Case]:
+def _floating(case: Any, packet: str, spec: TensorSpec) -> Iterator[FaultCase]:
     mantissa = {"float64": 52, "complex128": 52, "float16": 10, "bfloat16": 7}.get(spec.dtype, 23)
     yield case("large noise", kind="noise", ulp=1 << (mantissa - 4))
     yield case("middling noise", kind="noise", ulp=1 << (mantissa // 2))

@@ -1,4 +1,4 @@
-"""Among operators that a platform gets wrong, the one that breaks an output."""
+"""Carries wrong values of single operators to the outputs, to find the operator that breaks one."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 
 from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.oracle import Oracle, OracleError
-from mindgap.trace.cuts import Array
-from mindgap.trace.lockstep import Confirmed
+from mindgap.trace.single_operators import Confirmed
+from mindgap.trace.subgraphs import Array
 
 
 def breaking(

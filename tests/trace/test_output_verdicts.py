@@ -11,7 +11,7 @@ import torch
 
 from mindgap.aten.tensors import to_numpy
 from mindgap.graph import Graph, Ref
-from mindgap.trace.outputs import differs_in, note_of_ill, same_bits, word_of_all
+from mindgap.trace.output_verdicts import differs_in, note_on_ill_conditioned, overall_verdict, same_bits
 from oracle.bench import PLATFORM, Bench, build, chain, normal, one_element, wrong_at
 
 
@@ -35,12 +35,12 @@ from oracle.bench import PLATFORM, Bench, build, chain, normal, one_element, wro
     ],
 )
 def test_one_word_for_all_outputs(words: list[Any], word: str) -> None:
-    assert word_of_all(words) == word
+    assert overall_verdict(words) == word
 
 
 def test_a_calm_word_says_how_many_outputs_it_leaves_out() -> None:
-    assert note_of_ill(["rounding", "identical"]) == ""
-    assert note_of_ill(["rounding", "ill_conditioned"]).startswith("; 1 of 2 outputs are ill-conditioned")
+    assert note_on_ill_conditioned(["rounding", "identical"]) == ""
+    assert note_on_ill_conditioned(["rounding", "ill_conditioned"]).startswith("; 1 of 2 outputs are ill-conditioned")
 
 
 def cancelling() -> tuple[Graph, list[Any]]:

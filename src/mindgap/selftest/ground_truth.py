@@ -1,4 +1,4 @@
-"""What a fault really does to a graph, measured before anything is judged: at its nodes and at the outputs."""
+"""Measures the true effect of a fault on a graph, at its nodes and outputs, before anything is judged."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Effect:
         return tuple(sorted(n for n, change in self.at_node.items() if change.typical > SIGMAS))
 
 
-class Ground:
+class GroundTruth:
     """One graph on its inputs: the bounds of its nodes, σ of its outputs, its right results."""
 
     def __init__(self, graph: Graph, inputs: Sequence[Array]) -> None:

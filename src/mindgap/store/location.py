@@ -1,4 +1,4 @@
-"""Where a store lies: a local directory, or anything that fsspec reaches.
+"""Reads and publishes the files of a store, in a local directory or through fsspec.
 
 A file is published whole or not at all. Locally that is a temporary file in the same directory, `fsync`, a
 rename, and `fsync` of the directory. An object store (and fsspec's memory) shows an object when its upload is
@@ -27,7 +27,7 @@ _STALE_S: Final = 86_400.0
 _WHOLE: Final = frozenset({"memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "oss"})
 
 
-class Place(Protocol):
+class StoreLocation(Protocol):
     """Files by their name relative to the root, `/` between folders. Nothing is ever changed once published."""
 
     def url(self, name: str = "") -> str:
@@ -59,7 +59,7 @@ class Place(Protocol):
         ...
 
 
-def place_at(path: str | Path) -> tuple[Place, Any]:
+def location_at(path: str | Path) -> tuple[StoreLocation, Any]:
     """The place, and the fsspec filesystem for DuckDB to read it through (None for a local one)."""
     if isinstance(path, str) and "://" in path and not path.startswith(("file://", "local://")):
         import fsspec
@@ -68,12 +68,12 @@ def place_at(path: str | Path) -> tuple[Place, Any]:
             filesystem, root = fsspec.core.url_to_fs(path)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] # fsspec has no types
         except (ImportError, ValueError) as error:
             raise StoreError(f"{path} cannot be reached: {error}") from None
-        return RemotePlace(filesystem, str(root), path), filesystem  # pyright: ignore[reportUnknownArgumentType] # as above
+        return RemoteLocation(filesystem, str(root), path), filesystem  # pyright: ignore[reportUnknownArgumentType] # as above
     text = str(path)
-    return LocalPlace(Path(text.removeprefix("file://").removeprefix("local://"))), None
+    return LocalLocation(Path(text.removeprefix("file://").removeprefix("local://"))), None
 
 
-class LocalPlace:
+class LocalLocation:
     """A directory of this machine, or of a network filesystem that it has mounted."""
 
     def __init__(self, root: Path) -> None:
@@ -154,7 +154,7 @@ class LocalPlace:
             raise StoreError(f"{self.url(folder)} cannot be listed: {error.strerror}") from None
 
 
-class RemotePlace:
+class RemoteLocation:
     """What an fsspec URL names (`s3://bucket/store`, `memory://store`)."""
 
     def __init__(self, filesystem: Any, root: str, url: str) -> None:
