@@ -10,12 +10,7 @@ import mindgap
 SOURCES = Path(mindgap.__file__).parent
 
 # Files whose uses are still to be moved. This list only shrinks.
-STILL_TO_MOVE: frozenset[str] = frozenset(
-    {
-        "aten/fake_call.py",
-        "aten/operators.py",
-    }
-)
+STILL_TO_MOVE: frozenset[str] = frozenset()
 
 # These files are copied into scripts that run without mindgap, so they cannot import it.
 STANDALONE = "script/parts/"

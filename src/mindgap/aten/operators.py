@@ -9,6 +9,7 @@ from typing import Any, Final
 import torch
 
 from mindgap.graph import MindgapError
+from mindgap.torch_private.overloads import has_kernel_for
 
 
 class UnknownOperator(MindgapError):
@@ -53,9 +54,6 @@ def overload_name(function: Any) -> str:
     return str(function)
 
 
-#: PyTorch's dispatcher, which has no types.
-_C: Final[Any] = torch._C  # pyright: ignore[reportPrivateUsage]
-
 #: They may return their operand itself, as dropout does in evaluation, and neither schema nor tag says so.
 _MAY_RETURN_OPERAND: Final = frozenset({"aten.feature_dropout.default", "aten.feature_alpha_dropout.default"})
 
@@ -95,7 +93,7 @@ def is_view(name: str) -> bool:
 
 def is_composite(function: Any) -> bool:
     """The operator is defined by calls of others."""
-    return _C._dispatch_has_kernel_for_dispatch_key(function.name(), "CompositeImplicitAutograd")
+    return has_kernel_for(function.name(), "CompositeImplicitAutograd")
 
 
 def is_inplace(name: str) -> bool:
