@@ -1,4 +1,4 @@
-"""The gradient that is fed into an output where a graph of calls is run backward."""
+"""The fixed gradient that is passed to an output when a graph is run backward."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In-place operators and the functional ones that stand for them."""
+"""Maps in-place operators to functional ones."""
 
 from __future__ import annotations
 

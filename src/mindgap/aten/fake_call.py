@@ -1,4 +1,4 @@
-"""Calls on fake tensors, which have no data: for shapes, dtypes, strides and shared memory."""
+"""Calls operators on fake tensors, which have shapes, dtypes, strides and shared memory, and no data."""
 
 from __future__ import annotations
 

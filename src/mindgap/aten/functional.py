@@ -1,4 +1,4 @@
-"""The functional form of a graph: the same values without a write to any of them.
+"""Rewrites a graph to its functional form: the same values without in-place writes.
 
 Every in-place call becomes its functional counterpart; what it wrote through a view is scattered back into the
 view's base, and other views of that base are taken anew when they are next read. Views themselves stay, as plain view

@@ -1,4 +1,4 @@
-"""Operator names to callables, and what their schemas say."""
+"""Resolves operator names to callables, and reads their schemas."""
 
 from __future__ import annotations
 

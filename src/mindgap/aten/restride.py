@@ -1,4 +1,4 @@
-"""A value of a graph being written, laid out in memory as an operator that reads storage needs it."""
+"""Gives a value of a graph being built the memory layout that an operator that reads storage needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A graph bound to PyTorch callables, ready to run many times."""
+"""Binds a graph to PyTorch callables, so that it runs many times."""
 
 from __future__ import annotations
 

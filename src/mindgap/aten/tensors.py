@@ -1,4 +1,4 @@
-"""numpy arrays to torch tensors and back, bit for bit, bfloat16 and float8 included."""
+"""Converts numpy arrays to torch tensors and back, bit for bit, including bfloat16 and float8."""
 
 from __future__ import annotations
 

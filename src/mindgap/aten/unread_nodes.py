@@ -1,4 +1,4 @@
-"""Calls of a rewritten graph that nothing reads any more: views that only served a write."""
+"""Removes calls of a rewritten graph that nothing reads any more: views that only served a write."""
 
 from __future__ import annotations
 

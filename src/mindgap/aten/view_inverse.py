@@ -1,4 +1,4 @@
-"""Views backwards: the contents of a base after one of its views was written to."""
+"""Inverts views: computes the contents of a base after one of its views was written to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which platforms give the very same outputs."""
+"""Groups platforms whose outputs are identical (equivalence classes)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The 128-bit digest and the sketch of one output.
+"""Computes the 128-bit digest and the sketch of one output.
 
 The digest is XXH3-128 over a header (dtype and shape) and the array's bytes: row-major, little-endian, each
 NaN replaced by the one canonical quiet NaN of its format (a complex number's two parts apart). It is

@@ -1,4 +1,4 @@
-"""How far two arrays are apart, in the measures that the literature uses.
+"""Computes distances between two arrays in the metrics that the literature uses.
 
 Every corner is decided in docs/metrics.md; the words below are short for its sections.
 """

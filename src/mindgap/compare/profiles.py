@@ -1,4 +1,4 @@
-"""The tolerances that others publish with, kept so that rates can be compared. They decide no verdict."""
+"""Tolerance profiles of the literature, so that rates can be compared. They decide no verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words for two outcomes compared."""
+"""Verdicts and blames: the words for the comparison of two outcomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evidence that a judgement had to do without."""
+"""The record of an operator that was judged on weaker evidence."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the outputs of a graph may be: float64 shadows, error bounds, Monte Carlo replays.
+"""Decides which elements of a platform's outputs rounding cannot explain.
 
-Comes in: a functional graph, its materialised inputs, and outputs that somebody's platform gave. Goes out:
-which elements no rounding explains. Knows nothing of platforms, workers or the store.
+Comes in: a functional graph, its materialised inputs, and the outputs of a platform. Goes out: the elements that no
+rounding explains, and the operators that were judged on weaker evidence. Knows nothing of platforms or workers.
 
 Two shadows are computed. *Wide* (W) keeps everything in float64 from the rounded inputs on; *stepwise* (S)
 computes each operator in float64 and rounds its result once to the dtype it declares. Replays are stepwise

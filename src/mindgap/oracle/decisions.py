@@ -1,4 +1,4 @@
-"""Discrete results decided by rounded operands: which other choices rounding could have led to.
+"""Checks discrete results (comparisons, orders, steps) against the choices that rounding could have led to.
 
 A comparison, an argmax, a sort, a cast to integers turns a difference in the last bit into a different value. A
 platform's own choice is plausible where its operands, moved by 16 σ, could have led to it; then it is imposed on

@@ -1,4 +1,4 @@
-"""Which elements of a platform's output no rounding explains."""
+"""Compares one output of a platform with its expectation and marks the elements that no rounding explains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calm outputs proven from fewer replays than a suspicion takes.
+"""Proves outputs calm from 1, 2 or 4 replays instead of 8.
 
 `Oracle.examine_value` measures σ over 8 replays. Most outputs are far inside their limits, and one replay shows it.
 The proof that such an output is calm with 8 replays too:

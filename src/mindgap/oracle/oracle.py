@@ -1,4 +1,4 @@
-"""Everything the oracle knows of one graph on one set of inputs, computed once and asked many times."""
+"""The oracle of one graph on one set of inputs: shadows, replays and expectations, computed once."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Oracle:
 
     @cached_property
     def step(self) -> Stepwise:
-        """S."""
+        """The stepwise shadow S."""
         held = self._noise if self._noise_bytes >= noise_bytes(self.graph) else None
         return Stepwise(self._float64, self._inputs, self.parts, self.watched, self._decisions, held, self._held_bytes)
 
@@ -95,7 +95,7 @@ class Oracle:
 
     @cached_property
     def wide(self) -> dict[int, Any]:
-        """W, of the watched values."""
+        """The wide shadow W, for the watched values."""
         return wide(Float64Graph(self.graph, narrow_scalars=True), self._inputs, self._decisions, keep=self.watched)
 
     @cached_property
@@ -105,7 +105,7 @@ class Oracle:
 
     @cached_property
     def _loose(self) -> Replays:
-        """Replays of W."""
+        """Replays of the wide shadow."""
         return Replays(
             self._float64, self._inputs, self.step, self._noise, self.watched, self._decisions, wide=self.wide
         )

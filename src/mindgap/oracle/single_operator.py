@@ -1,4 +1,4 @@
-"""What each operator may give for the operands that S gave it: the ground of singles."""
+"""Expectations of single operators on the operands that the stepwise shadow gives them."""
 
 from __future__ import annotations
 

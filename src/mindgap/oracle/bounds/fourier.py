@@ -1,4 +1,6 @@
-"""Fourier transforms. The error grows with the logarithm of the length, relative to the 2-norm of what is transformed.
+"""Bounds of Fourier transforms.
+
+The error grows with the logarithm of the length, relative to the 2-norm of what is transformed.
 
 Higham, *Accuracy and Stability of Numerical Algorithms*, §24: a fast transform of length n errs by no more than a small
 multiple of u·log₂n·‖y‖₂, spread over all elements of y; on average by u·√log₂n. The definition summed term by term

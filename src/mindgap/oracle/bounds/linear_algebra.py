@@ -1,4 +1,4 @@
-"""Decompositions and functions of matrices: backward stable, so accurate relative to the size of the whole."""
+"""Bounds of decompositions and functions of matrices: backward stable, so relative to the largest element."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a correct implementation may leave the range of its accumulator on the way to a result that is in range.
+"""Finds elements whose intermediate values may overflow in a correct implementation although the result is in range.
 
 A variance of numbers near 1e19 overflows in float32 although the normalised values do not; x·(x + 3)/6 overflows
 before the division. What comes out of such a path, a NaN, an infinity or zero, is no error of rounding and no

@@ -1,4 +1,4 @@
-"""How far from the exact result of one operator a correct implementation may land.
+"""Bound rules: how far from the exact result of one operator a correct implementation may be.
 
 A rule takes a node's operands and its exact results, both in float64, and gives for each result the *typical*
 error (for random signs of the rounding errors) and the *hard* one (for the worst signs), absolute and elementwise:
@@ -9,9 +9,9 @@ A sum of one sign has |y| = Σ|x|, and partial sums as large, in whichever order
 near |y| + ‖x‖₂ in most orders and reach Σ|x|/2 in the worst, with all positive terms first: there the limit of 16 hard
 bounds is u·√K·Σ|x|, eight times what rounding at random makes of it. K is the reduction length, x the terms that are
 summed, u the unit roundoff of the format the sum is kept in (Higham, *Accuracy and Stability of Numerical Algorithms*,
-§3-4). Operators that only move or choose data have no bound: they are exact. Rules live in the `bounds_*` modules, one
-per family, and are found by operator packet; an operator without a rule is bounded by its own answer to operands
-perturbed in their last bits. `benchmarks/bound_sweep.py` measures how much wider the bounds are than what correct
+§3-4). Operators that only move or choose data are exact. Rules are registered by operator packet, one file per
+family. An operator without a rule is bounded by its response to operands perturbed in their last bits, and is reported
+as a `Weakness`. `benchmarks/bound_sweep.py` measures how much wider the bounds are than what correct
 implementations show; `docs/bounds.md` has its figures.
 """
 

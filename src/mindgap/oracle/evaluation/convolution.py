@@ -1,4 +1,4 @@
-"""Large float64 convolutions without the columns that PyTorch's kernel writes out: 9 copies of an image for 3×3.
+"""Computes large float64 convolutions without the im2col buffer of PyTorch's kernel (9 copies of an image for 3×3).
 
 The output row by row, padding included, is one long vector; a kernel position is then a matrix product with the same
 vector of the input, shifted. Same products, added up in another order: what float64 makes of that is far below any

@@ -1,4 +1,4 @@
-"""Operators whose results are elements of their operands: what is rounded already needs no rounding again."""
+"""Finds operators whose results are elements of their operands and therefore need no rounding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A functional graph bound to float64 arithmetic."""
+"""Evaluates the operators of a functional graph in float64."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Values = Sequence[Any] | Mapping[int, Any]
 
 
 class OracleError(MindgapError):
-    """The graph cannot be evaluated in float64, nor by its own kernels, nor said to read memory that it shows."""
+    """The graph cannot be evaluated in float64 or in its own dtypes, or it reads memory of unknown content."""
 
 
 class OracleMemoryError(OracleError):

@@ -1,4 +1,4 @@
-"""The numbers of each floating-point format."""
+"""Parameters of floating-point formats (unit roundoff, range), and rounding to a format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Powers ±1/2 in float64 as IEEE 754 defines them."""
+"""Computes the powers ±1/2 in float64 as IEEE 754 defines them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random errors of a given size, put on exact results before they are rounded."""
+"""Adds random errors of a given size to exact results before they are rounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators with a flat part, or a jump: where a few replays see no error, and a platform may still err.
+"""Widens replays at operators with flat parts or jumps, where a few replays show too little error.
 
 `relu` at -3 σ gives zero in every replay, so that their spread says that nothing can move there; but a platform may err
 by 16 σ before that is more than rounding. So each replay also asks what the operator would give 16 of the replay's

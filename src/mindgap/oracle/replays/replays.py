@@ -1,4 +1,4 @@
-"""Monte Carlo replays: how far the outputs move when every operator errs by its own typical error."""
+"""Runs Monte Carlo replays: the graph again, with a random error of its own size at every operator."""
 
 from __future__ import annotations
 

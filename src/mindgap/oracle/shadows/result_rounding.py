@@ -1,4 +1,4 @@
-"""From an operator's exact results to what a value of the declared dtype holds."""
+"""Rounds the exact results of operators to the dtypes that they declare."""
 
 from __future__ import annotations
 

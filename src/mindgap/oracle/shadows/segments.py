@@ -1,4 +1,4 @@
-"""A graph cut into segments of consecutive nodes, so that what is known of all of its values need not be held at once.
+"""Splits a graph into segments of consecutive nodes, so that shadows and bounds of all values need not be in memory.
 
 What one segment makes and a later one reads crosses the border and is held; everything else can be computed again.
 """

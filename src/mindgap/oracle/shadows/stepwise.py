@@ -1,4 +1,4 @@
-"""The two shadows of a graph on its inputs, with the bound of every operator on the way."""
+"""Computes the stepwise shadow S with the bounds of every operator, and the wide shadow W."""
 
 from __future__ import annotations
 

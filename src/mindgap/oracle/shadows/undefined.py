@@ -1,4 +1,4 @@
-"""Where a graph asks for what no standard defines: element masks of a node's results."""
+"""Masks the elements of a node's results that no standard defines."""
 
 from __future__ import annotations
 
