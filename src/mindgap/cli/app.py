@@ -21,6 +21,7 @@ from mindgap.cli.demo import demo
 from mindgap.cli.diff import diff
 from mindgap.cli.metamorphic import metamorphic
 from mindgap.cli.platforms import platforms
+from mindgap.cli.reduce import reduce
 from mindgap.cli.report import report
 from mindgap.cli.selftest import selftest
 from mindgap.cli.status import Exit
@@ -39,7 +40,7 @@ app = typer.Typer(
     help="Finds where a model's behaviour changes when the hardware or the runtime under it does.",
     epilog="Exit status: 0 nothing found, 1 findings, 2 wrong use or bad input, 3 mindgap itself failed.",
 )
-for command in (platforms, coverage, capture, diff, metamorphic, demo, selftest, report, synth):
+for command in (platforms, coverage, capture, diff, reduce, metamorphic, demo, selftest, report, synth):
     app.command()(command)
 # The name of before: scripts use it.
 app.command("alone", hidden=True)(metamorphic)

@@ -99,7 +99,7 @@ def _call(node: Node, values: Mapping[int, str], first: int, comment: str) -> li
     given = [argument(arg, values) for arg in node.args]
     given += [f"{name}={argument(arg, values)}" for name, arg in node.kwargs]
     function = f"torch.ops.{node.op}"
-    left = _target(node, values, first)
+    left = call_target(node, values, first)
     start = f"        {left} = {function}(" if left else f"        {function}("
     line = f"{start}{', '.join(given)})"
     if len(line) + len(comment) + 2 <= _WIDTH:
@@ -110,7 +110,7 @@ def _call(node: Node, values: Mapping[int, str], first: int, comment: str) -> li
     return [f"        {comment}", start, *(f"            {part}" for part in inner), "        )"]
 
 
-def _target(node: Node, values: Mapping[int, str], first: int) -> str:
+def call_target(node: Node, values: Mapping[int, str], first: int) -> str:
     """What the result is assigned to: a name, or names for the members of tuples and lists."""
     slots = [values[first + i] if spec is not None else "_" for i, spec in enumerate(node.outputs)]
     kinds = [str(returned.type) for returned in overload(node.op)._schema.returns]

@@ -1,0 +1,92 @@
+"""`mindgap reduce`: a finding in one's own model as a script that a vendor can run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mindgap.cli.diff import Deadline, Options, seconds
+from mindgap.cli.sources import subjects
+from mindgap.cli.status import Exit
+from mindgap.cli.streams import result_stream
+from mindgap.diff.platform_facts import facts_of, spelled
+from mindgap.graph import MindgapError, default_tensor_store, save
+from mindgap.pipeline.comparison import GraphComparison, RunContext
+from mindgap.reduction.finding import ReducedFinding, reduce_finding
+from mindgap.reduction.reproducer import report, title_of
+from mindgap.results.settings import RunSettings
+
+
+def reduce(
+    sources: Annotated[list[str], typer.Argument(metavar="SOURCE…", help="As for mindgap diff.")],
+    platforms: Annotated[list[str], typer.Option("-p", "--platform", metavar="PLATFORM", help="May be repeated.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the scripts and reports go.")] = Path(
+        "reduced"
+    ),
+    reference: Annotated[str, typer.Option(metavar="PLATFORM", help="As for mindgap diff.")] = "cpu/eager",
+    options: Options = None,
+    backward: Annotated[bool, typer.Option("--backward", help="As for mindgap diff.")] = False,
+    checks: Annotated[int, typer.Option(min=1, help="How often the platform may be tried for one finding.")] = 1000,
+    limit: Annotated[float, typer.Option("--seconds", min=1, help="How long one finding may take.")] = 120.0,
+    deadline: Deadline = 300.0,
+) -> int:
+    """Reduce each finding to a small program, and write a script that shows it without mindgap.
+
+    Every script is run twice in a fresh process before it is called verified. Exit status: 1 where there are findings,
+    0 where there are none.
+
+    Example: mindgap reduce timm:resnet18 -p onnxruntime/cpu --out reduced
+    """
+    from mindgap.aten.state import TORCH_STATE
+    from mindgap.reduction import Limits
+    from mindgap.run.pool import WorkerPool
+
+    tensors = default_tensor_store()
+    settings = RunSettings(spelled(reference), deadline_s=seconds(deadline))
+    wanted = list(dict.fromkeys(spelled(platform) for platform in platforms))
+    facts_of([settings.reference, *wanted], reference=settings.reference, skip_unavailable=False)
+    found = compared = 0
+    with result_stream() as stream, WorkerPool([settings.reference, *wanted], tensors=tensors) as pool:
+        context = RunContext(pool.run, settings, tensors, pool.describe)
+        for subject in subjects(sources, options or [], tensors, backward):
+            with TORCH_STATE:
+                graph = subject.graph()
+            comparison = GraphComparison(context, subject.name, graph)
+            for platform in wanted:
+                row = comparison.row(platform)
+                compared += row.verdict is not None
+                found += row.finding
+                if row.finding:
+                    text = _written(out, reduce_finding(context, graph, row, Limits(checks, limit)), len(graph.nodes))
+                else:
+                    text = f"{row.word}: nothing to reduce"
+                print(f"{subject.name} on {platform}: {text}", file=stream)
+    if not compared:
+        raise MindgapError("nothing was compared: no platform ran any source that the reference ran")
+    return Exit.FINDINGS if found else Exit.NOTHING_FOUND
+
+
+def _written(out: Path, found: ReducedFinding, nodes: int) -> str:
+    """Writes script, report and graphs; what was found, in a few lines."""
+    out.mkdir(parents=True, exist_ok=True)
+    row, reduction, made = found.row, found.reduction, found.reproducer
+    ops = "-".join(dict.fromkeys(node.op.split(".")[1] for node in reduction.graph.nodes[:3]))
+    name = re.sub(r"[^\w.-]+", "_", f"{row.model}-{row.platform}-{ops}")
+    Path(out, f"{name}.py").write_text(made.text)
+    Path(out, f"{name}.md").write_text(report(reduction.graph, row, made))
+    save(reduction.graph, Path(out, f"{name}.graph"))
+    if reduction.passing is not None:
+        save(reduction.passing, Path(out, f"{name}.passing.graph"))
+    verified = (
+        "verified twice without mindgap" if made.verified else "NOT VERIFIED: it does not show the finding by itself"
+    )
+    ended = "" if reduction.complete else ", ended by its limit"
+    spent = f"in {reduction.checks} checks, {reduction.seconds:.1f} s{ended}"
+    return (
+        f"{title_of(reduction.graph, row)}\n"
+        f"  {nodes} -> {len(reduction.graph.nodes)} operators {spent}\n"
+        f"  {out / name}.py: {verified}"
+    )

@@ -1,0 +1,129 @@
+"""A script that shows a reduced finding without mindgap, run before it is shown; and a report for an issue tracker."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from mindgap.graph import Graph
+from mindgap.results.rows import Row
+from mindgap.script import Recorded, Target, render
+from mindgap.script.short import short_script
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: How often a script must show the fault, each time in a process of its own.
+RUNS: Final = 2
+_TIMEOUT_S: Final = 300.0
+#: Runs a file as a program in which mindgap cannot be imported.
+_WITHOUT_MINDGAP: Final = (
+    "import runpy, sys; sys.modules['mindgap'] = None; sys.argv = sys.argv[1:]; "
+    "runpy.run_path(sys.argv[0], run_name='__main__')"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reproducer:
+    """`text`: the script. `short`: it is the short form. `verified`: it ended with status 1 each time that it was run
+    in a process without mindgap. `printed`: what it printed the last time, at most 8,000 characters.
+    """
+
+    text: str
+    short: bool
+    verified: bool
+    printed: str
+
+
+def reproducer(graph: Graph, inputs: Sequence[Array], platform: Target, reference: Target, row: Row) -> Reproducer:
+    """The short script where it shows the fault, otherwise the long one, verified or not.
+
+    `row`: of this graph, as it was judged; its platform and verdict are named in the script.
+    """
+    if reference.device_mode == "cpu/eager" and not reference.options:
+        wrong = "reference" if row.blame == "reference" else "platform"
+        text = short_script(graph, platform, title_of(graph, row), wrong=wrong, inputs=inputs)
+        if text is not None:
+            verified, printed = verify(text)
+            if verified:
+                return Reproducer(text, True, True, printed)
+    words = f"Recorded: {row.word}, blamed on the {row.blame}. {row.detail or row.message}"
+    culprit = row.culprit.node if row.culprit is not None and row.culprit.node >= 0 else None
+    long = render(graph, inputs, platform, reference, name="reduced", culprit=culprit, recorded=Recorded(words=words))
+    verified, printed = verify(long.text)
+    return Reproducer(long.text, False, verified, printed)
+
+
+def verify(text: str) -> tuple[bool, str]:
+    """Whether the script ends with status 1 in each of two fresh processes without mindgap, and what it printed."""
+    printed = ""
+    for _ in range(RUNS):
+        with tempfile.TemporaryDirectory(prefix="mindgap-") as folder:
+            file = Path(folder, "reproducer.py")
+            file.write_text(text)
+            command = [sys.executable, "-c", _WITHOUT_MINDGAP, str(file)]
+            try:
+                done = subprocess.run(
+                    command, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+                )
+            except subprocess.TimeoutExpired:
+                return False, f"no end within {_TIMEOUT_S:.0f} s"
+        printed = (done.stdout + ("" if done.returncode == 1 else done.stderr))[-8000:]
+        if done.returncode != 1 or "Traceback" in done.stderr:
+            return False, (done.stdout + done.stderr)[-8000:]
+    return True, printed
+
+
+def title_of(graph: Graph, row: Row) -> str:
+    """One line: the side at fault, the operators, their dtype, and what happens."""
+    ops = row.culprit.op if row.culprit is not None and row.culprit.op else "+".join(node.op for node in graph.nodes)
+    if row.verdict == "failed" and len(graph.nodes) == 1:
+        ops = graph.nodes[0].op
+    dtypes = sorted({given.spec.dtype for given in graph.inputs})
+    side = "eager PyTorch" if row.blame == "reference" else row.platform
+    return f"{side}: {ops} of {', '.join(dtypes) or 'no inputs'}: {_HAPPENS.get(row.verdict or '', row.word)}"
+
+
+_HAPPENS: Final = {
+    "failed": "fails",
+    "structural": "gives another shape or dtype",
+    "exceptional": "gives NaN or infinity, or loses it",
+    "discrepant": "gives a wrong result",
+    "reduced_precision": "computes in less precision than its dtype",
+    "reference_failed": "eager PyTorch fails",
+}
+
+
+def report(graph: Graph, row: Row, made: Reproducer, seen: str = "") -> str:
+    """A Markdown report for an issue tracker. `seen`: how often and where the finding was met."""
+    wrong = {"platform": row.platform, "reference": "eager PyTorch"}.get(row.blame or "", "undecided")
+    lines = [
+        f"# {title_of(graph, row)}",
+        "",
+        f"- Wrong side: {wrong}",
+        f"- Verdict: {row.word}" + (f" ({row.detail})" if row.detail else ""),
+        f"- Operators: {', '.join(node.op for node in graph.nodes)}",
+        *([f"- Seen: {seen}"] if seen else []),
+        "- Verified: ran twice in fresh processes without mindgap"
+        if made.verified
+        else "- NOT VERIFIED outside mindgap",
+        "",
+        "## To reproduce",
+        "",
+        "```python",
+        made.text.rstrip(),
+        "```",
+        "",
+        "## What it prints",
+        "",
+        "```",
+        made.printed.rstrip(),
+        "```",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,100 @@
+"""Findings of real platforms, reduced, with scripts that show them without mindgap."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from mindgap.capture import capture
+from mindgap.graph import Graph, TensorStore, load
+from mindgap.pipeline.comparison import GraphComparison, RunContext
+from mindgap.reduction.finding import ReducedFinding, reduce_finding
+from mindgap.reduction.reproducer import report, verify
+from mindgap.reduction.symptom import symptom_of
+from mindgap.results.settings import RunSettings
+from mindgap.run.pool import WorkerPool
+
+
+def found(graph: Graph, platform: str, store: TensorStore) -> ReducedFinding:
+    with WorkerPool(["cpu/eager", platform], tensors=store, busy=1) as pool:
+        context = RunContext(pool.run, RunSettings(), store, pool.describe)
+        row = GraphComparison(context, "case", graph).row(platform)
+        assert row.finding, row
+        reduced = reduce_finding(context, graph, row)
+        assert symptom_of(row).shown_by(reduced.row)
+        return reduced
+
+
+@pytest.mark.slow
+def test_a_wrong_result_becomes_one_call_of_a_public_function(tmp_path: Path) -> None:
+    """ONNX Runtime computes `remainder` by a formula that loses it for large quotients."""
+    pytest.importorskip("onnxruntime")
+
+    def program(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        z = torch.relu(x @ y)
+        return torch.remainder(z * 1e7 + 3, 0.37).exp(), z.sum()
+
+    torch.manual_seed(0)
+    store = TensorStore(tmp_path)
+    graph = capture(program, (torch.randn(8, 16), torch.randn(16, 8)), tensors=store)
+    reduced = found(graph, "onnxruntime/cpu", store)
+    assert [node.op for node in reduced.reduction.graph.nodes] == ["aten.remainder.Scalar"]
+    assert reduced.reduction.complete and reduced.reduction.graph.inputs[0].spec.numel == 1
+    made = reduced.reproducer
+    assert made.verified and made.short and "torch.remainder(x0, " in made.text and "mindgap" not in made.text
+    assert len(made.text.splitlines()) < 80
+    text = report(reduced.reduction.graph, reduced.row, made, "1 of 1 variants")
+    assert text.startswith("# onnxruntime/cpu: aten.remainder.Scalar of float32: gives a wrong result")
+    assert reduced.passing is None or not reduced.passing.finding
+
+
+@pytest.mark.slow
+def test_a_failure_is_reduced_too(tmp_path: Path) -> None:
+    """TorchScript's executor has no rule for views of another dtype."""
+    store = TensorStore(tmp_path)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return (torch.sin(x) * 2).contiguous().view(torch.int32).float().cos()
+
+    graph = capture(program, (torch.randn(3, 5),), tensors=store)
+    reduced = found(graph, "cpu/jit", store)
+    assert reduced.row.verdict == "failed" and len(reduced.reduction.graph.nodes) == 1
+    assert "view" in reduced.reduction.graph.nodes[0].op
+    assert reduced.reproducer.verified
+
+
+def test_a_script_is_verified_by_its_status() -> None:
+    assert verify("import sys\nprint('wrong')\nsys.exit(1)\n") == (True, "wrong\n")
+    assert not verify("print('right')\n")[0]
+    assert not verify("raise RuntimeError('a bug of the script')\n")[0], "a traceback ends with status 1 as well"
+    assert not verify("import mindgap, sys\nsys.exit(1)\n")[0]
+
+
+@pytest.mark.slow
+def test_the_command_writes_script_report_and_graph(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    source = tmp_path / "model.py"
+    source.write_text(
+        "import torch\n"
+        "def make():\n"
+        "    return (lambda x: torch.remainder(torch.relu(x) * 1e7 + 3, 0.37)), (torch.ones(2, 3),)\n"
+        "def calm():\n"
+        "    return torch.nn.ReLU(), (torch.ones(2, 3),)\n"
+    )
+
+    def run(name: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "mindgap", "reduce", f"{source}:{name}", "-p", "onnxruntime/cpu",
+                   "--out", str(tmp_path / "out")]  # fmt: skip
+        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+
+    done = run("make")
+    assert done.returncode == 1 and "-> 1 operators" in done.stdout and "verified twice" in done.stdout, done
+    (script,) = (tmp_path / "out").glob("*.py")
+    assert (script.with_suffix(".md")).exists()
+    assert len(load(script.with_suffix(".graph")).nodes) == 1
+    done = run("calm")
+    assert done.returncode == 0 and "nothing to reduce" in done.stdout
