@@ -93,7 +93,8 @@ class CaptureClient:
         return self._captured(source, index, name, wanted)
 
     def _captured(self, source: str, index: int, name: str, wanted: Wanted) -> tuple[Mapping[str, Any], bytes]:
-        if self._source != source:
+        worker = self._client.process
+        if self._source != source or worker is None or not worker.alive:
             opened = self.open(source)
             if opened["kind"] != "opened":
                 return {**opened, "kind": "failed"}, b""

@@ -1,4 +1,4 @@
-"""`cpu/aotinductor`: Inductor ahead of time, many graphs built as one library."""
+"""`cpu/aotinductor`: Inductor ahead of time; many graphs are built as one library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures in which dtype a platform computes what a graph declares in another.
+"""Measures the dtype in which a platform computes what a graph declares in another.
 
 A platform may compute float64 in float32, or 8-bit integers in 32 bits, and hand the result back in the
 declared dtype. Tiny graphs show it: each holds operations whose results are exact in a wide enough dtype and

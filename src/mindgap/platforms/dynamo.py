@@ -1,4 +1,4 @@
-"""The compilers that makers of accelerators bring along: `npu/compile`, `hpu/compile` and `xla/openxla`."""
+"""`npu/compile`, `hpu/compile`, `xla/openxla`: `torch.compile` with the compiler of the accelerator's maker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyTorch's eager mode on every device that it knows: operator by operator, as a user's script runs."""
+"""`*/eager`: PyTorch's eager mode, operator by operator, on every device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inductor, PyTorch's own compiler, on the devices that it writes kernels for: the graph whole or not at all."""
+"""`*/inductor`: `torch.compile` with Inductor, the whole graph or not at all, on the devices that it supports."""
 
 from __future__ import annotations
 

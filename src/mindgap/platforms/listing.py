@@ -1,4 +1,4 @@
-"""What `mindgap platforms` shows: every registered platform, there or not, and why not."""
+"""Lists every registered platform, whether it is available, and why not. `mindgap platforms` prints it."""
 
 from __future__ import annotations
 

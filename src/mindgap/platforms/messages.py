@@ -1,4 +1,4 @@
-"""The mechanism of message tables: which of a backend's messages are refusals, and which are failures.
+"""Message tables: which of a backend's error messages are refusals, and which are failures.
 
 Each backend has one table, in a module `..._messages.py` of its own. A row is one kind of message.
 

@@ -1,4 +1,4 @@
-"""What a platform is to the rest of the program.
+"""The interface between platforms and the rest of the program: `Backend`, `Platform`, `Executable`, and their errors.
 
 A third party adds one with a module and an entry point in the group `mindgap.platforms`, whose name
 is the platform's (`cpu/eager`) and whose object is a `Backend`. `probe`, `options` and `environment`

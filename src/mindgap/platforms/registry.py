@@ -1,4 +1,4 @@
-"""From `DEVICE/MODE[@key=value,…]` to a backend, through the entry-point group `mindgap.platforms`.
+"""Looks up a backend by `DEVICE/MODE[@key=value,…]` in the entry-point group `mindgap.platforms`.
 
 Importing this module imports no framework, and `find` imports the module of one backend only.
 """

@@ -1,4 +1,4 @@
-"""Jobs in, outcomes out: one warm worker process per platform, so that whatever a platform does stays there.
+"""Runs jobs on platforms in worker processes: one process per platform, so that a crash costs one outcome.
 
 Comes in: (graph, platform) jobs. Goes out: outcomes, one for each job, with digests and sketches of
 the outputs, and whole outputs where they are asked for. Knows nothing of verdicts, and the parent's

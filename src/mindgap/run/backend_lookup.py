@@ -1,4 +1,4 @@
-"""From the name of a platform to its backend.
+"""Finds the backend of a platform's name.
 
 Besides registered platforms (`cpu/eager@isa=avx2`), `package.module:attribute[@key=value,…]` names a
 backend by where it is: one in the making, before it has an entry point.

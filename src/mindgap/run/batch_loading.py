@@ -1,4 +1,4 @@
-"""Several graphs loaded by a platform together, so that the jobs that follow find them loaded."""
+"""Loads several graphs together, for the jobs that follow."""
 
 from __future__ import annotations
 

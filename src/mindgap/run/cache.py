@@ -1,4 +1,4 @@
-"""A cache bounded by count and by bytes that forgets what was used longest ago."""
+"""A least-recently-used cache, bounded by count and by bytes."""
 
 from __future__ import annotations
 

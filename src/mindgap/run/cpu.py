@@ -1,4 +1,4 @@
-"""Processor seconds of worker processes, by what they were spent on."""
+"""Accounts the processor seconds of worker processes by purpose."""
 
 from __future__ import annotations
 

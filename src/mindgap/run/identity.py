@@ -1,4 +1,4 @@
-"""Digests and bytes of graphs, worked out once for each graph object however often it runs."""
+"""Digests and encoded bytes of graphs, computed once per graph object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One job on an opened platform, in this process. A worker is a loop around `run_job`.
+"""Runs one job on an opened platform in this process. A worker is a loop around `run_job`.
 
 What the platform does wrong becomes an `Outcome`; bad input (a stored tensor that is not there)
 raises `MindgapError`.

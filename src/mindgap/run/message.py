@@ -1,4 +1,4 @@
-"""Jobs and outcomes as frames: what the parent and a worker say to each other.
+"""Encodes jobs and outcomes as frames, and decodes them.
 
 parent → worker   job        the graph by digest, the arrays that replace inputs; then, if they are asked for or
                              known to be missing, the graph's bytes and stored tensors

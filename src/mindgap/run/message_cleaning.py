@@ -1,4 +1,4 @@
-"""What runtimes wrap around the reason in their messages: places, names of nodes, advice, reports of reports.
+"""Removes what runtimes wrap around the reason in their messages: places, node names, advice, nested reports.
 
 `reasons` gives the lines that are left: what the authors say, after the operator that it is about. Each rule is for a
 form that some runtime writes; what fits no rule stays as it is.

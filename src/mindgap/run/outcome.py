@@ -1,4 +1,4 @@
-"""What one platform did with one graph."""
+"""Jobs and outcomes: the request to run a graph on a platform, and its result."""
 
 from __future__ import annotations
 

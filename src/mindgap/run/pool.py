@@ -1,4 +1,4 @@
-"""Worker processes for several platforms, and the jobs spread over them."""
+"""A pool of worker processes for several platforms, and the distribution of jobs to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One worker process as its parent sees it: started, spoken to under a deadline and a memory limit, ended.
+"""The parent's end of one worker process: start, requests under a deadline and a memory limit, stop.
 
 Everything happens in one loop over the three pipes, none of which may block: a worker that prints
 more than a pipe holds, does not read what it is sent, or neither answers nor dies, cannot hold up

@@ -1,4 +1,4 @@
-"""A directory that all workers of a pool see, gone with the pool."""
+"""A temporary directory that all workers of a pool share. It is deleted with the pool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A platform's message with everything taken out that changes from run to run.
+"""Normalizes a failure message: what changes from run to run is removed.
 
 Two failures with one cause on one platform should have equal signatures, on any machine and in any
 process: so addresses, paths, sizes, numbers, generated names and identifiers become placeholders,

@@ -1,4 +1,4 @@
-"""One warm process that runs jobs on one platform: `python -m mindgap.run.worker --platform NAME`.
+"""Worker process that runs jobs on one platform: `python -m mindgap.run.worker --platform NAME`.
 
 Frames come on standard input and answers go to the standard output that the process started with.
 Both are claimed (see `serving`) before a framework is imported.

@@ -1,4 +1,4 @@
-"""What every worker process does first: claims its channel, and sees to its own end.
+"""Sets up a worker process: claims its channel, ends it with its parent, limits its memory, serves until hangup.
 
 The channel's two pipes are moved to descriptors that nothing else knows of: descriptor 0 then reads
 nothing, and descriptor 1 and `sys.stdout` write to standard error, so that a library that prints, from

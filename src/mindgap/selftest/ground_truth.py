@@ -19,7 +19,7 @@ from mindgap.oracle import Oracle
 from mindgap.oracle.evaluation.formats import FORMATS, is_real, widen
 from mindgap.oracle.examine import SIGMAS, expect_floor
 from mindgap.oracle.float_classes import class_bits
-from mindgap.platforms.faulty.injection import FaultInjector, meets, placed
+from mindgap.platforms.faulty.injection import FaultInjector, injection_sites, meets
 from mindgap.platforms.faulty.schema import AT_LOAD, Faults
 from mindgap.platforms.protocol import CompileFailure
 
@@ -96,7 +96,7 @@ class GroundTruth:
     def effect(self, faults: Faults) -> Effect:
         """What these faults do to this graph. Raises `Unsupported` where they refuse it."""
         try:
-            places = placed(faults, self.graph, "")
+            places = injection_sites(faults, self.graph, "")
         except CompileFailure:
             return Effect(dict.fromkeys(self._meant(faults), _UTTER), math.inf, failed=True)
         at_node = self._locally(FaultInjector(self.graph, places))

@@ -1,4 +1,4 @@
-"""`faulty/eager`: PyTorch's eager mode with faults injected on purpose, exactly reproducible. See docs/faults.md."""
+"""The backend of `faulty/eager`: runs graphs in PyTorch's eager mode with injected faults. See docs/faults.md."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ class _Faulty:
     def load(self, graph: Graph, inputs: Sequence[Array]) -> FaultyExecutable:
         """Raises `Unsupported` and `CompileFailure` where a fault says so, and for graphs with a backward pass."""
         from mindgap.graph.digest import digest
-        from mindgap.platforms.faulty.injection import placed
+        from mindgap.platforms.faulty.injection import injection_sites
 
         if graph.grad:
             raise Unsupported("backward", "faults are injected into forward graphs only")
         # The digest costs more than a small run: only a condition on it asks for it.
         name = digest(graph) if any(f.when.graph for f in self.faults.fault) else ""
-        return FaultyExecutable(graph, placed(self.faults, graph, name))
+        return FaultyExecutable(graph, injection_sites(self.faults, graph, name))
 
 
 class FaultyExecutable:

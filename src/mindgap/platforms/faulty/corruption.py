@@ -1,4 +1,4 @@
-"""What a fault does to one result, as a function from tensor to tensor."""
+"""Corrupts one result of an operator as a fault says: a function from tensor to tensor."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _top(dtype: torch.dtype) -> int:
 _TOP: Final = {name: _top(dtype) for name, dtype in TORCH_DTYPES.items() if kind_of(name) == "float"}
 
 
-def damaged(fault: schema.Fault, result: torch.Tensor, draw: int) -> torch.Tensor:
+def corrupted(fault: schema.Fault, result: torch.Tensor, draw: int) -> torch.Tensor:
     """The result as this fault leaves it; kinds that act on the call and not on the result change nothing.
 
     `draw` tells apart the draws of one fault (a count of calls). A new tensor, the operand unchanged.

@@ -1,4 +1,4 @@
-"""Where faults strike in one graph, and a call of a node with the faults in it."""
+"""Finds the calls of a graph that faults apply to, and runs those calls with the faults in them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mindgap.aten.tape import clone_strided, flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import Graph, Node
 from mindgap.platforms.faulty import schema
-from mindgap.platforms.faulty.corruption import damaged, lowered, toward_zero
+from mindgap.platforms.faulty.corruption import corrupted, lowered, toward_zero
 from mindgap.platforms.protocol import CompileFailure, Unsupported
 
 _WIDE: Final = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64,
@@ -35,7 +35,7 @@ class InjectionSite:
     fault: schema.Fault
 
 
-def placed(faults: schema.Faults, graph: Graph, digest: str) -> list[list[InjectionSite]]:
+def injection_sites(faults: schema.Faults, graph: Graph, digest: str) -> list[list[InjectionSite]]:
     """For each node, the faults that may strike it. Raises what those that strike at load do."""
     found: list[list[InjectionSite]] = []
     for index, node in enumerate(graph.nodes):
@@ -144,7 +144,7 @@ class FaultInjector:
         draw = self._met[place.number]
         if isinstance(fault, schema.Nondeterministic):
             draw += self._runs << 32
-        return damaged(fault, right, draw)
+        return corrupted(fault, right, draw)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A file of faults, as data. docs/faults.md describes it for people."""
+"""Schema of a fault file. docs/faults.md describes it for users."""
 
 from __future__ import annotations
 

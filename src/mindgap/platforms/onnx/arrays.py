@@ -1,4 +1,4 @@
-"""What numpy has no word for on its way into and out of an ONNX runtime: bfloat16, float8, complex.
+"""Converts arrays for ONNX runtimes: bfloat16, float8 and complex numbers, which numpy or ONNX lack.
 
 ONNX has no complex arithmetic: the exporter carries a complex tensor as a real one with a last
 dimension of 2, and so do these arrays. Nothing here converts a value: a platform that answers with

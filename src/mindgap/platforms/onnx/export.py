@@ -1,4 +1,4 @@
-"""A graph as an ONNX model, the way `torch.onnx.export(dynamo=True)` would write it.
+"""Exports a graph to the ONNX model that `torch.onnx.export(dynamo=True)` would write, without tracing it again.
 
 Same operator translations, same decompositions, same explicit casts and same optimiser as the
 exporter that users call; only the tracing in front of them is left out (see `onnx_fx`).

@@ -1,4 +1,4 @@
-"""A functional graph as the FX graph that PyTorch's ONNX exporter translates.
+"""Converts a functional graph to the FX graph that PyTorch's ONNX exporter translates.
 
 The exporter's usual way there is `torch.export` followed by `run_decompositions`, which trace the
 program twice and take ten times as long as the translation itself. A `Graph` is a trace already and

@@ -1,4 +1,4 @@
-"""What the ONNX-fed platforms say of the machine and of their options."""
+"""Describes the host, and checks the options, of platforms that run on ONNX Runtime and OpenVINO."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the errors of PyTorch's ONNX exporter mean.
+"""Classifies the errors of PyTorch's ONNX exporter.
 
 An operator for which it has no translation at all raises nothing: `onnx_fx` finds it beforehand.
 """

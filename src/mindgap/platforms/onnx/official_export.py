@@ -1,4 +1,4 @@
-"""A graph as an ONNX model through `torch.onnx.export(dynamo=True)`, called as its users call it."""
+"""Exports a graph with `torch.onnx.export(dynamo=True)`, called as users call it."""
 
 from __future__ import annotations
 

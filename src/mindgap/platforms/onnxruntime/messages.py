@@ -1,4 +1,4 @@
-"""What ONNX Runtime's messages mean, when a session is made and when it runs."""
+"""Classifies ONNX Runtime's messages, from session creation and from runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What OpenVINO's messages mean, whichever front end translated the model.
+"""Classifies OpenVINO's messages, for both front ends.
 
 A front end that stops reports every operator that it could not translate, each with a message of its own. They are
 read one by one: the report is a refusal if OpenVINO has no rule for some operator, or if every message is a refusal.

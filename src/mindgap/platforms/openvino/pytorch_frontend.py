@@ -1,4 +1,4 @@
-"""A graph through OpenVINO's own PyTorch front end: `openvino.convert_model` on a `torch.export` program.
+"""Converts a graph with OpenVINO's PyTorch front end: `openvino.convert_model` on a `torch.export` program.
 
 The way that OpenVINO documents for PyTorch's users. Nothing is rewritten on the way: OpenVINO runs the
 decompositions that its own `convert_model` runs, and makes every dimension dynamic, as it does for its users.

@@ -1,4 +1,4 @@
-"""What PyTorch's errors mean: those of its kernels, of TorchScript's tracer and of its compilers."""
+"""Classifies the errors of PyTorch's kernels, TorchScript's tracer and the compilers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether an error of PyTorch, or of one of its compilers, is a refusal, and which operator it names."""
+"""Decides whether an error of PyTorch or its compilers is a refusal, and finds the operator that it names."""
 
 from __future__ import annotations
 

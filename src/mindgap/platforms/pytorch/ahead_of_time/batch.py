@@ -1,4 +1,4 @@
-"""Graphs that are translated one by one and built together; one that cannot be costs itself alone."""
+"""Translates graphs one by one and builds them together. A graph that cannot be built costs only itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mindgap.graph import Graph
 from mindgap.platforms.protocol import Array, CompileFailure, Executable, Fallback, Options, Unsupported
 from mindgap.platforms.pytorch.ahead_of_time.cpp_library import Function, accused, build, opened
 from mindgap.platforms.pytorch.ahead_of_time.cpp_source import CppSource, NeedsOwnLibrary, compile_alone, source_of
-from mindgap.platforms.pytorch.compilation.compiled import told
+from mindgap.platforms.pytorch.compilation.compiled import error_summary
 from mindgap.platforms.pytorch.compilation.fx_module import to_fx
 from mindgap.platforms.pytorch.compilation.inductor_settings import configured
 from mindgap.platforms.pytorch.refusals import causes, refusal, refused_operator
@@ -123,4 +123,4 @@ class Batch:
 def _told(error: Exception) -> str:
     """As for any compiler; of what the C++ compiler printed, its first complaint and not the command."""
     complaint = _COMPLAINT.search(str(causes(error)[-1]))
-    return f"{type(error).__name__}: {complaint[0]}" if complaint else told(error)
+    return f"{type(error).__name__}: {complaint[0]}" if complaint else error_summary(error)

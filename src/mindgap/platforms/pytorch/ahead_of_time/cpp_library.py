@@ -1,4 +1,4 @@
-"""Many graphs' C++ built as one library, in which each keeps a function of its own."""
+"""Builds the C++ of many graphs as one shared library, with one function per graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AOTInductor's C++ for one graph, taken before it is built, so that many graphs can be built together."""
+"""Takes the C++ that AOTInductor generates for one graph before it is built, to build many graphs together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A graph that was compiled as a whole, and what to say where that failed."""
+"""Runs a graph that was compiled as a whole, and classifies what fails when it is compiled."""
 
 from __future__ import annotations
 
@@ -123,11 +123,11 @@ def load(
         why = refusal(error)
         if why is not None:
             raise Unsupported(refused_operator(error) or "the graph", why) from error
-        raise CompileFailure(told(error), refused_operator(error) or "") from error
+        raise CompileFailure(error_summary(error), refused_operator(error) or "") from error
     return executable
 
 
-def told(error: BaseException) -> str:
+def error_summary(error: BaseException) -> str:
     """The outermost kind of error and the innermost message, cut to a length that a table bears."""
     innermost = causes(error)[-1]
     kinds = dict.fromkeys((type(error).__name__, type(innermost).__name__))

@@ -1,4 +1,4 @@
-"""A graph as a `torch.export.ExportedProgram`: what a user hands to a converter that takes PyTorch programs."""
+"""Exports a graph as a `torch.export.ExportedProgram`, the input of converters of PyTorch programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A graph as a `torch.fx.GraphModule`, for what compiles one."""
+"""Converts a graph to a `torch.fx.GraphModule`, the input of compilers."""
 
 from __future__ import annotations
 

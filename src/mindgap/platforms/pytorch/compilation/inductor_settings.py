@@ -1,4 +1,4 @@
-"""Inductor's own settings: put in force, checked, and a cache on disk that no other setting or machine shares."""
+"""Puts Inductor's options in force, checks them, and gives each setting and machine a cache directory of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`torch.compile` of a whole graph, in one piece or not at all."""
+"""Compiles a whole graph with `torch.compile`. A graph that is split or not compiled is a `Fallback`."""
 
 from __future__ import annotations
 

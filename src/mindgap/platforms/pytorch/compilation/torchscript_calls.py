@@ -1,4 +1,4 @@
-"""Calls that TorchScript's tracer cannot record, written out as TorchScript instead.
+"""Rewrites calls that TorchScript's tracer cannot record as small TorchScript functions.
 
 The tracer knows no list of booleans (the `output_mask` of every backward kernel) and no result that is
 undefined because such a mask left it out. Its compiler knows both: each call becomes a small function in

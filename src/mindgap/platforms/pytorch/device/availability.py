@@ -1,4 +1,4 @@
-"""Whether PyTorch and a device for it are there, found out without importing it where that can be."""
+"""Finds out whether PyTorch and a device for it are available, without importing PyTorch where possible."""
 
 from __future__ import annotations
 

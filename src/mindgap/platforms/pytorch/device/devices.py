@@ -1,4 +1,4 @@
-"""The devices that PyTorch can compute on, as data. Imports no framework."""
+"""Table of the devices that PyTorch computes on. Imports no framework."""
 
 from __future__ import annotations
 

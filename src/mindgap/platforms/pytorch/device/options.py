@@ -1,4 +1,4 @@
-"""The options of the PyTorch platforms: their words, their checks, and the environment they need."""
+"""The options of the PyTorch platforms: values, checks, and the environment variables they need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A device in a worker: made known to torch, waited for, described, and watched for work done elsewhere."""
+"""A device in a worker: import of its package, synchronization, description, detection of CPU fallbacks."""
 
 from __future__ import annotations
 

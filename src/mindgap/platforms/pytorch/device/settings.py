@@ -1,4 +1,4 @@
-"""Options put in force in a worker, and proof that they are."""
+"""Puts options in force in a worker, and proves that they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options that are switches of PyTorch: each can be read back, so each is proven to be in force."""
+"""Options that are switches of PyTorch. Each is read back, which proves that it is in force."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A graph run operator by operator: what PyTorch's eager mode does, with every value in reach."""
+"""Runs a graph operator by operator in PyTorch's eager mode, and gives every value on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The backward pass of a graph that asks for one."""
+"""Runs the backward pass of a graph that declares gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""numpy arrays in, tensors out, and back: with little to do when the same arrays come again."""
+"""Converts input arrays to tensors and tensors to output arrays; keeps a tensor while its array comes again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A graph whose inputs of four and five dimensions lie in memory in another order."""
+"""Rewrites a graph for inputs of 4 and 5 dimensions in another memory layout."""
 
 from __future__ import annotations
 

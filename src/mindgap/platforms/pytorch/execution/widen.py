@@ -1,4 +1,4 @@
-"""A graph with every float dtype in it made float64, and every complex one complex128."""
+"""Rewrites a graph so that every float dtype is float64 and every complex dtype complex128."""
 
 from __future__ import annotations
 
