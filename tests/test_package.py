@@ -25,7 +25,7 @@ def test_importing_it_imports_no_framework() -> None:
 )
 def test_a_package_that_can_be_called_stays_a_package(room: str, first: str) -> None:
     code = f"{first}; import mindgap.{room} as room; print(type(room).__name__, callable(room), room.__name__)"
-    assert python(code) == f"_CallablePackage True mindgap.{room}"
+    assert python(code) == f"_{room.title()}Package True mindgap.{room}"
 
 
 def test_names_of_the_diff_package_are_reached_by_its_import() -> None:

@@ -19,10 +19,10 @@ from mindgap.capture.training_pass import Optimizer
 __all__ = ["CaptureError", "Optimizer", "capture", "capture_kernels", "with_explicit_gradients"]
 
 
-class _CallablePackage(ModuleType):
+class _CapturePackage(ModuleType):
     """Makes `mindgap.capture(...)` call `capture`, while `import mindgap.capture` still gives the package."""
 
     __call__ = staticmethod(capture)
 
 
-sys.modules[__name__].__class__ = _CallablePackage
+sys.modules[__name__].__class__ = _CapturePackage

@@ -16,7 +16,7 @@ from mindgap.cli.tables import console
 from mindgap.store import Store
 
 if TYPE_CHECKING:
-    from mindgap.report.study_page import Section
+    from mindgap.report.study_html import Section
     from mindgap.studies.gap import Study
 
 study = typer.Typer(no_args_is_help=True, help="The tables and figures of a published study, from one's own runs.")
@@ -71,7 +71,7 @@ def _said_loudly(found: Study) -> Exit:
 
 
 def _print(found: Study, out: TextIO) -> None:
-    from mindgap.report.study_page import section_of
+    from mindgap.report.study_html import section_of
 
     page = console(out)
     page.print(Text(f"{found.run} against {found.reference}, {found.created}"))
@@ -92,7 +92,7 @@ def _print(found: Study, out: TextIO) -> None:
 
 def _grid(section: Section) -> Grid:
     from mindgap.report.study_chart import spaced
-    from mindgap.report.study_page import cell
+    from mindgap.report.study_html import cell
 
     grid = Grid(box=None, pad_edge=False, header_style="bold")
     for column, kind in zip(section.columns, section.kinds, strict=True):

@@ -30,10 +30,10 @@ __all__ = [
 ]
 
 
-class _CallablePackage(ModuleType):
+class _DiffPackage(ModuleType):
     """Makes `mindgap.diff(...)` call `diff`, while `import mindgap.diff` still gives the package."""
 
     __call__ = staticmethod(diff)
 
 
-sys.modules[__name__].__class__ = _CallablePackage
+sys.modules[__name__].__class__ = _DiffPackage

@@ -6,6 +6,6 @@ anything was run, and counts nothing: `Report.totals` and a study's tables have 
 
 from mindgap.report.junit import junit_xml
 from mindgap.report.page import html_page
-from mindgap.report.study_page import study_page
+from mindgap.report.study_html import study_page
 
 __all__ = ["html_page", "junit_xml", "study_page"]

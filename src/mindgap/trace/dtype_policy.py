@@ -25,7 +25,7 @@ Dtypes = Callable[[str], Mapping[str, Mapping[str, str]]]
 
 
 @dataclass(frozen=True, slots=True)
-class DtypePolicy:
+class DtypeSubstitution:
     """One dtype that a platform treats as another. `saturates`: its integers end at their limits and do not wrap."""
 
     declared: str
@@ -44,19 +44,19 @@ class DtypePolicy:
         return "reduced_precision" if self.computed != self.declared else "discrepant"
 
 
-def policies_of(dtypes: Mapping[str, Mapping[str, str]], graph: Graph) -> list[DtypePolicy]:
+def policies_of(dtypes: Mapping[str, Mapping[str, str]], graph: Graph) -> list[DtypeSubstitution]:
     """The policies that make results of this graph differ: dtypes it has, computed in fewer bits or saturating."""
     present = {spec.dtype for spec in graph.values if spec is not None}
-    found: list[DtypePolicy] = []
+    found: list[DtypeSubstitution] = []
     for declared, told in dtypes.items():
         computed, saturates = told.get("computes_in", ""), told.get("overflow") == "saturates"
         if declared not in present:
             continue
         if computed in TORCH_DTYPES and _narrower(computed, declared):
-            found.append(DtypePolicy(declared, computed, saturates))
+            found.append(DtypeSubstitution(declared, computed, saturates))
         elif saturates:
             # Whatever it computes in, no result is beyond the limits of the dtype that comes back.
-            found.append(DtypePolicy(declared, declared, saturates))
+            found.append(DtypeSubstitution(declared, declared, saturates))
     return found
 
 
@@ -71,7 +71,9 @@ def _narrower(computed: str, declared: str) -> bool:
 class Explanation:
     """Whether one policy explains what a platform gives for a graph."""
 
-    def __init__(self, policy: DtypePolicy, oracle: Oracle, inputs: Sequence[Array], singles: SingleOperators) -> None:
+    def __init__(
+        self, policy: DtypeSubstitution, oracle: Oracle, inputs: Sequence[Array], singles: SingleOperators
+    ) -> None:
         self._policy, self._oracle, self._inputs, self._singles = policy, oracle, inputs, singles
         self._integers = kind_of(policy.declared) == "int"
 
@@ -203,7 +205,7 @@ def retyped(graph: Graph, declared: str, dtype: str) -> Graph:
     )
 
 
-def detail_of_policy(policy: DtypePolicy, platform: str, shown: str) -> str:
+def detail_of_policy(policy: DtypeSubstitution, platform: str, shown: str) -> str:
     """One sentence for a person. `shown`: one element that is off, or nothing."""
     how = f"computes {policy.declared} in {policy.computed}"
     if policy.computed == policy.declared:

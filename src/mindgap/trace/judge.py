@@ -28,7 +28,7 @@ from mindgap.oracle import (
 from mindgap.oracle.evaluation.formats import FORMATS
 from mindgap.run.outcome import Outcome
 from mindgap.trace.blame import blamed
-from mindgap.trace.dtype_policy import DtypePolicy, Dtypes, Explanation, detail_of_policy, policies_of
+from mindgap.trace.dtype_policy import Dtypes, DtypeSubstitution, Explanation, detail_of_policy, policies_of
 from mindgap.trace.error_propagation import breaking
 from mindgap.trace.example import example
 from mindgap.trace.failure import failing_part
@@ -277,7 +277,7 @@ class Judge:
 
     def _explained(
         self, finding: tuple[Confirmed, str], seen: _Observed
-    ) -> tuple[tuple[Confirmed, str], DtypePolicy | None]:
+    ) -> tuple[tuple[Confirmed, str], DtypeSubstitution | None]:
         """The finding with the policy of the platform that explains every difference, where there is one; or else with
         an operator that errs by more than a policy explains rather than one that does not."""
         platform = finding[1]
