@@ -21,6 +21,7 @@ from mindgap.oracle.bounds import rules as module
 from mindgap.oracle.bounds.rules import Bound, Site
 from mindgap.oracle.evaluation.float64 import BoundCall, OracleMemoryError, bind_call, evaluate_with_reason
 from oracle.applied import applied, normal
+from oracle.bench import build
 
 #: Samples are spread over this many tests, so that each takes seconds.
 PARTS = 12
@@ -140,3 +141,21 @@ def test_lack_of_memory_in_a_rule_is_not_measured_instead(monkeypatch: pytest.Mo
 def test_an_error_of_our_own_is_no_refusal() -> None:
     with pytest.raises(KeyError):
         evaluate_with_reason(tanh_call(in_its_own_dtype(KeyError("ours"))), [normal(8).double()], {})
+
+
+def test_replays_of_another_shape_are_reported_and_no_failure() -> None:
+    """Elements chosen by a mask that rounding decides: every replay chooses another number of them."""
+    x = torch.linspace(0.5, 1.5, 4096).numpy()
+    inverse = (1.0 / x.astype("float64") + 3e-8).astype("float32")
+    calls = [
+        ("m", "aten.mul.Tensor", "i0", "i1"), ("k", "aten.gt.Scalar", "m", 1.0),
+        ("s", "aten.masked_select.default", "i0", "k"), ("e", "aten.exp.default", "s"),
+    ]  # fmt: skip
+    graph = build([x, inverse], calls, ["e"])
+    oracle = Oracle(graph, [x, inverse])
+    y = oracle.step.values[graph.outputs[0]].numpy()
+    assert 0 < y.size < x.size
+    (seen,) = oracle.examine([y])
+    assert seen.kind == "calm" and seen.ill
+    (found,) = oracle.weaknesses
+    assert found.missing == "replay" and found.op == "aten.exp.default" and "shape" in found.reason

@@ -84,8 +84,10 @@ class Oracle:
     @property
     def weaknesses(self) -> tuple[Weakness, ...]:
         """The operators judged on weaker evidence so far, by node of `graph`; replays may add to them."""
+        run = vars(self).get("replays")
+        uncovered = {self.graph.producer[n]: r for n, r in run.uncovered.items()} if isinstance(run, Replays) else {}
         found: list[tuple[Missing, dict[int, str]]] = [
-            ("bound rule", self.step.measured), ("float64 reference", self._float64.fallbacks),
+            ("bound rule", self.step.measured), ("float64 reference", self._float64.fallbacks), ("replay", uncovered),
         ]  # fmt: skip
         return tuple(sorted(
             Weakness(node, self.graph.nodes[node].op, missing, reason)
@@ -179,7 +181,10 @@ class Oracle:
                 dtype, step, self.wide[number], torch.zeros(()), torch.zeros(()), seen, self.tainted.get(number), shape
             )
         shadow = widen(self.wide[number])
-        classes = self.replays.classes[number] | class_bits(rounded(shadow, dtype)) | class_bits(step)
+        # Where rounding decides how many elements there are, the wide shadow has others than S.
+        shadow = shadow if shadow.shape == step.shape else step
+        seen_classes = self.replays.classes.get(number, torch.full(step.shape, ANY, dtype=torch.uint8))
+        classes = seen_classes | class_bits(rounded(shadow, dtype)) | class_bits(step)
         hazard = self.step.hazards.get(number)
         if hazard is not None:
             classes = torch.where(hazard, torch.full_like(classes, ANY), classes)

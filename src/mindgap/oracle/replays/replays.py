@@ -74,6 +74,8 @@ class Replays:
         self.finite: dict[int, torch.Tensor] = {}
         self.classes: dict[int, torch.Tensor] = {}
         self.seen: dict[int, list[torch.Tensor]] = {}
+        #: Watched values that some replay gave another shape, and why they are not covered by it.
+        self.uncovered: dict[int, str] = {}
 
     def ensure(self, count: int) -> None:
         """At least this many replays."""
@@ -88,8 +90,11 @@ class Replays:
         """RMS distance to S of one watched float value, elementwise.
 
         Infinite where S is finite and no replay is: somewhere on the way rounding decides what overflows, and what is
-        left where nothing does may be anything. 0 where S is not finite.
+        left where nothing does may be anything. 0 where S is not finite. Infinite also where every replay had another
+        shape.
         """
+        if number not in self.squares and number in self.uncovered:
+            return torch.full(self._centre(number).shape, torch.inf, dtype=torch.float64)
         sigma = (self.squares[number] / self.finite[number].clamp_min(1)).sqrt()
         lost = self.finite[number] == 0
         if not bool(lost.any()):
@@ -174,6 +179,8 @@ class Replays:
             return
         clean = self._centre(number)
         if y.shape != clean.shape:
+            shapes = f"{list(y.shape)} instead of {list(clean.shape)}"
+            self.uncovered.setdefault(number, f"rounding noise changes the shape of a result: {shapes}")
             return
         if y.is_floating_point() or y.is_complex():
             self._record_float(number, y, clean)
