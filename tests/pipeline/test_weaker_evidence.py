@@ -11,7 +11,7 @@ from mindgap.cli.tables import print_report
 from mindgap.compare.weakness import Weakness
 from mindgap.graph import Graph
 from mindgap.graph.tensors import TensorStore
-from mindgap.oracle import bounds
+from mindgap.oracle.bounds import rules
 from mindgap.pipeline.comparison import GraphComparison, RunContext
 from mindgap.report.page import html_page
 from mindgap.results.from_store import report_of
@@ -51,7 +51,7 @@ def report(tmp_path: Path, ulp: int) -> tuple[Report, Graph, Store]:
 
 
 def test_a_missing_bound_rule_reaches_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(bounds._RULES, "gelu")
+    monkeypatch.delitem(rules._RULES, "gelu")
     found, graph, store = report(tmp_path, 1)
     (row,) = found.rows
     node = [n.op for n in graph.nodes].index(GELU)
