@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import torch
-from bound_cases import DTYPES, BoundCall, elementwise, samples, sized
+from bound_cases import DTYPES, Call, elementwise, samples, sized
 from torch import Tensor
 
 from mindgap.aten.operators import overload
@@ -56,13 +56,13 @@ class Row:
 class Prepared:
     """A call as a graph of one node, its operands, and what its results may be."""
 
-    call: BoundCall
+    call: Call
     graph: Graph
     inputs: dict[int, Any]
     expected: Sequence[Expectation | None]
 
 
-def prepare(call: BoundCall) -> Prepared | None:
+def prepare(call: Call) -> Prepared | None:
     """None for what has no graph or no shadow, or nothing that rounds."""
     tensors: list[Tensor] = []
 
@@ -120,7 +120,7 @@ def formulas(one: Prepared) -> Iterable[tuple[str, Sequence[Any]]]:
             yield way.__name__, [to_numpy(way(*one.call.args, **one.call.kwargs))]
 
 
-def swept(calls: Iterable[BoundCall], pool: WorkerPool, also: Sequence[str]) -> dict[tuple[str, str, str], Row]:
+def swept(calls: Iterable[Call], pool: WorkerPool, also: Sequence[str]) -> dict[tuple[str, str, str], Row]:
     """All calls on all platforms, as rows by operator, dtype and size."""
     rows: dict[tuple[str, str, str], Row] = defaultdict(Row)
     for call in calls:
@@ -180,7 +180,7 @@ def main() -> None:
     parser.add_argument("--also", action="append", default=[], help="a platform to hold against the bounds")
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    calls: list[BoundCall] = []
+    calls: list[Call] = []
     for name in asked.dtype or ["float32", "bfloat16"]:
         dtype = DTYPES[name]
         if asked.samples:
