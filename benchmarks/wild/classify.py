@@ -37,8 +37,12 @@ REFUSAL = re.compile(
     r"No decompositions registered|No ONNX function found|only supported for|does not support",
     re.IGNORECASE,
 )
-#: Operators with a leading underscore that a public function calls as they are.
-CALLED = frozenset({"_to_copy", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"})
+#: Private and gradient operators that public forward functions reach, as `reached.py` measured it: packet and a function.
+REACHED = frozenset(
+    line.split()[0]
+    for line in Path(__file__).with_name("reached.txt").read_text().splitlines()
+    if line and not line.startswith("#")
+)
 CALM = ("identical", "rounding", "ill_conditioned", "undefined", "internal")
 
 Side = Literal["wrong", "right", "unclear"]
@@ -84,7 +88,7 @@ def unreachable(row: Drawn, found: Checked) -> Checked:
     """A real finding at an operator that no public function of a forward program calls is debatable: the runtime is
     wrong, and its users do not meet it."""
     packets = {op.split(".")[1] for op in row.culprit.split("+") if op.count(".") == 2}
-    hidden = {p for p in packets if p.endswith("_backward") or (p.startswith("_") and p not in CALLED)}
+    hidden = {p for p in packets if ("_backward" in p or p.startswith("_")) and p not in REACHED}
     if found.kind != "real" or not hidden:
         return found
     return Checked(

@@ -73,11 +73,18 @@ def modules() -> Iterator[tuple[str, int, Callable[..., Any], tuple[Any, ...], d
             yield f"nn.{info.name}", number, module, given.args, given.kwargs
 
 
+def unsampled() -> Iterator[tuple[str, int, Callable[..., Any], tuple[Any, ...], dict[str, Any]]]:
+    """Public functions in a mode that PyTorch's samples leave out."""
+    for number, mode in enumerate(("bilinear", "bicubic")):
+        kwargs = {"size": (4, 3), "mode": mode, "antialias": True}
+        yield "nn.functional.interpolate", number, torch.nn.functional.interpolate, (torch.rand(1, 2, 9, 9),), kwargs
+
+
 def main() -> int:
     warnings.filterwarnings("ignore")
     reached: dict[str, set[str]] = {}
     ran = exported = 0
-    for name, number, function, args, kwargs in itertools.chain(functions(), modules()):
+    for name, number, function, args, kwargs in itertools.chain(functions(), modules(), unsampled()):
         calls = Calls()
         try:
             with torch.no_grad(), calls:
