@@ -37,7 +37,7 @@ REFUSAL = re.compile(
     r"No decompositions registered|No ONNX function found|only supported for|does not support",
     re.IGNORECASE,
 )
-#: Private and gradient operators that public forward functions reach, as `reached.py` measured it: packet and a function.
+#: Private and gradient operators that public forward functions reach, as `reached.py` measured it.
 REACHED = frozenset(
     line.split()[0]
     for line in Path(__file__).with_name("reached.txt").read_text().splitlines()
