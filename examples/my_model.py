@@ -1,4 +1,4 @@
-"""A model as mindgap takes one: a callable that returns a module and its arguments."""
+"""Defines a model for mindgap: `make` returns a module and its arguments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 
 
 class Classifier(torch.nn.Module):
-    """Convolution, normalisation, gelu, a linear layer, softmax."""
+    """Classifies images: convolution, normalisation, gelu, a linear layer, softmax."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -21,6 +21,6 @@ class Classifier(torch.nn.Module):
 
 
 def make() -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
-    """The model and one batch. Seeded: a difference must not come from other weights."""
+    """Returns the model and one batch. The seed keeps the weights the same in every run."""
     torch.manual_seed(0)
     return Classifier().eval(), (torch.randn(2, 3, 32, 32),)

@@ -1,8 +1,8 @@
-"""A model held to its platforms in a test suite: `pytest examples/test_my_model.py`.
+"""Compares a model with its reference on several platforms: `pytest examples/test_my_model.py`.
 
-One test per platform, so that the one that starts to disagree is the one that fails. To accept what
-is known and fail on what is new only, mark the report with a baseline first:
-`Baseline.load("known.json").mark(report)`, and look at `report.new_findings`.
+There is one test per platform, so that the name of a failing test names the platform. To accept known findings and fail only
+on new ones, mark the report with a baseline, `report = Baseline.load("known.json").mark(report)`, and assert on
+`report.new_findings`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ HERE = pathlib.Path(__file__).parent
 
 @pytest.fixture(scope="module")
 def report() -> mindgap.Report:
-    """One run for all the tests: the model is captured once, and the reference runs once."""
+    """Runs the model once on all platforms, for all tests of this module."""
     model, args = runpy.run_path(str(HERE / "my_model.py"))["make"]()
     return mindgap.diff(model, args, platforms=PLATFORMS, name="my_model")
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_it_behaves_alike(report: mindgap.Report, platform: str) -> None:
+def test_platform_agrees_with_reference(report: mindgap.Report, platform: str) -> None:
     row = next(row for row in report.rows if row.platform == platform)
     if row.verdict is None:
         pytest.skip(explain(row))
