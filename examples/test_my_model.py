@@ -1,7 +1,7 @@
 """Compares a model with its reference on several platforms: `pytest examples/test_my_model.py`.
 
-There is one test per platform, so that the name of a failing test names the platform. To accept known findings and fail only
-on new ones, mark the report with a baseline, `report = Baseline.load("known.json").mark(report)`, and assert on
+There is one test per platform, so that the name of a failing test names the platform. To accept known findings and fail
+only on new ones, use a baseline: `report = Baseline.load("known.json").mark(report)`. Then assert on
 `report.new_findings`.
 """
 
