@@ -33,7 +33,7 @@ from mindgap.graph import Arg, Constant, DType, Graph, Input, Layout, MemoryForm
 from mindgap.oracle import Expectation, Oracle, local_expectation
 from mindgap.oracle.bounds.rules import has_rule
 from mindgap.oracle.evaluation.formats import FORMATS, is_real, widen
-from mindgap.oracle.examine import SIGMAS
+from mindgap.oracle.examination import SIGMAS
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 

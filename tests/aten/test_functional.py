@@ -154,7 +154,7 @@ PROGRAMS = [slices, turned, parts, indexed, masked, written_out, complex_parts, 
 
 def inputs_of(graph: Graph, store: TensorStore) -> list[torch.Tensor]:
     from mindgap.aten.tensors import to_torch
-    from mindgap.graph.materialise import materialise_all
+    from mindgap.graph.materialisation import materialise_all
 
     return [to_torch(a, i.spec) for a, i in zip(materialise_all(graph, store), graph.inputs, strict=True)]
 

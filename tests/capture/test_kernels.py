@@ -17,7 +17,7 @@ from mindgap.aten.tensors import to_torch
 from mindgap.capture import CaptureError, capture, capture_kernels, with_explicit_gradients
 from mindgap.corpus.libraries import declare_operators
 from mindgap.graph import Constant, Graph, Normal, Uniform, decode, encode
-from mindgap.graph.materialise import materialise_all
+from mindgap.graph.materialisation import materialise_all
 from mindgap.graph.tensors import TensorStore
 
 X = torch.arange(32.0).reshape(4, 8) / 8 - 1.5

@@ -14,7 +14,7 @@ from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_torch
 from mindgap.capture import capture
 from mindgap.corpus.libraries import declare_operators
-from mindgap.graph.materialise import materialise_all
+from mindgap.graph.materialisation import materialise_all
 from mindgap.graph.tensors import TensorStore
 
 IDS = torch.arange(24).reshape(2, 12) * 37 % 97

@@ -121,7 +121,7 @@ def test_repeated_blocks_give_repeated_bytes() -> None:
 
 def test_codes_cover_every_dtype_and_role() -> None:
     from mindgap.graph import DTYPES
-    from mindgap.graph.validate import ROLES
+    from mindgap.graph.validation import ROLES
 
     assert set(DTYPE_CODES) == set(DTYPES) and len(set(DTYPE_CODES)) == len(DTYPE_CODES)
     assert ROLE_CODES == ROLES

@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from mindgap.platforms.onnx.export import export
 from mindgap.platforms.onnxruntime import backend as onnxruntime
 from mindgap.platforms.openvino import backend as openvino
+from mindgap.run.failure_signature import signature
 from mindgap.run.local import failure
-from mindgap.run.signature import signature
 from platforms.onnx_graphs import captured, normal
 
 #: What runtimes write around a reason.

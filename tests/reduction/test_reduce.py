@@ -12,7 +12,7 @@ from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_torch
 from mindgap.capture import capture
 from mindgap.graph import Constant, Graph, GraphError, TensorStore, materialise, materialise_all, validate
-from mindgap.reduction import Answer, Limits, reduce, simplicity
+from mindgap.reduction import Answer, ReductionLimits, reduce, simplicity
 from mindgap.reduction.find_integer import find_integer
 
 
@@ -105,7 +105,7 @@ def test_a_set_of_operators_stays_a_set(store: TensorStore) -> None:
 
 def test_limits_end_it_early_and_say_so(store: TensorStore) -> None:
     graph = captured(lambda x: torch.sin(torch.cos(torch.sin(torch.cos(x)))), torch.randn(64), store=store)
-    found = reduce(graph, lambda _: "shows", store, limits=Limits(checks=2))
+    found = reduce(graph, lambda _: "shows", store, limits=ReductionLimits(checks=2))
     assert not found.complete and found.checks == 2 and len(found.graph.nodes) < 4
 
 

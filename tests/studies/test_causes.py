@@ -10,7 +10,7 @@ import duckdb
 import pytest
 import torch
 
-from mindgap.run.signature import signature
+from mindgap.run.failure_signature import signature
 from mindgap.studies.gap.causes import CAUSES, TYPES, classified, rules
 
 KNOWN: dict[str, Any] = tomllib.loads(Path(__file__).with_name("signatures.toml").read_text(encoding="utf-8"))

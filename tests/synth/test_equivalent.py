@@ -12,7 +12,7 @@ from mindgap.graph import Arg, DType, Graph, Input, Node, Normal, Ref, TensorSpe
 from mindgap.synth.mutation.dataflow import DataFlow
 from mindgap.synth.mutation.edit import apply
 from mindgap.synth.mutation.rules import EquivalentRule, load
-from mindgap.synth.mutation.rules.language import ConstantArgument
+from mindgap.synth.mutation.rules.language import ConstantPattern
 from mindgap.synth.mutation.schemas import call, signature
 
 RULES = [rule for rows in load().equivalent.values() for rule in rows]
@@ -67,7 +67,7 @@ def program(rule: EquivalentRule, sample: dict[str, Any], seed: int, dtype: str 
 
     for name, part in parts.items():
         kind = named[name].type
-        if isinstance(part, ConstantArgument):
+        if isinstance(part, ConstantPattern):
             given[name] = part.value
         elif isinstance(part, list):
             given[name] = tuple(tensor(sample[item]) for item in part)

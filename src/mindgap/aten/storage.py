@@ -76,7 +76,7 @@ def storage_reads(graph: Graph) -> dict[int, StorageRead]:
     if not any(node.op in READS_STORAGE for node in graph.nodes):
         return {}
     with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
-        places = _Places(graph)
+        places = _ValueLocations(graph)
         return {i: places.read(i) for i, node in enumerate(graph.nodes) if node.op in READS_STORAGE}
 
 
@@ -171,7 +171,7 @@ def call_on(
     return fake_call(overload(op), bound, named)
 
 
-class _Places:
+class _ValueLocations:
     """Where the values of a functional graph lie: each a fake tensor in the memory of its root."""
 
     def __init__(self, graph: Graph) -> None:

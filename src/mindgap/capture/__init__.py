@@ -10,10 +10,10 @@ depends on no device.
 import sys
 from types import ModuleType
 
-from mindgap.capture.capture import capture
 from mindgap.capture.errors import CaptureError
 from mindgap.capture.explicit_gradients import with_explicit_gradients
 from mindgap.capture.kernels import capture_kernels
+from mindgap.capture.program_capture import capture
 from mindgap.capture.training_pass import Optimizer
 
 __all__ = ["CaptureError", "Optimizer", "capture", "capture_kernels", "with_explicit_gradients"]

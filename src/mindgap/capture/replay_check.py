@@ -20,7 +20,7 @@ from mindgap.capture.origin import user_line_of
 from mindgap.capture.program import HeldTensor, ProgramCopy, copy_program, leaves
 from mindgap.capture.recording import RecordedInput
 from mindgap.graph import Graph, Node, Recipe, Role, TensorSpec
-from mindgap.graph.materialise import materialise
+from mindgap.graph.materialisation import materialise
 from mindgap.torch_private.pre_dispatch import PreDispatchMode, call_without_python_dispatcher, run_under_pre_dispatch
 from mindgap.torch_private.storage import lazy_clone
 

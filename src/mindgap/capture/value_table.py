@@ -21,7 +21,7 @@ from mindgap.capture.errors import CaptureError
 from mindgap.capture.origin import current_line
 from mindgap.capture.recording import CallRecording, RecordedCall, RecordedInput
 from mindgap.graph import Arg, Device, DType, Input, Layout, MemoryFormat, Recipe, Ref, Role, TensorSpec
-from mindgap.graph.materialise import materialise
+from mindgap.graph.materialisation import materialise
 from mindgap.torch_private.fake_tensors import (
     DataDependentOutputException,
     DynamicOutputShapeException,

@@ -6,7 +6,7 @@ Each model is built in a worker process. A model that hangs, crashes, prints or 
 only. Must not know: platforms, verdicts.
 """
 
-from mindgap.catalogue.build import BuildProgress, ModelLimits, build
+from mindgap.catalogue.builder import BuildProgress, ModelLimits, build
 from mindgap.catalogue.catalogue import Catalogue, Entry
 from mindgap.catalogue.integrity import DamagedGraph, damaged_graphs
 from mindgap.catalogue.passes import PASSES, Pass

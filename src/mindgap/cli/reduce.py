@@ -41,7 +41,7 @@ def reduce(
     Example: mindgap reduce timm:resnet18 -p onnxruntime/cpu --out reduced
     """
     from mindgap.aten.state import TORCH_STATE
-    from mindgap.reduction import Limits
+    from mindgap.reduction import ReductionLimits
     from mindgap.run.pool import WorkerPool
 
     tensors = default_tensor_store()
@@ -60,7 +60,9 @@ def reduce(
                 compared += row.verdict is not None
                 found += row.finding
                 if row.finding:
-                    text = _written(out, reduce_finding(context, graph, row, Limits(checks, limit)), len(graph.nodes))
+                    text = _written(
+                        out, reduce_finding(context, graph, row, ReductionLimits(checks, limit)), len(graph.nodes)
+                    )
                 else:
                     text = f"{row.word}: nothing to reduce"
                 print(f"{subject.name} on {platform}: {text}", file=stream)

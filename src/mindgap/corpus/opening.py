@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mindgap.capture import CaptureError, Optimizer, capture
-from mindgap.capture.capture import UnprovenCapture
+from mindgap.capture.program_capture import UnprovenCapture
 from mindgap.capture.replay_check import Verify
 from mindgap.corpus.program import Built, Captured, Program
 from mindgap.corpus.source import SourceError, parse

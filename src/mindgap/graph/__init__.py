@@ -6,8 +6,7 @@ no other room.
 """
 
 from mindgap.graph.assembly import Assembly
-from mindgap.graph.codec import decode, digest_of_bytes, encode, load, save
-from mindgap.graph.digest import digest
+from mindgap.graph.codec import decode, digest, digest_of_bytes, encode, load, save
 from mindgap.graph.errors import GraphError, MindgapError
 from mindgap.graph.fragment import Fragment, Parts, Piece, Source
 from mindgap.graph.graph import (
@@ -26,7 +25,7 @@ from mindgap.graph.graph import (
     operands,
     refs,
 )
-from mindgap.graph.materialise import materialise, materialise_all
+from mindgap.graph.materialisation import materialise, materialise_all
 from mindgap.graph.recipe import (
     Constant,
     Exceptional,
@@ -42,7 +41,7 @@ from mindgap.graph.spec import DTYPES, TensorSpec, contiguous_stride, dtype_name
 from mindgap.graph.structure import structure_digest
 from mindgap.graph.subgraph import concatenate, extract, prune, renumbered
 from mindgap.graph.tensors import PendingTensors, TensorStore, default_tensor_store, tensor_key
-from mindgap.graph.validate import validate
+from mindgap.graph.validation import validate
 
 __all__ = [
     "DTYPES",

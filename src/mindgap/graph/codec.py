@@ -20,7 +20,7 @@ from mindgap.graph.decoder import graph_from_content, labels_from_content
 from mindgap.graph.encoder import graph_content, labels_content
 from mindgap.graph.errors import GraphError
 from mindgap.graph.graph import Graph, Labels
-from mindgap.graph.validate import validate
+from mindgap.graph.validation import validate
 
 #: The best ratio below the levels whose tables take milliseconds to set up.
 _LEVEL: Final = 12
@@ -58,6 +58,15 @@ def decode(data: bytes) -> Graph:
     if rest:
         graph = replace(graph, labels=labels_from_content(_decompress(rest, "labels"), graph))
     return graph
+
+
+def digest(graph: Graph) -> str:
+    """Returns the SHA-256, in hex, of the graph's canonical content: exact, order-sensitive, without labels.
+
+    Raises `GraphError` for a graph that breaks a rule.
+    """
+    validate(graph)
+    return hashlib.sha256(graph_content(graph)).hexdigest()
 
 
 def digest_of_bytes(data: bytes) -> str:

@@ -27,7 +27,7 @@ from mindgap.graph.recipe import (
     Uniform,
 )
 from mindgap.graph.spec import TensorSpec, contiguous_stride
-from mindgap.graph.validate import LAYOUTS, MAX_DIMENSIONS, MAX_INT_BITS, MAX_NESTING, MEMORY_FORMATS, ROLES
+from mindgap.graph.validation import LAYOUTS, MAX_DIMENSIONS, MAX_INT_BITS, MAX_NESTING, MEMORY_FORMATS, ROLES
 from mindgap.graph.wire import unzigzag
 
 #: A kind of input: role, spec, and the recipe with 0 for its seed.

@@ -27,7 +27,7 @@ from mindgap.graph.recipe import (
     Uniform,
 )
 from mindgap.graph.spec import TensorSpec, contiguous_stride
-from mindgap.graph.validate import LAYOUTS, MEMORY_FORMATS
+from mindgap.graph.validation import LAYOUTS, MEMORY_FORMATS
 from mindgap.graph.wire import put_count, zigzag
 
 #: Role code, entry of the spec, recipe without its seed, and the data of a literal (apart, so that it is not copied).

@@ -12,7 +12,7 @@ from mindgap.graph.encoder import node_columns
 from mindgap.graph.entries import ROLE_CODE, KindEntry, TemplateEntry, kind_entry, seed_of
 from mindgap.graph.graph import Graph, Input
 from mindgap.graph.tables import LIKE_FIRST, NO_TENSOR
-from mindgap.graph.validate import validate
+from mindgap.graph.validation import validate
 
 _E = TypeVar("_E")
 

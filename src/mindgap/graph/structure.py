@@ -21,7 +21,7 @@ from mindgap.graph.conventions import SIZE_KEYWORDS, may_alias, size_positions, 
 from mindgap.graph.encoder import argument_content
 from mindgap.graph.graph import Arg, Graph, Node, Ref, operands
 from mindgap.graph.spec import TensorSpec
-from mindgap.graph.validate import validate
+from mindgap.graph.validation import validate
 
 Level = Literal["operators", "attributes", "shapes"]
 

@@ -52,7 +52,7 @@ class Columns:
 
 def column(entries: Iterable[_E]) -> Column[_E]:
     """A table of what comes, and where it comes again."""
-    table: _Places[_E] = _Places(wire.NEXT)
+    table: _BackReferences[_E] = _BackReferences(wire.NEXT)
     codes = list(map(table.__getitem__, entries))
     return Column(tuple(table), len(codes), b"".join(codes))
 
@@ -65,7 +65,7 @@ def specs_of(kinds: Iterable[KindEntry]) -> list[bytes]:
 def slot_column(specs: Sequence[bytes], slots: Iterable[bytes]) -> Column[bytes]:
     """The table of specs, which begins with those of inputs, and the column of `NO_TENSOR`, `LIKE_FIRST` and specs."""
     known = [NO_TENSOR, LIKE_FIRST, *specs]
-    table: _Places[bytes] = _Places(FIRST_SLOT)
+    table: _BackReferences[bytes] = _BackReferences(FIRST_SLOT)
     table.update(zip(known, map(_count, (0, 1, *range(FIRST_SLOT + 1, len(known) + 1))), strict=True))
     codes = list(map(table.__getitem__, slots))
     return Column(tuple(islice(table, 2, None)), len(codes), b"".join(codes))
@@ -106,7 +106,7 @@ class _Numbers(dict[bytes, bytes]):
         return code
 
 
-class _Places(dict[_E, bytes], Generic[_E]):
+class _BackReferences(dict[_E, bytes], Generic[_E]):
     """Entries in the order of first use, each with its index as columns hold it from its second use on."""
 
     def __init__(self, first: int) -> None:

@@ -11,7 +11,7 @@ runs with random errors of each operator's own size injected, after Monte Carlo 
 from mindgap.aten.internal import InternalValues, internal_values
 from mindgap.oracle.decisions import decision_slots, positions
 from mindgap.oracle.evaluation.float64 import OracleError
-from mindgap.oracle.examine import Examined, Expectation, examine
+from mindgap.oracle.examination import Examined, Expectation, examine
 from mindgap.oracle.few_replays import examine_cheaply, examine_value_cheaply
 from mindgap.oracle.oracle import FEW, MANY, Oracle
 from mindgap.oracle.single_operator import LocalExpectation, local_expectation

@@ -17,7 +17,7 @@ from mindgap.graph import Graph, Node, Ref, operands
 from mindgap.operators import traits
 from mindgap.oracle.evaluation.float64 import cast_operand, packet_of
 from mindgap.oracle.evaluation.formats import FORMATS, is_real
-from mindgap.oracle.examine import SIGMAS
+from mindgap.oracle.examination import SIGMAS
 
 #: The operators that round to steps, as functions that never fall.
 STEPS: Final[dict[str, Callable[[torch.Tensor], torch.Tensor]]] = {

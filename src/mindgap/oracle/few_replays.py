@@ -26,7 +26,7 @@ import torch
 
 from mindgap.aten.tensors import to_torch
 from mindgap.oracle.evaluation.formats import FORMATS, is_real
-from mindgap.oracle.examine import Examined, Expectation, examine, ill_conditioned
+from mindgap.oracle.examination import Examined, Expectation, examine, ill_conditioned
 from mindgap.oracle.oracle import FEW, Oracle
 
 #: Replays after which a proof is tried, and by how much σ may still grow.

@@ -17,7 +17,7 @@ from mindgap.operators import traits
 from mindgap.oracle.decisions import decision_slots, implausible
 from mindgap.oracle.evaluation.float64 import Float64Graph, OracleError, cast_source
 from mindgap.oracle.evaluation.formats import FORMATS, is_real, rounded, widen
-from mindgap.oracle.examine import BULK_RATIO, Examined, Expectation, examine
+from mindgap.oracle.examination import BULK_RATIO, Examined, Expectation, examine
 from mindgap.oracle.float_classes import ANY, class_bits
 from mindgap.oracle.replays.replays import Replays
 from mindgap.oracle.shadows.result_rounding import Decisions, impose, round_results

@@ -12,7 +12,7 @@ from mindgap.aten.tensors import to_torch
 from mindgap.oracle.decisions import decision_slots, implausible
 from mindgap.oracle.evaluation.float64 import bind_call, evaluate, neutral_float64
 from mindgap.oracle.evaluation.formats import FORMATS, in_range, is_real, rounded, widen
-from mindgap.oracle.examine import SIGMAS, Examined, Expectation, examine
+from mindgap.oracle.examination import SIGMAS, Examined, Expectation, examine
 from mindgap.oracle.float_classes import ANY, class_bits
 from mindgap.oracle.oracle import Oracle
 

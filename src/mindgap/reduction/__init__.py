@@ -5,7 +5,7 @@ found, its nearest neighbour that does not show it, and how many checks that too
 the symptom is, and on which platform, only the check knows (`mindgap.reduction.symptom` makes one from a row).
 """
 
-from mindgap.reduction.reducer import Answer, Limits, Reduction, reduce
-from mindgap.reduction.simplicity import simplicity
+from mindgap.reduction.reducer import Answer, Reduction, ReductionLimits, reduce
+from mindgap.reduction.simplicity_order import simplicity
 
-__all__ = ["Answer", "Limits", "Reduction", "reduce", "simplicity"]
+__all__ = ["Answer", "Reduction", "ReductionLimits", "reduce", "simplicity"]

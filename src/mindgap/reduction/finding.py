@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mindgap.graph import Graph, materialise_all
 from mindgap.pipeline.comparison import GraphComparison, RunContext
 from mindgap.platforms.registry import environment, find, parse
-from mindgap.reduction.reducer import Limits, Reduction, reduce
+from mindgap.reduction.reducer import Reduction, ReductionLimits, reduce
 from mindgap.reduction.reproducer import Reproducer, reproducer
 from mindgap.reduction.symptom import check_of, symptom_of
 from mindgap.results.rows import Row
@@ -24,7 +24,9 @@ class ReducedFinding:
     reproducer: Reproducer
 
 
-def reduce_finding(context: RunContext, graph: Graph, row: Row, limits: Limits | None = None) -> ReducedFinding:
+def reduce_finding(
+    context: RunContext, graph: Graph, row: Row, limits: ReductionLimits | None = None
+) -> ReducedFinding:
     """Reduces what `row` found in `graph`. `context`: runs the row's platform and the reference.
 
     Raises `MindgapError` for a row that is no finding, and where the graph no longer shows it.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from mindgap.graph import Graph, GraphError, TensorStore, digest
-from mindgap.reduction.simplicity import Simplicity, simplicity
+from mindgap.reduction.simplicity_order import Simplicity, simplicity
 from mindgap.synth.regions.trial import specified, tidied
 
 #: What a check says of a graph: it shows the symptom, it shows nothing, or it shows something else or does not run.
@@ -19,7 +19,7 @@ _MOST_BYTES: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ReductionLimits:
     """When a reduction ends early: after `checks` checks, or `seconds` of wall-clock time."""
 
     checks: int = 1000
@@ -49,7 +49,7 @@ class Exhausted(Exception):
 class Reducer:
     """The simplest graph so far, and what has been tried."""
 
-    def __init__(self, graph: Graph, check: Check, tensors: TensorStore | None, limits: Limits) -> None:
+    def __init__(self, graph: Graph, check: Check, tensors: TensorStore | None, limits: ReductionLimits) -> None:
         self.graph, self.tensors = graph, tensors
         self._check, self._limits = check, limits
         self._order = simplicity(graph, tensors)
@@ -99,7 +99,7 @@ class Reducer:
 
 def reduce(
     graph: Graph, check: Check, tensors: TensorStore | None = None, *, nodes: tuple[int, ...] = (),
-    limits: Limits | None = None,
+    limits: ReductionLimits | None = None,
 ) -> Reduction:  # fmt: skip
     """The simplest graph with the symptom that the passes reach.
 
@@ -108,7 +108,7 @@ def reduce(
     """
     from mindgap.reduction.passes import PASSES, only
 
-    reducer = Reducer(graph, check, tensors, limits or Limits())
+    reducer = Reducer(graph, check, tensors, limits or ReductionLimits())
     if check(graph) != "shows":
         raise GraphError("the graph does not show the symptom that was to be reduced")
     try:

@@ -5,8 +5,8 @@ the outputs, and whole outputs where they are asked for. Knows nothing of verdic
 side imports no machine-learning framework.
 """
 
+from mindgap.run.failure_signature import signature
 from mindgap.run.outcome import Job, Outcome, Status, Want
 from mindgap.run.pool import WorkerPool
-from mindgap.run.signature import signature
 
 __all__ = ["Job", "Outcome", "Status", "Want", "WorkerPool", "signature"]

@@ -29,9 +29,9 @@ from mindgap.platforms.protocol import (
     Unsupported,
 )
 from mindgap.run.cache import Cache
+from mindgap.run.failure_signature import signature
 from mindgap.run.identity import digest_of
 from mindgap.run.outcome import Array, Job, Outcome, Status, check_job
-from mindgap.run.signature import signature
 
 #: Told what is about to happen to a graph that is not loaded yet: `loading`, then `running`.
 OnStage = Callable[[str], None]

@@ -6,7 +6,7 @@ The script runs eager, float64 and the platform by the way that its users go, an
 implementation, no store and no verdict: what it prints of them it is given.
 """
 
-from mindgap.script.render import Script, render, script_of
-from mindgap.script.told import Recorded, Target
+from mindgap.script.rendering import Script, render, script_of
+from mindgap.script.target import Recorded, Target
 
 __all__ = ["Recorded", "Script", "Target", "render", "script_of"]

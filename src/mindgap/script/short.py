@@ -16,9 +16,9 @@ import numpy as np
 
 from mindgap.graph import Arg, DType, Graph, Input, contiguous_stride, materialise_all, refs
 from mindgap.script.literals import Files, expression
-from mindgap.script.model import argument, call_target
+from mindgap.script.module_source import argument, call_target
 from mindgap.script.public_calls import public_call
-from mindgap.script.told import Target
+from mindgap.script.target import Target
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Wrong = Literal["platform", "reference"]

@@ -17,7 +17,7 @@ from mindgap.aten.tensors import TORCH_DTYPES, to_torch
 from mindgap.graph import Graph
 from mindgap.oracle import Oracle
 from mindgap.oracle.evaluation.formats import FORMATS, is_real, widen
-from mindgap.oracle.examine import SIGMAS, expect_floor
+from mindgap.oracle.examination import SIGMAS, expect_floor
 from mindgap.oracle.float_classes import class_bits
 from mindgap.platforms.faulty.injection import FaultInjector, injection_sites, meets
 from mindgap.platforms.faulty.schema import AT_LOAD, Faults

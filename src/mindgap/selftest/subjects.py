@@ -76,8 +76,8 @@ def _from_program(name: str, seed: int, tensors: TensorStore) -> Graph:
 
 
 def _module(function: Any) -> torch.nn.Module:
-    class Program(torch.nn.Module):
+    class SubjectModule(torch.nn.Module):
         def forward(self, *args: Any) -> Any:
             return function(*args)
 
-    return Program()
+    return SubjectModule()

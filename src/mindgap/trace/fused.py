@@ -11,7 +11,7 @@ import torch
 from mindgap.aten.tensors import to_torch
 from mindgap.graph import Graph, Labels
 from mindgap.oracle import FEW, MANY, Oracle, OracleError, decision_slots, local_expectation
-from mindgap.oracle.examine import SIGMAS
+from mindgap.oracle.examination import SIGMAS
 from mindgap.trace.output_verdicts import same_bits
 from mindgap.trace.single_operators import Confirmed, Kind, SingleOperators, judge_single, kind_of_error
 from mindgap.trace.subgraphs import Array, SubgraphResult, window

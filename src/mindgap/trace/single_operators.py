@@ -14,7 +14,7 @@ from mindgap.aten.storage import storage_reads
 from mindgap.aten.tensors import to_numpy
 from mindgap.graph import extract
 from mindgap.oracle import Examined, InternalValues, LocalExpectation, Oracle, local_expectation
-from mindgap.oracle.examine import BULK_RATIO
+from mindgap.oracle.examination import BULK_RATIO
 from mindgap.trace.subgraphs import (
     Array,
     Execute,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mindgap.compare.verdict import Blame
 from mindgap.graph import Graph, TensorSpec, dtype_name
 from mindgap.oracle import Examined
-from mindgap.oracle.examine import SILENT
+from mindgap.oracle.examination import SILENT
 from mindgap.trace.subgraphs import Array
 
 

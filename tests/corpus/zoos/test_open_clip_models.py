@@ -7,7 +7,7 @@ import pytest
 from mindgap.corpus.opening import capture_program, open_source
 from mindgap.corpus.source import SourceError
 from mindgap.corpus.zoos import open_clip_models as open_clip_zoo
-from mindgap.graph.digest import digest
+from mindgap.graph.codec import digest
 
 pytestmark = pytest.mark.skipif(find_spec("open_clip") is None, reason="open_clip is not installed")
 

@@ -5,14 +5,14 @@ Input: TOML text. Output: a validated `Plan`, or an error that names file, line 
 
 from mindgap.campaign.plan.model import (
     CHANGEABLE,
-    Limits,
     Plan,
     PlanError,
     Size,
+    VariantLimits,
     Variants,
     changed,
     parse_plan,
     read_plan,
 )
 
-__all__ = ["CHANGEABLE", "Limits", "Plan", "PlanError", "Size", "Variants", "changed", "parse_plan", "read_plan"]
+__all__ = ["CHANGEABLE", "Plan", "PlanError", "Size", "VariantLimits", "Variants", "changed", "parse_plan", "read_plan"]

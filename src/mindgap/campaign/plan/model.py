@@ -92,7 +92,7 @@ class PlatformPlan(_Part):
         return self.variants is None and self.cpu_minutes is None
 
 
-class Limits(_Part):
+class VariantLimits(_Part):
     """For one variant: `deadline_s` on one platform, `repeat` runs there, `judge_s` for judging it against one
     platform (processor seconds of the judge, and what its jobs take), `follow_s` for following a failure to its
     operator, counted in the same way. `memory_gib`: of one worker.
@@ -135,7 +135,7 @@ class Plan(_Part):
     internal: bool = False
     variants: Variants
     platforms: Annotated[dict[str, PlatformPlan], Field(min_length=1)]
-    limits: Limits = Limits()
+    limits: VariantLimits = VariantLimits()
     stop: Stop = Stop()
 
     @property
@@ -241,7 +241,7 @@ def _known(place: tuple[str | int, ...]) -> list[str]:
     """The keys that the table at `place` may have."""
     parts: dict[str, type[BaseModel]] = {
         "variants": Variants,
-        "limits": Limits,
+        "limits": VariantLimits,
         "stop": Stop,
         "platforms": PlatformPlan,
     }

@@ -18,7 +18,7 @@ import xxhash
 
 from mindgap.aten.tensors import to_torch
 from mindgap.graph import Graph, Input, Literal, Recipe, Stored, TensorSpec
-from mindgap.graph.materialise import materialise
+from mindgap.graph.materialisation import materialise
 from mindgap.graph.tensors import TensorStore, default_tensor_store
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -15,7 +15,7 @@ import torch
 
 from mindgap.oracle.evaluation.float64 import BoundCall, evaluate
 from mindgap.oracle.evaluation.formats import is_real
-from mindgap.oracle.examine import SIGMAS
+from mindgap.oracle.examination import SIGMAS
 
 #: How much of a jump a replay takes that meets it, so that those which do (a third, far out) make a σ of 1/16 of it.
 _OF_A_JUMP: Final = 0.25

@@ -65,7 +65,7 @@ class _Faulty:
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> FaultyExecutable:
         """Raises `Unsupported` and `CompileFailure` where a fault says so, and for graphs with a backward pass."""
-        from mindgap.graph.digest import digest
+        from mindgap.graph.codec import digest
         from mindgap.platforms.faulty.injection import injection_sites
 
         if graph.grad:

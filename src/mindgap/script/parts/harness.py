@@ -44,7 +44,7 @@ class Side:
 
 
 @dataclass
-class Program:
+class ScriptProgram:
     """A model, its arguments and what each output is declared as. `gradients`: arguments to differentiate by."""
 
     name: str
@@ -54,19 +54,19 @@ class Program:
 
 
 @dataclass
-class Case:
+class ScriptCase:
     """All that one script is about. `culprit`: the operator alone, with its node and which operands it takes."""
 
     name: str
     graph: str
-    program: Program
+    program: ScriptProgram
     arguments: Callable[[], Sequence[torch.Tensor]]
     inputs_sha256: str
     reference: Side
     platform: Side
     tolerances: dict[str, tuple[float, float]]
     timeout_s: float
-    culprit: Program | None = None
+    culprit: ScriptProgram | None = None
     culprit_node: int = -1
     culprit_operands: Sequence[int] = ()
     recorded: dict[str, Any] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Ran:
         return {key: value for key, value in told.items() if value} | {"seconds": round(self.seconds, 3)}
 
 
-def main(case: Case, argv: Sequence[str] | None = None) -> int:
+def main(case: ScriptCase, argv: Sequence[str] | None = None) -> int:
     """0 where the sides agree within the tolerances, 1 where they do not, 2 where the reference did not run."""
     parser = argparse.ArgumentParser(description=f"{case.platform.name} against {case.reference.name}: {case.name}")
     parser.add_argument("--json", action="store_true", help="print the line of JSON only")
@@ -112,7 +112,7 @@ def main(case: Case, argv: Sequence[str] | None = None) -> int:
 
 
 def both_sides(
-    case: Case, *, with_culprit: bool = True, in_process: bool = False
+    case: ScriptCase, *, with_culprit: bool = True, in_process: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The record of the case, and all outputs. `in_process`: also of a platform that needs no environment."""
     given = list(case.arguments())
@@ -144,7 +144,7 @@ def both_sides(
 
 
 def recorded(
-    case: Case, program: Program, eager: Ran, other: Ran, exact: Ran, notes: Sequence[str]
+    case: ScriptCase, program: ScriptProgram, eager: Ran, other: Ran, exact: Ran, notes: Sequence[str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The record of a program on both sides, and all outputs."""
     outputs = compared(program.outputs, eager.outputs, other.outputs, exact.outputs, case.tolerances)
@@ -160,7 +160,7 @@ def recorded(
 
 
 def run_side(
-    case: Case, side: Side, work: Sequence[tuple[Program, Sequence[torch.Tensor]]], *, here: bool
+    case: ScriptCase, side: Side, work: Sequence[tuple[ScriptProgram, Sequence[torch.Tensor]]], *, here: bool
 ) -> list[Ran]:
     """Programs on one side, in this process where it needs no environment and `here` allows it; else in another one, so
     that the environment holds and a crash or a hang is seen.
@@ -179,7 +179,7 @@ def run_side(
     return found
 
 
-def from_child(case: Case, side: Side, files: Sequence[str], first: int) -> list[Ran]:
+def from_child(case: ScriptCase, side: Side, files: Sequence[str], first: int) -> list[Ran]:
     """What a process made of the programs whose arguments are in the files; it may die at any of them."""
     role = "reference" if side is case.reference else "platform"
     command = [
@@ -214,7 +214,7 @@ def from_child(case: Case, side: Side, files: Sequence[str], first: int) -> list
     return found
 
 
-def in_child(case: Case, which: str, exchange: str) -> int:
+def in_child(case: ScriptCase, which: str, exchange: str) -> int:
     """Runs programs on one side and leaves the outputs, or the error, in their files."""
     role, _, first = which.partition(":")
     side = case.reference if role == "reference" else case.platform
@@ -227,7 +227,7 @@ def in_child(case: Case, which: str, exchange: str) -> int:
     return 0
 
 
-def one_run(side: Side, program: Program, given: Sequence[torch.Tensor], told: Callable[[str], None]) -> Ran:
+def one_run(side: Side, program: ScriptProgram, given: Sequence[torch.Tensor], told: Callable[[str], None]) -> Ran:
     """One program on one side, in this process."""
     ran = Ran("failed")
     started = time.monotonic()
@@ -280,7 +280,7 @@ def cotangent(output: torch.Tensor) -> torch.Tensor:
 
 
 def in_float64(
-    program: Program, given: Sequence[torch.Tensor], keep: int | None
+    program: ScriptProgram, given: Sequence[torch.Tensor], keep: int | None
 ) -> tuple[list[torch.Tensor], Ran, list[str]]:
     """The operands of call `keep`, the outputs in float64, and which operators had no float64 form."""
     watch, ran, notes = Watch(keep), Ran("failed"), list[str]()
@@ -297,7 +297,7 @@ def in_float64(
 
 
 def wide_run(
-    program: Program, given: Sequence[torch.Tensor], calls: Sequence[Call]
+    program: ScriptProgram, given: Sequence[torch.Tensor], calls: Sequence[Call]
 ) -> tuple[list[torch.Tensor], list[str]]:
     """The outputs in float64."""
     model = program.model()
@@ -316,14 +316,14 @@ def wide_run(
     return [o.to(wide_dtype(o.dtype)) for o in outputs], [f"node {n}: {why}" for n, why in sorted(mode.narrow.items())]
 
 
-def all_inputs(case: Case, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def all_inputs(case: ScriptCase, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The arguments, then the weights."""
     model = case.program.model()
     weights = {**dict(model.named_buffers()), **dict(model.named_parameters())}
     return [*given, *(weights[name] for name in sorted(weights))]
 
 
-def declared_complex(program: Program, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def declared_complex(program: ScriptProgram, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """ONNX carries a complex tensor as a real one with a last dimension of 2."""
     found: list[torch.Tensor] = []
     declared = [*program.outputs, *([("", [])] * len(outputs))]
@@ -349,7 +349,7 @@ def versions() -> dict[str, str]:
     return found | {"cpu": torch.backends.cpu.get_cpu_capability()}
 
 
-def show_all(case: Case, found: dict[str, Any]) -> None:
+def show_all(case: ScriptCase, found: dict[str, Any]) -> None:
     """What a person reads."""
     print(f"{case.name}: {case.platform.name} against {case.reference.name}")
     show_program(found)

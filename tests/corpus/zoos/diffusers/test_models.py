@@ -9,7 +9,7 @@ from mindgap.corpus.opening import capture_program, open_source
 from mindgap.corpus.source import SourceError
 from mindgap.corpus.zoos.diffusers import models as diffusers_zoo
 from mindgap.corpus.zoos.diffusers.shrinking import shrink_arguments
-from mindgap.graph.digest import digest
+from mindgap.graph.codec import digest
 
 pytestmark = pytest.mark.skipif(find_spec("diffusers") is None, reason="diffusers is not installed")
 

@@ -9,7 +9,7 @@ from mindgap.capture import CaptureError
 from mindgap.corpus.opening import capture_program, open_source
 from mindgap.corpus.source import SourceError
 from mindgap.corpus.zoos.pyg import models as pyg_zoo
-from mindgap.graph.digest import digest
+from mindgap.graph.codec import digest
 
 pytestmark = pytest.mark.skipif(find_spec("torch_geometric") is None, reason="torch_geometric is not installed")
 

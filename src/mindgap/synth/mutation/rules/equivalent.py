@@ -10,7 +10,7 @@ from mindgap.graph import GraphError, Node, Ref
 from mindgap.synth.mutation.dataflow import DataFlow
 from mindgap.synth.mutation.edit import Rewrite
 from mindgap.synth.mutation.rules.language import (
-    ConstantArgument,
+    ConstantPattern,
     Expression,
     Line,
     Pattern,
@@ -68,7 +68,7 @@ class EquivalentRule:
         wanted = _by_name(self.pattern)
         for parameter in signature(node.op).parameters:
             value = given[parameter.name]
-            part = wanted.get(parameter.name, ConstantArgument(parameter.default))
+            part = wanted.get(parameter.name, ConstantPattern(parameter.default))
             if isinstance(part, str):
                 names[part] = value
             elif isinstance(part, list):
@@ -77,7 +77,7 @@ class EquivalentRule:
                 names.update(zip(part, value, strict=True))  # pyright: ignore[reportUnknownArgumentType] # a list of names
             elif not _same(value, part.value):
                 return None
-            if parameter.tensor and not isinstance(part, ConstantArgument) and not isinstance(value, Ref):
+            if parameter.tensor and not isinstance(part, ConstantPattern) and not isinstance(value, Ref):
                 return None
         return names if self._dtypes(names, wiring) else None
 

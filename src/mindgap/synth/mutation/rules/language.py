@@ -40,7 +40,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Pattern:
-    """A call to match. An argument is a variable (a string), a list of variables, or a `ConstantArgument`."""
+    """A call to match. An argument is a variable (a string), a list of variables, or a `ConstantPattern`."""
 
     op: str
     args: tuple[Any, ...]
@@ -56,7 +56,7 @@ class Pattern:
 
 
 @dataclass(frozen=True)
-class ConstantArgument:
+class ConstantPattern:
     """A constant that an argument must be."""
 
     value: Arg
@@ -155,7 +155,7 @@ def _variable(tree: ast.expr, text: str, where: str) -> Any:
         return tree.id
     if isinstance(tree, ast.List) and tree.elts and all(isinstance(item, ast.Name) for item in tree.elts):
         return [item.id for item in tree.elts if isinstance(item, ast.Name)]
-    return ConstantArgument(_expression(tree, set(), text, where)({}, _no_spec))
+    return ConstantPattern(_expression(tree, set(), text, where)({}, _no_spec))
 
 
 def _no_spec(_: Any) -> TensorSpec:

@@ -8,7 +8,7 @@ from typing import Any
 from mindgap.aten.operators import UnknownOperator
 from mindgap.graph import Arg, Ref
 from mindgap.synth.mutation.edit import DraftCall
-from mindgap.synth.mutation.rules.language import ConstantArgument, Line, Names, RuleError, Spec
+from mindgap.synth.mutation.rules.language import ConstantPattern, Line, Names, RuleError, Spec
 from mindgap.synth.mutation.schemas import Parameter, call, fits, signature
 
 
@@ -66,7 +66,7 @@ def _check_constants(
 ) -> None:
     pairs = [*zip(parameters, args, strict=False), *((named[name], arg) for name, arg in kwargs)]
     for parameter, part in pairs:
-        if isinstance(part, ConstantArgument) and not fits(part.value, parameter.type):
+        if isinstance(part, ConstantPattern) and not fits(part.value, parameter.type):
             raise RuleError(f"{where}: {part.value!r} is no {parameter.type} ({parameter.name})")
 
 

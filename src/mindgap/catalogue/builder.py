@@ -15,7 +15,7 @@ from mindgap.catalogue.catalogue import Catalogue
 from mindgap.catalogue.integrity import GraphChecker, damaged_graphs, discard
 from mindgap.catalogue.passes import PASSES, Pass
 from mindgap.graph import MindgapError
-from mindgap.run.signature import signature
+from mindgap.run.failure_signature import signature
 from mindgap.store import Writer
 
 _log = logging.getLogger(__name__)

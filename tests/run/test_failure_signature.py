@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindgap.run.signature import signature
+from mindgap.run.failure_signature import signature
 
 ALIKE = {
     "RuntimeError: mat1 and mat2 shapes cannot be multiplied (<n> and <n>)": [

@@ -17,8 +17,8 @@ import numpy as np
 
 from mindgap.graph import Graph, TensorSpec, digest
 from mindgap.script.literals import Files, expression
-from mindgap.script.model import Names, culprit_source, model_source, names_of
-from mindgap.script.told import Recorded, Target
+from mindgap.script.module_source import Names, culprit_source, model_source, names_of
+from mindgap.script.target import Recorded, Target
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -155,10 +155,10 @@ def _main(
     places = {value: place for place, value in enumerate(names_of(graph).arguments)}
     gradients = [places[value] for value in graph.grad]
     lines = [
-        "CASE = Case(",
+        "CASE = ScriptCase(",
         f"    name={name!r},",
         f"    graph={digest(graph)!r},",
-        f"    program=Program({name!r}, Model, {outputs}, {gradients}),",
+        f"    program=ScriptProgram({name!r}, Model, {outputs}, {gradients}),",
         "    arguments=make_arguments,",
         "    inputs_sha256=INPUTS_SHA256,",
         f"    reference={_side(reference)},",
@@ -170,7 +170,7 @@ def _main(
         node = graph.nodes[culprit]
         declared = _declared([node.outputs[slot] for slot in alone[2]])
         lines += [
-            f"    culprit=Program({node.op!r}, Culprit, {declared}),",
+            f"    culprit=ScriptProgram({node.op!r}, Culprit, {declared}),",
             f"    culprit_node={culprit},",
             f"    culprit_operands={list(alone[1])},",
         ]
