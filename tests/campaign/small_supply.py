@@ -72,9 +72,9 @@ class Small:
 
     def begin(self, plan: Plan, folder: Path) -> SmallSupply:
         (folder / _BASES).write_text(json.dumps([encode(graph, labels=False).hex() for graph in self.graphs]))
-        return self.again(plan, folder)
+        return self.reopen(plan, folder)
 
-    def again(self, plan: Plan, folder: Path) -> SmallSupply:
+    def reopen(self, plan: Plan, folder: Path) -> SmallSupply:
         kept = json.loads((folder / _BASES).read_text())
         return SmallSupply(plan, [decode(bytes.fromhex(text)) for text in kept], self.rare)
 

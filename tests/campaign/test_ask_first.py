@@ -48,7 +48,7 @@ def test_probes_are_of_what_the_cases_hold_and_is_not_known() -> None:
 
 def test_refusals_are_asked_for_once_and_not_run(campaign: Campaign, tmp_path: Path) -> None:
     said: list[str] = []
-    options = RunOptions(jobs=2, say=said.append, support=tmp_path / "support")
+    options = RunOptions(jobs=2, notify=said.append, support=tmp_path / "support")
     result = campaign(30, "toys:PICKY", "toys:EXACT@number=2", "toys:WRONG", options=options)
     rows = {each.platform: dict(each.words) for each in result.platforms}
     assert rows["toys:PICKY"] == {"identical": 20} and result.platforms[0].refused == 10
@@ -66,7 +66,7 @@ def test_refusals_are_asked_for_once_and_not_run(campaign: Campaign, tmp_path: P
 
 def test_asking_may_be_forbidden_and_what_is_known_is_used_all_the_same(campaign: Campaign, tmp_path: Path) -> None:
     said: list[str] = []
-    options = RunOptions(jobs=2, say=said.append, support=tmp_path / "support", coverage_minutes=0.0)
+    options = RunOptions(jobs=2, notify=said.append, support=tmp_path / "support", coverage_minutes=0.0)
     result = campaign(6, "toys:PICKY", options=options)
     assert result.totals.words == {"identical": 4, "unsupported": 2}
     assert said == [
@@ -90,7 +90,7 @@ def test_what_the_budget_did_not_reach_is_said(
     monkeypatch.setattr("mindgap.support.prober._FIRST", 1)
     monkeypatch.setattr("mindgap.support.prober.CpuMeter.read", lambda self: 7.0)
     said: list[str] = []
-    options = RunOptions(jobs=1, say=said.append, support=tmp_path / "support", coverage_minutes=0.1)
+    options = RunOptions(jobs=1, notify=said.append, support=tmp_path / "support", coverage_minutes=0.1)
     campaign(6, "toys:SLOW", options=options)
     assert "1 were asked" in said[1] and "3 WERE NOT ASKED, as 0.1 min are spent (--coverage-minutes)" in said[1]
 
@@ -100,7 +100,7 @@ def test_a_platform_that_refuses_nothing_is_not_asked_everything(
 ) -> None:
     monkeypatch.setattr("mindgap.support.graph_survey._SOME", 2)
     said: list[str] = []
-    options = RunOptions(jobs=1, say=said.append, support=tmp_path / "support")
+    options = RunOptions(jobs=1, notify=said.append, support=tmp_path / "support")
     campaign(6, "toys:WRONG", "toys:REFUSES", options=options)
     assert "2 were asked" in said[1] and "2 were not asked, as it refused none before them" in said[1]
     assert "4 were asked" in said[2] and "it refuses 4" in said[2]
@@ -113,12 +113,12 @@ def test_a_session_that_was_killed_while_it_asked_asks_when_it_goes_on(tmp_path:
     Store(out)
     case_source = Small().begin(plan, out)
     create_directory(out, plan, text, Shard(), case_source.identity, "", SupportOptions(str(tmp_path / "support"), 5.0))
-    result = resume_campaign(out, Small(), options=RunOptions(jobs=1, say=said.append))
+    result = resume_campaign(out, Small(), options=RunOptions(jobs=1, notify=said.append))
     assert result.totals.words == {"identical": 4} and result.platforms[0].refused == 2 and len(said) == 2
-    assert open_directory(out).beforehand.minutes == 5.0
+    assert open_directory(out).support_options.minutes == 5.0
     # A later session chooses as the first did, and asks nobody.
     said.clear()
-    assert resume_campaign(out, Small(), options=RunOptions(jobs=1, say=said.append)).totals.rows == 4 and said == []
+    assert resume_campaign(out, Small(), options=RunOptions(jobs=1, notify=said.append)).totals.rows == 4 and said == []
 
 
 def test_the_minutes_do_not_decide_what_a_campaign_is() -> None:

@@ -29,7 +29,7 @@ def packed(campaign: Campaign, tmp_path: Path) -> Path:
     campaign(12, "toys:PICKY")
     folder = open_directory(tmp_path / "out")
     path = tmp_path / "cases.pack"
-    found = export(folder, Small().again(folder.plan, folder.path), path, ["toys:WRONG", "toys:EXACT@number=2"])
+    found = export(folder, Small().reopen(folder.plan, folder.path), path, ["toys:WRONG", "toys:EXACT@number=2"])
     assert found.cases == 12 and found.nbytes == path.stat().st_size
     return path
 
@@ -38,7 +38,7 @@ def test_a_pack_runs_elsewhere_and_what_it_found_comes_back(packed: Path, tmp_pa
     assert is_bundle(packed)
     plan, text = plan_of(packed)
     assert list(plan.platforms) == ["toys:WRONG", "toys:EXACT@number=2"] and plan.reference == "toys:EXACT"
-    home = Small().again(plan, tmp_path / "out").block(0)
+    home = Small().reopen(plan, tmp_path / "out").block(0)
     assert BundleSource(packed).block(0) == home and BundleSource(packed).block(1) == []
     there = begin(plan, text, tmp_path / "far", BundleSourceFactory(packed), where="far", options=RunOptions(jobs=2))
     assert there.totals.words == {"discrepant": 4, "identical": 20} and there.run.endswith("-far")
@@ -80,7 +80,7 @@ def test_single_segments_come_back_too(packed: Path, tmp_path: Path) -> None:
 def test_equal_campaigns_make_equal_packs(packed: Path, tmp_path: Path) -> None:
     folder = open_directory(tmp_path / "out")
     again = tmp_path / "again.pack"
-    export(folder, Small().again(folder.plan, folder.path), again, ["toys:WRONG", "toys:EXACT@number=2"])
+    export(folder, Small().reopen(folder.plan, folder.path), again, ["toys:WRONG", "toys:EXACT@number=2"])
     assert again.read_bytes() == packed.read_bytes()
 
 
@@ -113,7 +113,7 @@ def test_nothing_ran_nothing_to_export(tmp_path: Path, campaign: Campaign) -> No
     campaign(3, "toys:SLOW", stop="minutes = 0.000001")
     folder = open_directory(tmp_path / "out")
     with pytest.raises(BundleError, match="nothing has run yet"):
-        export(folder, Small().again(folder.plan, folder.path), tmp_path / "x.pack")
+        export(folder, Small().reopen(folder.plan, folder.path), tmp_path / "x.pack")
 
 
 def _rewritten(path: Path, members: dict[str, bytes]) -> Path:

@@ -40,14 +40,14 @@ def test_graphs_that_give_no_region_are_counted_and_said(tmp_path: Path) -> None
         tensor.unlink()
     said: list[str] = []
     plan = Plan(seed=1, catalogue=str(catalogue.path), variants=Variants(count=1), platforms={"cpu/jit": {}})  # type: ignore[dict-item]
-    VariantSourceFactory(1, say=said.append).begin(plan, tmp_path)
+    VariantSourceFactory(1, notify=said.append).begin(plan, tmp_path)
     made = yield_of(catalogue.path / POOL)
     assert made is not None and made.bases == 3 and sum(made.barren.values()) == 2 and made.barren["useless"] == 1
     (damaged,) = made.barren.keys() - {"useless"}
     assert damaged.startswith("damaged: input N: no tensor …")
     assert len(said) == 1 and " regions of 3 graphs, of which 2 GAVE NONE: 1 damaged: input N: no tensor" in said[0]
     # A pool that is there already says it again; one of an earlier mindgap, which did not keep it, says nothing.
-    VariantSourceFactory(1, say=said.append).begin(plan, tmp_path)
+    VariantSourceFactory(1, notify=said.append).begin(plan, tmp_path)
     assert said[1] == said[0]
     pool.save(tmp_path / "older.parquet")
     assert yield_of(tmp_path / "older.parquet") is None

@@ -88,7 +88,7 @@ def test_a_finding_is_a_script(campaign: Campaign, tmp_path: Path) -> None:
 def test_a_case_of_a_pack(campaign: Campaign, tmp_path: Path) -> None:
     campaign(6, "toys:EXACT@number=2")
     home = open_directory(tmp_path / "out")
-    export(home, Small().again(home.plan, home.path), tmp_path / "cases.pack")
+    export(home, Small().reopen(home.plan, home.path), tmp_path / "cases.pack")
     plan, text = plan_of(tmp_path / "cases.pack")
     begin(
         plan,

@@ -13,7 +13,7 @@ from small_supply import GRAPHS, Small
 from mindgap.campaign.judging.rejudge import judge_again
 from mindgap.campaign.session import RunOptions, begin, resume_campaign
 from mindgap.campaign.state.directory import open_directory
-from mindgap.campaign.state.status import campaign_status, nothing_of
+from mindgap.campaign.state.status import campaign_status, warnings_of
 from mindgap.graph import MindgapError
 from mindgap.platforms.protocol import PlatformError
 from mindgap.results.from_store import report_of
@@ -102,9 +102,9 @@ def test_what_is_known_to_be_refused_is_counted_and_not_run(campaign: Campaign, 
 
 def test_nothing_is_loud(campaign: Campaign) -> None:
     result = campaign(6, "toys:REFUSES", "toys:EXACT@number=2")
-    assert nothing_of(result) == ["NOTHING RAN on toys:REFUSES: it refused every one of 6 cases"]
+    assert warnings_of(result) == ["NOTHING RAN on toys:REFUSES: it refused every one of 6 cases"]
     result = campaign(6, "toys:EXACT", out="other", top='reference = "toys:FAILS"')
-    (said,) = nothing_of(result)
+    (said,) = warnings_of(result)
     assert "NOTHING WAS COMPARED" in said and "6 runtime_error" in said
 
 
@@ -188,7 +188,7 @@ def test_what_is_absent_may_be_left_out_loudly(campaign: Campaign) -> None:
     said: list[str] = []
     top = 'reference = "toys:EXACT"\nskip_unavailable = true'
     result = campaign(
-        3, "cuda/eager", "toys:BROKEN", "toys:PICKY", top=top, options=RunOptions(jobs=2, say=said.append)
+        3, "cuda/eager", "toys:BROKEN", "toys:PICKY", top=top, options=RunOptions(jobs=2, notify=said.append)
     )
     assert [each.platform for each in result.platforms] == ["toys:PICKY"]
     assert any("LEFT OUT" in line and "cuda/eager" in line for line in said)
@@ -215,10 +215,10 @@ def test_a_platform_that_is_another_than_at_the_beginning_is_said(
 ) -> None:
     campaign(3, "toys:PICKY")
     said: list[str] = []
-    resume_campaign(tmp_path / "out", Small(), options=RunOptions(jobs=1, say=said.append))
+    resume_campaign(tmp_path / "out", Small(), options=RunOptions(jobs=1, notify=said.append))
     assert said == []
     monkeypatch.setenv("TOY_VERSION", "2")
-    resume_campaign(tmp_path / "out", Small(), options=RunOptions(jobs=1, say=said.append))
+    resume_campaign(tmp_path / "out", Small(), options=RunOptions(jobs=1, notify=said.append))
     assert len(said) == 2 and "CHANGED since the campaign began" in said[1] and "toys:PICKY" in said[1]
 
 
@@ -243,7 +243,7 @@ class Empty:
     def begin(self, plan: Any, folder: Path) -> Any:
         return self
 
-    def again(self, plan: Any, folder: Path) -> Any:
+    def reopen(self, plan: Any, folder: Path) -> Any:
         return self
 
     identity = "none"

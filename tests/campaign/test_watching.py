@@ -43,14 +43,14 @@ def test_a_session_is_seen_from_its_first_moment_to_its_last(campaign: Campaign,
                 open_directory(folder)
             return super().begin(plan, folder)
 
-        def again(self, plan: Any, folder: Path) -> Any:
+        def reopen(self, plan: Any, folder: Path) -> Any:
             # A resume, during which the store holds what was there before.
             if (folder / "campaign.json").exists():
                 assert starting(folder) is None
                 found = campaign_status(open_directory(folder))
                 seen.append(found.running)
                 assert found.state == "running" and found.totals.rows == 9
-            return super().again(plan, folder)
+            return super().reopen(plan, folder)
 
     assert campaign(9, "toys:PICKY", source=Looks()).state == "finished"
     assert starting(tmp_path / "out") is None and not (tmp_path / "out" / SESSION).exists()

@@ -65,7 +65,7 @@ def test_a_pack_is_run_looked_at_resumed_and_taken_back(tmp_path: Path) -> None:
     text = plan_text(9, {"toys:EXACT@number=2": ""}, top='reference = "toys:EXACT"')
     begin(parse_plan(text, "p"), text, tmp_path / "home-run", Small(), options=RunOptions(jobs=1))
     folder = open_directory(tmp_path / "home-run")
-    export(folder, Small().again(folder.plan, folder.path), tmp_path / "cases.pack", ["toys:PICKY", "toys:REFUSES"])
+    export(folder, Small().reopen(folder.plan, folder.path), tmp_path / "cases.pack", ["toys:PICKY", "toys:REFUSES"])
 
     ran = mindgap("campaign", "run", "cases.pack", "--out", "far", "--no-support", "--json", cwd=tmp_path)
     # A platform that refuses everything is an error, said beside the figures.
@@ -125,7 +125,7 @@ def test_a_log_says_from_the_start_what_is_being_done(tmp_path: Path) -> None:
     text = plan_text(6, {"toys:EXACT@number=2": ""}, top='reference = "toys:EXACT"')
     begin(parse_plan(text, "p"), text, tmp_path / "home-run", Small(), options=RunOptions(jobs=1))
     folder = open_directory(tmp_path / "home-run")
-    export(folder, Small().again(folder.plan, folder.path), tmp_path / "cases.pack", ["toys:PICKY"])
+    export(folder, Small().reopen(folder.plan, folder.path), tmp_path / "cases.pack", ["toys:PICKY"])
 
     ran = mindgap("campaign", "run", "cases.pack", "--out", "far", "--coverage-minutes", "2", cwd=tmp_path)
     lines = ran.err.splitlines()

@@ -11,7 +11,7 @@ from torch import nn
 from mindgap import capture
 from mindgap.graph import Graph, digest
 from mindgap.graph.tensors import TensorStore
-from mindgap.synth.regions.pool import RegionPool, joined, to_bytes
+from mindgap.synth.regions.pool import RegionPool, join_regions, to_bytes
 from mindgap.synth.regions.sampler import SamplerOptions, sample_regions
 
 
@@ -37,4 +37,4 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> RegionPool:
         for graph in bases(tensors)
         for one in sample_regions(digest(graph), graph, Random("pool"), SamplerOptions(12, 2, 12), tensors=tensors)
     ]
-    return joined([to_bytes([region for region in found if region is not None])])
+    return join_regions([to_bytes([region for region in found if region is not None])])

@@ -67,7 +67,7 @@ def test_a_value_that_is_still_read_cannot_go() -> None:
 
 def test_new_slots_can_be_shown() -> None:
     steps = (DraftCall("aten.relu.default", (Ref(0),)), DraftCall("aten.neg.default", (Ref(-1),)))
-    edited = apply(graph(), [Rewrite(0, steps, (Ref(-1),), shown=(1,))])
+    edited = apply(graph(), [Rewrite(0, steps, (Ref(-1),), new_outputs=(1,))])
     assert edited.outputs == (5, 2)
 
 

@@ -36,7 +36,7 @@ def merger(pool: RegionPool) -> Merger:
 def test_a_variant_runs_and_its_specs_are_those_of_the_run(merger: Merger, seed: int) -> None:
     rng = Random(seed)
     nodes = rng.choice([5, 20, 60, 200])
-    variant = merger.draw(rng, nodes, merger.unseen(), 0.25, 0.1)
+    variant = merger.draw(rng, nodes, merger.uncovered(), 0.25, 0.1)
     graph = merger.assembly(variant).graph()
     validate(graph)
     assert len(graph.nodes) <= max(nodes, min(merger.pool.nodes))
@@ -53,7 +53,7 @@ def test_a_variant_runs_and_its_specs_are_those_of_the_run(merger: Merger, seed:
 def test_outputs_say_something(merger: Merger) -> None:
     good = elements = 0
     for seed in range(30):
-        graph = merger.assembly(merger.draw(Random(seed), 100, merger.unseen(), 0.25, 0.1)).graph()
+        graph = merger.assembly(merger.draw(Random(seed), 100, merger.uncovered(), 0.25, 0.1)).graph()
         tensors = [to_torch(array, one.spec) for array, one in zip(materialise_all(graph), graph.inputs, strict=True)]
         floats = [output for output in Tape(graph).run(tensors) if output.is_floating_point()]
         good += sum(int(x.isfinite().sum()) for x in floats if x.numel() < 2 or (x != x.flatten()[0]).any())
@@ -72,7 +72,7 @@ def test_internal_results_are_not_returned() -> None:
 
 
 def test_the_description_gives_the_same_bytes(merger: Merger) -> None:
-    variant = merger.draw(Random(5), 300, merger.unseen(), 0.25, 0.1)
+    variant = merger.draw(Random(5), 300, merger.uncovered(), 0.25, 0.1)
     again = Variant.from_json(variant.to_json())
     assert again == variant
     assert merger.assembly(again).encode() == merger.assembly(variant).encode()
@@ -81,16 +81,16 @@ def test_the_description_gives_the_same_bytes(merger: Merger) -> None:
 
 
 def test_every_region_but_the_first_is_wired_where_it_can_be(merger: Merger) -> None:
-    parts = merger.draw(Random(6), 400, merger.unseen(), 0.0, 0.1).parts
+    parts = merger.draw(Random(6), 400, merger.uncovered(), 0.0, 0.1).parts
     assert len(parts) > 10
-    able = [part for part in parts[1:-2] if merger.tap(part.region).feeds]
+    able = [part for part in parts[1:-2] if merger.ports_of(part.region).feeds]
     assert sum(bool(part.wires) for part in able) >= 0.9 * len(able)
 
 
 def test_the_share_of_mutated_regions_is_as_asked(merger: Merger, pool: RegionPool) -> None:
     for share, least, most in ((0.0, 0, 0), (0.25, 0.15, 0.35), (1.0, 1, 1)):
         parts = [
-            part for seed in range(40) for part in merger.draw(Random(seed), 60, merger.unseen(), share, 0.1).parts
+            part for seed in range(40) for part in merger.draw(Random(seed), 60, merger.uncovered(), share, 0.1).parts
         ]
         mutated = sum(bool(pool[part.region].origin.kinds) for part in parts) / len(parts)
         assert least <= mutated <= most
@@ -101,7 +101,7 @@ def test_large_values_are_as_rare_as_asked(pool: RegionPool, monkeypatch: pytest
     merger = Merger(pool)
     shares: list[float] = []
     for large in (0.0, 0.3, 1.0):
-        parts = [p for seed in range(40) for p in merger.draw(Random(seed), 60, merger.unseen(), 0.25, large).parts]
+        parts = [p for seed in range(40) for p in merger.draw(Random(seed), 60, merger.uncovered(), 0.25, large).parts]
         sizes = [max(spec.numel for spec in pool[part.region].graph.values if spec) for part in parts]
         shares.append(sum(size > 200 for size in sizes) / len(sizes))
     assert shares[0] == 0 < 0.2 * shares[2] < shares[1] < 0.4 * shares[2]
@@ -109,8 +109,8 @@ def test_large_values_are_as_rare_as_asked(pool: RegionPool, monkeypatch: pytest
 
 def test_what_is_new_is_preferred(merger: Merger) -> None:
     def reached(seed: int, *, remembers: bool) -> int:
-        rng, unseen = Random(seed), merger.unseen()
-        variants = [merger.draw(rng, 20, unseen if remembers else merger.unseen(), 0.25, 0.1) for _ in range(6)]
+        rng, uncovered = Random(seed), merger.uncovered()
+        variants = [merger.draw(rng, 20, uncovered if remembers else merger.uncovered(), 0.25, 0.1) for _ in range(6)]
         return len(frozenset[str]().union(*map(merger.features, variants)))
 
     guided = sum(reached(seed, remembers=True) for seed in range(20))

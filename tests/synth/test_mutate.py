@@ -4,11 +4,11 @@ import random
 from collections import Counter
 
 import pytest
+from mindgap.synth.mutation.kinds.in_place_counterpart import in_place_counterpart
 
 from mindgap.aten.operators import facts
 from mindgap.graph import DType, Exceptional, Graph, Input, MindgapError, Node, Normal, Ref, TensorSpec, Uniform
 from mindgap.synth.mutation.edit import InputEdit, Rewrite, apply, from_json, to_json
-from mindgap.synth.mutation.kinds.twin import twin
 from mindgap.synth.mutation.propose import KINDS, Proposal, propose
 from mindgap.synth.mutation.rules import load
 from mindgap.synth.regions.region import Region
@@ -97,12 +97,12 @@ def test_a_graph_without_a_place_has_no_proposal():
 
 
 def test_twins_follow_from_the_schemas():
-    assert twin("aten.add.Tensor") == "aten.add_.Tensor"
-    assert twin("aten.add_.Tensor") == "aten.add.Tensor"
-    assert twin("aten.pow.Tensor_Scalar") == "aten.pow_.Scalar"
-    assert twin("aten.mm.default") is None
-    assert twin("aten.view.default") is None
-    paired = [op for op in RULES.alike if (other := twin(op)) and twin(other) == op]
+    assert in_place_counterpart("aten.add.Tensor") == "aten.add_.Tensor"
+    assert in_place_counterpart("aten.add_.Tensor") == "aten.add.Tensor"
+    assert in_place_counterpart("aten.pow.Tensor_Scalar") == "aten.pow_.Scalar"
+    assert in_place_counterpart("aten.mm.default") is None
+    assert in_place_counterpart("aten.view.default") is None
+    paired = [op for op in RULES.alike if (other := in_place_counterpart(op)) and in_place_counterpart(other) == op]
     assert len(paired) > 60
 
 

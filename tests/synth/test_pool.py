@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mindgap.graph import MindgapError
-from mindgap.synth.regions.pool import RegionPool, joined, marks_of, to_bytes
+from mindgap.synth.regions.pool import RegionPool, join_regions, pool_metadata, to_bytes
 
 
 def test_what_is_read_is_what_was_written(pool: RegionPool, tmp_path: Path) -> None:
@@ -13,8 +13,8 @@ def test_what_is_read_is_what_was_written(pool: RegionPool, tmp_path: Path) -> N
     again = RegionPool.load(tmp_path / "pool.parquet")
     assert again == pool
     assert again.digest == pool.digest
-    assert marks_of(tmp_path / "pool.parquet")["made_of"] == "from here"
-    assert list(joined([to_bytes(list(pool))])) == list(pool)
+    assert pool_metadata(tmp_path / "pool.parquet")["made_of"] == "from here"
+    assert list(join_regions([to_bytes(list(pool))])) == list(pool)
 
 
 def test_the_pool_has_plain_and_mutated_regions_of_both_passes(pool: RegionPool) -> None:
@@ -27,12 +27,12 @@ def test_the_pool_has_plain_and_mutated_regions_of_both_passes(pool: RegionPool)
 
 
 def test_like_regions_are_kept_once(pool: RegionPool) -> None:
-    assert joined([to_bytes(list(pool)), to_bytes(list(pool))]) == pool
+    assert join_regions([to_bytes(list(pool)), to_bytes(list(pool))]) == pool
 
 
 def test_parts_with_other_features_are_one_pool(pool: RegionPool) -> None:
     regions = list(pool)
-    whole = joined([to_bytes(regions[:7]), to_bytes([]), to_bytes(regions[7:])])
+    whole = join_regions([to_bytes(regions[:7]), to_bytes([]), to_bytes(regions[7:])])
     assert list(whole) == regions and sorted(whole.feature_names) == sorted(pool.feature_names)
     for number, region in enumerate(regions):
         assert [whole.feature_names[code] for code in whole.feature_codes(number)] == list(region.features)

@@ -27,7 +27,16 @@ from mindgap.synth.mutation.edit import DraftCall, Rewrite
 from mindgap.synth.regions.cut import cut
 from mindgap.synth.regions.prepared import prepare_graph
 from mindgap.synth.regions.region import Origin, Region
-from mindgap.synth.regions.trial import InputCache, Trial, plain_region, rebuild, region_of, run_trial, tidied, whole
+from mindgap.synth.regions.trial import (
+    InputCache,
+    Trial,
+    plain_region,
+    rebuild,
+    region_of,
+    run_trial,
+    whole,
+    without_dead_nodes,
+)
 from mindgap.synth.values.recipes import recipes
 from synth.bases import all_bases, border, call, floats
 
@@ -191,8 +200,8 @@ def test_a_write_that_an_output_sees_stays_and_one_that_none_sees_goes() -> None
             outputs=(output,),
         )
 
-    assert len(tidied(graph(1)).nodes) == 3
-    assert [node.op for node in tidied(graph(4)).nodes] == ["aten.cos.default"]
+    assert len(without_dead_nodes(graph(1)).nodes) == 3
+    assert [node.op for node in without_dead_nodes(graph(4)).nodes] == ["aten.cos.default"]
 
 
 def test_a_single_number_is_no_constant_and_an_empty_tensor_no_reason() -> None:

@@ -49,32 +49,32 @@ _AGE_S: Final = 10.0
 
 
 class CaseSourceFactory(Protocol):
-    """Where the cases of a campaign come from, when it begins and later."""
+    """Opens the case source of a campaign, for its first session and for later ones."""
 
-    def begin(self, plan: Plan, folder: Path) -> CaseSource:
-        """Puts into the folder all that a resume needs. Raises `MindgapError` where nothing can be made."""
+    def begin(self, plan: Plan, directory: Path) -> CaseSource:
+        """Opens the source and keeps in the directory all that a resume needs. Raises `MindgapError` if no case can be
+        made."""
         ...
 
-    def again(self, plan: Plan, folder: Path) -> CaseSource:
-        """The same case_source out of the folder. Raises `MindgapError` where what it needs is gone."""
+    def reopen(self, plan: Plan, directory: Path) -> CaseSource:
+        """Opens the same source from the directory. Raises `MindgapError` if a file that it needs is missing."""
         ...
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a session works, which no result depends on.
+    """Options of one session. No result depends on them.
 
-    `jobs`: workers that work at once (default: one per core). `steps`: told what is being done, and how far it is.
-    `say`: told in one line what nobody may overlook. `tensors`: where stored tensors are.
-    `support`: a store that knows what platforms lack, looked at when a campaign begins. What it does not know of this
-    campaign's operators the platforms are asked, for `coverage_minutes` of processor time each (default: the plan's),
-    and it is kept there. None: neither is looked at nor asked. `whole_process`: this process does nothing else, so that
-    all its processor time is the campaign's.
+    `jobs`: workers that run at the same time (default: one per core). `steps`: receives the current step and its
+    progress. `notify`: receives one-line warnings. `tensors`: the store of large tensors. `support`: a store of survey
+    answers, read when a campaign begins; answers that it lacks are surveyed first, for `coverage_minutes` of processor
+    time per platform (default: the plan's), and stored there. None: no store is read and no platform is surveyed.
+    `whole_process`: charge the campaign for all processor time of this process.
     """
 
     jobs: int | None = None
     steps: StepTracker = field(default_factory=StepTracker)
-    say: Callable[[str], None] = lambda line: None
+    notify: Callable[[str], None] = lambda line: None
     tensors: TensorStore | None = None
     support: Path | None = None
     coverage_minutes: float | None = None
@@ -85,16 +85,16 @@ def begin(
     plan: Plan, text: str, path: str | Path, source: CaseSourceFactory, *, shard: Shard | None = None, where: str = "",
     options: RunOptions | None = None,
 ) -> CampaignStatus:  # fmt: skip
-    """Begins a campaign in a new or empty directory and runs it. `text`: the plan as a person wrote it.
+    """Begins a campaign in a new or empty directory and runs it. `text`: the text of the plan's file.
 
-    Raises `MindgapError`: the directory holds a campaign, a platform is absent, no case can be made, the disk is full.
-    What was found until then is in the store, and `resume_campaign` goes on from there.
+    Raises `MindgapError` if the directory holds a campaign, a platform is absent, no case can be made or the disk is
+    full. Rows until then are in the store; `resume_campaign` continues from them.
     """
     path = Path(path)
     refuse_begun(path)
     plan = plan.model_copy(update={"catalogue": os.path.abspath(plan.catalogue)})
     options = options or RunOptions()
-    # An absent platform is said before anything is made.
+    # Reports an absent platform before any work is done.
     options.steps.step("looking for the plan's platforms")
     _facts(plan, options)
     Store(path)
@@ -104,67 +104,77 @@ def begin(
         with expenses.preparing():
             case_source = source.begin(plan, path)
         minutes = plan.limits.coverage_minutes if options.coverage_minutes is None else options.coverage_minutes
-        beforehand = SupportOptions(None if options.support is None else os.path.abspath(options.support), minutes)
-        folder = create_directory(path, plan, text, shard or Shard(), case_source.identity, where, beforehand)
-        stopped = _session(folder, case_source, options, expenses)
-    return replace(campaign_status(folder), stopped=stopped)
+        support_options = SupportOptions(None if options.support is None else os.path.abspath(options.support), minutes)
+        directory = create_directory(path, plan, text, shard or Shard(), case_source.identity, where, support_options)
+        stopped = _session(directory, case_source, options, expenses)
+    return replace(campaign_status(directory), stopped=stopped)
 
 
 def resume_campaign(
     path: str | Path, source: CaseSourceFactory, *, options: RunOptions | None = None
 ) -> CampaignStatus:
-    """Runs what a campaign has not finished. Raises `MindgapError` as `begin`, and where the plan was changed."""
-    folder, options = open_directory(path), options or RunOptions()
+    """Runs the unfinished part of a campaign. Raises `MindgapError` like `begin`, and if the plan was changed."""
+    directory, options = open_directory(path), options or RunOptions()
     options.steps.step("loading what the cases are made of")
-    with published(folder.path, options.steps):
+    with published(directory.path, options.steps):
         expenses = Expenses(whole_process=options.whole_process)
         with expenses.preparing():
-            case_source = source.again(folder.plan, folder.path)
-        check_identity(folder, case_source.identity)
-        stopped = _session(folder, case_source, options, expenses)
-    return replace(campaign_status(folder), stopped=stopped)
+            case_source = source.reopen(directory.plan, directory.path)
+        check_identity(directory, case_source.identity)
+        stopped = _session(directory, case_source, options, expenses)
+    return replace(campaign_status(directory), stopped=stopped)
 
 
-def _session(folder: CampaignDirectory, case_source: CaseSource, options: RunOptions, expenses: Expenses) -> str:
-    """Runs what is not finished; says why it stopped before everything ran, empty where it did not."""
+def _session(directory: CampaignDirectory, case_source: CaseSource, options: RunOptions, expenses: Expenses) -> str:
+    """Runs the unfinished blocks. Returns why it stopped early; empty if everything ran."""
     started = perf_counter()
-    plan, store, steps = folder.plan, folder.store, options.steps
+    plan, store, steps = directory.plan, directory.store, options.steps
     steps.step("reading what has run")
-    resume_state = read_resume_state(store, folder)
-    facts, wanted = _facts(plan, options)
-    terms = judge_limits(plan, options.tensors or default_tensor_store())
+    resume_state = read_resume_state(store, directory)
+    facts, platforms = _facts(plan, options)
+    limits = judge_limits(plan, options.tensors or default_tensor_store())
     busy = options.jobs or os.cpu_count() or 2
     with ExitStack() as stack:
-        steps.step(f"starting the workers of {', '.join(dict.fromkeys([plan.reference, *wanted]))}")
+        steps.step(f"starting the workers of {', '.join(dict.fromkeys([plan.reference, *platforms]))}")
         pool = stack.enter_context(
             WorkerPool(
-                [plan.reference, *wanted], tensors=terms.tensors, busy=busy, memory_limit_bytes=terms.memory_bytes
+                [plan.reference, *platforms], tensors=limits.tensors, busy=busy, memory_limit_bytes=limits.memory_bytes
             )
         )
-        wanted = _able(pool, plan, wanted, options)
-        _say_changes(store, folder.run, pool, [plan.reference, *wanted], options)
+        platforms = _able(pool, plan, platforms, options)
+        _warn_of_changes(store, directory.run, pool, [plan.reference, *platforms], options)
         # Before the run is there: where it is, everything that its choices depend on is.
-        support = _support(folder, case_source, pool, wanted, options, fresh=resume_state.created is None)
+        support = _support(directory, case_source, pool, platforms, options, fresh=resume_state.created is None)
         writer = stack.enter_context(store.writer(rows=_ROWS, age_s=_AGE_S))
-        record = Recording(store, writer, terms.settings, pool.describe, "campaign", folder.run)
+        record = Recording(store, writer, limits.settings, pool.describe, "campaign", directory.run)
         created = (resume_state.created or datetime.now(UTC)).isoformat(timespec="seconds")
-        about = {"plan": plan.model_dump(), "shard": str(folder.shard), "identity": folder.identity,
+        about = {"plan": plan.model_dump(), "shard": str(directory.shard), "identity": directory.identity,
                  "seconds_before": resume_state.seconds}  # fmt: skip
-        record.begin(created, version("mindgap"), facts, wanted, about)
-        selector = BlockSelector(plan, wanted, support)
+        record.begin(created, version("mindgap"), facts, platforms, about)
+        selector = BlockSelector(plan, platforms, support)
         for row in resume_state.finished_blocks:
             selector.restore(row["features"] or (), row["given"] or {})
-        judges = stack.enter_context(judge_processes(busy, terms, pool.run, pool.describe, pool.cpu))
-        progress = Progress(planned_cases(plan, folder.shard), _done_cases(resume_state, plan))
-        budgets = _budgets(folder, wanted, resume_state)
+        judges = stack.enter_context(judge_processes(busy, limits, pool.run, pool.describe, pool.cpu))
+        progress = Progress(planned_cases(plan, directory.shard), _done_cases(resume_state, plan))
+        budgets = _budgets(directory, platforms, resume_state)
         drive = CampaignDriver(
             DriverContext(
-                folder, case_source, wanted, pool, judges, record, selector, resume_state, progress, expenses, budgets
+                directory,
+                case_source,
+                platforms,
+                pool,
+                judges,
+                record,
+                selector,
+                resume_state,
+                progress,
+                expenses,
+                budgets,
             )
         )
         steps.run(progress)
         drive.run()
-        record.expenses(expenses.rows(folder.run, pool.cpu))
+        record.expenses(expenses.rows(directory.run, pool.cpu))
         record.finish(resume_state.seconds + perf_counter() - started)
         steps.step("writing the store and ending the workers")
     store.compact()
@@ -172,49 +182,51 @@ def _session(folder: CampaignDirectory, case_source: CaseSource, options: RunOpt
 
 
 def _support(
-    folder: CampaignDirectory,
+    directory: CampaignDirectory,
     case_source: CaseSource,
     pool: WorkerPool,
-    wanted: Sequence[str],
+    platforms: Sequence[str],
     options: RunOptions,
     *,
     fresh: bool,
 ) -> Eligibility:
-    """What the platforms are known to lack. Where the campaign begins they are asked first for what is not known."""
-    before = folder.beforehand
+    """Returns the operators that platforms refuse. A new campaign (`fresh`) surveys unknown ones first."""
+    before = directory.support_options
     elsewhere = None if before.support is None else Path(before.support)
-    lacking = [platform for platform in wanted if may_lack(platform, folder.plan.reference)]
+    lacking = [platform for platform in platforms if may_lack(platform, directory.plan.reference)]
     if fresh and elsewhere is not None and before.minutes > 0 and lacking:
-        terms = SurveyLimits(elsewhere, before.minutes, options.steps, options.say)
-        survey_graphs(lacking, case_source.samples(_numbers(folder)), pool, terms)
-    support = read_eligibility(folder.store, elsewhere, pool, folder.plan, wanted, fresh=fresh)
+        limits = SurveyLimits(elsewhere, before.minutes, options.steps, options.notify)
+        survey_graphs(lacking, case_source.samples(_numbers(directory)), pool, limits)
+    support = read_eligibility(directory.store, elsewhere, pool, directory.plan, platforms, fresh=fresh)
     if fresh and elsewhere is not None:
         unasked = sorted({*lacking} - support.platforms)
         if unasked:
             names = " ".join(unasked)
-            options.say(f"NOT ASKED what {names} lack: what they refuse is run all the same (mindgap coverage {names})")
+            options.notify(
+                f"NOT ASKED what {names} lack: what they refuse is run all the same (mindgap coverage {names})"
+            )
     return support
 
 
 def _facts(plan: Plan, options: RunOptions) -> tuple[Sequence[PlatformFacts], list[str]]:
-    """What is known of the platforms, and those that run. Raises `MindgapError` where one is absent."""
+    """Returns the facts of all platforms, and the platforms to run. Raises `MindgapError` if one is absent."""
     facts = facts_of(
         [plan.reference, *plan.platforms], reference=plan.reference, skip_unavailable=plan.skip_unavailable
     )
     there = {fact.platform for fact in facts if fact.available}
     for fact in facts:
         if fact.platform in plan.platforms and not fact.available:
-            options.say(f"LEFT OUT, not available here: {fact.platform}: {fact.reason}")
-    wanted = [platform for platform in plan.platforms if platform in there]
-    if not wanted:
+            options.notify(f"LEFT OUT, not available here: {fact.platform}: {fact.reason}")
+    platforms = [platform for platform in plan.platforms if platform in there]
+    if not platforms:
         raise MindgapError(f"none of the plan's platforms is available here: {', '.join(plan.platforms)}")
-    return facts, wanted
+    return facts, platforms
 
 
-def _able(pool: WorkerPool, plan: Plan, wanted: Sequence[str], options: RunOptions) -> list[str]:
-    """The platforms whose workers start. Raises `MindgapError` for one that does not, unless it may be left out."""
+def _able(pool: WorkerPool, plan: Plan, platforms: Sequence[str], options: RunOptions) -> list[str]:
+    """Returns the platforms whose workers start. Raises `MindgapError` for another one, unless it may be skipped."""
     able: list[str] = []
-    names = list(dict.fromkeys([plan.reference, *wanted]))
+    names = list(dict.fromkeys([plan.reference, *platforms]))
     with ThreadPoolExecutor(len(names), "mindgap-describe") as threads:
         described = dict(zip(names, threads.map(pool.describe, names), strict=True))
     for platform, about in described.items():
@@ -224,36 +236,36 @@ def _able(pool: WorkerPool, plan: Plan, wanted: Sequence[str], options: RunOptio
         why = f"platform {platform} cannot be opened: {' '.join(str(about['error']).split())}"
         if platform == plan.reference or not plan.skip_unavailable:
             raise MindgapError(why)
-        options.say(f"LEFT OUT: {why}")
-    if not any(platform in able for platform in wanted):
+        options.notify(f"LEFT OUT: {why}")
+    if not any(platform in able for platform in platforms):
         raise MindgapError("none of the plan's platforms can be opened here")
-    return [platform for platform in wanted if platform in able]
+    return [platform for platform in platforms if platform in able]
 
 
-def _say_changes(store: Store, run: str, pool: WorkerPool, platforms: Sequence[str], options: RunOptions) -> None:
-    """A platform that is not what it was when the campaign began gives rows that do not belong with the others."""
+def _warn_of_changes(store: Store, run: str, pool: WorkerPool, platforms: Sequence[str], options: RunOptions) -> None:
+    """Warns of platforms whose fingerprint changed since the campaign began: their rows are not comparable."""
     before: dict[str, set[str]] = {}
     for row in store.rows("SELECT platform, fingerprint FROM platforms WHERE run = ? AND fingerprint <> ''", [run]):
         before.setdefault(row["platform"], set()).add(row["fingerprint"])
     for platform in dict.fromkeys(platforms):
         if platform in before and fingerprint_of(pool.describe(platform)) not in before[platform]:
-            options.say(f"CHANGED since the campaign began (versions, hardware or settings): {platform}")
+            options.notify(f"CHANGED since the campaign began (versions, hardware or settings): {platform}")
 
 
-def _budgets(folder: CampaignDirectory, wanted: Sequence[str], resume_state: ResumeState) -> dict[str, CpuBudget]:
-    """Each shard has its part of a budget."""
-    plan, shard = folder.plan, folder.shard
+def _budgets(directory: CampaignDirectory, platforms: Sequence[str], resume_state: ResumeState) -> dict[str, CpuBudget]:
+    """Returns the processor-time budget of each platform that has one, divided by the number of shards."""
+    plan, shard = directory.plan, directory.shard
     blocks = len(list(shard.blocks(plan.variants.count)))
     return {
         platform: CpuBudget(60 * minutes / shard.of, blocks, resume_state.cpu.get(platform, 0.0))
-        for platform in wanted
+        for platform in platforms
         if (minutes := plan.platforms[platform].cpu_minutes) is not None
     }
 
 
-def _numbers(folder: CampaignDirectory) -> list[int]:
-    """Of the blocks of this shard."""
-    return list(folder.shard.blocks(folder.plan.count))
+def _numbers(directory: CampaignDirectory) -> list[int]:
+    """Returns the numbers of this shard's blocks."""
+    return list(directory.shard.blocks(directory.plan.count))
 
 
 def _done_cases(resume_state: ResumeState, plan: Plan) -> int:

@@ -194,7 +194,7 @@ def export_(
     with result_stream() as stream:
         folder = open_directory(directory)
         source = _source_of(folder, None, StepTracker())
-        packed = export(folder, source.again(folder.plan, folder.path), pack, platforms or ())
+        packed = export(folder, source.reopen(folder.plan, folder.path), pack, platforms or ())
         stream.write(f"{pack}: {packed.cases} cases, {packed.nbytes:,} bytes\n")
         return Exit.NOTHING_FOUND
 
@@ -253,12 +253,12 @@ def _source_of(folder: CampaignDirectory, jobs: int | None, steps: StepTracker) 
 def _run_options(jobs: int | None, steps: StepTracker) -> RunOptions:
     from mindgap.campaign.session import RunOptions
 
-    return RunOptions(jobs=jobs, steps=steps, say=complain, whole_process=True)
+    return RunOptions(jobs=jobs, steps=steps, notify=complain, whole_process=True)
 
 
 def _told(found: CampaignStatus, directory: Path, out: TextIO, as_json: bool) -> int:
     """The end of a session: its figures, what must not be overlooked, the exit status."""
-    from mindgap.campaign.state.status import nothing_of
+    from mindgap.campaign.state.status import warnings_of
 
     _print(found, out, as_json)
     if found.stopped:
@@ -266,7 +266,7 @@ def _told(found: CampaignStatus, directory: Path, out: TextIO, as_json: bool) ->
     unjudged = found.totals.words.get("unjudged", 0)
     if unjudged:
         complain(f"{unjudged} differences were not judged within the plan's limits: nothing is known of them")
-    nothing = nothing_of(found)
+    nothing = warnings_of(found)
     if found.totals.broken:
         complain(f"{found.totals.broken} rows were not judged because mindgap failed on them")
     if nothing:

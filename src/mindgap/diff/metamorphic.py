@@ -107,9 +107,9 @@ class _MutantRunner:
 
     def _specified(self, mutant: Mutant) -> Mutant:
         """The mutant with the specs that its values have. Raises `MindgapError` where it does not run on the CPU."""
-        from mindgap.synth.regions.trial import specified
+        from mindgap.synth.regions.trial import with_specs
 
-        return dataclasses.replace(mutant, graph=specified(mutant.graph, self._context.tensors, _MOST_BYTES))
+        return dataclasses.replace(mutant, graph=with_specs(mutant.graph, self._context.tensors, _MOST_BYTES))
 
     def row(self, mutant: Mutant) -> tuple[Model, Row]:
         """The mutant on the platform."""

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from mindgap.graph import Graph, GraphError, TensorStore, digest
 from mindgap.reduction.simplicity_order import Simplicity, simplicity
-from mindgap.synth.regions.trial import specified, tidied
+from mindgap.synth.regions.trial import with_specs, without_dead_nodes
 
 #: What a check says of a graph: it shows the symptom, it shows nothing, or it shows something else or does not run.
 Answer = Literal["shows", "calm", "other"]
@@ -64,7 +64,7 @@ class Reducer:
         `candidate` may raise `GraphError`: then there is none. Raises `Exhausted`.
         """
         try:
-            graph = specified(tidied(candidate()), self.tensors, _MOST_BYTES)
+            graph = with_specs(without_dead_nodes(candidate()), self.tensors, _MOST_BYTES)
         except GraphError:
             return False
         order = simplicity(graph, self.tensors)

@@ -46,14 +46,14 @@ class Steps(Protocol):
 class SurveyLimits:
     """Limits and outlets of one survey.
 
-    `store`: where answers are kept. `minutes`: processor time for each platform. `steps`: receives the progress, `say`
-    one line per platform.
+    `store`: where answers are kept. `minutes`: processor time for each platform. `steps`: receives the progress.
+    `notify`: receives one line per platform.
     """
 
     store: Path
     minutes: float
     steps: Steps
-    say: Callable[[str], None]
+    notify: Callable[[str], None]
 
 
 @dataclass
@@ -67,21 +67,21 @@ class _Answered:
     support: SupportTable = field(default_factory=lambda: SupportTable({}, {}))
 
 
-def survey_graphs(platforms: Sequence[str], graphs: Iterable[Graph], pool: WorkerPool, terms: SurveyLimits) -> None:
+def survey_graphs(platforms: Sequence[str], graphs: Iterable[Graph], pool: WorkerPool, limits: SurveyLimits) -> None:
     """Asks each platform of `pool` the calls of the graphs that the store does not know of it, and keeps the answers.
 
     Says for each platform how many were known, asked and left unasked, and how many it refuses. Raises `MindgapError`
     for a damaged store.
     """
-    store, steps = Store(terms.store), terms.steps
+    store, steps = Store(limits.store), limits.steps
     prints = {platform: fingerprint_of(pool.describe(platform)) for platform in dict.fromkeys(platforms)}
     known = read_support(store, prints)
     everywhere = [set(known.answers(fingerprint)) for fingerprint in prints.values()]
     steps.step("finding out which operators the cases hold")
     cases = case_probes(graphs, set[Key].intersection(*everywhere), on_graph=lambda done: steps.tick(done, 0))
     names = ", ".join(prints)
-    terms.say(
-        f"asking {names} which operators they run, for at most {terms.minutes:g} min of processor time each "
+    limits.notify(
+        f"asking {names} which operators they run, for at most {limits.minutes:g} min of processor time each "
         "(--coverage-minutes M; --no-coverage asks nothing)"
     )
     steps.step(f"asking {names} which operators they run")
@@ -95,13 +95,13 @@ def survey_graphs(platforms: Sequence[str], graphs: Iterable[Graph], pool: Worke
 
     def ask(platform: str) -> _Answered:
         answered = _Answered(support=known)
-        _ask(platform, prints[platform], cases, store, pool, terms.minutes, answered, on_progress)
+        _ask(platform, prints[platform], cases, store, pool, limits.minutes, answered, on_progress)
         return answered
 
     with ThreadPoolExecutor(len(prints), "mindgap-ask-first") as threads:
         for platform, answered in zip(prints, threads.map(ask, prints), strict=True):
             before = len(cases.keys & known.answers(prints[platform]).keys())
-            terms.say(_line(platform, prints[platform], cases, before, answered, terms.minutes))
+            limits.notify(_line(platform, prints[platform], cases, before, answered, limits.minutes))
 
 
 def _ask(

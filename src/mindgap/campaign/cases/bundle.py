@@ -42,7 +42,7 @@ class BundleError(MindgapError):
 
 
 def is_bundle(path: str | Path) -> bool:
-    """Whether the file looks like a bundle rather than like a plan."""
+    """Tells a bundle from a plan by the first bytes of the file."""
     return zipfile.is_zipfile(path)
 
 
@@ -58,27 +58,27 @@ class BundleSourceFactory:
 
     path: Path
 
-    def begin(self, plan: Plan, folder: Path) -> BundleSource:
+    def begin(self, plan: Plan, directory: Path) -> BundleSource:
         try:
-            shutil.copyfile(self.path, folder / BUNDLE)
+            shutil.copyfile(self.path, directory / BUNDLE)
         except OSError as error:
-            raise BundleError(f"{self.path} cannot be copied to {folder}: {error.strerror}") from None
-        return BundleSource(folder / BUNDLE)
+            raise BundleError(f"{self.path} cannot be copied to {directory}: {error.strerror}") from None
+        return BundleSource(directory / BUNDLE)
 
-    def again(self, plan: Plan, folder: Path) -> BundleSource:
-        return BundleSource(folder / BUNDLE)
+    def reopen(self, plan: Plan, directory: Path) -> BundleSource:
+        return BundleSource(directory / BUNDLE)
 
 
 class BundleSource:
     """Reads cases from a bundle and checks their digests."""
 
     def __init__(self, path: Path) -> None:
-        """Raises `BundleError` for what is none, or of another version."""
+        """Raises `BundleError` if the file is not a bundle or has another version."""
         self._file = BundleFile(path)
 
     @property
     def identity(self) -> str:
-        """A digest of all members."""
+        """Returns a digest of all members."""
         return hashlib.sha256(json.dumps(self._file.about["sha256"], sort_keys=True).encode()).hexdigest()
 
     def block(self, number: int) -> list[Case]:
@@ -90,7 +90,7 @@ class BundleSource:
         return [self._case(entry, data) for entry in listed]
 
     def samples(self, blocks: Sequence[int]) -> Iterator[Graph]:
-        """The cases themselves. Raises `BundleError` for a damaged bundle."""
+        """Returns the graphs of the cases. Raises `BundleError` for a damaged bundle."""
         return graphs_of(self, blocks)
 
     def _case(self, entry: Mapping[str, Any], data: bytes) -> Case:
@@ -108,7 +108,7 @@ class BundleSource:
 
 
 class BundleFile:
-    """A zip file whose members are what its list says."""
+    """Reads members of the zip file and checks them against its list of hashes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -122,7 +122,7 @@ class BundleFile:
             raise BundleError(f"{path} is a pack of version {known[1]}, this mindgap reads {VERSION}")
 
     def read(self, name: str) -> bytes:
-        """A member's bytes, checked."""
+        """Returns a member's bytes. Raises `BundleError` if its hash differs."""
         try:
             with zipfile.ZipFile(self.path) as file:
                 data = file.read(name)

@@ -1,4 +1,4 @@
-"""Defines a case (one graph to run), blocks of 500 cases, shards, and the protocol of their source.
+"""Defines a case (one graph to run), blocks of 500 cases, shards, and the case source protocol.
 
 A block depends on the plan, on the source's identity and on its number only. A resume, or several machines that each
 take every n-th block, need not know of each other.
@@ -25,7 +25,7 @@ _LOCK: Final = threading.Lock()
 
 @dataclass(frozen=True)
 class Case:
-    """A graph to run. `index` is its number in the whole campaign, `name` what rows call it.
+    """One graph to run. `index`: its number in the campaign. `name`: its name in rows.
 
     `data`: the canonical bytes without labels, `digest` theirs. `description`: JSON from which the graph can be made
     again, empty where it cannot. `features`: what running it covers. `base`: what it shares inputs with other cases
@@ -55,24 +55,24 @@ class Case:
 
 
 class CaseSource(Protocol):
-    """What makes the cases."""
+    """Makes the cases of a campaign, block by block."""
 
     @property
     def identity(self) -> str:
-        """A digest of all that cases are made of, besides the plan: equal where the same plan gives the same cases."""
+        """Returns a digest of the source. The same plan and an equal digest give the same cases."""
         ...
 
     def block(self, number: int) -> list[Case]:
-        """The cases from `number * BLOCK` on. Raises `MindgapError` where nothing can be made."""
+        """Returns the cases from `number * BLOCK` on. Raises `MindgapError` if none can be made."""
         ...
 
     def samples(self, blocks: Sequence[int]) -> Iterator[Graph]:
-        """Graphs that hold the operator calls of the cases in these blocks."""
+        """Returns graphs that contain all operator calls of the cases in these blocks."""
         ...
 
 
 def graphs_of(case_source: CaseSource, blocks: Sequence[int]) -> Iterator[Graph]:
-    """The graphs of all cases in these blocks."""
+    """Yields the graphs of all cases in these blocks."""
     for number in blocks:
         for case in case_source.block(number):
             yield decode(case.data)
@@ -80,7 +80,7 @@ def graphs_of(case_source: CaseSource, blocks: Sequence[int]) -> Iterator[Graph]
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Of all blocks, those whose number is `index` modulo `of`."""
+    """Selects the blocks whose number is `index` modulo `of`."""
 
     index: int = 0
     of: int = 1
@@ -94,7 +94,7 @@ class Shard:
         return Shard(int(index), int(of))
 
     def blocks(self, count: int) -> Iterator[int]:
-        """The numbers of the blocks that hold the shard's part of `count` cases."""
+        """Returns the numbers of the shard's blocks among those of `count` cases."""
         return iter(range(self.index, -(-count // BLOCK), self.of))
 
     def __str__(self) -> str:

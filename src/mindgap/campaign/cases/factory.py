@@ -14,26 +14,29 @@ from mindgap.synth.regions.pool import RegionPool
 
 @dataclass(frozen=True)
 class VariantSourceFactory:
-    """`jobs` processes make the pool where the catalogue has none yet. `steps`: told how far they are; `say`: how
-    many graphs gave no region, and why."""
+    """Opens a pool of regions as a case source, and makes the pool if the catalogue has none.
+
+    `jobs`: processes that make the pool. `steps`: receives their progress. `notify`: receives how many graphs gave no
+    region, and why.
+    """
 
     jobs: int | None = None
     steps: StepTracker = field(default_factory=StepTracker)
-    say: Callable[[str], None] = lambda line: None
+    notify: Callable[[str], None] = lambda line: None
 
-    def begin(self, plan: Plan, folder: Path) -> VariantSource:
-        """Raises `MindgapError` for a catalogue that is none, or has no graph."""
+    def begin(self, plan: Plan, directory: Path) -> VariantSource:
+        """Raises `MindgapError` if the directory is no catalogue, or an empty one."""
         self.steps.step(f"cutting regions out of the graphs of {plan.catalogue}, a pool to draw variants from")
         pool = pool_of(plan.catalogue, jobs=self.jobs, on_tick=self.steps.tick)
         made = yield_of(Path(plan.catalogue) / POOL)
-        self.say(f"{len(pool):,} regions" + (f" of {made.line()}" if made is not None else ""))
+        self.notify(f"{len(pool):,} regions" + (f" of {made.line()}" if made is not None else ""))
         self.steps.step("copying the pool into the campaign's directory")
-        pool.save(folder / POOL)
+        pool.save(directory / POOL)
         return self._supply(pool, plan)
 
-    def again(self, plan: Plan, folder: Path) -> VariantSource:
+    def reopen(self, plan: Plan, directory: Path) -> VariantSource:
         self.steps.step("loading the pool of regions")
-        return self._supply(pool_in(folder / POOL), plan)
+        return self._supply(pool_in(directory / POOL), plan)
 
     def _supply(self, pool: RegionPool, plan: Plan) -> VariantSource:
         self.steps.step(f"preparing {len(pool):,} regions")

@@ -21,7 +21,7 @@ from mindgap.graph import MindgapError, encode
 from mindgap.run.channel import Frame
 from mindgap.run.process import RequestLimits, WorkerFailed
 from mindgap.run.worker_client import WorkerClient
-from mindgap.synth.regions.pool import RegionPool, joined
+from mindgap.synth.regions.pool import RegionPool, join_regions
 from mindgap.synth.regions.sampler import SamplerOptions
 
 _START: Final = RequestLimits(120.0, 4 << 30)
@@ -36,13 +36,13 @@ OnTick = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class PoolYield:
-    """How many graphs a pool was made of, and how many of them gave no region, by reason."""
+    """Counts the graphs that a pool was made of, and those that gave no region, by reason."""
 
     bases: int
     barren: Mapping[str, int]
 
     def to_json(self) -> str:
-        """The most common reason first."""
+        """Writes the counts as JSON, the most common reason first."""
         return json.dumps([self.bases, sorted(self.barren.items(), key=lambda each: (-each[1], each[0]))])
 
     @staticmethod
@@ -52,7 +52,7 @@ class PoolYield:
         return PoolYield(bases, dict(barren))
 
     def line(self) -> str:
-        """In words, with the reasons that are most common."""
+        """Formats the counts in words, with the most common reasons."""
         lost = sum(self.barren.values())
         if not lost:
             return f"{self.bases:,} graphs, each of which gave some"
@@ -64,9 +64,9 @@ class PoolYield:
 
 @dataclass
 class SamplingReport:
-    """What was proposed and what came of it. `reasons`: (kind, reason) -> how often; `cpu_seconds` of all workers.
+    """Counts proposed and kept regions. `reasons`: (kind, reason) -> count. `cpu_seconds`: of all workers.
 
-    `barren`: why a base gave no region -> how many bases.
+    `barren`: why a base gave no region -> number of bases.
     """
 
     proposed: Counter[str] = field(default_factory=Counter[str])
@@ -76,7 +76,7 @@ class SamplingReport:
     cpu_seconds: float = 0.0
 
     def count(self, kind: str, reason: str) -> None:
-        """One proposal; `reason` is empty where it became a region."""
+        """Counts one proposal. `reason`: empty if it became a region."""
         for each in kind.split("+"):
             self.proposed[each] += 1
             if reason:
@@ -86,7 +86,7 @@ class SamplingReport:
 
 
 def bases_of(catalogue: Catalogue, most_nodes: int = 20_000) -> list[str]:
-    """Digests of the graphs that the catalogue keeps, sorted. Raises `MindgapError` where there is none."""
+    """Returns the sorted digests of the catalogue's graphs. Raises `MindgapError` if it has none."""
     sql = "SELECT DISTINCT graph FROM captures WHERE status = 'captured' AND nodes BETWEEN 1 AND ? ORDER BY graph"
     found = [row["graph"] for row in catalogue.store.rows(sql, [most_nodes])]
     if not found:
@@ -95,15 +95,15 @@ def bases_of(catalogue: Catalogue, most_nodes: int = 20_000) -> list[str]:
 
 
 def sample_catalogue(
-    catalogue: Catalogue, bases: Sequence[str], seed: int, wanted: SamplerOptions, *, jobs: int | None = None,
+    catalogue: Catalogue, bases: Sequence[str], seed: int, options: SamplerOptions, *, jobs: int | None = None,
     on_tick: OnTick | None = None,
 ) -> tuple[RegionPool, SamplingReport]:  # fmt: skip
-    """The pool of some graphs of a catalogue, the same for the same seed whatever the number of jobs.
+    """Samples a pool of regions from graphs of a catalogue. The result depends on the seed, not on `jobs`.
 
-    Raises `MindgapError` where no region at all came of it.
+    Raises `MindgapError` if no graph gave a region.
     """
-    session = _Sampling(catalogue, seed, wanted, bases, on_tick or (lambda done, total: None))
-    pool = joined(session.run(jobs or os.cpu_count() or 1))
+    session = _Sampling(catalogue, seed, options, bases, on_tick or (lambda done, total: None))
+    pool = join_regions(session.run(jobs or os.cpu_count() or 1))
     if not len(pool):
         (reason, _), *_ = session.tried.reasons.most_common(1) or [(("", "nothing was proposed"), 0)]
         raise MindgapError(f"none of {len(bases)} graphs of {catalogue.path} gave a region, mostly: {reason[1]}")
@@ -112,9 +112,9 @@ def sample_catalogue(
 
 class _Sampling:
     def __init__(
-        self, catalogue: Catalogue, seed: int, wanted: SamplerOptions, bases: Sequence[str], on_tick: OnTick
+        self, catalogue: Catalogue, seed: int, options: SamplerOptions, bases: Sequence[str], on_tick: OnTick
     ) -> None:
-        self._catalogue, self._seed, self._wanted = catalogue, seed, wanted
+        self._catalogue, self._seed, self._options = catalogue, seed, options
         self._bases, self._on_tick = bases, on_tick
         self._left: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._found: list[bytes] = [b""] * len(bases)
@@ -124,7 +124,7 @@ class _Sampling:
         self.tried = SamplingReport()
 
     def run(self, jobs: int) -> list[bytes]:
-        """The regions of each base that gave some, as bytes, in the order of the bases."""
+        """Returns the regions of each base as bytes, in the order of the bases; bases without regions are omitted."""
         for number in range(len(self._bases)):
             self._left.put(number)
         threads = [threading.Thread(target=self._work, daemon=True) for _ in range(min(jobs, len(self._bases)))]
@@ -169,18 +169,18 @@ class _Sampling:
             self._on_tick(self._done, len(self._bases))
 
     def _sampled(self, worker: WorkerClient, base: str, lost: list[str]) -> Frame | None:
-        """The answer to a base; once more without mutations where the process ended, and None where it ended again."""
+        """Samples one base; again without mutations if the process ended, and None if it ended again."""
         asked = {"kind": "sample_regions", "base": base, "seed": f"{self._seed}:{base}"}
         data = np.frombuffer(encode(self._catalogue.store.get_graph(base), labels=False), np.uint8)
-        for mutated in (self._wanted.mutated, 0):
+        for mutated in (self._options.mutated, 0):
             try:
-                return worker.ask({**asked, "wanted": asdict(replace(self._wanted, mutated=mutated))}, [data], _BASE)
+                return worker.ask({**asked, "wanted": asdict(replace(self._options, mutated=mutated))}, [data], _BASE)
             except WorkerFailed as failed:
                 lost.append(f"the process ended: {failed.message}")
         return None
 
     def _note(self, header: Mapping[str, Any], lost: Sequence[str]) -> str:
-        """Counts what was tried with one base; says why it gave no region, empty where it gave some."""
+        """Counts the attempts on one base. Returns why it gave no region; empty if it gave some."""
         if header["kind"] == "lost":
             return lost[-1]
         self.tried.cpu_seconds += header["cpu_seconds"]
@@ -198,7 +198,7 @@ class _Sampling:
 
 
 def _shortened(fault: str) -> str:
-    """Without the names of files and tensors, so that equal reasons count together."""
+    """Removes the names of files and tensors, so that equal reasons count together."""
     return re.sub(r"input \d+", "input N", re.sub(r"[0-9a-f]{64}", "…", fault))
 
 

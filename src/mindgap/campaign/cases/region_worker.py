@@ -1,7 +1,7 @@
 """Runs a process that samples regions: `python -m mindgap.campaign.cases.region_worker --parent PID`.
 
-parent → worker   sample_regions    a base's digest and bytes, a seed, and what is wanted
-worker → parent   regions   what was tried: kinds and reasons, and the regions as a table's bytes
+parent → worker   sample_regions    a base's digest and bytes, a seed, and the sampler's options
+worker → parent   regions   attempts (kinds and reasons), and the regions as a table's bytes
                   failed    a reason
 Mutated operators run for the first time here, and some of them end the process.
 """

@@ -20,7 +20,7 @@ from mindgap.catalogue import Catalogue
 from mindgap.graph import Graph, MindgapError
 from mindgap.synth.merging.merge import Merger
 from mindgap.synth.merging.variant import Variant
-from mindgap.synth.regions.pool import RegionPool, marks_of
+from mindgap.synth.regions.pool import RegionPool, pool_metadata
 from mindgap.synth.regions.sampler import SamplerOptions
 
 _T = TypeVar("_T")
@@ -41,16 +41,16 @@ class VariantSource:
 
     @property
     def identity(self) -> str:
-        """The pool's digest."""
+        """Returns the pool's digest."""
         return self._merger.pool.digest
 
     def block(self, number: int) -> list[Case]:
-        """The cases from `number * BLOCK` on."""
+        """Returns the cases from `number * BLOCK` on."""
         return drawn(self._merger, self._seed, number, self._variants, self._case)
 
     def samples(self, blocks: Sequence[int]) -> Iterator[Graph]:
-        """The cases themselves where they are few; else the pool's regions, which are fewer and hold all but the glue
-        between them."""
+        """Returns the graphs of the cases if the blocks are few; else the pool's regions, which hold the same
+        operator calls except glue."""
         if len(blocks) <= _FEW:
             return graphs_of(self, blocks)
         return (region.graph for region in self._merger.pool)
@@ -65,19 +65,21 @@ class VariantSource:
 
 
 def drawn(merger: Merger, seed: int, block: int, wanted: Variants, make: Callable[[int, Variant], _T]) -> list[_T]:
-    """What is made of each variant of a block and its number among all, right after it is drawn: that reads the same
-    memory. What has been covered counts anew in each block, so that none depends on another.
+    """Draws the variants of a block and returns `make(index, variant)` of each.
+
+    `make` runs right after the draw, while the regions are in the processor's cache. Coverage starts empty in each
+    block, so that no block depends on another.
     """
     rng = Random(f"{seed}/{block}")
-    unseen = merger.unseen()
+    uncovered = merger.uncovered()
     made: list[_T] = []
     for index in range(block * BLOCK, min((block + 1) * BLOCK, wanted.count)):
-        made.append(make(index, merger.draw(rng, _nodes(rng, wanted), unseen, wanted.mutated, wanted.large)))
+        made.append(make(index, merger.draw(rng, _nodes(rng, wanted), uncovered, wanted.mutated, wanted.large)))
     return made
 
 
 def _nodes(rng: Random, wanted: Variants) -> int:
-    """A size, drawn."""
+    """Draws a number of nodes from the plan's sizes."""
     left = rng.random()
     for size in wanted.sizes:
         left -= size.share
@@ -95,17 +97,18 @@ def pool_of(
     on_tick: OnTick | None = None,
     on_made: Callable[[SamplingReport], None] | None = None,
 ) -> RegionPool:
-    """The pool of a catalogue: the one in `file` (default: in the catalogue), or a new one where it is none of this
-    catalogue as it is, of what is wanted, and of this PyTorch. `on_made` is told how making it went.
+    """Loads the pool of a catalogue from `file` (default: in the catalogue), or makes a new one.
 
-    Raises `MindgapError` for a catalogue without graphs, and for a file that is no pool or damaged.
+    A new one is made if the file was made from other graphs, with other options, or by another version of mindgap or
+    PyTorch. `on_made` receives the report of a new pool. Raises `MindgapError` for a catalogue without graphs, and for
+    a file that is no pool or damaged.
     """
     catalogue = Catalogue(directory)
     wanted = wanted or SamplerOptions()
     where = Path(file) if file is not None else Path(directory) / POOL
     bases = bases_of(catalogue)
     made_of = _made_of(bases, wanted)
-    if where.exists() and marks_of(where)["made_of"] == made_of:
+    if where.exists() and pool_metadata(where)["made_of"] == made_of:
         return RegionPool.load(where)
     pool, tried = sample_catalogue(catalogue, bases, 0, wanted, jobs=jobs, on_tick=on_tick)
     pool.save(where, made_of, PoolYield(len(bases), tried.barren).to_json())
@@ -115,13 +118,13 @@ def pool_of(
 
 
 def yield_of(file: str | Path) -> PoolYield | None:
-    """How making the pool in a file went; None for one whose maker did not say."""
-    made = marks_of(file).get("made", "")
+    """Returns how many graphs gave the pool in a file its regions; None if the file does not hold the counts."""
+    made = pool_metadata(file).get("made", "")
     return PoolYield.from_json(made) if made else None
 
 
 def pool_in(file: str | Path) -> RegionPool:
-    """The pool in a file, whatever it is made of. Raises `MindgapError` where there is none."""
+    """Loads the pool in a file. Raises `MindgapError` if there is none."""
     if not Path(file).exists():
         raise MindgapError(f"{file}: no such pool; mindgap synth CATALOGUE makes one")
     return RegionPool.load(file)

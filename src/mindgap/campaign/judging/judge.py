@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from mindgap.campaign.cases.case import Case
-from mindgap.campaign.judging.worker import told
+from mindgap.campaign.judging.worker import outcome_header
 from mindgap.campaign.plan import Plan
 from mindgap.graph import MindgapError, TensorStore, decode
 from mindgap.pipeline.compare import compare_outcomes, row_of
@@ -49,9 +49,10 @@ class JudgeFailed(MindgapError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class JudgeLimits:
-    """Settings of the rows, limits of one row, and where stored tensors are.
+    """Settings of the rows, limits of time and memory for one row, and the store of large tensors.
 
-    `seconds`: of a row whose outputs are judged. `follow_s`: of a failure that is followed to its operator.
+    `seconds`: limit for a row whose outputs are judged. `follow_s`: limit for a failure that is followed to its
+    operator.
     """
 
     settings: RunSettings
@@ -61,7 +62,7 @@ class JudgeLimits:
     follow_s: float = 60.0
 
     def limit(self, outcome: Outcome) -> float:
-        """The seconds that a row with this outcome may take."""
+        """Returns the seconds that a row with this outcome may take."""
         return self.seconds if outcome.ran else self.follow_s
 
 
@@ -75,7 +76,7 @@ def judge_limits(plan: Plan, tensors: TensorStore) -> JudgeLimits:
 @contextmanager
 def judge_processes(
     count: int,
-    terms: JudgeLimits,
+    limits: JudgeLimits,
     execute: Execute,
     describe: Describe = no_description,
     account: CpuAccount | None = None,
@@ -84,7 +85,7 @@ def judge_processes(
     `account` is charged for their processor time."""
     with ExitStack() as stack:
         starter = stack.enter_context(ThreadPoolExecutor(1, "mindgap-judge-start"))
-        judges = [JudgeProcess(terms, execute, starter, describe, account) for _ in range(count)]
+        judges = [JudgeProcess(limits, execute, starter, describe, account) for _ in range(count)]
         for judge in judges:
             stack.callback(judge.close)
         yield judges
@@ -95,28 +96,28 @@ class JudgeProcess:
     time."""
 
     def __init__(
-        self, terms: JudgeLimits, execute: Execute, starter: ThreadPoolExecutor, describe: Describe = no_description,
+        self, limits: JudgeLimits, execute: Execute, starter: ThreadPoolExecutor, describe: Describe = no_description,
         account: CpuAccount | None = None,
     ) -> None:  # fmt: skip
         """`starter`: a thread that outlives this object; a process dies with the thread that started it."""
-        self._terms, self._execute, self._describe = terms, execute, describe
+        self._limits, self._execute, self._describe = limits, execute, describe
         self._account, self._spent = account or CpuAccount(), 0.0
         # Rows are judged side by side with what workers run; more threads would only wait for each other.
         self._client = WorkerClient(
             "mindgap.campaign.judging.worker",
-            {"tensors": terms.tensors.path, "memory-limit": terms.memory_bytes},
+            {"tensors": limits.tensors.path, "memory-limit": limits.memory_bytes},
             {"OMP_NUM_THREADS": "1", **os.environ},
-            RequestLimits(_START_S, terms.memory_bytes),
+            RequestLimits(_START_S, limits.memory_bytes),
             lambda command, environment: starter.submit(WorkerProcess, command, environment).result(),
         )
         self._lock = threading.Lock()
         self._closing = False
 
     def row(self, case: Case, outcome: Outcome, reference: Outcome) -> Row:
-        """The row, judged; `unjudged`, or without a culprit, where that took too long. `judge` among its timings are
-        processor seconds: the judge's, and those of the jobs that it asked for.
+        """Judges one row. A row that exceeds its limits is `unjudged`, or a failure without a culprit.
 
-        Raises `JudgeFailed` where no process can be started. What fails in the process is in the row (`broken`).
+        The timing `judge` is in processor seconds, of the judge and of the jobs that it requested. Raises `JudgeFailed`
+        if no process can be started. An error inside the process is in the row (`broken`).
         """
         plain = row_of(case.name, outcome)
         with self._lock:
@@ -133,12 +134,12 @@ class JudgeProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process that runs now, if one does."""
+        """Returns the id of the running process; None if none runs."""
         worker = self._client.process
         return None if worker is None else worker.pid
 
     def close(self) -> None:
-        """Ends the process, in the middle of a row too."""
+        """Ends the process, also in the middle of a row."""
         self._closing = True
         while not self._lock.acquire(timeout=0.05):
             if (worker := self._client.process) is not None:
@@ -156,9 +157,9 @@ class JudgeProcess:
                 _log.info("judge of %s ended: %s", case.name, failed.message)
                 self._drop()
                 if failed.fault == "timeout":
-                    raise _OutOfBounds(_too_long(self._terms, outcome)) from None
+                    raise _OutOfBounds(_too_long(self._limits, outcome)) from None
                 if failed.fault == "oom":
-                    allowed = self._terms.memory_bytes / (1 << 30)
+                    allowed = self._limits.memory_bytes / (1 << 30)
                     raise _OutOfBounds(f"judging took more than {allowed:g} GiB of memory") from None
                 # Whoever is killed from outside (or after rows that may have damaged it) gets another try.
                 if attempt == 2 or self._closing:
@@ -166,15 +167,15 @@ class JudgeProcess:
         raise AssertionError
 
     def _ask(self, worker: WorkerProcess, case: Case, outcome: Outcome, reference: Outcome) -> Row:
-        """One attempt. Raises `WorkerFailed` and `_OutOfBounds`."""
-        meter = _Meter(worker, self._terms, self._terms.limit(outcome))
+        """Sends one row to the process and answers its jobs. Raises `WorkerFailed` and `_OutOfBounds`."""
+        meter = _Meter(worker, self._limits, self._limits.limit(outcome))
         header: dict[str, Any] = {
             "kind": "judge",
             "name": case.name,
             "graph": case.digest,
-            "settings": dataclasses.asdict(self._terms.settings),
-            "reference": told(reference),
-            "outcome": told(outcome),
+            "settings": dataclasses.asdict(self._limits.settings),
+            "reference": outcome_header(reference),
+            "outcome": outcome_header(outcome),
             "described": {name: self._facts(name) for name in (outcome.platform, reference.platform)},
         }
         worker.jobs += 1
@@ -185,19 +186,19 @@ class JudgeProcess:
             frame = worker.ask(answer, arrays, meter.limits())
         kind = frame.header["kind"]
         if kind == "stopped":
-            raise _OutOfBounds(_too_long(self._terms, outcome))
+            raise _OutOfBounds(_too_long(self._limits, outcome))
         if kind == "broken":
             row = row_of(case.name, outcome)
             return dataclasses.replace(row, detail="mindgap failed", broken=str(frame.header["traceback"]))
         return _ROWS.validate_python(json.loads(frame.header["row"]))
 
     def _facts(self, platform: str) -> dict[str, Any]:
-        """The parts of a platform's description that judging uses."""
+        """Returns the parts of a platform's description that judging uses."""
         description = self._describe(platform)
         return {key: description[key] for key in ("dtypes", PYTORCH_DECOMPOSITIONS) if key in description}
 
     def _run(self, frame: Frame, meter: _Meter) -> tuple[dict[str, Any], list[Any]]:
-        """What to answer a job with."""
+        """Runs a job that the judge requested, and returns the answer."""
         if meter.left() <= 0 or self._closing:
             return {"kind": "stop"}, []
         header = frame.header
@@ -249,14 +250,14 @@ class JudgeProcess:
 
 
 class _OutOfBounds(Exception):
-    """JudgeProcess took more than it may."""
+    """Raised when a row exceeds a limit. The message names the limit."""
 
 
 class _Meter:
-    """Measures what one row has taken: processor seconds of the judge, seconds of its jobs (`spent`)."""
+    """Measures the time of one row: processor seconds of the judge, and seconds of its jobs (`spent`)."""
 
-    def __init__(self, worker: WorkerProcess, terms: JudgeLimits, seconds: float) -> None:
-        self._terms, self._seconds, self._cpu = terms, seconds, worker.cpu_seconds
+    def __init__(self, worker: WorkerProcess, limits: JudgeLimits, seconds: float) -> None:
+        self._limits, self._seconds, self._cpu = limits, seconds, worker.cpu_seconds
         self._before = worker.cpu_seconds()
         self._started = time.monotonic()
         self.spent = 0.0
@@ -266,16 +267,16 @@ class _Meter:
 
     def limits(self) -> RequestLimits:
         left = max(self.left(), 0.05)
-        return RequestLimits(_SLOW * left, self._terms.memory_bytes, left)
+        return RequestLimits(_SLOW * left, self._limits.memory_bytes, left)
 
 
-def _too_long(terms: JudgeLimits, outcome: Outcome) -> str:
+def _too_long(limits: JudgeLimits, outcome: Outcome) -> str:
     what = "judging" if outcome.ran else "following the failure"
-    return f"{what} took more than {terms.limit(outcome):g} s"
+    return f"{what} took more than {limits.limit(outcome):g} s"
 
 
 def _unjudged(plain: Row, outcome: Outcome, reference: Outcome, why: str) -> Row:
-    """A failure stays one, without the operator that makes it; a difference is left undecided."""
+    """Returns the row without a judgement: a failure without its operator, or a difference marked `unjudged`."""
     decided = compare_outcomes(plain.model, outcome, reference)
     if decided is not None:
         return dataclasses.replace(decided, detail=f"{why}: the operator at fault was not looked for to the end")

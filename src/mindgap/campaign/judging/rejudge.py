@@ -34,36 +34,36 @@ WHERE v.run = $run AND list_contains($words, v.word) ORDER BY m.position, v.plat
 def judge_again(
     path: str | Path, words: Collection[str] = (), *, options: RunOptions | None = None
 ) -> Counter[tuple[str, str]]:
-    """Runs the cases of these findings (default: of all but failures) once more and judges them as the judge is now.
-    `not_judged`, where mindgap itself failed, counts among them.
+    """Runs and judges the cases of findings again. `words`: verdicts (default: all findings except failures).
 
-    The new row takes the place of the old one. Gives how many rows went from which word to which. Raises `MindgapError`
-    for a word that is no finding, and where no row has one of the words.
+    `not_judged`, where mindgap itself failed, counts as a finding here. New rows replace the old ones. Returns the
+    number of rows by (old verdict, new verdict). Raises `MindgapError` for a word that is no finding, and if no row has
+    one of the words.
     """
     words = list(words) or [word for word in _WORDS if word != "failed"]
     for word in words:
         if word not in _WORDS:
             raise MindgapError(f"--word {word}: it takes one of {', '.join(_WORDS)}")
-    folder, options = open_directory(path), options or RunOptions()
-    plan = folder.plan
-    rows = folder.store.rows(_ROWS, {"run": folder.run, "words": words})
+    directory, options = open_directory(path), options or RunOptions()
+    plan = directory.plan
+    rows = directory.store.rows(_ROWS, {"run": directory.run, "words": words})
     if not rows:
         raise MindgapError(f"{path} has no row that is {' or '.join(words)}: nothing is to be judged again")
-    terms = judge_limits(plan, options.tensors or default_tensor_store())
+    limits = judge_limits(plan, options.tensors or default_tensor_store())
     busy = options.jobs or os.cpu_count() or 2
     names = [plan.reference, *dict.fromkeys(row["platform"] for row in rows)]
     changed: Counter[tuple[str, str]] = Counter()
     with ExitStack() as stack:
         pool = stack.enter_context(
-            WorkerPool(names, tensors=terms.tensors, busy=busy, memory_limit_bytes=terms.memory_bytes)
+            WorkerPool(names, tensors=limits.tensors, busy=busy, memory_limit_bytes=limits.memory_bytes)
         )
-        writer = stack.enter_context(folder.store.writer())
-        record = Recording(folder.store, writer, terms.settings, pool.describe, "campaign", folder.run)
-        judges = stack.enter_context(judge_processes(busy, terms, pool.run, pool.describe))
+        writer = stack.enter_context(directory.store.writer())
+        record = Recording(directory.store, writer, limits.settings, pool.describe, "campaign", directory.run)
+        judges = stack.enter_context(judge_processes(busy, limits, pool.run, pool.describe))
         threads = stack.enter_context(ThreadPoolExecutor(busy, "mindgap-again"))
 
         def again(row: Mapping[str, Any]) -> tuple[str, str]:
-            graph = folder.store.get_graph(row["graph"])
+            graph = directory.store.get_graph(row["graph"])
             case = Case(row["position"], row["model"], encode(graph, labels=False), row["graph"], "", (), row["nodes"])
             reference, outcome = (
                 pool.run(Job(name, graph, repeat=plan.limits.repeat, deadline_s=plan.limits.deadline_s))

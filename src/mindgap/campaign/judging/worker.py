@@ -3,9 +3,9 @@
 Judging runs operators of unusual graphs many times, in float64. In a process of its own it may hang or crash, which
 costs one row. Jobs on platforms are sent to the parent.
 
-parent → judge    judge     a graph, what the reference and a platform did with it, the settings, and what both sides
-                            declare of dtypes and decompositions
-judge → parent    job       to be run; answered by `outcome`, by `refused` where it cannot be meant, or by `stop`
+parent → judge    judge     a graph, the outcomes of the reference and of a platform, the settings, and what both
+                            platforms declare about dtypes and decompositions
+judge → parent    job       a job to run; answered by `outcome`, by `refused` if it is invalid, or by `stop`
                   row       the answer; or `broken`, with the traceback; or `stopped`, after `stop`
 """
 
@@ -45,7 +45,7 @@ _HOLD: Final = 0.5
 
 
 class Stopped(BaseException):
-    """The parent wants no more of this row. Not an `Exception`: nothing on the way may take it for a failure."""
+    """Raised when the parent stops the row. Not an `Exception`: no code in between may record it as a failure."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -64,7 +64,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _import_what_judging_needs() -> None:
-    """Before the first row, whose time it would take. What libraries bring along stays, and is no garbage."""
+    """Imports the judge before the first row, so that imports do not count against its limit.
+
+    Freezes the imported objects, so that the garbage collector does not visit them.
+    """
     import mindgap.trace.judge as _  # noqa: F401
     from mindgap.torch_private.fake_tensors import FakeTensorMode
 
@@ -115,7 +118,7 @@ class _JudgeServer:
         return dataclasses.replace(comparison.decide(_outcome(header["outcome"], digest)), model=header["name"])
 
     def _execute(self, job: Job) -> Outcome:
-        """Has the parent run it. Raises `Stopped`, and `MindgapError` for a job that cannot be meant."""
+        """Has the parent run a job. Raises `Stopped`, and `MindgapError` for an invalid job."""
         digest = digest_of(job.graph)
         header, arrays = job_frame(job, digest, bytes_of(job.graph), {})
         self._send({**header, "platform": job.platform, "deadline_s": job.deadline_s}, arrays)
@@ -132,19 +135,19 @@ class _JudgeServer:
 
 
 def _bytes_kept(graph: Graph) -> int:
-    """About what a judge keeps of a graph; not so much that fewer than `_FEWEST` of them are kept."""
+    """Estimates the bytes that a judge keeps for a graph, capped so that `_FEWEST` graphs fit."""
     held = _TIMES * sum(spec.nbytes for spec in graph.values if spec is not None)
     return min(held, _KEPT_BYTES // _FEWEST)
 
 
-def told(outcome: Outcome) -> dict[str, Any]:
-    """An outcome without arrays as JSON; the worker reads it back."""
+def outcome_header(outcome: Outcome) -> dict[str, Any]:
+    """Encodes an outcome without its arrays as JSON data; `_outcome` is the inverse."""
     header, _ = outcome_frame(dataclasses.replace(outcome, arrays=None, repeats=(), values=None), 0)
     return {**header, "platform": outcome.platform, "fingerprint": outcome.fingerprint}
 
 
 def encode_row(row: Row) -> str:
-    """JSON with NaN and infinities as Python writes them; numpy's numbers as Python's."""
+    """Encodes a row as JSON, with `NaN` and `Infinity` as Python writes them, and NumPy scalars as numbers."""
     return json.dumps(dataclasses.asdict(row), default=lambda value: value.item())
 
 

@@ -26,7 +26,7 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
@@ -43,7 +43,7 @@ _AT: Final = re.compile(r"\(at line (\d+), column \d+\)")
 
 
 class PlanError(MindgapError):
-    """A plan that cannot be meant. The message names the file, the line and the key."""
+    """Raised for an invalid plan. The message names the file, the line and the key."""
 
 
 class _Part(BaseModel):
@@ -51,15 +51,17 @@ class _Part(BaseModel):
 
 
 class Size(_Part):
-    """`share` of the variants have about `nodes` nodes."""
+    """One size class: the fraction `share` of all variants has about `nodes` nodes."""
 
     nodes: Annotated[int, Field(ge=1)]
     share: Annotated[float, Field(gt=0, le=1)]
 
 
 class Variants(_Part):
-    """What is synthesised. `mutated`, `large`: the shares of regions that are mutated, and that may have values of more
-    than 32,768 elements."""
+    """The variants to synthesise: how many, and of which sizes.
+
+    `mutated`: share of mutated regions. `large`: share of regions that may have values of more than 32,768 elements.
+    """
 
     count: Annotated[int, Field(ge=1)]
     sizes: Annotated[tuple[Size, ...], Field(strict=False, min_length=1)] = (Size(nodes=60, share=1.0),)
@@ -75,11 +77,11 @@ class Variants(_Part):
 
 
 class PlatformPlan(_Part):
-    """What a platform gets: everything, or `variants` of them, or as many as `cpu_minutes` are enough for.
+    """The variants that one platform runs: all, or `variants` of them, or as many as `cpu_minutes` allow.
 
-    Chosen are those with most that is new to the platform for their size.
-    `batch`: how many are compiled at once, where the platform can. `gradients`: whether it is given graphs with
-    operators that only a backward pass calls; by default it is, unless it is a runtime for inference only.
+    A subset consists of the variants with the most features that are new to the platform, for their cost. `batch`:
+    variants compiled at once, if the platform can. `gradients`: whether the platform runs graphs with operators that
+    only a backward pass calls; by default it does, unless it is an inference-only platform.
     """
 
     variants: Annotated[int, Field(ge=1)] | None = None
@@ -93,12 +95,14 @@ class PlatformPlan(_Part):
 
 
 class VariantLimits(_Part):
-    """For one variant: `deadline_s` on one platform, `repeat` runs there, `judge_s` for judging it against one
-    platform (processor seconds of the judge, and what its jobs take), `follow_s` for following a failure to its
-    operator, counted in the same way. `memory_gib`: of one worker.
+    """Limits for one variant.
 
-    `coverage_minutes`: processor minutes for which each platform may be asked, before the campaign begins, which
-    operators it runs; 0: none is asked.
+    `deadline_s`: seconds on one platform. `repeat`: runs on one platform. `judge_s`: seconds to judge it against one
+    platform (processor seconds of the judge plus seconds of its jobs). `follow_s`: seconds to follow a failure to its
+    operator, counted in the same way. `memory_gib`: memory of one worker.
+
+    `coverage_minutes`: processor minutes of the support survey of each platform before the campaign begins; 0: no
+    survey.
     """
 
     deadline_s: Annotated[float, Field(gt=0)] = 60.0
@@ -111,9 +115,9 @@ class VariantLimits(_Part):
 
 
 class Stop(_Part):
-    """When to end before everything has run; 0: not for that reason. `minutes` count from `run` or `resume`.
+    """Conditions that end a session early; 0 disables one. `minutes` count from `run` or `resume`.
 
-    `saturation`: after so many blocks in a row that covered nothing new and found no new failure or culprit.
+    `saturation`: consecutive blocks without a new feature, failure or culprit.
     """
 
     minutes: Annotated[float, Field(ge=0)] = 0.0
@@ -122,10 +126,10 @@ class Stop(_Part):
 
 
 class Plan(_Part):
-    """The whole plan.
+    """The content of `campaign.toml`.
 
-    `skip_unavailable`: a platform that is not on this machine is left out, with a warning. `internal`: results that no
-    public function returns are judged like any other.
+    `skip_unavailable`: skip a platform that is not on this machine, with a warning. `internal`: judge internal outputs
+    like any other.
     """
 
     seed: int
@@ -140,25 +144,27 @@ class Plan(_Part):
 
     @property
     def digest(self) -> str:
-        """128 bits over what decides the results: not where the catalogue lies, what is asked first, nor when to
-        stop."""
-        told = self.model_dump(exclude={"catalogue", "skip_unavailable", *CHANGEABLE})
-        del told["limits"]["coverage_minutes"]
+        """Returns a digest (128 bits, in hex) of the keys that decide the results.
+
+        Not included: the catalogue's path, `skip_unavailable`, the survey's limit, and `stop`.
+        """
+        data = self.model_dump(exclude={"catalogue", "skip_unavailable", *CHANGEABLE})
+        del data["limits"]["coverage_minutes"]
         if not self.internal:
-            del told["internal"]
-        for asked in told["platforms"].values():
-            if asked["gradients"] is None:
-                del asked["gradients"]
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:32]
+            del data["internal"]
+        for platform in data["platforms"].values():
+            if platform["gradients"] is None:
+                del platform["gradients"]
+        return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:32]
 
     @property
     def count(self) -> int:
-        """How many variants are run at most."""
+        """Returns the largest number of variants to run."""
         return min(self.variants.count, self.stop.variants or self.variants.count)
 
 
 def read_plan(path: str | Path) -> tuple[Plan, str]:
-    """The plan in a file, and the file's text. Raises `PlanError`."""
+    """Reads the plan in a file. Returns it with the file's text. Raises `PlanError`."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -168,7 +174,7 @@ def read_plan(path: str | Path) -> tuple[Plan, str]:
 
 
 def parse_plan(text: str, where: str) -> Plan:
-    """The plan that a text holds. Raises `PlanError`: one line that names `where`, the line and the key."""
+    """Parses a plan. Raises `PlanError`: one line that names `where`, the line and the key."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -178,15 +184,15 @@ def parse_plan(text: str, where: str) -> Plan:
     try:
         plan = Plan.model_validate(data)
     except ValidationError as error:
-        wrong = sorted(((line_of(text, _place(e["loc"])), _place(e["loc"]), e) for e in error.errors()), key=_by_line)
+        wrong = sorted(((line_of(text, e["loc"]), e["loc"], e) for e in error.errors()), key=_by_line)
         line, place, first = wrong[0]
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        raise PlanError(f"{where}:{line}: {_told(place, first)}{more}") from None
-    return _spelled(plan, where, text)
+        raise PlanError(f"{where}:{line}: {_message(place, first)}{more}") from None
+    return _canonical(plan, where, text)
 
 
 def changed(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") -> list[str]:
-    """The keys whose values two plans do not share, dotted, in order."""
+    """Returns the dotted keys at which two plans differ, sorted."""
     found: list[str] = []
     for key in sorted(old.keys() | new.keys()):
         was, now = old.get(key), new.get(key)
@@ -198,10 +204,10 @@ def changed(old: Mapping[str, Any], new: Mapping[str, Any], path: str = "") -> l
     return found
 
 
-def _spelled(plan: Plan, where: str, text: str) -> Plan:
-    """The plan with each platform in its one spelling."""
+def _canonical(plan: Plan, where: str, text: str) -> Plan:
+    """Replaces the names of platforms by their canonical names."""
     platforms: dict[str, PlatformPlan] = {}
-    for name, asked in plan.platforms.items():
+    for name, platform in plan.platforms.items():
         place = ("platforms", name)
         try:
             known = spelled(name)
@@ -209,7 +215,7 @@ def _spelled(plan: Plan, where: str, text: str) -> Plan:
             raise PlanError(f"{where}:{line_of(text, place)}: platforms.{_quoted(name)}: {error}") from None
         if known in platforms:
             raise PlanError(f"{where}:{line_of(text, place)}: platforms.{_quoted(name)}: {known} is there already")
-        platforms[known] = asked
+        platforms[known] = platform
     try:
         reference = spelled(plan.reference)
     except PlatformError as error:
@@ -218,15 +224,11 @@ def _spelled(plan: Plan, where: str, text: str) -> Plan:
 
 
 def _by_line(wrong: tuple[int, tuple[str | int, ...], Any]) -> tuple[bool, int, str]:
-    """What is missing comes last: its name may be what is misspelt elsewhere."""
+    """Sorts errors by line. Missing keys come last: an unknown key may be a missing one, misspelt."""
     return wrong[2]["type"] == "missing", wrong[0], str(wrong[1])
 
 
-def _place(location: Sequence[str | int]) -> tuple[str | int, ...]:
-    return tuple(location)
-
-
-def _told(place: tuple[str | int, ...], error: Any) -> str:
+def _message(place: tuple[str | int, ...], error: Any) -> str:
     key = ".".join(_quoted(part) for part in place)
     if error["type"] == "extra_forbidden":
         return f"{key}: there is no such key; known are {', '.join(_known(place[:-1]))}"
@@ -238,7 +240,7 @@ def _told(place: tuple[str | int, ...], error: Any) -> str:
 
 
 def _known(place: tuple[str | int, ...]) -> list[str]:
-    """The keys that the table at `place` may have."""
+    """Returns the keys that the table at `place` may have."""
     parts: dict[str, type[BaseModel]] = {
         "variants": Variants,
         "limits": VariantLimits,

@@ -33,9 +33,9 @@ _REFERENCE: Final = "SELECT outputs, status, message FROM outcomes WHERE run = ?
 
 @dataclass(frozen=True, slots=True)
 class FindingGroup:
-    """Findings that count as one: the same platform, verdict, and culprit (or signature of a failure).
+    """Findings with the same platform, verdict, and culprit (or failure signature).
 
-    `run`: in which they were found; `case`: the first; `detail`: what is said of that one.
+    `run`: the run that found them. `case`: the first case. `detail`: the detail of its row.
     """
 
     run: str
@@ -50,8 +50,8 @@ class FindingGroup:
     cases: tuple[str, ...]
 
 
-def findings_of(folder: CampaignDirectory, words: Sequence[str] = (), platform: str = "") -> list[FindingGroup]:
-    """Groups of findings, by platform, then the worst verdict, then the most frequent.
+def findings_of(directory: CampaignDirectory, words: Sequence[str] = (), platform: str = "") -> list[FindingGroup]:
+    """Returns groups of findings, by platform, then the worst verdict, then the most frequent.
 
     Raises `MindgapError` for a word that is no finding and for a platform that the campaign has no row of.
     """
@@ -59,38 +59,38 @@ def findings_of(folder: CampaignDirectory, words: Sequence[str] = (), platform: 
         if word not in FINDINGS:
             raise MindgapError(f"--word {word}: it takes one of {', '.join(FINDINGS)}")
     if platform:
-        _require_platform(folder, platform)
-    asked = {"run": folder.run, "words": list(words or FINDINGS), "platform": platform}
+        _require_platform(directory, platform)
+    asked = {"run": directory.run, "words": list(words or FINDINGS), "platform": platform}
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for row in folder.store.rows(_ROWS, asked):
+    for row in directory.store.rows(_ROWS, asked):
         key = finding_key(row["platform"], row["word"], row["culprit_op"], row["signature"] or "")
         groups.setdefault((row["run"], key), []).append(row)
     found = [_group(rows) for rows in groups.values()]
     return sorted(found, key=lambda g: (g.platform, FINDINGS.index(g.word), -g.count, g.case))  # pyright: ignore[reportArgumentType] # a word of FINDINGS
 
 
-def rows_of_case(folder: CampaignDirectory, case: str, platform: str = "") -> list[Mapping[str, Any]]:
-    """The rows of `verdicts` of a case, with what `outcomes` holds of it. Raises `MindgapError` where it has none."""
-    found = folder.store.rows(_OF_CASE, {"run": folder.run, "case": case, "platform": platform})
+def rows_of_case(directory: CampaignDirectory, case: str, platform: str = "") -> list[Mapping[str, Any]]:
+    """Returns the rows of a case: `verdicts` joined with `outcomes`. Raises `MindgapError` if it has none."""
+    found = directory.store.rows(_OF_CASE, {"run": directory.run, "case": case, "platform": platform})
     if found:
         return list(found)
     if platform:
-        others = [row["platform"] for row in rows_of_case(folder, case)]
+        others = [row["platform"] for row in rows_of_case(directory, case)]
         raise MindgapError(f"case {case} has no row on {platform}; it has some on {', '.join(others)}")
     raise MindgapError(
-        f"{folder.path} has no row of a case {case}: `mindgap campaign findings {folder.path}` lists cases, "
+        f"{directory.path} has no row of a case {case}: `mindgap campaign findings {directory.path}` lists cases, "
         "which are called v000000, v000001, …"
     )
 
 
-def reference_of(folder: CampaignDirectory, row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The outcome of the reference that a row was held against: outputs, status and message."""
-    found = folder.store.rows(_REFERENCE, [row["run"], row["model"], row["reference"]])
+def reference_of(directory: CampaignDirectory, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the outcome of the reference that a row was compared with: outputs, status and message."""
+    found = directory.store.rows(_REFERENCE, [row["run"], row["model"], row["reference"]])
     return found[0] if found else {"outputs": [], "status": "", "message": ""}
 
 
 def as_json(groups: Sequence[FindingGroup]) -> str:
-    """A JSON array, an object for each group."""
+    """Returns a JSON array with one object for each group."""
     return json.dumps([asdict(group) for group in groups], indent=1)
 
 
@@ -110,8 +110,8 @@ def _group(rows: Sequence[Mapping[str, Any]]) -> FindingGroup:
     )
 
 
-def _require_platform(folder: CampaignDirectory, platform: str) -> None:
-    rows = folder.store.rows(f"SELECT DISTINCT platform FROM verdicts v WHERE {_OURS}", {"run": folder.run})
+def _require_platform(directory: CampaignDirectory, platform: str) -> None:
+    rows = directory.store.rows(f"SELECT DISTINCT platform FROM verdicts v WHERE {_OURS}", {"run": directory.run})
     names = sorted(row["platform"] for row in rows)
     if platform not in names:
-        raise MindgapError(f"{folder.path} has no row on {platform}; it has some on {', '.join(names) or 'none'}")
+        raise MindgapError(f"{directory.path} has no row on {platform}; it has some on {', '.join(names) or 'none'}")

@@ -1,4 +1,4 @@
-"""Renders one case of a campaign as a stand-alone script, with what was recorded of it."""
+"""Renders one case of a campaign as a stand-alone script, with its recorded results."""
 
 from __future__ import annotations
 
@@ -29,79 +29,82 @@ _LONGEST: Final = 600
 
 
 def script_of(
-    folder: CampaignDirectory, row: Mapping[str, Any], *, node: int | None = None, beside: str = "",
+    directory: CampaignDirectory, row: Mapping[str, Any], *, node: int | None = None, beside: str = "",
     tensors: TensorStore | None = None,
 ) -> Script:  # fmt: skip
-    """The script of a row as `rows_of_case` gives it. `node`: which one runs alone as well (default: the culprit).
+    """Renders the script of a row from `rows_of_case`. `node`: the node that also runs alone (default: the culprit).
     `beside`: the name of the file for large tensors.
 
-    Raises `MindgapError` where the graph or a stored tensor is no longer to be had, and for a node that it has not.
+    Raises `MindgapError` if the graph or a stored tensor is missing, or the graph has no such node.
     """
-    graph = graph_of(folder, row)
+    graph = graph_of(directory, row)
     if node is not None and not 0 <= node < len(graph.nodes):
         raise MindgapError(f"--node {node}: case {row['model']} has nodes 0 to {len(graph.nodes) - 1}")
     inputs = materialise_all(graph, tensors or default_tensor_store())
-    platform, reference = (_target(folder, row["run"], row[side]) for side in ("platform", "reference"))
+    platform, reference = (_target(directory, row["run"], row[side]) for side in ("platform", "reference"))
     alone = _culprit(row, graph) if node is None else node
-    told = _recorded(folder, row)
+    recorded = _recorded(directory, row)
     return render(
-        graph, inputs, platform, reference, name=row["model"], culprit=alone, recorded=told, beside=beside
+        graph, inputs, platform, reference, name=row["model"], culprit=alone, recorded=recorded, beside=beside
     )  # fmt: skip
 
 
-def graph_of(folder: CampaignDirectory, row: Mapping[str, Any]) -> Graph:
-    """The graph of a row: kept, described, or in the campaign's pack. Raises `MindgapError` where it is nowhere."""
+def graph_of(directory: CampaignDirectory, row: Mapping[str, Any]) -> Graph:
+    """Finds the graph of a row: in the store, from its description, or in the bundle. Raises `MindgapError`."""
     try:
-        return folder.store.get_graph(row["graph"])
+        return directory.store.get_graph(row["graph"])
     except StoreError:
-        graph = _described(folder, row) or _packed(folder, row)
+        graph = _described(directory, row) or _packed(directory, row)
     if graph is None:
         raise MindgapError(
-            f"the graph of case {row['model']} is not kept, has no description and is in no pack in {folder.path}"
+            f"the graph of case {row['model']} is not kept, has no description and is in no pack in {directory.path}"
         )
     if digest(graph) != row["graph"]:
-        raise MindgapError(f"the graph of case {row['model']} cannot be made again: {folder.path / POOL} has changed")
+        raise MindgapError(
+            f"the graph of case {row['model']} cannot be made again: {directory.path / POOL} has changed"
+        )
     return graph
 
 
-def _described(folder: CampaignDirectory, row: Mapping[str, Any]) -> Graph | None:
-    """Made again from the variant's description, where there is one."""
-    found = folder.store.rows("SELECT variant FROM graphs WHERE graph = ?", [row["graph"]])
-    if not found or not found[0]["variant"] or not (folder.path / POOL).exists():
+def _described(directory: CampaignDirectory, row: Mapping[str, Any]) -> Graph | None:
+    """Builds the graph from the variant's description; None if there is none."""
+    found = directory.store.rows("SELECT variant FROM graphs WHERE graph = ?", [row["graph"]])
+    if not found or not found[0]["variant"] or not (directory.path / POOL).exists():
         return None
-    return Merger(pool_in(folder.path / POOL)).assembly(Variant.from_json(found[0]["variant"])).graph()
+    return Merger(pool_in(directory.path / POOL)).assembly(Variant.from_json(found[0]["variant"])).graph()
 
 
-def _packed(folder: CampaignDirectory, row: Mapping[str, Any]) -> Graph | None:
-    """Out of the pack that the campaign came in, where it did."""
-    if folder.bundle is None:
+def _packed(directory: CampaignDirectory, row: Mapping[str, Any]) -> Graph | None:
+    """Reads the graph from the campaign's bundle; None if there is no bundle."""
+    if directory.bundle is None:
         return None
-    cases = BundleSource(folder.path / BUNDLE).block(row["position"] // BLOCK)
+    cases = BundleSource(directory.path / BUNDLE).block(row["position"] // BLOCK)
     return next((case.graph for case in cases if case.digest == row["graph"]), None)
 
 
-def _target(folder: CampaignDirectory, run: str, name: str) -> Target:
-    """The platform with the environment that its worker had. One that this machine does not know has none."""
+def _target(directory: CampaignDirectory, run: str, name: str) -> Target:
+    """Returns the platform with its worker's environment variables; none for a platform unknown here."""
     try:
         backend, _ = find(name)
         variables = environment(parse(name), backend)
     except PlatformError:
         variables = dict[str, str]()
     target = Target.of(name, variables)
-    frontend = _frontend(folder, run, name) if target.device_mode == "openvino/cpu" else ""
+    frontend = _frontend(directory, run, name) if target.device_mode == "openvino/cpu" else ""
     if frontend and "frontend" not in target.options:
         return Target(target.device_mode, {**target.options, "frontend": frontend}, variables)
     return target
 
 
-def _frontend(folder: CampaignDirectory, run: str, platform: str) -> str:
-    """By which front end OpenVINO took graphs in that run: a name in its description, ONNX where it tells of an
-    exporter alone.
+def _frontend(directory: CampaignDirectory, run: str, platform: str) -> str:
+    """Returns the front end by which OpenVINO read graphs in that run, from its description.
+
+    A description that names only an exporter means ONNX.
     """
-    told = folder.store.rows(
+    recorded = directory.store.rows(
         "SELECT description FROM platforms WHERE run = ? AND platform = ? AND fingerprint <> ''", [run, platform]
     )
-    for row in told:
+    for row in recorded:
         description: dict[str, Any] = json.loads(row["description"] or "{}")
         if "frontend" in description:
             return str(description["frontend"])
@@ -111,7 +114,7 @@ def _frontend(folder: CampaignDirectory, run: str, platform: str) -> str:
 
 
 def _culprit(row: Mapping[str, Any], graph: Graph) -> int | None:
-    """The node at fault; of a failure, the only node of the operator that the platform named."""
+    """Returns the culprit node; for a failure, the only node of the operator that the platform named."""
     node = row["culprit_node"]
     if node is not None and 0 <= node < len(graph.nodes):
         return int(node)
@@ -119,27 +122,29 @@ def _culprit(row: Mapping[str, Any], graph: Graph) -> int | None:
     return named[0] if len(named) == 1 else None
 
 
-def _recorded(folder: CampaignDirectory, row: Mapping[str, Any]) -> Recorded:
-    told: dict[str, Any] = {name: _short(row[name]) for name in _TOLD if row.get(name) not in (None, "")}
-    told["seed"], told["run"] = folder.plan.seed, row["run"]
-    return Recorded(told, _words(told), _outputs(reference_of(folder, row)["outputs"]), _outputs(row["outputs"]))
+def _recorded(directory: CampaignDirectory, row: Mapping[str, Any]) -> Recorded:
+    recorded: dict[str, Any] = {name: _short(row[name]) for name in _TOLD if row.get(name) not in (None, "")}
+    recorded["seed"], recorded["run"] = directory.plan.seed, row["run"]
+    return Recorded(
+        recorded, _words(recorded), _outputs(reference_of(directory, row)["outputs"]), _outputs(row["outputs"])
+    )
 
 
 def _short(value: Any) -> Any:
     return value[:_LONGEST] if isinstance(value, str) else value
 
 
-def _words(told: Mapping[str, Any]) -> str:
-    """What was recorded, for a person."""
-    parts = [f"Recorded: {told['word']}"]
-    if "culprit_op" in told:
-        parts.append(f"culprit {told['culprit_op']} (node {told.get('culprit_node')})")
-    if "blame" in told:
-        parts.append(f"blamed on the {told['blame']}" if told["blame"] != "undecided" else "blame undecided")
-    if "max_abs" in told:
-        parts.append(f"largest absolute difference {told['max_abs']:.6g}")
+def _words(recorded: Mapping[str, Any]) -> str:
+    """Formats the recorded values for a person."""
+    parts = [f"Recorded: {recorded['word']}"]
+    if "culprit_op" in recorded:
+        parts.append(f"culprit {recorded['culprit_op']} (node {recorded.get('culprit_node')})")
+    if "blame" in recorded:
+        parts.append(f"blamed on the {recorded['blame']}" if recorded["blame"] != "undecided" else "blame undecided")
+    if "max_abs" in recorded:
+        parts.append(f"largest absolute difference {recorded['max_abs']:.6g}")
     lines = [", ".join(parts) + "."]
-    lines += [" ".join(str(told[name]).split()) for name in ("detail", "message") if name in told]
+    lines += [" ".join(str(recorded[name]).split()) for name in ("detail", "message") if name in recorded]
     return "\n".join(lines)
 
 

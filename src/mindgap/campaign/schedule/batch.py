@@ -17,10 +17,10 @@ _SHARED: Final = 4
 
 
 def run_batch(pool: WorkerPool, batch: Sequence[tuple[Case, Job]]) -> Iterator[tuple[Case, Outcome]]:
-    """Each case with its outcome, whose `timings` say what it took of the processor: `cpu`, in seconds.
+    """Runs a batch and yields each case with its outcome. The timing `cpu` is in processor seconds.
 
-    Several are loaded together, and what that takes is shared evenly. A worker that ends in the middle takes its
-    figure along; the time that has passed stands in for it.
+    The time to load several cases together is divided evenly among them. If the worker ends during the batch, elapsed
+    seconds replace its processor seconds.
     """
     if not batch:
         return

@@ -27,39 +27,39 @@ class OpenBlock:
         selection: BlockSelection,
         resume_state: Mapping[str, Mapping[str, FinishedPair]],
     ) -> None:
-        """`position`: how many blocks of this shard come before it. `resume_state`: the pairs that have their rows."""
+        """`position`: the number of blocks of this shard before it. `resume_state`: pairs that have their rows."""
         self.number, self.position, self.selection = number, position, selection
         self.cases = len(cases)
         self._past = resume_state
         self._started = time.monotonic()
-        #: Of cases and platforms that get them.
+        #: The number of pairs of a case and a platform that runs it.
         self.pairs = sum(len(order) for order in selection.orders.values())
         self._pairs = self.pairs
-        self._takers: dict[int, list[str]] = {}
+        self._platforms_of: dict[int, list[str]] = {}
         for platform, order in selection.orders.items():
             for case in order:
-                self._takers.setdefault(case.index, []).append(platform)
+                self._platforms_of.setdefault(case.index, []).append(platform)
         self._followed: Counter[tuple[str, str, str]] = Counter()
         self._found: set[str] = set()
         self._left: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def order(self, supplied: Iterable[Case]) -> list[Case]:
-        """The cases that any platform gets, in the order in which most of them run."""
-        return together(case for case in supplied if case.index in self._takers)
+    def order(self, cases: Iterable[Case]) -> list[Case]:
+        """Returns the cases that some platform runs, cases of one base together."""
+        return together(case for case in cases if case.index in self._platforms_of)
 
-    def takers(self, case: Case) -> list[str]:
-        """The platforms that get the case."""
-        return self._takers[case.index]
+    def platforms_of(self, case: Case) -> list[str]:
+        """Returns the platforms that run the case."""
+        return self._platforms_of[case.index]
 
     def known(self, case: Case, platform: str) -> FinishedPair | None:
-        """What an earlier session made of the pair, if it did."""
+        """Returns the pair's result from an earlier session; None if it has none."""
         return self._past.get(case.name, {}).get(platform)
 
     def follows(self, platform: str, signature: str, op: str | None) -> bool:
-        """Whether this failure, the next of its platform in order, is one of the few that are followed.
+        """Counts a failure of a platform, and tells whether it is among the first few of its kind, which are followed.
 
-        `op`: the operator that the platform names itself. Failures with one signature are told apart by it.
+        `op`: the operator that the platform named. It distinguishes failures with one signature.
         """
         kind = platform, signature, op or ""
         with self._lock:
@@ -67,7 +67,7 @@ class OpenBlock:
             return self._followed[kind] <= _FOLLOWED
 
     def finish(self, finding: str = "") -> bool:
-        """One pair has its row; whether it was the block's last."""
+        """Counts one pair as done. Returns whether it was the block's last."""
         with self._lock:
             if finding:
                 self._found.add(finding)
@@ -75,7 +75,7 @@ class OpenBlock:
             return self._pairs == 0
 
     def leave(self, platform: str) -> bool:
-        """One pair is left out because the budget is spent; whether it was the block's last."""
+        """Counts one pair as left out because the budget is spent. Returns whether it was the block's last."""
         with self._lock:
             self._left[platform] += 1
         return self.finish()
@@ -90,7 +90,7 @@ class OpenBlock:
             return sorted(self._found)
 
     def row(self, shard: Shard, *, finished: bool) -> dict[str, Any]:
-        """The block's row in the store."""
+        """Returns the block's row for the store."""
         refused = sorted(self.selection.refused.items())
         with self._lock:
             return {
@@ -107,9 +107,9 @@ class OpenBlock:
 
 
 class Saturation:
-    """How many blocks in a row brought nothing new: no feature, no signature of a failure, no culprit.
+    """Counts consecutive blocks without a new feature, failure signature or culprit (`idle`).
 
-    Blocks are looked at in the order of their numbers, whichever ends first.
+    Blocks count in the order of their numbers, not in the order in which they end.
     """
 
     def __init__(self, numbers: Iterable[int]) -> None:
@@ -120,7 +120,7 @@ class Saturation:
         self.idle = 0
 
     def add(self, number: int, features: Iterable[str], found: Iterable[str]) -> None:
-        """A finished block."""
+        """Adds a finished block."""
         self._waiting[number] = (any(True for _ in features), list(found))
         while self._next in self._waiting:
             covered, keys = self._waiting.pop(self._next)

@@ -45,9 +45,9 @@ _COMPACT: Final = 50
 
 @dataclass(frozen=True)
 class DriverContext:
-    """What the driver of one session works with. `budgets`: of the platforms that have one."""
+    """The parts that the driver of one session uses. `budgets`: of the platforms that have one."""
 
-    folder: CampaignDirectory
+    directory: CampaignDirectory
     case_source: CaseSource
     platforms: Sequence[str]
     pool: WorkerPool
@@ -64,19 +64,19 @@ class CampaignDriver:
     """Runs one session of a campaign."""
 
     def __init__(self, context: DriverContext) -> None:
-        self.s = context
-        self.plan = context.folder.plan
-        self.numbers = list(context.folder.shard.blocks(self.plan.count))
-        #: Why no further block is begun; empty while there is no reason.
+        self._context = context
+        self.plan = context.directory.plan
+        self.numbers = list(context.directory.shard.blocks(self.plan.count))
+        #: Why no further block begins; empty while there is no reason.
         self.stopped = ""
         self._started = time.monotonic()
         self._error: BaseException | None = None
         self._window = threading.BoundedSemaphore(_OPEN)
-        #: What platforms did with the cases that wait for a judge, by the case's index.
+        #: Outcomes that wait for a judge, by the index of their case.
         self._waiting: dict[int, deque[Outcome]] = {}
         self._guard = threading.Lock()
         self._ahead = threading.BoundedSemaphore(_AHEAD)
-        everything = {name for name, asked in self.plan.platforms.items() if asked.everything}
+        everything = {name for name, platform in self.plan.platforms.items() if platform.everything}
         self._rate_limited = everything - {self.plan.reference}
         self._closing = False
         self._saturation = Saturation(self.numbers)
@@ -87,8 +87,8 @@ class CampaignDriver:
         self._judge_queues = [ThreadPoolExecutor(1, f"mindgap-judge-{index}") for index in range(len(context.judges))]
 
     def run(self) -> None:
-        """Runs what is not finished. Raises what went wrong: a full disk, a pool that gives no case, a bug of ours."""
-        todo = [(at, number) for at, number in enumerate(self.numbers) if number not in self.s.resume_state.done]
+        """Runs the unfinished blocks. Raises the first error of any thread, such as a full disk or an empty pool."""
+        todo = [(at, number) for at, number in enumerate(self.numbers) if number not in self._context.resume_state.done]
         supplier = ThreadPoolExecutor(1, "mindgap-cases")
         try:
             ahead: Future[list[Case]] | None = None
@@ -99,7 +99,7 @@ class CampaignDriver:
                 cases = ahead.result()[: max(0, self.plan.count - number * BLOCK)]
                 ahead = supplier.submit(self._draw, todo[step + 1][1]) if step + 1 < len(todo) else None
                 if not cases and step == 0:
-                    raise nothing_to_run(self.s.case_source)
+                    raise nothing_to_run(self._context.case_source)
                 self._open(number, position, cases)
             for _ in range(_OPEN):
                 self._acquire(self._window)
@@ -112,10 +112,10 @@ class CampaignDriver:
             raise self._error
 
     def _draw(self, number: int) -> list[Case]:
-        return self.s.expenses.drawing(lambda: self.s.case_source.block(number))
+        return self._context.expenses.drawing(lambda: self._context.case_source.block(number))
 
     def _room(self) -> bool:
-        """Waits until another block may be begun; False where none shall be."""
+        """Waits until another block may begin. Returns False if none may."""
         if not self._acquire(self._window):
             return False
         if 0 < self.plan.stop.saturation <= self._saturation.idle:
@@ -125,14 +125,14 @@ class CampaignDriver:
         return True
 
     def _acquire(self, room: threading.Semaphore) -> bool:
-        """Waits for room; False where the session ends first."""
+        """Waits for room. Returns False if the session ends first."""
         while not self._halted():
             if room.acquire(timeout=0.2):
                 return True
         return False
 
     def _halted(self) -> bool:
-        """Whether queued work is to be left for a resume."""
+        """Tells whether queued work is left for a resume."""
         minutes = self.plan.stop.minutes
         if minutes and not self._closing and time.monotonic() - self._started > 60 * minutes:
             self.stopped = f"{minutes:g} minutes are over"
@@ -140,16 +140,18 @@ class CampaignDriver:
         return self._closing
 
     def _open(self, number: int, position: int, cases: list[Case]) -> None:
-        selection = self.s.selector.choose(number, cases)
+        selection = self._context.selector.choose(number, cases)
         _log.info("block %d: %d cases, %d new features", number, len(cases), len(selection.features))
-        block = OpenBlock(number, position, cases, selection, self.s.resume_state.pairs)
-        self.s.progress.block(number, len(cases), block.pairs, len(self.s.selector.covered), len(selection.features))
-        self.s.record.block(block.row(self.s.folder.shard, finished=False))
+        block = OpenBlock(number, position, cases, selection, self._context.resume_state.pairs)
+        self._context.progress.block(
+            number, len(cases), block.pairs, len(self._context.selector.covered), len(selection.features)
+        )
+        self._context.record.block(block.row(self._context.directory.shard, finished=False))
         if block.empty:
             self._done(block)
             return
         reference = self._queues[self.plan.reference]
-        gathered: dict[str, dict[int, Outcome]] = {platform: {} for platform in self.s.budgets}
+        gathered: dict[str, dict[int, Outcome]] = {platform: {} for platform in self._context.budgets}
         for case in block.order(cases):
             reference.submit(self._guarded, self._reference, block, case, gathered)
         for platform, outcomes in gathered.items():
@@ -159,17 +161,17 @@ class CampaignDriver:
     # What follows runs in the queues.
 
     def _reference(self, block: OpenBlock, case: Case, gathered: dict[str, dict[int, Outcome]]) -> None:
-        """The reference on one case; then its platforms' turn. Those with a budget wait for the whole block."""
-        takers = block.takers(case)
-        waiting = [platform for platform in takers if block.known(case, platform) is None]
+        """Runs the reference on one case, then queues its platforms; those with a budget when the block is done."""
+        platforms = block.platforms_of(case)
+        waiting = [platform for platform in platforms if block.known(case, platform) is None]
         outcome: Outcome | None = None
         if waiting:
-            outcome = self.s.pool.run(self._job(self.plan.reference, case))
+            outcome = self._context.pool.run(self._job(self.plan.reference, case))
             if self._closing:
                 return
             self._record_case(case, outcome)
-        self.s.progress.case()
-        for platform in takers:
+        self._context.progress.case()
+        for platform in platforms:
             if platform in gathered:
                 if outcome is not None:
                     gathered[platform][case.index] = outcome
@@ -179,7 +181,7 @@ class CampaignDriver:
                 self._queues[platform].submit(self._guarded, self._case, block, platform, case, outcome)
 
     def _itself(self, block: OpenBlock, case: Case, outcome: Outcome | None) -> None:
-        """The reference as one of the platforms: it ran once, for both."""
+        """Records the reference's row, where the reference is also one of the platforms. It is not run again."""
         known = block.known(case, self.plan.reference)
         if known is not None:
             self._known(block, self.plan.reference, known)
@@ -190,19 +192,19 @@ class CampaignDriver:
         self._queues[platform].submit(self._guarded, self._budgeted, block, platform, outcomes)
 
     def _case(self, block: OpenBlock, platform: str, case: Case, reference: Outcome | None) -> None:
-        """One case on one platform."""
+        """Runs one case on one platform."""
         known = block.known(case, platform)
         if known is not None:
             self._known(block, platform, known)
             return
         assert reference is not None, "the reference runs whatever a platform has still to run"
-        outcome = self.s.pool.run(self._job(platform, case))
+        outcome = self._context.pool.run(self._job(platform, case))
         if not self._closing:
             self._decide(block, case, outcome, reference)
 
     def _budgeted(self, block: OpenBlock, platform: str, references: dict[int, Outcome]) -> None:
-        """A block's cases on a platform with a budget, the most novel first, until its part of the budget is spent."""
-        budget, size = self.s.budgets[platform], self.plan.platforms[platform].batch
+        """Runs a block's cases on a platform with a budget, most novel first, until the block's part is spent."""
+        budget, size = self._context.budgets[platform], self.plan.platforms[platform].batch
         order = block.selection.orders[platform]
         for first in range(0, len(order), size):
             batch = order[first : first + size]
@@ -211,7 +213,7 @@ class CampaignDriver:
             runs = bool(fresh) and budget.left(block.position) > 0
             # Before anything of it can end the block, whose row holds it.
             given = [case for case, _ in known] + (fresh if runs else [])
-            block.selection.given[platform] = block.selection.given.get(platform, []) + self.s.selector.spent(
+            block.selection.given[platform] = block.selection.given.get(platform, []) + self._context.selector.spent(
                 platform, given
             )
             for _, pair in known:
@@ -220,7 +222,7 @@ class CampaignDriver:
                 for _ in fresh:
                     self._finished(block, platform, block.leave(platform))
                 continue
-            for case, outcome in run_batch(self.s.pool, [(case, self._job(platform, case)) for case in fresh]):
+            for case, outcome in run_batch(self._context.pool, [(case, self._job(platform, case)) for case in fresh]):
                 if self._closing:
                     return
                 budget.spent += outcome.timings.get("cpu", 0.0)
@@ -229,13 +231,13 @@ class CampaignDriver:
                 return
 
     def _known(self, block: OpenBlock, platform: str, pair: FinishedPair) -> None:
-        """A pair that an earlier session finished: it counts as if it had been run now."""
+        """Counts a pair that an earlier session finished like one that ran now."""
         if pair.word == "failed":
             block.follows(platform, pair.signature, pair.op)
         self._finished(block, platform, block.finish(pair.finding))
 
     def _decide(self, block: OpenBlock, case: Case, outcome: Outcome, reference: Outcome) -> None:
-        """The row where it needs no judge; else the judge's turn."""
+        """Records the row if it needs no judge; else puts it into the judge queue."""
         row = compare_outcomes(case.name, outcome, reference)
         traced = (
             row is not None
@@ -246,8 +248,8 @@ class CampaignDriver:
             self._row(block, case, row, outcome)
             return
         # One judge for all platforms of a case, and all that differ in a row: it keeps what it knows of the graph.
-        queue = int(case.digest[:8], 16) % len(self.s.judges)
-        self.s.progress.judge(1)
+        queue = int(case.digest[:8], 16) % len(self._context.judges)
+        self._context.progress.judge(1)
         with self._guard:
             first = case.index not in self._waiting
             self._waiting.setdefault(case.index, deque()).append(outcome)
@@ -255,56 +257,56 @@ class CampaignDriver:
             self._judge_queues[queue].submit(self._guarded, self._judge, block, case, reference, queue)
 
     def _judge(self, block: OpenBlock, case: Case, reference: Outcome, queue: int) -> None:
-        """A case on every platform that waits for it, also those that come while others are judged."""
+        """Judges a case on every platform in its queue, including platforms that join meanwhile."""
         while not self._halted():
             with self._guard:
                 if not self._waiting[case.index]:
                     del self._waiting[case.index]
                     return
                 outcome = self._waiting[case.index].popleft()
-            row = self.s.judges[queue].row(case, outcome, reference)
-            self.s.progress.judge(-1)
+            row = self._context.judges[queue].row(case, outcome, reference)
+            self._context.progress.judge(-1)
             if not self._closing:
                 self._row(block, case, row, outcome)
 
     def _row(self, block: OpenBlock, case: Case, row: Row, outcome: Outcome | None) -> None:
         if row.finding or row.broken:
-            self.s.record.keep(case.digest, case.data)
-        self.s.record.row(case.digest, row, outcome)
-        self.s.progress.row(row)
+            self._context.record.keep(case.digest, case.data)
+        self._context.record.row(case.digest, row, outcome)
+        self._context.progress.row(row)
         culprit = row.culprit.op if row.culprit else None
         found = finding_key(row.platform, row.word, culprit, row.signature) if row.finding else ""
         self._finished(block, row.platform, block.finish(found))
 
     def _finished(self, block: OpenBlock, platform: str, last: bool) -> None:
-        self.s.progress.finished()
+        self._context.progress.finished()
         if platform in self._rate_limited:
             self._ahead.release()
         if last:
             self._done(block)
 
     def _done(self, block: OpenBlock) -> None:
-        self.s.record.block(block.row(self.s.folder.shard, finished=True))
-        self.s.record.expenses(self.s.expenses.rows(self.s.record.run, self.s.pool.cpu))
+        self._context.record.block(block.row(self._context.directory.shard, finished=True))
+        self._context.record.expenses(self._context.expenses.rows(self._context.record.run, self._context.pool.cpu))
         _log.info("block %d is finished: %d distinct findings", block.number, len(block.found))
         self._saturation.add(block.number, block.selection.features, block.found)
         if block.position and block.position % _COMPACT == 0:
-            self.s.folder.store.compact()
+            self._context.directory.store.compact()
         self._window.release()
 
     def _record_case(self, case: Case, outcome: Outcome) -> None:
         if not case.description:
-            self.s.record.keep(case.digest, case.data)
+            self._context.record.keep(case.digest, case.data)
         graph = case.graph
-        self.s.record.variant(case.name, graph, case.description)
-        self.s.record.model(case.index, model_of(case.name, graph, outcome, {}), outcome)
+        self._context.record.variant(case.name, graph, case.description)
+        self._context.record.model(case.index, model_of(case.name, graph, outcome, {}), outcome)
 
     def _job(self, platform: str, case: Case) -> Job:
         limits = self.plan.limits
         return Job(platform, case.graph, repeat=limits.repeat, deadline_s=limits.deadline_s)
 
     def _guarded(self, work: Callable[..., None], *arguments: Any) -> None:
-        """Does the work unless the session is at its end; what it raises ends the session."""
+        """Runs a task unless the session is ending. An exception of the task ends the session."""
         if self._halted():
             return
         try:
@@ -317,17 +319,17 @@ class CampaignDriver:
             self._error, self._closing = error, True
 
     def _close(self) -> None:
-        """Lets what runs come to its end, or ends it where the session failed: then none of it is recorded."""
+        """Waits for running work. If the session failed, ends it instead and records none of it."""
         queues: Iterable[ThreadPoolExecutor] = (*self._queues.values(), *self._judge_queues)
         if self._closing:
-            for judge in self.s.judges:
+            for judge in self._context.judges:
                 judge.close()
-            self.s.pool.close()
+            self._context.pool.close()
         # Queues feed each other in this order: the reference's, the platforms', the judges'.
         for queue in queues:
             queue.shutdown(wait=True)
 
 
 def nothing_to_run(case_source: CaseSource) -> MindgapError:
-    """What is said of a case_source that gives nothing."""
+    """Returns the error for a case source without cases."""
     return MindgapError(f"no case could be made ({case_source.identity[:12]}): is the catalogue or the pool empty?")

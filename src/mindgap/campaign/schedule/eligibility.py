@@ -1,5 +1,5 @@
-"""Decides which graphs a platform is given: not those with operators that it refuses, nor gradients where it is
-for inference only. The answers are copied when the campaign begins and do not change afterwards."""
+"""Decides which graphs a platform runs: none with operators that it refuses, and no gradient operators on an
+inference-only platform. The answers are copied when the campaign begins and do not change afterwards."""
 
 from __future__ import annotations
 
@@ -17,20 +17,22 @@ from mindgap.support.answers import SupportTable, read_support, rows_of
 
 
 class Eligibility:
-    """Answers by the names of platforms, for those that are today what they were when they were asked."""
+    """Looks up refusals by platform name. Answers count only for the platform's current fingerprint."""
 
     def __init__(self, support: SupportTable, inference_only: Set[str] = frozenset()) -> None:
-        """`inference_only`: platforms that are given no graph with a gradient operator."""
+        """`inference_only`: platforms that run no graph with a gradient operator."""
         self._support, self._inference_only = support, inference_only
 
     @property
     def platforms(self) -> frozenset[str]:
-        """Those that have been asked."""
+        """Returns the platforms that were surveyed."""
         return frozenset(name for name, each in self._support.platforms.items() if self._support.answers(each))
 
     def refuses(self, platform: str, graph: Graph) -> str | None:
-        """Why the platform is not given the graph: the operator that it lacks, or a gradient operator where it runs
-        inference only. None where it is given the graph."""
+        """Returns the operator for which the platform does not run the graph; None if it runs it.
+
+        That is an operator that it refuses, or a gradient operator on an inference-only platform.
+        """
         if platform in self._inference_only:
             for node in graph.nodes:
                 if is_gradient_operator(node.op):
@@ -42,10 +44,10 @@ class Eligibility:
 def read_eligibility(
     store: Store, elsewhere: Path | None, pool: WorkerPool, plan: Plan, platforms: Sequence[str], *, fresh: bool
 ) -> Eligibility:
-    """What the campaign's store knows of the platforms as they are.
+    """Reads the answers for the platforms' current fingerprints from the campaign's store.
 
-    `fresh`: the campaign begins, and what the store `elsewhere` knows is copied. A resume must choose as before: it
-    takes nothing over. Raises `StoreError` for a damaged store.
+    `fresh`: a new campaign, which first copies the answers of the store `elsewhere`. A resume copies none, so that it
+    selects the same cases. Raises `StoreError` for a damaged store.
     """
     prints = {platform: fingerprint_of(pool.describe(platform)) for platform in dict.fromkeys(platforms)}
     if fresh and elsewhere is not None and elsewhere.is_dir():
@@ -58,6 +60,6 @@ def read_eligibility(
 
 
 def _inference_only(pool: WorkerPool, plan: Plan, platform: str) -> bool:
-    """Whether the campaign gives the platform no gradient operators: as the plan says, or else as the platform does."""
+    """Tells whether the platform runs no gradient operators: by the plan, else by its description."""
     asked = plan.platforms[platform].gradients if platform in plan.platforms else None
     return bool(pool.describe(platform).get(INFERENCE_ONLY)) if asked is None else not asked

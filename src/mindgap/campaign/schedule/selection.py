@@ -22,19 +22,19 @@ _FIXED = 50
 
 
 class GraphFilter(Protocol):
-    """Answers whether a platform refuses a graph, before anything runs."""
+    """Tells whether a platform refuses a graph, before it runs."""
 
     def refuses(self, platform: str, graph: Graph) -> str | None:
-        """What the platform is known to lack for this graph, None where nothing is known."""
+        """Returns the operator of this graph that the platform is known to lack; None if none is known."""
         ...
 
 
 @dataclass
 class BlockSelection:
-    """A block's cases by platform, in the order in which they run there.
+    """A block's cases by platform, in the order in which they run.
 
-    `features`: those that no block before had; `given`: by platform that chooses, those that it had not been given;
-    `refused`: (platform, what it lacks) -> how many cases are not run there for it.
+    `features`: features that no earlier block had. `given`: features that are new to a platform with a quota or budget.
+    `refused`: (platform, missing operator) -> number of cases that it does not run.
     """
 
     orders: dict[str, list[Case]] = field(default_factory=dict[str, list[Case]])
@@ -44,7 +44,10 @@ class BlockSelection:
 
 
 class BlockSelector:
-    """What was covered, and given to whom, so far. Blocks are selection for in the order of their numbers."""
+    """Selects the cases of each block. Keeps the features covered so far, overall and by platform.
+
+    Blocks must be passed in the order of their numbers.
+    """
 
     def __init__(self, plan: Plan, platforms: Sequence[str], support: GraphFilter | None = None) -> None:
         self._plan, self._platforms, self._support = plan, platforms, support
@@ -54,14 +57,14 @@ class BlockSelector:
         }
 
     def restore(self, features: Iterable[str], given: Mapping[str, Iterable[str]]) -> None:
-        """Takes up what a block that was selection for earlier brought."""
+        """Adds the features of a block that an earlier session selected."""
         self.covered.update(features)
         for platform, names in given.items():
             if platform in self._given:
                 self._given[platform].update(names)
 
     def choose(self, number: int, cases: Sequence[Case]) -> BlockSelection:
-        """Each platform's share of a block."""
+        """Selects each platform's cases of a block."""
         found = BlockSelection(features=self._new(self.covered, cases))
         for platform in self._platforms:
             able = self._able(platform, cases, found.refused)
@@ -81,7 +84,7 @@ class BlockSelector:
         return found
 
     def spent(self, platform: str, cases: Sequence[Case]) -> list[str]:
-        """Notes what a platform with a budget was really given of a block; says what of it was new."""
+        """Records the cases that a platform with a budget really ran. Returns their new features."""
         return self._new(self._given[platform], cases)
 
     def _able(self, platform: str, cases: Sequence[Case], refused: Counter[tuple[str, str]]) -> list[Case]:
@@ -97,7 +100,7 @@ class BlockSelector:
         return able
 
     def _quota(self, platform: str, number: int, cases: int) -> int:
-        """The block's part of the platform's `variants`, spread evenly over all blocks of the campaign."""
+        """Returns the block's part of the platform's `variants`, spread evenly over all blocks of the campaign."""
         count, most = self._plan.variants.count, self._plan.platforms[platform].variants or 0
         first = number * BLOCK
         return most * min(first + cases, count) // count - most * first // count
@@ -110,19 +113,19 @@ class BlockSelector:
 
 
 def together(cases: Iterable[Case]) -> list[Case]:
-    """Cases of one base one after the other, for the inputs that they share."""
+    """Orders cases so that those of one base, which share inputs, are adjacent."""
     return sorted(cases, key=lambda case: (case.base, case.index))
 
 
 def cost(case: Case) -> float:
-    """Roughly what a case takes, in any unit."""
+    """Estimates the relative run time of a case."""
     return case.nodes + _FIXED
 
 
 def novel_first(cases: Sequence[Case], known: set[str], quota: int) -> list[Case]:
-    """The `quota` cases that bring the most new features for what they cost, the best first; ties by number.
+    """Returns the `quota` cases with the most new features per cost, the best first; ties by number.
 
-    Greedy: what a case brings is counted again once those before it have been taken, which never makes it more.
+    Greedy: a case's new features are counted again after each choice, and their number never grows.
     """
     seen = set(known)
 

@@ -33,30 +33,32 @@ _DATE: Final = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class BundleSummary:
-    """The size of a bundle."""
+    """The number of cases and bytes of a bundle."""
 
     cases: int
     nbytes: int
 
 
 def export(
-    folder: CampaignDirectory, case_source: CaseSource, path: str | Path, platforms: Sequence[str] = ()
+    directory: CampaignDirectory, case_source: CaseSource, path: str | Path, platforms: Sequence[str] = ()
 ) -> BundleSummary:
-    """Writes a bundle of the cases that the campaign's reference has run. `platforms`: those meant to run them, for
-    every case, instead of the plan's. Raises `MindgapError` where nothing ran yet, or the file cannot be written.
+    """Writes a bundle of the cases that the campaign's reference has run.
+
+    `platforms`: platforms to run every case, instead of the plan's. Raises `MindgapError` if nothing ran yet, or the
+    file cannot be written.
     """
-    store, path = folder.store, Path(path)
-    ran = _ran(store, folder.run)
+    store, path = directory.store, Path(path)
+    ran = _ran(store, directory.run)
     if not ran:
-        raise BundleError(f"{folder.path}: nothing has run yet, so there is nothing to export")
-    text = _plan_text(folder, platforms)
+        raise BundleError(f"{directory.path}: nothing has run yet, so there is nothing to export")
+    text = _plan_text(directory, platforms)
     plan = parse_plan(text, "the plan of the pack")
     temporary = path.with_name(f".tmp-{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(temporary, "w") as file:
-            hashes = _write(file, folder, case_source, ran, text, store)
-            about = {"format": FORMAT, "version": VERSION, "run": folder.run, "reference": plan.reference,
+            hashes = _write(file, directory, case_source, ran, text, store)
+            about = {"format": FORMAT, "version": VERSION, "run": directory.run, "reference": plan.reference,
                      "cases": sum(map(len, ran.values())), "blocks": sorted(ran), "sha256": hashes}  # fmt: skip
             _add(file, ABOUT, json.dumps(about, indent=1).encode())
         temporary.rename(path)
@@ -67,29 +69,31 @@ def export(
     return BundleSummary(sum(map(len, ran.values())), path.stat().st_size)
 
 
-def agreement(folder: CampaignDirectory) -> tuple[int, int] | None:
-    """Of the cases that both references ran, here and where the bundle was made, how many gave equal bits; and of how
-    many. None for a campaign without a bundle. Raises `MindgapError`.
+def agreement(directory: CampaignDirectory) -> tuple[int, int] | None:
+    """Compares the reference here with the reference where the bundle was made.
+
+    Returns the number of cases with equal bits, and the number of cases that both ran. None for a campaign without a
+    bundle. Raises `MindgapError`.
     """
-    if folder.bundle is None:
+    if directory.bundle is None:
         return None
-    table = pq.read_table(io.BytesIO(BundleFile(folder.bundle).read(REFERENCE)))
+    table = pq.read_table(io.BytesIO(BundleFile(directory.bundle).read(REFERENCE)))
     home = {row["model"]: row["outputs"] for row in table.to_pylist()}
-    here = folder.store.rows(
+    here = directory.store.rows(
         "SELECT model, list_transform(outputs, lambda o: o.digest) AS outputs FROM outcomes "
         "WHERE run = ? AND platform = ?",
-        [folder.run, folder.plan.reference],
+        [directory.run, directory.plan.reference],
     )
     both = [(row["outputs"], home[row["model"]]) for row in here if row["outputs"] and home.get(row["model"])]
     return sum(one == other for one, other in both), len(both)
 
 
-def import_results(folder: CampaignDirectory, paths: Sequence[str | Path]) -> Merged:
-    """Copies what another machine wrote into the campaign's store: other campaigns' directories, or single segments.
+def import_results(directory: CampaignDirectory, paths: Sequence[str | Path]) -> Merged:
+    """Copies results of another machine into the campaign's store. `paths`: campaign directories or segments.
 
-    Raises `MindgapError` for what is neither, and for a damaged segment; doing it twice changes nothing more.
+    Raises `MindgapError` for any other path, and for a damaged segment. Importing twice changes nothing more.
     """
-    store, segments = folder.store, [Path(path) for path in paths if Path(path).is_file()]
+    store, segments = directory.store, [Path(path) for path in paths if Path(path).is_file()]
     total = Merged(0, 0, 0)
     for path in paths:
         if not Path(path).is_file():
@@ -106,7 +110,7 @@ def import_results(folder: CampaignDirectory, paths: Sequence[str | Path]) -> Me
 
 
 def _ran(store: Store, run: str) -> dict[int, set[str]]:
-    """Names of the cases that have run, by block."""
+    """Returns the names of the cases that have run, by block."""
     found: defaultdict[int, set[str]] = defaultdict(set)
     for row in store.rows("SELECT model, position // $block AS block FROM models WHERE run = $run",
                           {"run": run, "block": BLOCK}):  # fmt: skip
@@ -116,13 +120,13 @@ def _ran(store: Store, run: str) -> dict[int, set[str]]:
 
 def _write(
     file: zipfile.ZipFile,
-    folder: CampaignDirectory,
+    directory: CampaignDirectory,
     case_source: CaseSource,
     ran: Mapping[int, set[str]],
     text: str,
     store: Store,
 ) -> dict[str, str]:
-    """All members but the list; their hashes."""
+    """Writes all members except the list. Returns their hashes."""
     hashes = {PLAN: _add(file, PLAN, text.encode())}
     for number in sorted(ran):
         cases = [case for case in case_source.block(number) if case.name in ran[number]]
@@ -145,7 +149,7 @@ def _write(
         "FROM outcomes WHERE run = ? AND platform = ? ORDER BY model"
     )
     sink = io.BytesIO()
-    pq.write_table(pa.table(store.query(sql, [folder.run, folder.plan.reference])), sink, compression="zstd")
+    pq.write_table(pa.table(store.query(sql, [directory.run, directory.plan.reference])), sink, compression="zstd")
     hashes[REFERENCE] = _add(file, REFERENCE, sink.getvalue(), zipfile.ZIP_STORED)
     return hashes
 
@@ -157,9 +161,9 @@ def _add(file: zipfile.ZipFile, name: str, data: bytes, how: int = zipfile.ZIP_D
     return hashlib.sha256(data).hexdigest()
 
 
-def _plan_text(folder: CampaignDirectory, platforms: Sequence[str]) -> str:
-    """The plan as it was written; where the platforms are others, as TOML again."""
-    text = (folder.path / PLAN).read_text(encoding="utf-8")
+def _plan_text(directory: CampaignDirectory, platforms: Sequence[str]) -> str:
+    """Returns the text of the plan's file; with other platforms, the plan written as TOML."""
+    text = (directory.path / PLAN).read_text(encoding="utf-8")
     if not platforms:
         return text
     data = tomllib.loads(text)
@@ -168,7 +172,7 @@ def _plan_text(folder: CampaignDirectory, platforms: Sequence[str]) -> str:
 
 
 def _toml(data: Mapping[str, Any]) -> list[str]:
-    """A plan's tables: two levels, and inline below."""
+    """Writes a plan as TOML: two levels of tables, inline tables below."""
     lines = [f"{json.dumps(key)} = {_inline(value)}" for key, value in data.items() if not isinstance(value, dict)]
     for key, table in data.items():
         if isinstance(table, dict):

@@ -3,7 +3,7 @@
 ```
 campaign.toml          the plan, as it was given; `stop` may be changed, nothing else
 campaign.json          the same as data, and the name of the run; written first
-pack.zip               only where the campaign came from a pack: its cases
+pack.zip               only for a campaign from a bundle: its cases
 mindgap-store.json, tables/, graphs/    the store
 ```
 """
@@ -32,8 +32,8 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class SupportOptions:
-    """What platforms lack, as far as it is known when a campaign begins. `support`: the store that knows it, none where
-    it is not wanted; `minutes`: of a processor's time to ask each platform for what is not known."""
+    """Options of the support survey before a campaign. `support`: the store of known answers; None: no survey.
+    `minutes`: processor minutes of the survey of each platform."""
 
     support: str | None = None
     minutes: float = 0.0
@@ -41,9 +41,9 @@ class SupportOptions:
 
 @dataclass(frozen=True)
 class CampaignDirectory:
-    """An opened campaign. `identity`: of what its cases are made; `run`: what its rows in the store are called.
+    """An opened campaign. `identity`: of its case source. `run`: the name of its rows in the store.
 
-    `beforehand`: kept, since the first session may be killed before it is done with it.
+    `support_options`: kept because the first session may be killed during the survey.
     """
 
     path: Path
@@ -51,54 +51,54 @@ class CampaignDirectory:
     shard: Shard
     identity: str
     run: str
-    beforehand: SupportOptions = SupportOptions()
+    support_options: SupportOptions = SupportOptions()
 
     @property
     def store(self) -> Store:
-        """Opened anew each time. Raises `StoreError`."""
+        """Opens the store, anew each time. Raises `StoreError`."""
         return Store(self.path, create=False)
 
     @property
     def bundle(self) -> Path | None:
-        """The bundle that the cases come from; None where they do not come from one."""
+        """Returns the path of the bundle that the cases come from; None without a bundle."""
         bundle = self.path / BUNDLE
         return bundle if bundle.exists() else None
 
 
-def run_name(plan: Plan, identity: str, where: str = "") -> str:
-    """Equal for all shards of a campaign, whichever machine runs them, so that merging puts them together.
+def run_name(plan: Plan, identity: str, machine: str = "") -> str:
+    """Returns the run's name, equal for all shards of a campaign on any machine, so that they can be merged.
 
-    `where`: for a run of a pack, which machine it was, as it is a run besides the one at home.
+    `machine`: for a campaign from a bundle, the machine that runs it; its run is separate from the original one.
     """
     name = hashlib.sha256(f"{plan.digest} {identity}".encode()).hexdigest()[:16]
-    return "-".join(filter(None, ("campaign", name, where)))
+    return "-".join(filter(None, ("campaign", name, machine)))
 
 
 def create_directory(
     path: str | Path, plan: Plan, text: str, shard: Shard, identity: str, where: str = "",
-    beforehand: SupportOptions | None = None,
+    support_options: SupportOptions | None = None,
 ) -> CampaignDirectory:  # fmt: skip
-    """Begins a campaign in a new or empty directory. Raises `MindgapError` for one that holds something."""
+    """Creates a campaign in a new or empty directory. Raises `MindgapError` for any other directory."""
     path = Path(path)
-    folder = CampaignDirectory(
-        path, plan, shard, identity, run_name(plan, identity, where), beforehand or SupportOptions()
+    directory = CampaignDirectory(
+        path, plan, shard, identity, run_name(plan, identity, where), support_options or SupportOptions()
     )
     refuse_begun(path)
     Store(path)
     write_whole(path / PLAN, text.encode())
-    about = {"format": _FORMAT, "version": _VERSION, "run": folder.run, "shard": str(shard), "identity": identity,
-             "beforehand": dataclasses.asdict(folder.beforehand)}  # fmt: skip
+    about = {"format": _FORMAT, "version": _VERSION, "run": directory.run, "shard": str(shard), "identity": identity,
+             "beforehand": dataclasses.asdict(directory.support_options)}  # fmt: skip
     write_whole(path / _ABOUT, json.dumps({**about, "plan": plan.model_dump()}, indent=1).encode())
-    return folder
+    return directory
 
 
 def begun(path: str | Path) -> bool:
-    """Whether the directory holds a campaign."""
+    """Tells whether the directory holds a campaign."""
     return (Path(path) / _ABOUT).exists()
 
 
 def refuse_begun(path: str | Path) -> None:
-    """Raises `MindgapError` where a campaign has been begun already."""
+    """Raises `MindgapError` if the directory holds a campaign."""
     if begun(path):
         raise MindgapError(
             f"{path} holds a campaign already: go on with `mindgap campaign resume {path}`, or use --out"
@@ -106,14 +106,14 @@ def refuse_begun(path: str | Path) -> None:
 
 
 def open_directory(path: str | Path) -> CampaignDirectory:
-    """The campaign in a directory. Raises `MindgapError`: none there, of another version, a plan that was changed."""
+    """Opens the campaign in a directory. Raises `MindgapError` if there is none, or its plan was changed."""
     path = Path(path)
     about = _about(path)
     try:
         planned = Plan.model_validate(about["plan"])
-        beforehand = SupportOptions(**about.get("beforehand", {}))
-        folder = CampaignDirectory(
-            path, planned, Shard.parse(about["shard"]), about["identity"], about["run"], beforehand
+        support_options = SupportOptions(**about.get("beforehand", {}))
+        directory = CampaignDirectory(
+            path, planned, Shard.parse(about["shard"]), about["identity"], about["run"], support_options
         )
     except (KeyError, TypeError, ValueError) as error:
         raise MindgapError(f"{path / _ABOUT} is damaged ({str(error).splitlines()[0]}): copy it again") from None
@@ -124,20 +124,22 @@ def open_directory(path: str | Path) -> CampaignDirectory:
             f"{path / PLAN} was changed since the campaign began ({', '.join(keys)}): put it back, "
             "or start another campaign with `mindgap campaign run … --out OTHER`"
         )
-    return dataclasses.replace(folder, plan=planned.model_copy(update={key: getattr(now, key) for key in CHANGEABLE}))
+    return dataclasses.replace(
+        directory, plan=planned.model_copy(update={key: getattr(now, key) for key in CHANGEABLE})
+    )
 
 
-def check_identity(folder: CampaignDirectory, identity: str) -> None:
-    """Raises `MindgapError` where the cases are made of something else than when the campaign began."""
-    if identity != folder.identity:
+def check_identity(directory: CampaignDirectory, identity: str) -> None:
+    """Raises `MindgapError` if the case source has changed since the campaign began."""
+    if identity != directory.identity:
         raise MindgapError(
-            f"{folder.path}: what its cases are made of has changed since it began ({folder.identity[:12]}, now "
+            f"{directory.path}: what its cases are made of has changed since it began ({directory.identity[:12]}, now "
             f"{identity[:12]}): bring back the catalogue or pool of then, or start another campaign"
         )
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """The whole file or none of it. Raises `MindgapError`."""
+    """Writes a file atomically. Raises `MindgapError`."""
     temporary = path.with_name(f".tmp-{path.name}-{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

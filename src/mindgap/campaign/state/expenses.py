@@ -35,10 +35,10 @@ SELECT purpose, platform, sum(seconds) AS seconds FROM expenses WHERE run = ? GR
 class CpuSpent:
     """Processor seconds of all sessions of a campaign that recorded them.
 
-    `purposes`: by what they were spent on: `preparing` (making the pool of variants), `asking` (platforms, which
-    operators they run), `starting` (workers and judges), `running`, `judging` (judges and their jobs), `drawing
-    variants`, `driver` (scheduling, recording). `platforms`: the same by platform, of what workers and judges took.
-    `system`: what the operating system counts for all processes together.
+    `purposes`: seconds by purpose: `preparing` (making the pool of regions), `asking` (the support survey), `starting`
+    (workers and judges), `running`, `judging` (judges and their jobs), `drawing variants`, `driver` (scheduling,
+    recording). `platforms`: seconds of workers and judges, by purpose and platform. `system`: the operating system's
+    count for all processes.
     """
 
     purposes: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -47,15 +47,15 @@ class CpuSpent:
 
     @property
     def unaccounted(self) -> float:
-        """What the operating system counts and no purpose explains."""
+        """Returns the seconds that the operating system counts and no purpose explains."""
         return self.system - sum(self.purposes.values())
 
 
 class Expenses:
-    """Counts what one session takes. Thread-safe."""
+    """Counts the processor seconds of one session. Thread-safe."""
 
     def __init__(self, *, whole_process: bool = False) -> None:
-        """`whole_process`: counts from the start of this process, imports included, not from now."""
+        """`whole_process`: count from the start of this process, imports included, not from now."""
         self.session = f"{datetime.now(UTC).isoformat(timespec='milliseconds')} {os.getpid()}"
         self._own, self._all = (0.0, 0.0) if whole_process else (time.process_time(), system_seconds())
         self._parts: defaultdict[str, float] = defaultdict(float)
@@ -64,7 +64,7 @@ class Expenses:
 
     @contextmanager
     def preparing(self) -> Generator[None]:
-        """Charges what this process and the processes that it waits for take meanwhile. One thread at a time."""
+        """Charges the processor time of this process and of ended child processes. One thread at a time."""
         own, ended = time.process_time(), _ended_children()
         try:
             yield
@@ -75,7 +75,7 @@ class Expenses:
                 self._elsewhere += mine
 
     def drawing(self, draw: Callable[[], _T]) -> _T:
-        """Calls `draw` and charges the time that this thread takes for it."""
+        """Calls `draw` and charges the processor time of this thread."""
         before = time.thread_time()
         try:
             return draw()
@@ -86,7 +86,7 @@ class Expenses:
                 self._elsewhere += taken
 
     def rows(self, run: str, account: CpuAccount) -> list[dict[str, Any]]:
-        """Rows of the table `expenses`: what the session has taken so far. `account`: that of its workers."""
+        """Returns rows of the table `expenses` for the session so far. `account`: that of its workers."""
         with self._lock:
             parts = {(purpose, ""): seconds for purpose, seconds in self._parts.items()}
             parts[DRIVER, ""] = time.process_time() - self._own - self._elsewhere
@@ -99,16 +99,16 @@ class Expenses:
 
 
 def system_seconds() -> float:
-    """Processor seconds of this process and of all its descendants, ended ones included, as the kernel counts them.
+    """Returns the kernel's count of processor seconds of this process and its descendants, ended ones included.
 
-    Not counted: a process that ended after its own parent, of which nobody tells this process anything.
+    Not counted: a process that ended after its own parent.
     """
     me = psutil.Process()
     return time.process_time() + _ended_children() + sum(seconds_of(child) for child in me.children(recursive=True))
 
 
 def spent(store: Store, run: str) -> CpuSpent:
-    """What the sessions of a run have recorded."""
+    """Adds up the expenses of all sessions of a run."""
     purposes: defaultdict[str, float] = defaultdict(float)
     platforms: dict[str, dict[str, float]] = {}
     system = 0.0
@@ -123,7 +123,7 @@ def spent(store: Store, run: str) -> CpuSpent:
 
 
 def lines_of(found: CpuSpent) -> list[str]:
-    """What a person reads of it; nothing where no session recorded anything."""
+    """Formats the expenses as lines; none if no session recorded any."""
     if not found.system:
         return []
     parts = ", ".join(f"{seconds:,.1f} {purpose}" for purpose, seconds in found.purposes.items())

@@ -17,9 +17,11 @@ _WINDOW_S: Final = 120.0
 
 @dataclass(frozen=True)
 class ProgressSnapshot:
-    """`cases` of `planned` have been given to the reference, earlier sessions included. `words` and `statuses`: rows
-    of this session by (platform, word). `eta_s`: until the last case has its last row; None where nothing is known of
-    it. `judging`: rows that wait for a judge. `features`: covered; `new`: by the youngest block."""
+    """The counts of a session at one moment.
+
+    `cases`: of `planned`, those that the reference has run, earlier sessions included. `words`, `statuses`: rows of
+    this session by (platform, word). `eta_s`: seconds until the last row; None if unknown. `judging`: rows that wait
+    for a judge. `features`: covered features; `new`: those of the latest block."""
 
     seconds: float
     cases: int
@@ -38,7 +40,7 @@ class ProgressSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """Counts at a moment, from which rates are told."""
+    """The counts at one moment; two marks give a rate."""
 
     moment: float
     cases: int
@@ -49,12 +51,12 @@ class _Mark:
 class Progress:
     """Counts cases, rows and pairs. Thread-safe.
 
-    What is left is counted in pairs of case and platform, since the reference is long done with a case when the last
-    platform's row of it has been judged. Pairs of blocks that have not begun are as many as those of others.
+    Remaining work is counted in pairs of case and platform, because the reference is far ahead of the slowest platform.
+    A block that has not begun is assumed to have as many pairs as the others.
     """
 
     def __init__(self, planned: int, cases: int = 0) -> None:
-        """`cases`: done by earlier sessions."""
+        """`cases`: the number of cases done by earlier sessions."""
         self._started = time.monotonic()
         self._before = cases
         self._opened_cases = self._opened_pairs = self._finished_pairs = self._judged = 0
@@ -66,7 +68,7 @@ class Progress:
         self._lock = threading.Lock()
 
     def case(self) -> None:
-        """The reference is done with a case."""
+        """Counts a case that the reference has run."""
         with self._lock:
             self._cases += 1
 
@@ -77,25 +79,25 @@ class Progress:
             self._statuses[row.platform, row.status] += 1
 
     def finished(self) -> None:
-        """A pair of case and platform has its row, had it before, or is left out."""
+        """Counts a pair of case and platform that has its row or is left out."""
         with self._lock:
             self._finished_pairs += 1
 
     def judge(self, change: int) -> None:
-        """`change` more rows wait for a judge; -1: one is judged."""
+        """Adds `change` to the number of rows that wait for a judge."""
         with self._lock:
             self._judging += change
             self._judged -= min(change, 0)
 
     def block(self, number: int, cases: int, pairs: int, features: int, new: int) -> None:
-        """A block of so many cases begins, on so many platforms in all; `features` are covered, `new` by it first."""
+        """Counts a block that begins. `features`: all covered features; `new`: those that the block covers first."""
         with self._lock:
             self._block, self._features, self._new = number, features, new
             self._opened_cases += cases
             self._opened_pairs += pairs
 
     def snapshot(self) -> ProgressSnapshot:
-        """The counts now, and the rates of the last two minutes."""
+        """Returns the counts now, with rates over the last two minutes."""
         now = time.monotonic()
         with self._lock:
             if now - self._marks[-1].moment >= 1.0:
@@ -122,7 +124,7 @@ class Progress:
             )
 
     def _eta(self, rows_per_second: float, judged_per_second: float) -> float | None:
-        """Seconds until every pair has its row: at the pace of all rows, or at that of judging where it is slower."""
+        """Estimates the seconds until every pair has its row, at the slower of both rates."""
         if not self._opened_cases and self._before < self._planned:
             return None
         later = max(0, self._planned - self._before - self._opened_cases)

@@ -1,4 +1,4 @@
-"""Reads from the store what a campaign has done, so that a resume does not repeat it."""
+"""Reads the resume state of a campaign from its store, so that no finished work is repeated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SELECT platform, sum(element_at(timings, 'cpu')[1]) AS seconds FROM outcomes WHE
 
 @dataclass(frozen=True, slots=True)
 class FinishedPair:
-    """A case on a platform that has its row. `signature`: of the platform's message. `op`: the operator it names."""
+    """The row of a case on a platform. `signature`: failure signature. `op`: the operator that the message names."""
 
     word: str
     finding: str
@@ -38,12 +38,12 @@ class FinishedPair:
 
 @dataclass(frozen=True)
 class ResumeState:
-    """What earlier sessions of a campaign have done.
+    """The work that earlier sessions of a campaign have done.
 
-    `created`: when the run began, None where it has not. `seconds`: of sessions that came to their end.
+    `created`: when the run began; None if it has not. `seconds`: duration of the sessions that ended regularly.
 
-    `done`: numbers of finished blocks. `pairs`: of the other blocks, by case and platform. `blocks`: rows of the
-    shard's blocks in order. `cpu`: processor seconds by platform, where they are counted.
+    `done`: numbers of finished blocks. `pairs`: finished pairs of other blocks, by case and platform. `blocks`: rows of
+    the shard's blocks in order. `cpu`: processor seconds by platform, for platforms with a budget.
     """
 
     created: datetime | None = None
@@ -55,27 +55,27 @@ class ResumeState:
 
     @property
     def finished_blocks(self) -> list[Mapping[str, Any]]:
-        """Rows of the finished blocks, in order."""
+        """Returns the rows of the finished blocks, in order."""
         return [row for row in self.blocks if row["block"] in self.done]
 
 
 def finding_key(platform: str, word: str, culprit: str | None, signature: str) -> str:
-    """What a finding counts as when new ones are counted: a failure by its signature, another by its culprit."""
+    """Returns the key by which findings count as distinct: a failure's signature, else the culprit."""
     return f"{platform} {word} {culprit or signature}"
 
 
-def read_resume_state(store: Store, folder: CampaignDirectory) -> ResumeState:
-    """What is in the store of this campaign and shard. Raises `StoreError` for a damaged store."""
-    known = store.rows("SELECT created, seconds, settings FROM runs WHERE run = ?", [folder.run])
+def read_resume_state(store: Store, directory: CampaignDirectory) -> ResumeState:
+    """Reads the resume state of this campaign and shard. Raises `StoreError` for a damaged store."""
+    known = store.rows("SELECT created, seconds, settings FROM runs WHERE run = ?", [directory.run])
     if not known:
         return ResumeState()
     before = json.loads(known[0]["settings"]).get("seconds_before", 0.0)
     blocks = store.rows(
         "SELECT block, features, given, found, seconds FROM blocks WHERE run = ? AND shard = ? ORDER BY block",
-        [folder.run, str(folder.shard)],
+        [directory.run, str(directory.shard)],
     )
     pairs: dict[str, dict[str, FinishedPair]] = {}
-    for row in store.rows(_PAIRS, {"run": folder.run, "block": BLOCK}):
+    for row in store.rows(_PAIRS, {"run": directory.run, "block": BLOCK}):
         finding = _finding(row)
         pair = FinishedPair(row["word"], finding, row["signature"] or "", row["op"] or None)
         pairs.setdefault(row["model"], {})[row["platform"]] = pair
@@ -85,7 +85,7 @@ def read_resume_state(store: Store, folder: CampaignDirectory) -> ResumeState:
         done=frozenset(row["block"] for row in blocks if row["seconds"] is not None),
         pairs=pairs,
         blocks=tuple(blocks),
-        cpu={row["platform"]: row["seconds"] for row in store.rows(_CPU, [folder.run]) if row["seconds"]},
+        cpu={row["platform"]: row["seconds"] for row in store.rows(_CPU, [directory.run]) if row["seconds"]},
     )
 
 

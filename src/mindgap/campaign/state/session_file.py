@@ -1,7 +1,7 @@
-"""Publishes that a session runs in a campaign's directory, and its progress, in a file for other processes.
+"""Publishes the progress of a running session in a file in the campaign's directory, for other processes.
 
-`session.json` is there from the first second of a session to its end, and written anew every two seconds. One that a
-kill left behind is known by its process, which is gone.
+`session.json` exists while a session runs, and is rewritten every two seconds. A file that a killed session left behind
+is recognised because its process no longer runs.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _QUIET_S: Final = 120.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RunningSession:
-    """A session that runs. `since`: when it began, in UTC; `seconds`: how long ago that was.
+    """A running session. `since`: when it began, in UTC. `seconds`: its duration so far.
 
-    `step`: what it is doing, `done` of `total` (0: not known). Once cases run: `cases` of `planned`, `rows`, of which
-    `judging` more wait for a judge, and `eta_s`, None where nothing is known of the time left.
+    `step`: its current step, with `done` of `total` (0: unknown). Once cases run: `cases` of `planned`, `rows`,
+    `judging` (rows that wait for a judge) and `eta_s` (None: unknown).
     """
 
     pid: int
@@ -53,51 +53,53 @@ class RunningSession:
 
 
 @contextmanager
-def published(folder: Path, steps: StepTracker) -> Generator[None]:
-    """Keeps the file while the session runs. Raises `MindgapError` where another session runs in the directory."""
-    other = running(folder)
+def published(directory: Path, steps: StepTracker) -> Generator[None]:
+    """Writes the file while the session runs. Raises `MindgapError` if another session runs in the directory."""
+    other = running(directory)
     if other is not None:
         raise MindgapError(
-            f"{folder}: a session runs there already, process {other.pid} on {other.host} since {other.since} "
-            f"(`mindgap campaign status {folder}` shows how far it is)"
+            f"{directory}: a session runs there already, process {other.pid} on {other.host} since {other.since} "
+            f"(`mindgap campaign status {directory}` shows how far it is)"
         )
     began, over = time.time(), threading.Event()
-    _write(folder, began, steps)
-    thread = threading.Thread(target=_keep, args=(folder, began, steps, over), name="mindgap-session", daemon=True)
+    _write(directory, began, steps)
+    thread = threading.Thread(target=_keep, args=(directory, began, steps, over), name="mindgap-session", daemon=True)
     thread.start()
     try:
         yield
     finally:
         over.set()
         thread.join()
-        (folder / SESSION).unlink(missing_ok=True)
+        (directory / SESSION).unlink(missing_ok=True)
 
 
-def running(folder: str | Path) -> RunningSession | None:
-    """The session that runs in a campaign's directory; None where there is none, or a kill ended it."""
+def running(directory: str | Path) -> RunningSession | None:
+    """Reads the session that runs in a campaign's directory; None if none runs."""
     try:
-        told: dict[str, Any] = json.loads((Path(folder) / SESSION).read_bytes())
+        told: dict[str, Any] = json.loads((Path(directory) / SESSION).read_bytes())
         began, moment, of_process = told.pop("began"), told.pop("moment"), told.pop("process")
         found = RunningSession(since=_moment(began), seconds=time.time() - began, **told)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise MindgapError(f"{Path(folder) / SESSION} cannot be read ({error}): remove it if no session runs") from None
+        raise MindgapError(
+            f"{Path(directory) / SESSION} cannot be read ({error}): remove it if no session runs"
+        ) from None
     if found.host != platform.node():
         return found if time.time() - moment < _QUIET_S else None
     return found if _process(found.pid) == of_process else None
 
 
-def _keep(folder: Path, began: float, steps: StepTracker, over: threading.Event) -> None:
+def _keep(directory: Path, began: float, steps: StepTracker, over: threading.Event) -> None:
     while not over.wait(_EVERY_S):
         try:
-            _write(folder, began, steps)
+            _write(directory, began, steps)
         except MindgapError:
             # A full disk: the session's own rows do not fit either, and say so. The next turn tries again.
             continue
 
 
-def _write(folder: Path, began: float, steps: StepTracker) -> None:
+def _write(directory: Path, began: float, steps: StepTracker) -> None:
     step, pid = steps.now(), os.getpid()
     progress = step.running
     told = {
@@ -107,11 +109,11 @@ def _write(folder: Path, began: float, steps: StepTracker) -> None:
         "rows": progress and progress.rows,
         "judging": progress and progress.judging, "eta_s": progress and progress.eta_s,
     }  # fmt: skip
-    write_whole(folder / SESSION, json.dumps(told, indent=1).encode())
+    write_whole(directory / SESSION, json.dumps(told, indent=1).encode())
 
 
 def _process(pid: int) -> float | None:
-    """When the process with this number began; None where there is none, or one that has ended."""
+    """Returns when a process began; None if it does not run."""
     try:
         process = psutil.Process(pid)
         return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()

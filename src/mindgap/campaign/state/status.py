@@ -70,8 +70,8 @@ _NOTHING: Final = Totals(
 
 @dataclass(frozen=True)
 class PlatformStatus:
-    """Rows of one platform. `refused`: cases not run because the platform is known to lack something, `left`: because
-    its budget was spent. `judge_seconds`: processor seconds that judging its rows took."""
+    """Counts of one platform's rows. `refused`: cases not run because the platform refuses an operator. `left`: cases
+    not run because its budget was spent. `judge_seconds`: processor seconds of judging its rows."""
 
     platform: str
     rows: int
@@ -84,10 +84,12 @@ class PlatformStatus:
 
 @dataclass(frozen=True)
 class CampaignStatus:
-    """`state`: `finished`, `running`, or `unfinished`. `running`: the session that runs, None where none does, and its
-    counts, which are ahead of the store's by up to ten seconds; `eta_s`: its time left. `cases`: those that the
-    reference has run, of `planned`. `features`: covered by them. `found`: distinct findings, by platform and verdict,
-    and by culprit or, where there is none, the failure's signature.
+    """The status of a campaign.
+
+    `state`: `finished`, `running`, or `unfinished`. `running`: the session that runs (None: none does); its counts are
+    up to ten seconds ahead of the store's. `eta_s`: its time left. `cases`: of `planned`, those that the reference has
+    run. `features`: features that these cases cover. `found`: findings, distinct by platform, verdict, and culprit or
+    failure signature.
     `lacking`: (platform, what it lacks, cases not run for it). `agreement`: of a campaign that came in a pack, for how
     many cases the reference gave the same bits here and where the pack was made, and how many ran on both. `stopped`:
     why a session ended before everything ran. `cpu`: what it took of the processor."""
@@ -118,34 +120,36 @@ class CampaignStatus:
 
     def to_json(self) -> str:
         """One JSON object."""
-        return json.dumps({**dataclasses.asdict(self), "nothing": nothing_of(self)}, indent=1)
+        return json.dumps({**dataclasses.asdict(self), "nothing": warnings_of(self)}, indent=1)
 
 
 def planned_cases(plan: Plan, shard: Shard) -> int:
-    """How many cases a shard has."""
+    """Returns the number of cases of a shard."""
     return sum(min(BLOCK, plan.count - number * BLOCK) for number in shard.blocks(plan.count))
 
 
-def campaign_status(folder: CampaignDirectory) -> CampaignStatus:
-    """Where the campaign in a folder stands. Raises `MindgapError` where it has written nothing yet and none runs."""
-    store, run, plan = folder.store, folder.run, folder.plan
-    session = running(folder.path)
+def campaign_status(directory: CampaignDirectory) -> CampaignStatus:
+    """Computes the status of a campaign. Raises `MindgapError` if it has no rows and no session runs."""
+    store, run, plan = directory.store, directory.run, directory.plan
+    session = running(directory.path)
     known = store.rows("SELECT * FROM runs WHERE run = ?", [run])
     if not known:
         if session is None:
-            raise MindgapError(f"{folder.path} has nothing in its store yet: `mindgap campaign resume {folder.path}`")
-        return _empty(folder, session)
+            raise MindgapError(
+                f"{directory.path} has nothing in its store yet: `mindgap campaign resume {directory.path}`"
+            )
+        return _empty(directory, session)
     (about,) = known
     (blocks,) = store.rows(_BLOCKS, {"run": run})
     (rate,) = store.rows(_RATE, {"run": run})
     (kinds,) = store.rows(_KINDS, {"run": run, "findings": list(FINDINGS)})
     reference = {row["status"]: row["n"] for row in store.rows(_REFERENCE, [run, plan.reference])}
     # A store that shards were merged into is as wide as all of them.
-    shards = [Shard.parse(text) for text in blocks["shards"] or [str(folder.shard)]]
+    shards = [Shard.parse(text) for text in blocks["shards"] or [str(directory.shard)]]
     refused = [(row["platform"], row["reason"], row["n"]) for row in store.rows(_REFUSED, [run])]
     settings = json.loads(about["settings"])
     return dataclasses.replace(
-        _empty(folder, session, shards),
+        _empty(directory, session, shards),
         state="running" if session else "finished" if blocks["done"] == _blocks(plan, shards) else "unfinished",
         blocks_begun=blocks["begun"],
         blocks_done=blocks["done"],
@@ -158,23 +162,25 @@ def campaign_status(folder: CampaignDirectory) -> CampaignStatus:
         lacking=refused,
         seconds=about["seconds"] or settings.get("seconds_before", 0.0),
         cases_per_second=rate["n"] / rate["seconds"] if rate["seconds"] else 0.0,
-        agreement=agreement(folder),
+        agreement=agreement(directory),
         cpu=spent(store, run),
     )
 
 
 def starting(path: str | Path) -> RunningSession | None:
-    """The session that is about to make a campaign in this directory, before there is one to open."""
+    """Returns the session that is about to create a campaign in this directory; None if there is none."""
     return None if begun(path) else running(path)
 
 
-def _empty(folder: CampaignDirectory, session: RunningSession | None, shards: Sequence[Shard] = ()) -> CampaignStatus:
-    """Of a campaign without any row."""
-    plan, shards = folder.plan, shards or [folder.shard]
+def _empty(
+    directory: CampaignDirectory, session: RunningSession | None, shards: Sequence[Shard] = ()
+) -> CampaignStatus:
+    """Returns the status of a campaign without rows."""
+    plan, shards = directory.plan, shards or [directory.shard]
     return CampaignStatus(
-        run=folder.run,
+        run=directory.run,
         state="running" if session else "unfinished",
-        shard=str(folder.shard),
+        shard=str(directory.shard),
         shards=[str(shard) for shard in shards],
         blocks=_blocks(plan, shards),
         blocks_begun=0,
@@ -200,8 +206,8 @@ def _blocks(plan: Plan, shards: Sequence[Shard]) -> int:
     return sum(len(list(shard.blocks(plan.count))) for shard in shards)
 
 
-def nothing_of(result: CampaignStatus) -> list[str]:
-    """What must not pass for a result: nothing ran at all, or a platform said no to everything. Empty: all is well."""
+def warnings_of(result: CampaignStatus) -> list[str]:
+    """Returns warnings: nothing ran at all, or a platform refused everything. Empty if there are none."""
     if not result.cases:
         return ["NOTHING RAN: the reference was given no case"]
     ran = sum(result.reference_statuses.get(status, 0) for status in ("ok", "nondeterministic"))

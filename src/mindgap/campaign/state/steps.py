@@ -1,4 +1,4 @@
-"""Tracks the step that a session is at, for a terminal or for another process."""
+"""Tracks the current step of a session, for a terminal or for another process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SessionStep:
-    """`done` of `total`, 0 where it is not known. `seconds`: since it began. `number`: of the steps until now.
+    """One step of a session. `done` of `total` (0: unknown). `seconds`: since it began. `number`: its number.
 
     `running`: the counts, once cases run.
     """
@@ -27,13 +27,13 @@ class SessionStep:
     running: ProgressSnapshot | None = None
 
     def line(self) -> str:
-        """In words, without the counts of running cases."""
+        """Formats the step, without the counts of running cases."""
         far = f": {self.done:,} of {self.total:,}" if self.total else ""
         return f"{self.name}{far} ({self.seconds:.0f} s)" if self.seconds >= 1 else f"{self.name}{far}"
 
 
 class StepTracker:
-    """The step that a session is at. Thread-safe."""
+    """Holds the current step of a session. Thread-safe."""
 
     def __init__(self, name: str = "starting") -> None:
         self._lock = threading.Lock()
@@ -44,7 +44,7 @@ class StepTracker:
         self._set(name, 0, 0)
 
     def step(self, name: str, total: int = 0) -> None:
-        """Begins another step, which counts no cases."""
+        """Begins another step."""
         _log.info("%s", name)
         with self._lock:
             self._number += 1
@@ -52,19 +52,19 @@ class StepTracker:
             self._set(name, 0, total)
 
     def tick(self, done: int, total: int) -> None:
-        """So much of the step is done."""
+        """Sets how much of the step is done."""
         with self._lock:
             self._done, self._total = done, total
 
     def run(self, progress: Progress) -> None:
-        """From here on cases run, counted by `progress`."""
+        """Begins the step in which cases run, counted by `progress`."""
         with self._lock:
             self._number += 1
             self._set("running", 0, 0)
             self._live = self.ran = progress
 
     def now(self) -> SessionStep:
-        """The step, with the counts of this moment."""
+        """Returns the step with its counts now."""
         with self._lock:
             progress = self._live
             seconds = time.monotonic() - self._began

@@ -27,7 +27,7 @@ from mindgap.synth.merging.variant import Variant, VariantPart, Wire
 from mindgap.synth.regions.pool import RegionPool
 
 #: Of each feature of a pool, by code: whether it has not been covered yet.
-Unseen = np.ndarray[Any, np.dtype[np.bool_]]
+Uncovered = np.ndarray[Any, np.dtype[np.bool_]]
 
 #: Elements. Larger values take most of the time of whoever runs and judges variants.
 SMALL: Final = 1 << 15
@@ -63,14 +63,14 @@ class Port:
 class RegionPorts:
     """A region as merging sees it. `feeds`: inputs, by number. `gives`: outputs, by place.
 
-    `shown`: the values that a variant returns, each once. Internal results are left out, such as saved statistics:
+    `outputs`: the values that a variant returns, each once. Internal results are left out, such as saved statistics:
     no public function returns them, and some exporters cannot. A region with no other outputs returns them.
     """
 
     fragment: Fragment
     feeds: Mapping[int, Port]
     gives: Mapping[int, Port]
-    shown: tuple[int, ...]
+    outputs: tuple[int, ...]
 
 
 class Merger:
@@ -91,29 +91,29 @@ class Merger:
         #: CPU seconds that went into what is done once for each region and each way between two rows.
         self.preparing_s = 0.0
 
-    def unseen(self) -> Unseen:
+    def uncovered(self) -> Uncovered:
         """Nothing has been covered yet."""
         return np.ones(len(self.pool.feature_names), np.bool_)
 
-    def draw(self, rng: Random, nodes: int, unseen: Unseen, mutated: float, large: float) -> Variant:
-        """A variant of at most `nodes` nodes, glue included, unless its only region has more.
+    def draw(self, rng: Random, nodes: int, uncovered: Uncovered, mutated: float, large: float) -> Variant:
+        """Draws a variant of at most `nodes` nodes, glue included, unless its only region has more.
 
-        `unseen`: the features that have not been covered yet, which are preferred where there is a choice; those of the
-        variant are taken off. `mutated`: the probability that a region is a mutated one; `large`: that it may have
+        `uncovered`: features not covered yet. Regions with such features are preferred; the features of the variant are
+        cleared. `mutated`: the probability that a region is a mutated one. `large`: the probability that it may have
         values of more than `SMALL` elements.
         """
         parts: list[VariantPart] = []
         ends: list[tuple[int, int]] = []
         left = nodes
         while left > 0 or not parts:
-            number = self._pick(rng, left, unseen, mutated, large)
+            number = self._pick(rng, left, uncovered, mutated, large)
             if number is None:
                 break
-            taps = self.tap(number)
-            wires, left = self._wires(rng, parts, ends, taps, left - taps.fragment.nodes)
-            ends += [(len(parts), position) for position in taps.gives]
+            ports = self.ports_of(number)
+            wires, left = self._wires(rng, parts, ends, ports, left - ports.fragment.nodes)
+            ends += [(len(parts), position) for position in ports.gives]
             parts.append(VariantPart(number, wires))
-            unseen[self.pool.feature_codes(number)] = False
+            uncovered[self.pool.feature_codes(number)] = False
         return Variant(self.pool.digest, tuple(parts))
 
     def assembly(self, variant: Variant) -> Assembly:
@@ -126,9 +126,9 @@ class Merger:
         used: set[tuple[int, int]] = set()
         for part in variant.parts:
             feeds: dict[int, Source] = {}
-            taps = self.tap(part.region)
+            ports = self.ports_of(part.region)
             for wire in part.wires:
-                out, into = self._ends(variant.parts, taps, wire)
+                out, into = self._ends(variant.parts, ports, wire)
                 source = left.get((wire.part, wire.output))
                 if source is None:
                     source = _through(pieces, out.glue, (places[wire.part], out.value))
@@ -137,11 +137,11 @@ class Merger:
                 source = _through(pieces, self._row(out, into, wire.way), source)
                 feeds[wire.input] = _through(pieces, into.glue, source)
             places.append(len(pieces))
-            pieces.append(Piece(taps.fragment, feeds))
+            pieces.append(Piece(ports.fragment, feeds))
         outputs = [
             (places[number], value)
             for number, part in enumerate(variant.parts)
-            for value in self.tap(part.region).shown
+            for value in self.ports_of(part.region).outputs
             if (number, value) not in used
         ]
         return Assembly(tuple(pieces), tuple(outputs))
@@ -153,7 +153,7 @@ class Merger:
         }
         return frozenset(self.pool.feature_names[code] for code in codes)
 
-    def tap(self, number: int) -> RegionPorts:
+    def ports_of(self, number: int) -> RegionPorts:
         """A region as it is merged. Raises `GraphError` where the pool has none of this number."""
         found = self._taps[self._checked(number)]
         if found is None:
@@ -170,7 +170,7 @@ class Merger:
     def _prepared(self, number: int) -> RegionPorts:
         region = self.pool[number]
         graph = region.graph
-        shown = returned(graph)
+        outputs = returned(graph)
         feeds = {
             at: self._end(at, at, *entering(graph.inputs[at].spec, span))
             for at, span in zip(region.free, region.takes, strict=True)
@@ -179,9 +179,9 @@ class Merger:
         gives: dict[int, Port] = {}
         for place, (value, span) in enumerate(zip(graph.outputs, region.gives, strict=True)):
             spec = graph.values[value]
-            if value in shown and spec is not None and span is not None and can_feed(spec, span):
+            if value in outputs and spec is not None and span is not None and can_feed(spec, span):
                 gives[place] = self._end(place, value, *leaving(spec, span))
-        return RegionPorts(Fragment(graph, self._parts), feeds, gives, shown)
+        return RegionPorts(Fragment(graph, self._parts), feeds, gives, outputs)
 
     def _end(self, position: int, value: int, glue: Graph, row: StandardRow) -> Port:
         return Port(position, value, self._glue(glue), row.code)
@@ -190,7 +190,7 @@ class Merger:
         """Glue as a fragment, which returns its last value; None for glue without nodes."""
         return Fragment(graph, self._parts) if graph.nodes else None
 
-    def _pick(self, rng: Random, left: int, unseen: Unseen, mutated: float, large: float) -> int | None:
+    def _pick(self, rng: Random, left: int, uncovered: Uncovered, mutated: float, large: float) -> int | None:
         """A region of at most `left` nodes; the smallest of all where none is and nothing has been taken yet."""
         sized = self._sized[rng.random() < mutated, rng.random() < large]
         fitting = sized.upto(left)
@@ -199,19 +199,19 @@ class Merger:
         best, most = None, -1
         for _ in range(_CANDIDATES):
             number = sized.numbers[int(rng.random() * fitting)]
-            novelty = np.count_nonzero(unseen[self.pool.feature_codes(number)])
+            novelty = np.count_nonzero(uncovered[self.pool.feature_codes(number)])
             if novelty > most:
                 best, most = number, novelty
         return best
 
     def _wires(
-        self, rng: Random, parts: Sequence[VariantPart], ends: Sequence[tuple[int, int]], taps: RegionPorts, left: int
+        self, rng: Random, parts: Sequence[VariantPart], ends: Sequence[tuple[int, int]], ports: RegionPorts, left: int
     ) -> tuple[tuple[Wire, ...], int]:
         """One wire at least where there can be one, and each further input by a coin; how many nodes that leaves."""
-        if not ends or not taps.feeds:
+        if not ends or not ports.feeds:
             return (), left
         wires: list[Wire] = []
-        numbers = list(taps.feeds)
+        numbers = list(ports.feeds)
         first = int(rng.random() * len(numbers))
         for offset in range(len(numbers)):
             if offset and rng.random() >= _MORE_WIRES:
@@ -220,21 +220,21 @@ class Merger:
             part, position = ends[near + int(rng.random() * (len(ends) - near))]
             way = _WAYS[int(rng.random() * _PARTS)][int(rng.random() * len(_FILLINGS))]
             wire = Wire(numbers[(first + offset) % len(numbers)], part, position, way)
-            nodes = self._nodes(parts, taps, wire)
+            nodes = self._nodes(parts, ports, wire)
             if nodes <= left:
                 left -= nodes
                 wires.append(wire)
         return tuple(wires), left
 
-    def _nodes(self, parts: Sequence[VariantPart], taps: RegionPorts, wire: Wire) -> int:
+    def _nodes(self, parts: Sequence[VariantPart], ports: RegionPorts, wire: Wire) -> int:
         """Nodes of glue that a wire adds at most: an output that is used twice leaves its region once."""
-        out, into = self._ends(parts, taps, wire)
+        out, into = self._ends(parts, ports, wire)
         row = self._row(out, into, wire.way)
         return sum([glue.nodes for glue in (out.glue, into.glue, row) if glue is not None])
 
-    def _ends(self, parts: Sequence[VariantPart], taps: RegionPorts, wire: Wire) -> tuple[Port, Port]:
+    def _ends(self, parts: Sequence[VariantPart], ports: RegionPorts, wire: Wire) -> tuple[Port, Port]:
         try:
-            return self.tap(parts[wire.part].region).gives[wire.output], taps.feeds[wire.input]
+            return self.ports_of(parts[wire.part].region).gives[wire.output], ports.feeds[wire.input]
         except LookupError:
             raise GraphError(f"the variant has a wire that its regions do not: {wire}") from None
 

@@ -41,18 +41,18 @@ def mutants_of(graph: Graph, rng: random.Random, rules: Rules | None = None) -> 
     Kinds: each row of `identities.toml` (`identity: copy`, …) before some operand; `order` of independent nodes;
     `twice`, the whole computation; `layout` of an input; `batch turned`, its rows in reverse, and `batch split`.
     """
-    wiring, table = DataFlow(graph), rules or load()
-    found = _identities(wiring, rng, table)
+    flow, table = DataFlow(graph), rules or load()
+    found = _identities(flow, rng, table)
     for make in _OTHERS:
-        mutant = make(wiring, rng, table)
+        mutant = make(flow, rng, table)
         if mutant is not None:
             found.append(mutant)
     return found
 
 
-def _identities(wiring: DataFlow, rng: random.Random, rules: Rules) -> list[Mutant]:
-    graph = wiring.graph
-    still = _unwritten(wiring)
+def _identities(flow: DataFlow, rng: random.Random, rules: Rules) -> list[Mutant]:
+    graph = flow.graph
+    still = _unwritten(flow)
     sites = [
         (index, value)
         for index, node in enumerate(graph.nodes)
@@ -86,22 +86,22 @@ def _row_major(spec: TensorSpec | None) -> bool:
     return spec is not None and spec.stride == contiguous_stride(spec.shape)
 
 
-def _unwritten(wiring: DataFlow) -> frozenset[int]:
+def _unwritten(flow: DataFlow) -> frozenset[int]:
     """The values whose memory no node writes to: a copy of them stays equal to them."""
-    graph = wiring.graph
+    graph = flow.graph
     dirty: set[int] = set()
     for node in graph.nodes:
         for position, arg in [*enumerate(node.args), *node.kwargs]:
             if position in facts(node.op).mutates:
                 for value in operands(Node(node.op, (arg,), (), ())):
-                    dirty |= wiring.owners[value]
-    return frozenset(value for value, owners in enumerate(wiring.owners) if not owners & dirty)
+                    dirty |= flow.owners[value]
+    return frozenset(value for value, owners in enumerate(flow.owners) if not owners & dirty)
 
 
-def _ordered(wiring: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None:
+def _ordered(flow: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None:
     """The nodes in another order. What touches memory that is written to keeps its order."""
-    graph = wiring.graph
-    waits = _waits(wiring)
+    graph = flow.graph
+    waits = _waits(flow)
     done: set[int] = set()
     order: list[int] = []
     while len(order) < len(graph.nodes):
@@ -120,24 +120,24 @@ def _ordered(wiring: DataFlow, rng: random.Random, rules: Rules) -> Mutant | Non
     return Mutant("order", "exact", Graph(graph.inputs, nodes, outputs), _straight(graph))
 
 
-def _waits(wiring: DataFlow) -> list[set[int]]:
+def _waits(flow: DataFlow) -> list[set[int]]:
     """For each node the nodes that have to come before it."""
-    graph, still = wiring.graph, _unwritten(wiring)
+    graph, still = flow.graph, _unwritten(flow)
     waits: list[set[int]] = []
     touched: dict[int, list[int]] = {}
     for index, node in enumerate(graph.nodes):
         values = [*operands(node), *range(graph.first_value[index], graph.first_value[index] + len(node.outputs))]
         before = {graph.producer[value] for value in operands(node)} - {-1}
-        for memory in {owner for value in values if value not in still for owner in wiring.owners[value]}:
+        for memory in {owner for value in values if value not in still for owner in flow.owners[value]}:
             before.update(touched.setdefault(memory, []))
             touched[memory].append(index)
         waits.append(before)
     return waits
 
 
-def _twice(wiring: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None:
+def _twice(flow: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None:
     """Every node a second time, on the same inputs: both results are outputs, and equal."""
-    graph = wiring.graph
+    graph = flow.graph
     if not graph.nodes or any(is_inplace(node.op) for node in graph.nodes):
         return None
     made = len(graph.values) - len(graph.inputs)
@@ -149,13 +149,13 @@ def _twice(wiring: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None:
     return Mutant("twice", "exact", Graph(graph.inputs, nodes, outputs), _straight(graph), twins)
 
 
-def _laid_out(wiring: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None:
+def _laid_out(flow: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None:
     """An input with the same values and other strides: channels-last, permuted, or with gaps."""
-    graph = wiring.graph
+    graph = flow.graph
     for number in in_random_order(rng, range(len(graph.inputs))):
         given = graph.inputs[number]
         spec, rank = given.spec, len(given.spec.shape)
-        if rank < 2 or spec.overlaps or layout_matters(wiring, number, rules):
+        if rank < 2 or spec.overlaps or layout_matters(flow, number, rules):
             continue
         order = (0, *range(2, rank), 1) if rank in (4, 5) and rng.random() < 0.5 else rng.sample(range(rank), rank)
         stride = tuple(step * rng.choice((1, 2)) for step in dense_stride(spec.shape, order))
@@ -168,10 +168,10 @@ def _laid_out(wiring: DataFlow, rng: random.Random, rules: Rules) -> Mutant | No
     return None
 
 
-def _turned(wiring: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None:
+def _turned(flow: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None:
     """The batch in reverse, and the results turned back."""
-    graph = wiring.graph
-    rows = with_rows(wiring, rules)
+    graph = flow.graph
+    rows = with_rows(flow, rules)
     if rows is None:
         return None
     draft = _Draft(graph.inputs)
@@ -181,10 +181,10 @@ def _turned(wiring: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None
     return Mutant("batch turned", "rounding", draft.graph(outputs), _straight(graph))
 
 
-def _split(wiring: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None:
+def _split(flow: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None:
     """Two parts of the batch by themselves, and the results joined."""
-    graph = wiring.graph
-    rows = with_rows(wiring, rules)
+    graph = flow.graph
+    rows = with_rows(flow, rules)
     if rows is None:
         return None
     draft = _Draft(graph.inputs)

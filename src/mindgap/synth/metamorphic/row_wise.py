@@ -17,13 +17,13 @@ class Rows:
     size: int
 
 
-def with_rows(wiring: DataFlow, rules: Rules) -> Rows | None:
+def with_rows(flow: DataFlow, rules: Rules) -> Rows | None:
     """The batch of a graph all of whose nodes are known to work row by row, and all of whose outputs have rows.
 
     None in any doubt: where an operator is not among `rules.rows`, an input serves as batch and as weight, a weight
     spreads over the batch itself.
     """
-    graph = wiring.graph
+    graph = flow.graph
     if not graph.nodes or any(node.op not in rules.rows or len(node.outputs) != 1 for node in graph.nodes):
         return None
     first = graph.values[operands(graph.nodes[0])[0]] if operands(graph.nodes[0]) else None
@@ -31,7 +31,7 @@ def with_rows(wiring: DataFlow, rules: Rules) -> Rows | None:
         return None
     roles: dict[int, bool] = {}
     for index, node in enumerate(graph.nodes):
-        if not _assign(wiring, node, rules.rows[node.op], first.shape[0], roles):
+        if not _assign(flow, node, rules.rows[node.op], first.shape[0], roles):
             return None
         out = node.outputs[0]
         batched = any(roles[value] for value in operands(node))
@@ -44,11 +44,11 @@ def with_rows(wiring: DataFlow, rules: Rules) -> Rows | None:
     return Rows(inputs, first.shape[0])
 
 
-def _assign(wiring: DataFlow, node: Node, role: str, size: int, roles: dict[int, bool]) -> bool:
+def _assign(flow: DataFlow, node: Node, role: str, size: int, roles: dict[int, bool]) -> bool:
     """Gives the node's operands their part, rows or weight; False where that contradicts what they had, or shapes."""
     values = operands(node)
     for place, value in enumerate(values):
-        spec = wiring.values[value]
+        spec = flow.values[value]
         out = node.outputs[0]
         if spec is None or out is None:
             return False
@@ -58,17 +58,17 @@ def _assign(wiring: DataFlow, node: Node, role: str, size: int, roles: dict[int,
                 return False
         else:
             batched = role == "all" or place == {"first": 0, "second": 1}[role]
-            if batched and (spec.shape[:1] != (size,) or len(spec.shape) < 2 or not _whole(wiring, node, place)):
+            if batched and (spec.shape[:1] != (size,) or len(spec.shape) < 2 or not _whole(flow, node, place)):
                 return False
         if roles.setdefault(value, batched) != batched:
             return False
     return True
 
 
-def _whole(wiring: DataFlow, node: Node, place: int) -> bool:
+def _whole(flow: DataFlow, node: Node, place: int) -> bool:
     """The first dimension is a batch for a convolution too: the operand has as many dimensions as the weight."""
     if not node.op.startswith("aten.conv"):
         return True
     values = operands(node)
-    operand, weight = wiring.values[values[place]], wiring.values[values[1]]
+    operand, weight = flow.values[values[place]], flow.values[values[1]]
     return operand is not None and weight is not None and len(operand.shape) == len(weight.shape)

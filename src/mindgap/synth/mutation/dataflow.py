@@ -31,7 +31,7 @@ class DataFlow:
         return found
 
     @cached_property
-    def shown(self) -> frozenset[int]:
+    def output_values(self) -> frozenset[int]:
         """The values that are outputs of the graph."""
         return frozenset(self.graph.outputs)
 
@@ -57,7 +57,7 @@ class DataFlow:
         """The spec of an operand, None for what is no tensor or not known since an edit."""
         return self.values[arg.index] if isinstance(arg, Ref) else None
 
-    def sure(self, arg: Arg) -> TensorSpec:
+    def require_spec(self, arg: Arg) -> TensorSpec:
         """The spec of an operand. Raises `LookupError` where there is none, or none is known."""
         found = self.spec(arg)
         if found is None:
@@ -75,14 +75,16 @@ class DataFlow:
 
     def unread(self, value: int) -> bool:
         """Nothing reads it, and it is no output."""
-        return not self.readers[value] and value not in self.shown
+        return not self.readers[value] and value not in self.output_values
 
     def read_after(self, index: int, value: int) -> bool:
         """A node after `index`, or an output, sees the memory that `value` has."""
         owned = self.owners[value]
         first = self.graph.first_value[index]
         for other, memory in enumerate(self.owners[:first]):
-            if owned & memory and (other in self.shown or (self.readers[other] and self.readers[other][-1] > index)):
+            if owned & memory and (
+                other in self.output_values or (self.readers[other] and self.readers[other][-1] > index)
+            ):
                 return True
         return False
 

@@ -58,13 +58,13 @@ class Rewrite:
     """Puts `steps` where a node stood: none deletes it, the node itself among others inserts beside it.
 
     `results`: for each slot of the old node, what its readers read from now on (a `Ref` as in `DraftCall`), or None
-    for a slot that held no tensor or that nothing reads. `shown`: slots of the steps that become outputs of the graph.
+    for a slot that held no tensor or that nothing reads. `new_outputs`: slots of the steps that become outputs.
     """
 
     node: int
     steps: tuple[DraftCall, ...]
     results: tuple[Ref | None, ...]
-    shown: tuple[int, ...] = ()
+    new_outputs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def _rewritten(graph: Graph, edit: Rewrite) -> Graph:
         outputs = [renumber[value] for value in graph.outputs]
     except KeyError as missing:
         raise GraphError(f"cannot edit: value {missing} of node {edit.node} is still needed") from None
-    outputs += [first + slot for slot in edit.shown]
+    outputs += [first + slot for slot in edit.new_outputs]
     return Graph(graph.inputs, tuple(nodes), tuple(dict.fromkeys(outputs)))
 
 
@@ -154,7 +154,7 @@ def to_json(edit: Edit) -> Json:
         for step in edit.steps
     ]
     results = [None if result is None else result.index for result in edit.results]
-    return ["rewrite", edit.node, steps, results, list(edit.shown)]
+    return ["rewrite", edit.node, steps, results, list(edit.new_outputs)]
 
 
 def from_json(data: Json) -> Edit:
@@ -163,7 +163,7 @@ def from_json(data: Json) -> Edit:
         if data[0] == "given":
             _, number, dtype, shape, stride, recipe = data
             return InputEdit(number, TensorSpec(dtype, tuple(shape), tuple(stride)), recipe_of(recipe))
-        _, node, steps, results, shown = data
+        _, node, steps, results, new_outputs = data
         return Rewrite(
             node,
             tuple(
@@ -171,7 +171,7 @@ def from_json(data: Json) -> Edit:
                 for op, args, kwargs, slots in steps
             ),
             tuple(None if index is None else Ref(index) for index in results),
-            tuple(shown),
+            tuple(new_outputs),
         )
     except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
         raise GraphError(f"this is no edit: {str(data)[:120]} ({error})") from None

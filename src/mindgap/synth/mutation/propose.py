@@ -50,16 +50,16 @@ def propose(graph: Graph, rng: random.Random, rules: Rules, kind: str | None = N
     Places whose operands' specs are not known, as after an earlier edit, are left alone. Raises `MindgapError` for a
     kind that is not in `KINDS`.
     """
-    wiring = DataFlow(graph)
+    flow = DataFlow(graph)
     if kind is not None:
         if kind not in _KINDS:
             raise MindgapError(f"there is no kind of mutation {kind!r} ({', '.join(KINDS)})")
-        edits = _KINDS[kind][0](wiring, rng, rules)
+        edits = _KINDS[kind][0](flow, rng, rules)
         return Proposal(kind, edits) if edits else None
     left = dict(_KINDS) if graph.nodes else {}
     while left:
         chosen = rng.choices(list(left), [weight for _, weight in left.values()])[0]
-        edits = left.pop(chosen)[0](wiring, rng, rules)
+        edits = left.pop(chosen)[0](flow, rng, rules)
         if edits:
             return Proposal(chosen, edits)
     return None

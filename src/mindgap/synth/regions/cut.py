@@ -240,7 +240,7 @@ def _outputs(base: PreparedGraph, nodes: Sequence[int]) -> tuple[int, ...]:
             continue
         readers = base.readers[value]
         if (
-            value in base.shown
+            value in base.output_values
             or any(node not in inside for node in readers)
             or (not readers and base.memory[value] not in held)
         ):

@@ -138,7 +138,7 @@ class RegionPool:
     @staticmethod
     def load(path: str | Path) -> RegionPool:
         """Reads what `save` wrote. Raises `MindgapError` for a file that is none, damaged, or of another version."""
-        marks = marks_of(path)
+        marks = pool_metadata(path)
         try:
             pool = RegionPool(pq.read_table(Path(path), schema=_SCHEMA))
         except (OSError, pa.ArrowException) as error:
@@ -149,7 +149,7 @@ class RegionPool:
         return pool
 
 
-def marks_of(path: str | Path) -> dict[str, str]:
+def pool_metadata(path: str | Path) -> dict[str, str]:
     """What a pool's file says of itself: `digest`, `made_of`, `made` (older files: not). Raises `MindgapError` as
     `RegionPool.load` does.
     """
@@ -167,14 +167,14 @@ def marks_of(path: str | Path) -> dict[str, str]:
 
 
 def to_bytes(regions: Sequence[Region]) -> bytes:
-    """Regions for another process, which puts them together by `joined`."""
+    """Regions for another process, which puts them together by `join_regions`."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, _SCHEMA) as stream:
         stream.write_table(_table(regions))
     return sink.getvalue().to_pybytes()
 
 
-def joined(parts: Iterable[bytes]) -> RegionPool:
+def join_regions(parts: Iterable[bytes]) -> RegionPool:
     """A pool of what `to_bytes` wrote, in the order given, each graph once."""
     table = pa.concat_tables([_table(()), *(pa.ipc.open_stream(part).read_all() for part in parts)])
     seen: set[bytes] = set()

@@ -25,7 +25,7 @@ class PreparedGraph:
     number of the memory it lies in. `writers`: nodes that write to a memory. `touched`: memories of a node that some
     node writes to. `bytes`: of the largest tensor that a node reads or makes. `made`: bytes of all that it makes.
     `work`: multiplications, roughly. `usable`: whether the node may be part of a region. `shape_operands`: operands
-    whose values decide a shape. `index_operands`: operands that are indices. `shown`: outputs of the graph.
+    whose values decide a shape. `index_operands`: operands that are indices. `output_values`: outputs of the graph.
     """
 
     graph: Graph
@@ -40,7 +40,7 @@ class PreparedGraph:
     usable: tuple[bool, ...]
     shape_operands: tuple[tuple[int, ...], ...]
     index_operands: tuple[tuple[int, ...], ...]
-    shown: frozenset[int]
+    output_values: frozenset[int]
     _starts: dict[tuple[int, int, int], list[int]] = field(default_factory=dict[tuple[int, int, int], list[int]])
 
     def starts(self, most_bytes: int, most_total: int, most_work: int) -> list[int]:

@@ -148,14 +148,14 @@ def run_trial(
     kept = sorted(set(range(len(results))).difference(drops))
     if not kept:
         return Trial(draft, reason="useless", drops=tuple(drops), cpu_seconds=spent)
-    graph = tidied(Graph(draft.inputs, watch.nodes, tuple(draft.outputs[place] for place in kept)))
+    graph = without_dead_nodes(Graph(draft.inputs, watch.nodes, tuple(draft.outputs[place] for place in kept)))
     takes = {number: arrays.span(graph.inputs[number], tensors) for number in free_inputs(graph)}
     known = {number: span for number, span in takes.items() if span is not None}
     gives = tuple(_given(results[place]) for place in kept)
     return Trial(graph, tuple(known), tuple(known.values()), gives, tuple(drops), "", spent)
 
 
-def specified(draft: Graph, tensors: TensorStore | None, most_bytes: int) -> Graph:
+def with_specs(draft: Graph, tensors: TensorStore | None, most_bytes: int) -> Graph:
     """The draft with the specs that its values have when it runs on the CPU. `tensors`: as in `run_trial`.
 
     Raises `GraphError` where it does not run, or a value is larger than `most_bytes`.
@@ -240,7 +240,7 @@ def rebuild(
     return trial.graph
 
 
-def tidied(graph: Graph) -> Graph:
+def without_dead_nodes(graph: Graph) -> Graph:
     """The graph without the nodes that influence no output, and without inputs that then nothing reads or returns."""
     live, kept = _needed(graph)
     inputs = [number for number in range(len(graph.inputs)) if number in live]

@@ -11,12 +11,12 @@ from mindgap.synth.mutation.rules import OperatorGroup, Rules
 from mindgap.synth.mutation.rules.alike import exchange
 
 
-def propose(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """One node's operator is replaced; arguments are taken over by name."""
-    found = [index for index, node in enumerate(wiring.graph.nodes) if node.op in rules.alike]
+    found = [index for index, node in enumerate(flow.graph.nodes) if node.op in rules.alike]
     for index in in_random_order(rng, found):
-        node = wiring.graph.nodes[index]
-        groups = [group for group in rules.alike[node.op] if _suits(wiring, index, group)]
+        node = flow.graph.nodes[index]
+        groups = [group for group in rules.alike[node.op] if _suits(flow, index, group)]
         others = [member for group in groups for member in group.members if member.op != node.op]
         for member in in_random_order(rng, others, 3):
             step = exchange(node, member)
@@ -26,11 +26,11 @@ def propose(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, .
     return None
 
 
-def _suits(wiring: DataFlow, index: int, group: OperatorGroup) -> bool:
+def _suits(flow: DataFlow, index: int, group: OperatorGroup) -> bool:
     """The first tensor is of a kind that the group takes."""
-    node = wiring.graph.nodes[index]
-    if not wiring.known(node):
+    node = flow.graph.nodes[index]
+    if not flow.known(node):
         return False
     arg = next((a for a in node.args if isinstance(a, (Ref, tuple))), None)
-    spec = wiring.spec(arg[0] if isinstance(arg, tuple) and arg else arg)
+    spec = flow.spec(arg[0] if isinstance(arg, tuple) and arg else arg)
     return spec is not None and spec.kind in group.kinds

@@ -15,40 +15,40 @@ from mindgap.synth.mutation.rules.program import program
 from mindgap.synth.mutation.schemas import arguments, bind, call
 
 
-def propose(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """One argument of one node is changed; where its readers need the old shape, they get it cut or padded."""
-    nodes = wiring.graph.nodes
+    nodes = flow.graph.nodes
     found = [(index, rule) for index, node in enumerate(nodes) for rule in rules.attributes.get(node.op, ())]
     for index, rule in in_random_order(rng, found, 6):
-        steps = _changed(wiring, index, rule, rng)
+        steps = _changed(flow, index, rule, rng)
         if steps is None:
             continue
         if not rule.shape:
-            return (_in_place_of(wiring, index, steps, len(steps) - 1),)
-        edit = _fitted(wiring, index, steps, rng, rules)
+            return (_in_place_of(flow, index, steps, len(steps) - 1),)
+        edit = _fitted(flow, index, steps, rng, rules)
         if edit is not None:
             return (edit,)
     return None
 
 
-def _changed(wiring: DataFlow, index: int, rule: AttributeRule, rng: random.Random) -> tuple[DraftCall, ...] | None:
+def _changed(flow: DataFlow, index: int, rule: AttributeRule, rng: random.Random) -> tuple[DraftCall, ...] | None:
     """The call with another value, after what has to come first; None where the rule has none for it."""
-    node = wiring.graph.nodes[index]
-    if not wiring.known(node):
+    node = flow.graph.nodes[index]
+    if not flow.known(node):
         return None
     explicit = bind(node)
     names: dict[str, Any] = arguments(node)
 
     try:
         old = names[rule.argument]
-        new = rule.value(names, wiring.sure, rng)
+        new = rule.value(names, flow.require_spec, rng)
         if new == old and isinstance(new, bool) == isinstance(old, bool):
             return None
         names[rule.argument] = names["new"] = new
-        if not all(condition(names, wiring.sure) for condition in rule.when):
+        if not all(condition(names, flow.require_spec) for condition in rule.when):
             return None
         explicit[rule.argument] = new
-        steps, names = program(rule.before, names, wiring.sure)
+        steps, names = program(rule.before, names, flow.require_spec)
         explicit |= {operand: names[name] for operand, name in rule.operands.items() if names[operand] is not None}
         return (*steps, call(node.op, explicit, len(node.outputs)))
     except (LookupError, TypeError, ValueError, ArithmeticError, GraphError):
@@ -56,13 +56,13 @@ def _changed(wiring: DataFlow, index: int, rule: AttributeRule, rng: random.Rand
 
 
 def _fitted(
-    wiring: DataFlow, index: int, steps: tuple[DraftCall, ...], rng: random.Random, rules: Rules
+    flow: DataFlow, index: int, steps: tuple[DraftCall, ...], rng: random.Random, rules: Rules
 ) -> Rewrite | None:
     """The rewrite, with the old shape restored for readers that ask for it; None where PyTorch refuses the call."""
-    made = infer_specs(steps, wiring.spec)
+    made = infer_specs(steps, flow.spec)
     if made is None:
         return None
-    outputs, first = wiring.graph.nodes[index].outputs, wiring.graph.first_value[index]
+    outputs, first = flow.graph.nodes[index].outputs, flow.graph.first_value[index]
     before = sum(step.slots for step in steps[:-1])
     found, results = list(steps), list[Ref | None]()
     slots = len(made)
@@ -73,7 +73,7 @@ def _fitted(
             continue
         if got.dtype != wanted.dtype or 0 in got.shape:
             return None
-        if got.shape == wanted.shape or (shape_does_not_matter(wiring, first + slot, rules) and rng.random() < 0.7):
+        if got.shape == wanted.shape or (shape_does_not_matter(flow, first + slot, rules) and rng.random() < 0.7):
             results.append(Ref(-1 - before - slot))
             continue
         fit = fit_steps(Ref(-1 - before - slot), got, wanted, slots)
@@ -83,24 +83,24 @@ def _fitted(
     return Rewrite(index, tuple(found), tuple(results))
 
 
-def _in_place_of(wiring: DataFlow, index: int, steps: tuple[DraftCall, ...], before: int) -> Rewrite:
-    outputs = wiring.graph.nodes[index].outputs
+def _in_place_of(flow: DataFlow, index: int, steps: tuple[DraftCall, ...], before: int) -> Rewrite:
+    outputs = flow.graph.nodes[index].outputs
     results = tuple(Ref(-1 - before - slot) for slot in range(len(outputs)))
     return Rewrite(index, steps, results)
 
 
-def shape_does_not_matter(wiring: DataFlow, value: int, rules: Rules, depth: int = 6) -> bool:
+def shape_does_not_matter(flow: DataFlow, value: int, rules: Rules, depth: int = 6) -> bool:
     """What reads the value, and what reads that, takes any shape."""
-    readers = wiring.readers[value]
+    readers = flow.readers[value]
     if not readers:
         return True
     if depth == 0:
         return False
     for reader in readers:
-        node = wiring.graph.nodes[reader]
+        node = flow.graph.nodes[reader]
         if node.op not in rules.shape_free or len(node.outputs) != 1:
             return False
-        if not shape_does_not_matter(wiring, wiring.graph.first_value[reader], rules, depth - 1):
+        if not shape_does_not_matter(flow, flow.graph.first_value[reader], rules, depth - 1):
             return False
     return True
 

@@ -24,26 +24,26 @@ _THROUGH: Final = {
 _WHOLE: Final = (("bfloat16", 4), ("float64", 4), ("float16", 2))
 
 
-def propose(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """A value cast there and back (most often), all inputs of one float dtype, or an index operand."""
     ways: list[_Way] = [_round_trip, _whole, _index]
     draw = rng.random()
     ways.sort(key=lambda way: way is not (_round_trip if draw < 0.6 else _whole if draw < 0.85 else _index))
     for way in ways:
-        edits = way(wiring, rng, rules)
+        edits = way(flow, rng, rules)
         if edits:
             return edits
     return None
 
 
-def _round_trip(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def _round_trip(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """One reader reads a value that was rounded to another dtype and cast back."""
-    for index in in_random_order(rng, range(len(wiring.graph.nodes))):
-        node = wiring.graph.nodes[index]
+    for index in in_random_order(rng, range(len(flow.graph.nodes))):
+        node = flow.graph.nodes[index]
         written = facts(node.op).mutates
         named = [arg for position, arg in enumerate(node.args) if isinstance(arg, Ref) and position not in written]
         for operand in in_random_order(rng, named, 2):
-            spec = wiring.spec(operand)
+            spec = flow.spec(operand)
             if spec is None or spec.dtype not in _THROUGH:
                 continue
             there = _cast(operand, rng.choice(_THROUGH[spec.dtype]))
@@ -54,19 +54,19 @@ def _round_trip(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edi
     return None
 
 
-def _whole(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def _whole(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """Every float32 input, and every float32 named as an argument, becomes another float dtype."""
     names = [name for name, _ in _WHOLE]
     other = rng.choices(names, [weight for _, weight in _WHOLE])[0]
     edits: list[Edit] = []
-    for number, given in enumerate(wiring.graph.inputs):
+    for number, given in enumerate(flow.graph.inputs):
         if given.spec.dtype == "float32":
             if not isinstance(given.recipe, (Uniform, Normal, Constant, Integers, Permutation)):
                 return None
             edits.append(InputEdit(number, TensorSpec(other, given.spec.shape, given.spec.stride), given.recipe))
     if not edits:
         return None
-    for index, node in enumerate(wiring.graph.nodes):
+    for index, node in enumerate(flow.graph.nodes):
         if other != "float64" and node.op in rules.no_half:
             return None
         args = tuple(_renamed(arg, other) for arg in node.args)
@@ -77,18 +77,18 @@ def _whole(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ..
     return tuple(edits)
 
 
-def _index(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def _index(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """Indices of 32 bits for 64, or the reverse, where the operator takes both."""
-    found = [index for index, node in enumerate(wiring.graph.nodes) if node.op in rules.indices]
+    found = [index for index, node in enumerate(flow.graph.nodes) if node.op in rules.indices]
     for index in in_random_order(rng, found):
-        node = wiring.graph.nodes[index]
+        node = flow.graph.nodes[index]
         given = bind(node)
         swaps: dict[int, Ref] = {}
         steps: list[DraftCall] = []
         for name in rules.indices[node.op]:
             value = given.get(name)
             for operand in value if isinstance(value, tuple) else (value,):
-                spec = wiring.spec(operand)
+                spec = flow.spec(operand)
                 if isinstance(operand, Ref) and spec is not None and spec.dtype in ("int32", "int64"):
                     steps.append(_cast(operand, "int32" if spec.dtype == "int64" else "int64"))
                     swaps[operand.index] = Ref(-len(steps))

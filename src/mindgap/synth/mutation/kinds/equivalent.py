@@ -9,12 +9,12 @@ from mindgap.synth.mutation.edit import Edit
 from mindgap.synth.mutation.rules import Rules
 
 
-def propose(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """The first rule, in random order, that holds for a node, in random order."""
-    found = [index for index, node in enumerate(wiring.graph.nodes) if node.op in rules.equivalent]
+    found = [index for index, node in enumerate(flow.graph.nodes) if node.op in rules.equivalent]
     for index in in_random_order(rng, found):
-        for rule in in_random_order(rng, rules.equivalent[wiring.graph.nodes[index].op]):
-            edit = rule.rewrite(wiring, index)
+        for rule in in_random_order(rng, rules.equivalent[flow.graph.nodes[index].op]):
+            edit = rule.rewrite(flow, index)
             if edit is not None:
                 return (edit,)
     return None

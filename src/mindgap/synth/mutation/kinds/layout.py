@@ -19,22 +19,22 @@ _LARGE: Final = 1 << 20
 _DRAWN: Final = (Uniform, Normal, Constant, Integers, Permutation)
 
 
-def propose(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """An input with other strides, an input as a slice of a larger one, or a value laid out anew halfway."""
     for way in rng.sample(_WAYS, len(_WAYS)):
-        edits = way(wiring, rng, rules)
+        edits = way(flow, rng, rules)
         if edits:
             return edits
     return None
 
 
-def _strided(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def _strided(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """An input channels-last, with its dimensions in another order, with gaps, or expanded."""
-    for number in in_random_order(rng, range(len(wiring.graph.inputs)), 6):
-        given = wiring.graph.inputs[number]
-        if not isinstance(given.recipe, _DRAWN) or layout_matters(wiring, number, rules):
+    for number in in_random_order(rng, range(len(flow.graph.inputs)), 6):
+        given = flow.graph.inputs[number]
+        if not isinstance(given.recipe, _DRAWN) or layout_matters(flow, number, rules):
             continue
-        stride = _another_stride(given.spec, rng, number in written_inputs(wiring.graph))
+        stride = _another_stride(given.spec, rng, number in written_inputs(flow.graph))
         if stride is not None and stride != given.spec.stride:
             return (InputEdit(number, TensorSpec(given.spec.dtype, given.spec.shape, stride), given.recipe),)
     return None
@@ -65,10 +65,10 @@ def dense_stride(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
     return tuple(stride)
 
 
-def _sliced(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def _sliced(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """An input grows, and everything that read it reads a slice: another storage offset, gaps between rows."""
-    for number in in_random_order(rng, range(len(wiring.graph.inputs)), 6):
-        given, readers = wiring.graph.inputs[number], wiring.readers[number]
+    for number in in_random_order(rng, range(len(flow.graph.inputs)), 6):
+        given, readers = flow.graph.inputs[number], flow.readers[number]
         spec, rank = given.spec, len(given.spec.shape)
         if (
             not isinstance(given.recipe, (Uniform, Normal, Constant, Integers))
@@ -76,7 +76,7 @@ def _sliced(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, .
             or rank == 0
         ):
             continue
-        if number in wiring.shown or layout_matters(wiring, number, rules):
+        if number in flow.output_values or layout_matters(flow, number, rules):
             continue
         dim = rng.randrange(rank)
         step = rng.choice((1, 1, 2))
@@ -91,21 +91,21 @@ def _sliced(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, .
         edits: list[Edit] = [InputEdit(number, larger, given.recipe)]
         for reader in reversed(readers):
             cut = DraftCall("aten.slice.Tensor", (Ref(number), dim, start, end, step))
-            edits.append(_before(wiring, reader, (cut,), {number: Ref(-1)}))
+            edits.append(_before(flow, reader, (cut,), {number: Ref(-1)}))
         return tuple(edits)
     return None
 
 
-def _relaid(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def _relaid(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """A node's result is copied into another memory format, or another order of dimensions, for its readers."""
-    for index in in_random_order(rng, range(len(wiring.graph.nodes)), 8):
-        spec = wiring.result(index)
+    for index in in_random_order(rng, range(len(flow.graph.nodes)), 8):
+        spec = flow.result(index)
         if spec is None or len(spec.shape) < 2 or spec.numel < 2:
             continue
-        if layout_matters(wiring, wiring.graph.first_value[index], rules):
+        if layout_matters(flow, flow.graph.first_value[index], rules):
             continue
         steps = _copied(spec, rng)
-        node = wiring.graph.nodes[index]
+        node = flow.graph.nodes[index]
         return (Rewrite(index, (repeat(node), *steps), (Ref(-1 - len(steps)),)),)
     return None
 
@@ -126,20 +126,20 @@ def _copied(spec: TensorSpec, rng: random.Random) -> tuple[DraftCall, ...]:
     )
 
 
-def _before(wiring: DataFlow, index: int, steps: tuple[DraftCall, ...], swaps: dict[int, Ref]) -> Rewrite:
+def _before(flow: DataFlow, index: int, steps: tuple[DraftCall, ...], swaps: dict[int, Ref]) -> Rewrite:
     """The node after some steps, reading their results."""
-    node = wiring.graph.nodes[index]
+    node = flow.graph.nodes[index]
     base = sum(step.slots for step in steps)
     results = tuple(Ref(-1 - base - slot) for slot in range(len(node.outputs)))
     return Rewrite(index, (*steps, repeat(node, swaps)), results)
 
 
-def layout_matters(wiring: DataFlow, value: int, rules: Rules) -> bool:
+def layout_matters(flow: DataFlow, value: int, rules: Rules) -> bool:
     """An operator that asks for strides of a certain form reads the value, or what may take after its strides."""
-    graph = wiring.graph
+    graph = flow.graph
     seen, left = {value}, [value]
     while left:
-        for reader in wiring.readers[left.pop()]:
+        for reader in flow.readers[left.pop()]:
             node = graph.nodes[reader]
             if node.op in rules.layout_bound:
                 return True

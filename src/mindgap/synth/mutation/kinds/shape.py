@@ -84,10 +84,10 @@ _SHAPED: Final = {
 }
 
 
-def propose(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """All inputs that share a size get another, and the sizes among arguments with them."""
-    graph = wiring.graph
-    if any(spec is None for spec in graph.values) and not all(wiring.known(node) for node in graph.nodes):
+    graph = flow.graph
+    if any(spec is None for spec in graph.values) and not all(flow.known(node) for node in graph.nodes):
         return None
     sizes = sorted({size for given in graph.inputs for size in given.spec.shape if size > 1})
     fragile = any(node.op in rules.no_empty for node in graph.nodes)

@@ -15,22 +15,22 @@ from mindgap.synth.mutation.rules import Rules
 from mindgap.synth.mutation.schemas import repeat
 
 
-def propose(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """An insertion (as often as both others together), a deletion or a duplicate."""
     ways: list[_Way] = rng.sample(_WAYS, len(_WAYS))
     if rng.random() < 0.5:
         ways.insert(0, _insert)
     for way in ways:
-        for index in in_random_order(rng, range(len(wiring.graph.nodes)), 6):
-            edit = way(wiring, index, rng, rules)
+        for index in in_random_order(rng, range(len(flow.graph.nodes)), 6):
+            edit = way(flow, index, rng, rules)
             if edit is not None:
                 return (edit,)
     return None
 
 
-def _insert(wiring: DataFlow, index: int, rng: random.Random, rules: Rules) -> Rewrite | None:
+def _insert(flow: DataFlow, index: int, rng: random.Random, rules: Rules) -> Rewrite | None:
     """A unary operator, a copy, or a view to one dimension and back, between a node and its readers."""
-    spec, node = wiring.result(index), wiring.graph.nodes[index]
+    spec, node = flow.result(index), flow.graph.nodes[index]
     if spec is None:
         return None
     choice = rng.random()
@@ -52,21 +52,21 @@ def _insert(wiring: DataFlow, index: int, rng: random.Random, rules: Rules) -> R
     return Rewrite(index, (repeat(node), *steps), (Ref(-1 - len(steps)),))
 
 
-def _delete(wiring: DataFlow, index: int, rng: random.Random, rules: Rules) -> Rewrite | None:
+def _delete(flow: DataFlow, index: int, rng: random.Random, rules: Rules) -> Rewrite | None:
     """What read the node reads its first operand, which has the same shape and dtype."""
-    spec, node = wiring.result(index), wiring.graph.nodes[index]
+    spec, node = flow.result(index), flow.graph.nodes[index]
     operand = node.args[0] if node.args else None
-    before = wiring.spec(operand)
-    if not isinstance(operand, Ref) or spec is None or before is None or len(wiring.graph.nodes) < 2:
+    before = flow.spec(operand)
+    if not isinstance(operand, Ref) or spec is None or before is None or len(flow.graph.nodes) < 2:
         return None
     if (before.dtype, before.shape) != (spec.dtype, spec.shape):
         return None
     return Rewrite(index, (), (operand,))
 
 
-def _duplicate(wiring: DataFlow, index: int, rng: random.Random, rules: Rules) -> Rewrite | None:
+def _duplicate(flow: DataFlow, index: int, rng: random.Random, rules: Rules) -> Rewrite | None:
     """The node twice, the second result an output of its own. Not for what writes: it would write twice."""
-    spec, node = wiring.result(index), wiring.graph.nodes[index]
+    spec, node = flow.result(index), flow.graph.nodes[index]
     if spec is None or facts(node.op).mutates:
         return None
     return Rewrite(index, (repeat(node), repeat(node)), (Ref(-1),), (1,))

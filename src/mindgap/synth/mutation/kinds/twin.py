@@ -18,7 +18,7 @@ _DELIBERATE = 0.25
 
 
 @cache
-def twin(op: str) -> str | None:
+def in_place_counterpart(op: str) -> str | None:
     """The in-place overload of a functional one with the same arguments, or the reverse; None where there is none.
 
     Overloads that write elsewhere than to their first argument, and those that change its shape, have none.
@@ -32,52 +32,52 @@ def twin(op: str) -> str | None:
         return None
     namespace, packet, variant = op.split(".")
     written = f"{namespace}.{packet}_.{variant}"
-    return next((name for name in (written, _with_number_second(written)) if _is_twin(name, op)), None)
+    return next((name for name in (written, _with_number_second(written)) if _is_counterpart(name, op)), None)
 
 
-def propose(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """One call replaced by its twin. It writes to what is read later only one time in four, and then on purpose; where
     it would write to an input, to a copy."""
-    nodes = wiring.graph.nodes
-    found = [(index, other) for index, node in enumerate(nodes) if (other := twin(node.op)) is not None]
+    nodes = flow.graph.nodes
+    found = [(index, other) for index, node in enumerate(nodes) if (other := in_place_counterpart(node.op)) is not None]
     deliberate = rng.random() < _DELIBERATE
     for index, other in in_random_order(rng, found):
         node = nodes[index]
         plain = (Rewrite(index, (DraftCall(other, node.args, node.kwargs),), (Ref(-1),)),)
         if facts(node.op).mutates:
             return plain
-        if not _holds_its_result(wiring, index):
+        if not _holds_its_result(flow, index):
             continue
-        if _is_given(wiring, node.args[0]):
+        if _is_given(flow, node.args[0]):
             copy = DraftCall("aten.clone.default", (node.args[0],))
             return (Rewrite(index, (copy, DraftCall(other, (Ref(-1), *node.args[1:]), node.kwargs)), (Ref(-2),)),)
-        if _may_write(wiring, index, deliberate):
+        if _may_write(flow, index, deliberate):
             return plain
     return None
 
 
-def _holds_its_result(wiring: DataFlow, index: int) -> bool:
+def _holds_its_result(flow: DataFlow, index: int) -> bool:
     """The first operand is a tensor of the result's dtype and shape."""
-    node, result = wiring.graph.nodes[index], wiring.result(index)
-    spec = wiring.spec(node.args[0]) if node.args else None
-    if result is None or spec is None or not wiring.known(node):
+    node, result = flow.graph.nodes[index], flow.result(index)
+    spec = flow.spec(node.args[0]) if node.args else None
+    if result is None or spec is None or not flow.known(node):
         return False
     return spec.dtype == result.dtype and spec.shape == result.shape
 
 
-def _is_given(wiring: DataFlow, operand: Arg) -> bool:
+def _is_given(flow: DataFlow, operand: Arg) -> bool:
     """It is an input, or may share an input's memory."""
-    inputs = len(wiring.graph.inputs)
-    return isinstance(operand, Ref) and any(owner < inputs for owner in wiring.owners[operand.index])
+    inputs = len(flow.graph.inputs)
+    return isinstance(operand, Ref) and any(owner < inputs for owner in flow.owners[operand.index])
 
 
-def _may_write(wiring: DataFlow, index: int, deliberate: bool) -> bool:
+def _may_write(flow: DataFlow, index: int, deliberate: bool) -> bool:
     """No two elements of the first operand share memory, and what it held is not read later, unless on purpose."""
-    operand = wiring.graph.nodes[index].args[0]
-    spec = wiring.spec(operand)
+    operand = flow.graph.nodes[index].args[0]
+    spec = flow.spec(operand)
     if spec is None or not isinstance(operand, Ref) or spec.overlaps:
         return False
-    return deliberate or (kind_of(spec.dtype) == "float" and not wiring.read_after(index, operand.index))
+    return deliberate or (kind_of(spec.dtype) == "float" and not flow.read_after(index, operand.index))
 
 
 def _with_number_second(name: str) -> str:
@@ -85,7 +85,7 @@ def _with_number_second(name: str) -> str:
     return name.replace(".Tensor_Scalar", ".Scalar").replace(".Tensor_Tensor", ".Tensor")
 
 
-def _is_twin(written: str, op: str) -> bool:
+def _is_counterpart(written: str, op: str) -> bool:
     try:
         known = facts(written)
     except UnknownOperator:

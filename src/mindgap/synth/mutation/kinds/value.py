@@ -13,9 +13,9 @@ from mindgap.synth.mutation.rules import Rules
 _SHARES = (0.02, 0.1, 0.25, 1.0)
 
 
-def propose(wiring: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
+def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
     """One floating-point input of the graph is given another recipe."""
-    inputs = wiring.graph.inputs
+    inputs = flow.graph.inputs
     found = [
         number
         for number, given in enumerate(inputs)

@@ -45,22 +45,22 @@ class EquivalentRule:
     low: float
     high: float
 
-    def rewrite(self, wiring: DataFlow, index: int) -> Rewrite | None:
+    def rewrite(self, flow: DataFlow, index: int) -> Rewrite | None:
         """What to put in place of the node, None where the rule does not hold for it."""
-        node = wiring.graph.nodes[index]
-        names = self._match(node, wiring)
-        if names is None or not self._serves(wiring, index):
+        node = flow.graph.nodes[index]
+        names = self._match(node, flow)
+        if names is None or not self._serves(flow, index):
             return None
 
         try:
-            if not all(condition(names, wiring.sure) for condition in self.when):
+            if not all(condition(names, flow.require_spec) for condition in self.when):
                 return None
-            steps, places = program(self.lines, names, wiring.sure)
+            steps, places = program(self.lines, names, flow.require_spec)
         except (LookupError, TypeError, ValueError, ArithmeticError, GraphError):
             return None
         return Rewrite(index, steps, tuple(None if name is None else places[name] for name in self.gives))
 
-    def _match(self, node: Node, wiring: DataFlow) -> dict[str, Any] | None:
+    def _match(self, node: Node, flow: DataFlow) -> dict[str, Any] | None:
         """The pattern's variables bound by a call, None where it is another."""
         if node.op != self.pattern.op or len(node.outputs) != len(self.gives):
             return None
@@ -79,22 +79,22 @@ class EquivalentRule:
                 return None
             if parameter.tensor and not isinstance(part, ConstantPattern) and not isinstance(value, Ref):
                 return None
-        return names if self._dtypes(names, wiring) else None
+        return names if self._dtypes(names, flow) else None
 
-    def _dtypes(self, names: Mapping[str, Any], wiring: DataFlow) -> bool:
+    def _dtypes(self, names: Mapping[str, Any], flow: DataFlow) -> bool:
         found: set[str] = set()
         for value in names.values():
             for item in value if isinstance(value, tuple) else (value,):  # pyright: ignore[reportUnknownVariableType] # any argument
                 if isinstance(item, Ref):
-                    spec = wiring.spec(item)
+                    spec = flow.spec(item)
                     if spec is None or spec.kind not in self.kinds:
                         return False
                     found.add(spec.dtype)
         return self.mixed or len(found) <= 1
 
-    def _serves(self, wiring: DataFlow, index: int) -> bool:
-        first = wiring.graph.first_value[index]
-        return all(name is not None or wiring.unread(first + slot) for slot, name in enumerate(self.gives))
+    def _serves(self, flow: DataFlow, index: int) -> bool:
+        first = flow.graph.first_value[index]
+        return all(name is not None or flow.unread(first + slot) for slot, name in enumerate(self.gives))
 
 
 def _by_name(pattern: Pattern) -> dict[str, Any]:
