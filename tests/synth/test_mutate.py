@@ -4,11 +4,11 @@ import random
 from collections import Counter
 
 import pytest
-from mindgap.synth.mutation.kinds.in_place_counterpart import in_place_counterpart
 
 from mindgap.aten.operators import facts
 from mindgap.graph import DType, Exceptional, Graph, Input, MindgapError, Node, Normal, Ref, TensorSpec, Uniform
 from mindgap.synth.mutation.edit import InputEdit, Rewrite, apply, from_json, to_json
+from mindgap.synth.mutation.kinds.in_place import in_place_counterpart
 from mindgap.synth.mutation.propose import KINDS, Proposal, propose
 from mindgap.synth.mutation.rules import load
 from mindgap.synth.regions.region import Region

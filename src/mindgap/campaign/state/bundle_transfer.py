@@ -99,12 +99,12 @@ def import_results(directory: CampaignDirectory, paths: Sequence[str | Path]) ->
         if not Path(path).is_file():
             total = _sum(total, store.merge(Store(path, create=False)))
     if segments:
-        with tempfile.TemporaryDirectory(prefix="mindgap-import-") as directory:
-            other = Store(directory)
+        with tempfile.TemporaryDirectory(prefix="mindgap-import-") as scratch:
+            other = Store(scratch)
             for path in segments:
-                place = Path(directory) / "tables" / _table_of(path)
-                place.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(path, place / path.name)
+                target = Path(scratch) / "tables" / _table_of(path)
+                target.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, target / path.name)
             total = _sum(total, store.merge(other))
     return total
 

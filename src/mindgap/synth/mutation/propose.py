@@ -14,7 +14,7 @@ from typing import Final
 from mindgap.graph import Graph, MindgapError
 from mindgap.synth.mutation.dataflow import DataFlow
 from mindgap.synth.mutation.edit import Edit
-from mindgap.synth.mutation.kinds import alike, attribute, cast, equivalent, layout, shape, structure, twin, value
+from mindgap.synth.mutation.kinds import alike, attribute, cast, equivalent, in_place, layout, shape, structure, value
 from mindgap.synth.mutation.rules import Rules
 
 
@@ -30,7 +30,7 @@ _Propose = Callable[[DataFlow, random.Random, Rules], "tuple[Edit, ...] | None"]
 
 #: Each kind with how often it is chosen.
 _KINDS: Final[dict[str, tuple[_Propose, int]]] = {
-    "twin": (twin.propose, 3),
+    "twin": (in_place.propose, 3),
     "alike": (alike.propose, 6),
     "equivalent": (equivalent.propose, 6),
     "attribute": (attribute.propose, 5),
