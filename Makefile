@@ -1,11 +1,11 @@
-# make demo: see it work.   make test: the tests.   make check: format, lint, types, rooms.   make catalogue: hours.   make campaign: a day.
+# make demo: see it work.   make test: the tests.   make check: format, lint, types, imports.   make catalogue: hours.   make campaign: a day.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# Worker processes are tests' own subjects: more test processes than cores only makes deadlines lie.
+# The tests start worker processes with deadlines. More test processes than cores would exceed them.
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 
-# Benchmarks that are told which catalogue to read.
+# Benchmarks that need a catalogue as argument.
 OF_CATALOGUES := $(addprefix benchmarks/,catalogue_load.py operator_union.py regions.py mutations.py differential_tests.py \
 	differential_tests_nnsmith.py front_ends.py judging_cost.py strided_operands.py)
 
@@ -26,12 +26,12 @@ check: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 	$(BIN)/pyright
 
-# Hours: every model of every zoo, and the recorded graphs where they are. May be stopped, and started again.
+# Takes hours: every model of every zoo, and the recorded graphs if present. Can be stopped and started again.
 catalogue: $(VENV)/.installed
 	$(BIN)/mindgap corpus build out/catalogue -j $(JOBS) --pass backward
 	if [ -f $(RECORDS) ]; then $(BIN)/mindgap corpus build out/catalogue 'transformers:*For*' records:$(RECORDS) -j $(JOBS) --pass backward; fi
 
-# A day: twenty thousand variants of a catalogue on every platform here, and the study of them. May be stopped, and started again.
+# Takes a day: 20,000 variants of a catalogue on the platforms of the plan, and their study. Can be stopped and started again.
 campaign: $(VENV)/.installed
 	if [ -d out/campaign ]; then $(BIN)/mindgap campaign resume out/campaign -j $(JOBS); \
 	else $(BIN)/mindgap campaign run examples/campaign.toml --out out/campaign -j $(JOBS); fi; [ $$? -le 1 ]
@@ -50,7 +50,7 @@ $(BIN)/pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "mindgap needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version) (set PYTHON=...)" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-# A stamp per kind of environment: pip runs again only when what it reads has changed.
+# One stamp per kind of environment: pip runs again only if its input files have changed.
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/pip
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all]'
 	@touch $@

@@ -1,4 +1,4 @@
-"""Time to assemble graphs of a thousand nodes from pieces, and what the pieces take.
+"""Measures the time to assemble graphs of a thousand nodes from prepared regions, and the time to prepare these.
 
     python benchmarks/assembly.py                              # a fixed list of sources
     python benchmarks/assembly.py torchvision:resnet18 timm:vit_tiny_patch16_224 --nodes 1000 --seed 0

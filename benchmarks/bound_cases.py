@@ -1,4 +1,4 @@
-"""Operators in growing sizes, and the operator samples of PyTorch's own tests, for `bound_sweep.py`."""
+"""Yields the cases of `bound_sweep.py`: operators in growing sizes, and the samples of PyTorch's own tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much wider each error bound is than the largest error that a correct implementation shows.
+"""Measures how much wider each error bound is than the largest error of a correct implementation.
 
     python benchmarks/bound_sweep.py                     # families in growing sizes, elementwise operators
     python benchmarks/bound_sweep.py --samples           # every operator of PyTorch's own tests

@@ -1,4 +1,4 @@
-"""Kills a small campaign's driver and workers at many random moments, and compares what it ends as with a calm one.
+"""Kills a small campaign's driver and workers at many random moments, and compares its store with an undisturbed one.
 
     python benchmarks/campaign_kills.py --moments 50
 

@@ -1,4 +1,4 @@
-"""What the driver of a campaign holds and takes, over many cases: `python benchmarks/campaign_memory.py [CASES]`.
+"""Measures memory and CPU time of a campaign's driver over many cases: `python benchmarks/campaign_memory.py [CASES]`.
 
 Cases are tiny and platforms toys in numpy, so that what is measured is the driver: its resident memory along the
 way, and its processor time for each outcome. Wanted: at most 1 GiB over 100,000 cases, and flat.

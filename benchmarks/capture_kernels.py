@@ -1,4 +1,4 @@
-"""Kernels-level capture over real models: time, calls, and how many operators a training step reaches.
+"""Measures kernels-level capture of real models: time, calls, and the operators that a training step reaches.
 
 Prints a row per model (nodes of forward, forward + backward, and a whole AdamW step, seconds of the last two with
 their proof) and the distinct overload packets and overloads of each stage over all of them.

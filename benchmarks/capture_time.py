@@ -1,4 +1,4 @@
-"""Seconds to capture a model: recording alone, and with the proof on two inputs.
+"""Measures the seconds to capture a model: recording alone, and with the proof on two inputs.
 
 Run it with `python benchmarks/capture_time.py`.
 """

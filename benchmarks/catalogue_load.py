@@ -1,4 +1,4 @@
-"""How long a catalogue takes to open, and to load one of its graphs, checked and decoded.
+"""Measures the time to open a catalogue, and to load, check and decode one of its graphs.
 
     .venv/bin/python benchmarks/catalogue_load.py CATALOGUE [--sample 500] [--seed 0]
 

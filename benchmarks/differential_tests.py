@@ -1,4 +1,4 @@
-"""Differential tests per CPU second in one process: a graph is made, run on two platforms, and what differs is judged.
+"""Counts differential tests per CPU second in one process: make a graph, run it on two platforms, judge differences.
 
     .venv/bin/python benchmarks/differential_tests.py CATALOGUE [--tests 600] [--compiled 50] [--nnsmith PYTHON]
 

@@ -1,4 +1,4 @@
-"""NNSmith's half of `differential_tests.py`, for an interpreter that has it: `PYTHON SCRIPT jit|inductor TESTS`.
+"""Runs the NNSmith part of `differential_tests.py`, in an interpreter that has it: `PYTHON SCRIPT jit|inductor TESTS`.
 
 Prints one line of JSON. What NNSmith finds out once about an operator's dtypes is not counted.
 """

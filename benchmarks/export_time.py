@@ -1,4 +1,4 @@
-"""What it costs to bring a graph to ONNX Runtime and OpenVINO, against the exporter's own way there.
+"""Measures the CPU time to load a graph in ONNX Runtime and OpenVINO, with mindgap's export and the official one.
 
     python benchmarks/export_time.py
 

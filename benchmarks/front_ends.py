@@ -1,4 +1,4 @@
-"""What each way into a runtime supports, and where two ways into the same runtime give different results.
+"""Counts what each front end of a runtime supports, and where two front ends of one runtime give different results.
 
     python benchmarks/front_ends.py CATALOGUE [--per 1] [--every 1] [--json rows.json]
 

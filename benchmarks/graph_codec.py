@@ -1,4 +1,4 @@
-"""Bytes and time a node of the graph codec, over real graphs.
+"""Measures bytes and time per node of the graph codec, over real graphs.
 
     python benchmarks/graph_codec.py --graphs DIRECTORY       # of .graph files
     python benchmarks/graph_codec.py torchvision:resnet18 timm:vit_tiny_patch16_224

@@ -1,4 +1,6 @@
-"""What judging costs over running: `python benchmarks/judge_memory.py [MODEL …] [--pair PLATFORM] [--json FILE]`.
+"""Measures memory and CPU time of judging, compared with running.
+
+Usage: `python benchmarks/judge_memory.py [MODEL …] [--pair PLATFORM] [--json FILE]`.
 
 Six graphs of real size, each against a platform that differs from the reference by rounding only. Every figure comes
 from a process of its own, so that its peak is nobody else's:

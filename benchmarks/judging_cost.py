@@ -1,4 +1,6 @@
-"""Where a campaign's processor time goes: `python benchmarks/judging_cost.py CATALOGUE [--count N] [--against STORE]`.
+"""Measures a campaign's CPU time by purpose.
+
+Usage: `python benchmarks/judging_cost.py CATALOGUE [--count N] [--against STORE]`.
 
 Runs a fresh campaign of variants of ten nodes and prints its CPU seconds:
 

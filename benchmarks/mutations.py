@@ -1,4 +1,4 @@
-"""How many mutations run, by kind, and what it costs to propose one.
+"""Counts the mutations that run, by kind, and measures the time to propose one.
 
     .venv/bin/python benchmarks/mutations.py CATALOGUE [--bases 300] [--regions 3] [--seed 0] [--kind KIND]
 

@@ -1,4 +1,4 @@
-"""How many distinct operators the corpus reaches, per source and pass, and in union.
+"""Counts the distinct operators that the corpus reaches: per source and pass, and in union.
 
     python benchmarks/operator_union.py CATALOGUE
 

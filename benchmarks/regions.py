@@ -1,4 +1,4 @@
-"""How fast regions are cut from a catalogue's graphs and validated by running them, and what share of them is valid.
+"""Measures how fast regions are cut from a catalogue's graphs and validated by a run, and the share of valid ones.
 
     .venv/bin/python benchmarks/regions.py CATALOGUE [--bases 300] [--cuts 8] [--seed 0]
 

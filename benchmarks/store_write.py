@@ -1,4 +1,4 @@
-"""What the store costs: rows appended a second, bytes a row, the writer's memory, queries over many outcomes.
+"""Measures the store: rows appended per second, bytes per row, the writer's memory, queries over many outcomes.
 
 `python benchmarks/store_write.py [ROWS]` (default 1,000,000). One process writes outcomes with one digested output
 each, in segments as a writer makes them; memory is looked at after 10,000 rows and again 100,000 rows later.

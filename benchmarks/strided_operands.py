@@ -1,4 +1,4 @@
-"""Every operator of a catalogue on strided, offset, expanded and overlapping operands: eager, shadow and a third view.
+"""Runs every operator of a catalogue on strided, offset, expanded and overlapping operands, and compares three results.
 
     .venv/bin/python benchmarks/strided_operands.py CATALOGUE [--most 6] [--dtype float64] [--only PACKET]
         [--rows FILE.csv]

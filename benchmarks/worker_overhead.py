@@ -1,4 +1,4 @@
-"""What a job costs over the bare backend: `python benchmarks/worker_overhead.py [PLATFORM]`.
+"""Measures the cost of a job compared with the bare backend: `python benchmarks/worker_overhead.py [PLATFORM]`.
 
 Three cases, each measured in one run, bare calls and jobs taking turns, so that a busy machine slows
 both alike. A job runs its graph twice (the default) and digests and sketches what comes out; "bare"

@@ -1,1 +1,1 @@
-"""Small programs whose verdicts were settled by hand, and the run that holds mindgap to them."""
+"""Compares mindgap's verdicts with those that a person decided for small programs."""

@@ -1,4 +1,4 @@
-"""One program whose verdict was settled by hand."""
+"""Defines a case: one program with the verdict that a person decided."""
 
 from __future__ import annotations
 

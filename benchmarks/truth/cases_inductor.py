@@ -1,4 +1,4 @@
-"""Where `torch.compile` on the CPU (torch 2.13.0) really differs from eager PyTorch, and where it only rounds.
+"""Lists cases where `torch.compile` on the CPU (torch 2.13.0) is wrong, and cases where it only rounds.
 
 Beside them: eager PyTorch against itself under other settings. Each case was run and judged by hand, values in
 question against mpmath or the arithmetic written out.

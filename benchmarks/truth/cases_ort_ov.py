@@ -1,4 +1,4 @@
-"""Where ONNX Runtime 1.31.1 and OpenVINO 2026.4.1 really differ from eager PyTorch 2.13.0, and where they only round.
+"""Lists cases where ONNX Runtime 1.31.1 and OpenVINO 2026.4.1 are wrong, and cases where they only round.
 
 Each was run and judged by hand. "The exporter" is `torch.onnx.export(dynamo=True)` with onnxscript 0.7.2: its
 mistakes reach everybody who runs the model it writes, so they count as the platform's.

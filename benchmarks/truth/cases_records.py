@@ -1,4 +1,4 @@
-"""What records of real models showed, cut down to the calls that do it. Each was run and judged by hand.
+"""Lists cases from records of real models, reduced to the calls that show them. Each was run and judged by hand.
 
 The versions are those of `cases_ort_ov`.
 """

@@ -1,4 +1,4 @@
-"""Prints what OpenVINO's PyTorch front end gives for every OpenVINO case, beside eager PyTorch: no mindgap takes part.
+"""Prints the results of OpenVINO's PyTorch front end and of eager for every OpenVINO case, without mindgap.
 
     python benchmarks/truth/openvino_alone.py [NAME…]
 

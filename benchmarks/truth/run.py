@@ -1,4 +1,4 @@
-"""Judges every case and counts what came out right: `python benchmarks/truth/run.py [--platform TEXT] [--name TEXT]`.
+"""Judges every case and counts the right verdicts: `python benchmarks/truth/run.py [--platform TEXT] [--name TEXT]`.
 
 Prints a line per wrong case, one per finding that blames the wrong side, and totals per platform; exits 1 if any
 verdict is wrong.

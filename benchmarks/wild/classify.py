@@ -1,4 +1,4 @@
-"""Puts each measured row into a class by rules that know nothing of mindgap's oracle.
+"""Classifies each measured row by rules that do not use mindgap's oracle.
 
     python benchmarks/wild/classify.py DIR
 

@@ -1,4 +1,4 @@
-"""Counts what a checked sample shows: precision, culprit accuracy and miss rate, each with a 95 % interval.
+"""Computes precision, culprit accuracy and miss rate of a checked sample, each with a 95 % interval.
 
     python benchmarks/wild/report.py DIR/checked.csv
 

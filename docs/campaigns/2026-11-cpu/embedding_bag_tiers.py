@@ -1,7 +1,7 @@
-"""PyTorch, CPU: the shapes of what embedding_bag returns, on each instruction set, with and without a padding index.
+"""PyTorch, CPU: shapes of embedding_bag's results on each instruction set, with and without a padding index.
 
-The campaign said that they differ between instruction sets. They do not: what differs is the float64 kernel, which
-fills offset2bag where the float32 one leaves it empty. Exits 1 if the instruction sets ever differ.
+The campaign reported that they differ between instruction sets. They do not. The float64 kernel differs: it fills
+offset2bag, which the float32 kernel leaves empty. Exits with 1 if the instruction sets differ.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""PyTorch, CPU: special_ndtr of bfloat16 is zero in the lower tail, where it has normal numbers to give."""
+"""PyTorch, CPU: special_ndtr of bfloat16 is zero in the lower tail, where the right values are normal numbers."""
 
 import math
 import sys

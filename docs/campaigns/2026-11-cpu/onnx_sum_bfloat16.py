@@ -1,4 +1,4 @@
-"""torch.onnx.export and ONNX Runtime: a sum of bfloat16 comes back as float32."""
+"""torch.onnx.export and ONNX Runtime: a sum of bfloat16 returns float32."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""OpenVINO, CPU: float64 arithmetic is carried out in float32, and the result is called float64."""
+"""OpenVINO, CPU: float64 arithmetic is computed in float32, and the result has the dtype float64."""
 
 import sys
 

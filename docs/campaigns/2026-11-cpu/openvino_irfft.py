@@ -1,4 +1,4 @@
-"""OpenVINO, CPU: fft.irfft of three dimensions, by way of ONNX and by way of OpenVINO's own front end for PyTorch."""
+"""OpenVINO, CPU: fft.irfft of three dimensions, through ONNX and through OpenVINO's PyTorch front end."""
 
 import sys
 
