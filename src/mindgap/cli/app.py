@@ -13,6 +13,7 @@ import typer
 
 import mindgap
 from mindgap.cli.campaign import campaign
+from mindgap.cli.campaign_reduce import reduce as campaign_reduce
 from mindgap.cli.campaign_show import findings, show
 from mindgap.cli.capture import capture
 from mindgap.cli.corpus import corpus
@@ -47,6 +48,7 @@ app.command("alone", hidden=True)(metamorphic)
 app.add_typer(corpus, name="corpus")
 for command in (findings, show):
     campaign.command()(command)
+campaign.command("reduce")(campaign_reduce)
 app.add_typer(campaign, name="campaign")
 app.add_typer(study, name="study")
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})(

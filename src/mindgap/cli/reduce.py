@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -13,10 +12,10 @@ from mindgap.cli.sources import subjects
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import result_stream
 from mindgap.diff.platform_facts import facts_of, spelled
-from mindgap.graph import MindgapError, default_tensor_store, save
+from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.pipeline.comparison import GraphComparison, RunContext
-from mindgap.reduction.finding import ReducedFinding, reduce_finding
-from mindgap.reduction.reproducer import report, title_of
+from mindgap.reduction.files import summary_text, write_finding
+from mindgap.reduction.finding import reduce_finding
 from mindgap.results.settings import RunSettings
 
 
@@ -60,35 +59,11 @@ def reduce(
                 compared += row.verdict is not None
                 found += row.finding
                 if row.finding:
-                    text = _written(
-                        out, reduce_finding(context, graph, row, ReductionLimits(checks, limit)), len(graph.nodes)
-                    )
+                    reduced = reduce_finding(context, graph, row, ReductionLimits(checks, limit))
+                    text = summary_text(write_finding(out, reduced, len(graph.nodes)), out)
                 else:
                     text = f"{row.word}: nothing to reduce"
                 print(f"{subject.name} on {platform}: {text}", file=stream)
     if not compared:
         raise MindgapError("nothing was compared: no platform ran any source that the reference ran")
     return Exit.FINDINGS if found else Exit.NOTHING_FOUND
-
-
-def _written(out: Path, found: ReducedFinding, nodes: int) -> str:
-    """Writes script, report and graphs; what was found, in a few lines."""
-    out.mkdir(parents=True, exist_ok=True)
-    row, reduction, made = found.row, found.reduction, found.reproducer
-    ops = "-".join(dict.fromkeys(node.op.split(".")[1] for node in reduction.graph.nodes[:3]))
-    name = re.sub(r"[^\w.-]+", "_", f"{row.model}-{row.platform}-{ops}")
-    Path(out, f"{name}.py").write_text(made.text)
-    Path(out, f"{name}.md").write_text(report(reduction.graph, row, made))
-    save(reduction.graph, Path(out, f"{name}.graph"))
-    if reduction.passing is not None:
-        save(reduction.passing, Path(out, f"{name}.passing.graph"))
-    verified = (
-        "verified twice without mindgap" if made.verified else "NOT VERIFIED: it does not show the finding by itself"
-    )
-    ended = "" if reduction.complete else ", ended by its limit"
-    spent = f"in {reduction.checks} checks, {reduction.seconds:.1f} s{ended}"
-    return (
-        f"{title_of(reduction.graph, row)}\n"
-        f"  {nodes} -> {len(reduction.graph.nodes)} operators {spent}\n"
-        f"  {out / name}.py: {verified}"
-    )

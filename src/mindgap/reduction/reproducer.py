@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 #: How often a script must show the fault, each time in a process of its own.
 RUNS: Final = 2
+#: The share of a message's words that another report of the same failure has at least.
+_COMMON: Final = 0.3
 _TIMEOUT_S: Final = 300.0
 #: Runs a file as a program in which mindgap cannot be imported.
 _WITHOUT_MINDGAP: Final = (
@@ -51,13 +54,29 @@ def reproducer(graph: Graph, inputs: Sequence[Array], platform: Target, referenc
         text = short_script(graph, platform, title_of(graph, row), wrong=wrong, inputs=inputs)
         if text is not None:
             verified, printed = verify(text)
-            if verified:
+            if verified and _is_the_fault(printed, row):
                 return Reproducer(text, True, True, printed)
     words = f"Recorded: {row.word}, blamed on the {row.blame}. {row.detail or row.message}"
     culprit = row.culprit.node if row.culprit is not None and row.culprit.node >= 0 else None
     long = render(graph, inputs, platform, reference, name="reduced", culprit=culprit, recorded=Recorded(words=words))
     verified, printed = verify(long.text)
-    return Reproducer(long.text, False, verified, printed)
+    return Reproducer(long.text, False, verified and _is_the_fault(printed, row), printed)
+
+
+def _is_the_fault(printed: str, row: Row) -> bool:
+    """Whether a script printed what the row recorded: a failure in words of the recorded message, or wrong outputs.
+
+    A script may fail for a reason of its own, such as an input that the runtime's call does not take.
+    """
+    failed = "fails: " in printed or '"status": "failed"' in printed
+    if row.verdict != "failed":
+        return not failed
+    recorded, shown = _words(row.message), _words(printed)
+    return failed and (not recorded or len(recorded & shown) >= _COMMON * min(len(recorded), len(shown)))
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[A-Za-z_]{4,}", text))
 
 
 def verify(text: str) -> tuple[bool, str]:

@@ -102,7 +102,11 @@ def _run(graph: Graph, index: int, inputs: Sequence[Any]) -> tuple[Any, list[Any
 
 
 def _candidates(packet: str) -> Iterator[tuple[str, Callable[..., Any]]]:
-    names = [packet, *(packet.removeprefix(prefix) for prefix in _PREFIXES if packet.startswith(prefix))]
+    names = [
+        packet,
+        packet.removesuffix("_loss"),
+        *(packet.removeprefix(prefix) for prefix in _PREFIXES if packet.startswith(prefix)),
+    ]
     for name in dict.fromkeys((*names, *_OTHER_NAMES.get(packet, ()))):
         for namespace in _NAMESPACES:
             holder: Any = torch

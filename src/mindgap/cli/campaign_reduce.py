@@ -1,0 +1,69 @@
+"""`mindgap campaign reduce`: each cause that a campaign found as a script that a vendor can run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mindgap.cli.report import write_file
+from mindgap.cli.status import Exit
+from mindgap.cli.streams import complain, result_stream
+
+if TYPE_CHECKING:
+    from mindgap.campaign.results.reduce import GroupReduction
+
+
+def reduce(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The directory of the campaign.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where scripts, reports and the index go.")],
+    words: Annotated[
+        list[str] | None, typer.Option("--word", help="Only findings of this verdict; may repeat.")
+    ] = None,
+    platform: Annotated[str, typer.Option("-p", "--platform", metavar="PLATFORM", help="Only on this platform.")] = "",
+    case: Annotated[str, typer.Option("--case", metavar="CASE", help="Only this case, on the platform of -p.")] = "",
+    checks: Annotated[int, typer.Option(min=1, help="How often a platform may be tried for one finding.")] = 1000,
+    seconds: Annotated[float, typer.Option(min=1, help="How long one reduction may take.")] = 120.0,
+    jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="Reductions at a time.")] = 1,
+    seen: Annotated[str, typer.Option(hidden=True)] = "",
+) -> int:
+    """Reduce one case of each group of findings to a small program, and write a script that shows it without mindgap.
+
+    Findings with one cause (platform, verdict, side, operators, failure) are one line of index.md. Exit status 1 where
+    anything was reduced.
+
+    Example: mindgap campaign reduce out/campaign --out out/findings -j 2
+    """
+    from mindgap.campaign.results.reduce import index_text, reduce_case, reduce_groups
+    from mindgap.campaign.state.directory import open_directory
+    from mindgap.graph import MindgapError
+    from mindgap.reduction import ReductionLimits
+    from mindgap.reduction.files import summary_text
+
+    opened, limits = open_directory(directory), ReductionLimits(checks, seconds)
+    with result_stream() as stream:
+        if case:
+            if not platform:
+                raise MindgapError("--case takes a platform as well: -p PLATFORM")
+            summary = reduce_case(opened, case, platform, out, limits, seen)
+            stream.write(f"{summary_text(summary, out)}\n{(out / summary.script).with_suffix('.json')}\n")
+            return Exit.FINDINGS
+
+        def show(each: GroupReduction) -> None:
+            if each.summary is None:
+                complain(f"not reduced: {each.group.case} on {each.group.platform}: {each.reason}")
+            else:
+                stream.write(f"{each.group.count} rows: {summary_text(each.summary, out)}\n")
+                stream.flush()
+
+        found = reduce_groups(opened, out, limits, words=words or (), platform=platform, jobs=jobs, progress=show)
+        write_file(out / "index.md", index_text(found))
+        reduced = [each.summary for each in found if each.summary is not None]
+        if not reduced:
+            raise MindgapError("NOTHING WAS REDUCED: every group ended for the reason above")
+        verified = sum(summary.verified for summary in reduced)
+        causes = len({summary.cause for summary in reduced})
+        scripts = f"{verified} of {len(reduced)} scripts verified"
+        stream.write(f"{causes} causes in {len(found)} groups; {scripts}: {out / 'index.md'}\n")
+        return Exit.FINDINGS
