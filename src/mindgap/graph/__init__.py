@@ -1,4 +1,4 @@
-"""The ATen graph as data: what a program calls, in order, with every operand.
+"""Holds the ATen graph as data: a program's operator calls in order, with every operand.
 
 Comes in: nothing; the other rooms build graphs. Goes out: `Graph` and its parts, canonical bytes,
 digests, recipes, and inputs materialised as numpy arrays. Knows no machine-learning framework and

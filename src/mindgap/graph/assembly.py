@@ -1,4 +1,4 @@
-"""Many small graphs as one large one, by the hundred a second: its bytes are spliced out of theirs."""
+"""Joins small graphs into one large graph by splicing their bytes, hundreds of times a second."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from mindgap.graph.splice import Wiring, spliced_content
 
 @dataclass(frozen=True)
 class Assembly:
-    """The graph of all inputs of the pieces that are not fed, in order, and all nodes of the pieces, in order.
+    """A graph joined from pieces: their inputs that are not fed, in order, and all their nodes, in order.
 
     `outputs`: what it returns, each as (index of a piece, number of a value in that piece's own graph). It has neither
-    labels nor `grad`. Every method raises `GraphError` where a feed or an output names what is not there, or a tensor
-    would be fed to an input of another dtype, shape or stride.
+    labels nor `grad`. Every method raises `GraphError` if a feed or an output names a value that does not exist, or if
+    a tensor would be fed to an input of another dtype, shape or stride.
     """
 
     pieces: tuple[Piece, ...]
     outputs: tuple[Source, ...]
 
     def graph(self) -> Graph:
-        """As objects."""
+        """Decodes the joined graph."""
         return graph_from_content(self._content)
 
     def content(self) -> bytes:
-        """`graph_content` of the graph; kept once made."""
+        """Returns `graph_content` of the graph; cached."""
         return self._content
 
     def digest(self) -> str:
-        """`mindgap.graph.digest` of the graph."""
+        """Returns `mindgap.graph.digest` of the graph."""
         return hashlib.sha256(self._content).hexdigest()
 
     def encode(self) -> bytes:
-        """`mindgap.graph.encode` of the graph."""
+        """Returns `mindgap.graph.encode` of the graph."""
         return framed(self._content)
 
     @cached_property
@@ -56,7 +56,7 @@ class Assembly:
 
     @cached_property
     def _wiring(self) -> Wiring:
-        """Feeds and outputs, checked."""
+        """Checks feeds and outputs and returns them as flat numbers."""
         sizes = [piece.fragment.sizes for piece in self.pieces]
         first_input = list(accumulate([size[0] for size in sizes], initial=0))
         first_slot = list(accumulate([size[1] for size in sizes], initial=0))
@@ -90,7 +90,7 @@ class Assembly:
 
 
 def _misfit(pieces: Sequence[Piece], index: int, number: int, source: int, value: int) -> GraphError:
-    """Why this value cannot stand in for that input of piece `index`."""
+    """Returns the error for a value that cannot be fed to an input of piece `index`."""
     inputs, *_ = pieces[index].fragment.sizes
     if not 0 <= number < inputs:
         return GraphError(f"cannot assemble: piece {index} has no input {number} to feed, it has {inputs}")
@@ -114,7 +114,7 @@ def _misfit(pieces: Sequence[Piece], index: int, number: int, source: int, value
 
 
 def _no_output(pieces: Sequence[Piece], position: int, index: int, value: int) -> GraphError:
-    """Why this value of piece `index` cannot be an output."""
+    """Returns the error for a value of piece `index` that cannot be an output."""
     where = f"cannot assemble: output {position} is"
     if not 0 <= index < len(pieces):
         return GraphError(f"{where} of piece {index}, but there are {len(pieces)} pieces, counted from 0")

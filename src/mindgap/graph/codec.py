@@ -1,4 +1,4 @@
-"""Graphs as bytes, and back.
+"""Encodes graphs as bytes and decodes them.
 
 A file is `MGAP`, a version, the length of the compressed graph as an LEB128 count, the graph's
 canonical content as a zstd frame, and optionally its labels as another. The content is a function
@@ -27,9 +27,9 @@ _LEVEL: Final = 12
 
 
 def encode(graph: Graph, labels: bool = True) -> bytes:
-    """The graph as canonical bytes: equal for equal graphs, whatever built them.
+    """Returns the graph as canonical bytes: equal for equal graphs.
 
-    `labels`: whether they follow in a section of their own, which the graph's identity ignores.
+    `labels`: whether labels follow in a separate section, which is no part of the graph's identity.
     Raises `GraphError` for a graph that breaks a rule, and for one too large to be a graph (literals
     belong in a `TensorStore`).
     """
@@ -39,7 +39,7 @@ def encode(graph: Graph, labels: bool = True) -> bytes:
 
 
 def framed(content: bytes) -> bytes:
-    """The file of a graph without labels, of its canonical content. Raises `GraphError` where that is too large."""
+    """Returns the file of a graph without labels, from its canonical content. Raises `GraphError` if too large."""
     frame = _compress(content)
     out = bytearray(wire.MAGIC)
     out.append(wire.VERSION)
@@ -48,9 +48,9 @@ def framed(content: bytes) -> bytes:
 
 
 def decode(data: bytes) -> Graph:
-    """The graph that `encode` made these bytes of, validated. Raises `GraphError`, whatever the bytes.
+    """Decodes and validates a graph. Raises `GraphError`, and no other exception, for any invalid bytes.
 
-    Runs no code from them, and takes memory in proportion to a bounded number of parts.
+    Runs no code from the bytes. Memory is bounded by the number of parts that a graph may have.
     """
     frame, rest = _frames(data)
     graph = graph_from_content(_decompress(frame, "graph"))
@@ -70,18 +70,18 @@ def digest(graph: Graph) -> str:
 
 
 def digest_of_bytes(data: bytes) -> str:
-    """The digest of the graph that `encode` made these bytes of, without decoding it. Raises `GraphError`."""
+    """Returns the digest of an encoded graph without decoding it. Raises `GraphError`."""
     frame, _ = _frames(data)
     return hashlib.sha256(_decompress(frame, "graph")).hexdigest()
 
 
 def save(graph: Graph, path: str | Path) -> None:
-    """Write `encode(graph)`, labels included, to a file."""
+    """Writes `encode(graph)`, labels included, to a file."""
     Path(path).write_bytes(encode(graph))
 
 
 def load(path: str | Path) -> Graph:
-    """Read a file that `save` wrote. Raises `GraphError`, naming the file."""
+    """Reads a file that `save` wrote. Raises `GraphError`, naming the file."""
     try:
         data = Path(path).read_bytes()
     except OSError as error:
@@ -93,7 +93,7 @@ def load(path: str | Path) -> Graph:
 
 
 def _frames(data: bytes) -> tuple[bytes, bytes]:
-    """The compressed graph, and the compressed labels or nothing."""
+    """Splits a file into the compressed graph and the compressed labels (or nothing)."""
     if data[:4] != wire.MAGIC:
         raise GraphError("these bytes are no graph: they do not begin with MGAP")
     if len(data) < 6:

@@ -1,9 +1,8 @@
-"""What the names of operators say with no framework at hand: which may write, which may alias, which
-arguments are sizes.
+"""Derives facts from operators' names without a framework: which may write or alias, which arguments are sizes.
 
 From the schemas of PyTorch 2.13 and its conventions (a packet that ends in `_` writes to its first
-argument; an `out` overload writes to its keywords). In doubt the answer is the careful one: that
-memory may be shared, that an argument is no size.
+argument; an `out` overload writes to its keywords). In doubt
+the answer is the safe one: memory may be shared, an argument is no size.
 """
 
 from __future__ import annotations
@@ -92,24 +91,24 @@ SIZE_KEYWORDS: Final = frozenset(
 
 
 def packet_of(node: Node) -> tuple[str, str]:
-    """Namespace and packet of an operator: `aten`, `add_`."""
+    """Returns namespace and packet of an operator: `aten`, `add_`."""
     namespace, packet, _ = node.op.split(".")
     return namespace, packet
 
 
 def size_positions(node: Node) -> tuple[int, ...]:
-    """Positions of the arguments that are sizes."""
+    """Returns the positions of the arguments that are sizes."""
     return _SIZE_POSITIONS.get(packet_of(node)[1], ())
 
 
 def may_alias(node: Node) -> bool:
-    """Whether a result may share memory with an operand."""
+    """Returns whether a result may share memory with an operand."""
     namespace, packet = packet_of(node)
     return namespace != "aten" or packet in _ALIASING or packet.endswith("_")
 
 
 def written_operands(node: Node) -> tuple[int, ...]:
-    """The value numbers of the operands that the node may write to."""
+    """Returns the value numbers of the operands that the node may write to."""
     namespace, packet = packet_of(node)
     if namespace not in _PURE_NAMESPACES or packet in _WRITING:
         return operands(node)

@@ -1,7 +1,7 @@
-"""Canonical content back to a graph; the layout is described in `wire`.
+"""Decodes canonical content to a graph; the layout is described in `wire`.
 
-Nothing here trusts the bytes: every count is bounded before anything is made of it, every index is
-looked up in a range, and no name leads to code.
+The bytes are not trusted: every count is bounded before memory is taken, every index is checked, and
+no name leads to code.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _HOLE = Ref(-1)
 
 
 def graph_from_content(content: bytes) -> Graph:
-    """The graph, not yet validated. Raises `GraphError`, saying which part of the content is damaged."""
+    """Decodes the graph without validating it. Raises `GraphError` that names the damaged part of the content."""
     reader = Reader(content)
     try:
         graph = _graph(reader)
@@ -64,7 +64,7 @@ def graph_from_content(content: bytes) -> Graph:
 
 
 def labels_from_content(content: bytes, graph: Graph) -> Labels:
-    """The labels of a graph. Raises `GraphError`."""
+    """Decodes the labels of a graph. Raises `GraphError`."""
     reader = Reader(content)
     try:
         found: list[tuple[str, ...]] = []
@@ -127,7 +127,7 @@ def _spec(reader: Reader) -> TensorSpec:
 
 
 def _inputs(reader: Reader, specs: list[TensorSpec], strings: list[str]) -> tuple[tuple[Input, ...], list[int], int]:
-    """The inputs, the role code of each, and how many of the specs they use."""
+    """Decodes the inputs, the role code of each, and how many of the specs they use."""
     reader.place = "table of kinds of input"
     kinds: list[_Kind] = []
     used = 0
@@ -218,7 +218,7 @@ def _template(reader: Reader, strings: list[str]) -> _Template:
 
 
 def _arg(reader: Reader, strings: list[str], depth: int, tally: list[int]) -> Arg:
-    """One argument; counts holes and arguments in `tally`."""
+    """Decodes one argument; counts holes and arguments in `tally`."""
     tag = reader.byte()
     tally[1] += 1
     match tag:
@@ -296,7 +296,7 @@ def _nodes(
 
 
 def _chosen_templates(reader: Reader, templates: list[_Template]) -> list[_Template]:
-    """The template of each node, within the budget of arguments and values."""
+    """Returns the template of each node, within the budget of arguments and values."""
     reader.place = "nodes"
     chosen: list[_Template] = []
     column = _Column()
@@ -309,7 +309,7 @@ def _chosen_templates(reader: Reader, templates: list[_Template]) -> list[_Templ
 
 
 def _operand_numbers(reader: Reader, chosen: list[_Template], roles: list[int]) -> list[list[int]]:
-    """The value numbers that each node refers to, in order."""
+    """Returns the value numbers that each node refers to, in order."""
     coder = ReferenceCoder(roles)
     current = len(roles)
     numbers: list[list[int]] = []
@@ -332,7 +332,7 @@ def _has_hole(arg: Arg) -> bool:
 
 
 def _filled(arg: Arg, filler: Iterator[Ref]) -> Arg:
-    """The argument with its holes filled; one without holes is shared, not copied."""
+    """Fills the holes of an argument; one without holes is shared, not copied."""
     if arg is _HOLE:
         return next(filler)
     if isinstance(arg, tuple) and _has_hole(arg):

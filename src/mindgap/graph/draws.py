@@ -1,7 +1,7 @@
-"""Numbers drawn from Philox 4×64 raw bits, by integer arithmetic and exactly rounded operations only.
+"""Draws numbers from Philox 4×64 raw bits, by integer arithmetic and exactly rounded operations only.
 
-Each function takes the generator where an earlier call left it and a count, and uses a fixed number
-of 64-bit words for each element, so that drawing in pieces gives the numbers of drawing at once.
+Each function takes a generator in its present state and a count. It uses a fixed number of 64-bit words
+for each element, so that drawing in pieces gives the same numbers as drawing at once.
 Counts of all pieces but the last must be even.
 """
 
@@ -34,12 +34,12 @@ class _Key(ISeedSequence):
 
 
 def generator(seed: int) -> np.random.Philox:
-    """Philox with `seed` (0 ≤ seed < 2¹²⁸) for its key, counter at zero."""
+    """Returns Philox with the key `seed` (0 ≤ seed < 2¹²⁸) and the counter at zero."""
     return np.random.Philox(_Key(seed))  # pyright: ignore[reportArgumentType] # numpy takes any ISeedSequence; its stubs name one
 
 
 def uniform(source: np.random.Philox, count: int, dtype: str, low: float, high: float) -> Array:
-    """`count` floats of `dtype` in [low, high): low + (high - low)·k/2ⁿ, rounded; zeros are +0.
+    """Draws `count` floats of `dtype` in [low, high): low + (high - low)·k/2ⁿ, rounded; zeros are +0.
 
     n = 53 for float64 (one word each), 32 for the others (two to a word).
     """
@@ -51,7 +51,7 @@ def uniform(source: np.random.Philox, count: int, dtype: str, low: float, high: 
 
 
 def _scaled(steps: Array, scale: float, dtype: str, low: float, high: float) -> Array:
-    """low + steps·scale in `dtype`, kept inside [low, high) after rounding."""
+    """Returns low + steps·scale in `dtype`, kept inside [low, high) after rounding."""
     values = np.multiply(steps, scale, dtype=np.float64)
     if low != 0.0:
         values += low
@@ -78,7 +78,7 @@ _WEIGHTS: Final = {
 
 
 def normal(source: np.random.Philox, count: int, dtype: str, mean: float, std: float) -> Array:
-    """`count` floats of `dtype`: mean + std·z, rounded, no further than the largest finite; zeros are +0.
+    """Draws `count` floats of `dtype`: mean + std·z, rounded, clamped to the largest finite; zeros are +0.
 
     z is a sum of twelve uniform integers (Irwin and Hall) less its mean, over 2³³ (2⁵⁰ for float64):
     eleven of 8 bits, one of 32 (49) bits, and three weighted signs that make the variance of z exactly
@@ -109,7 +109,7 @@ def normal(source: np.random.Philox, count: int, dtype: str, mean: float, std: f
 
 
 def _byte_sum(words: Array) -> Array:
-    """The sum of the eight bytes of each word."""
+    """Returns the sum of the eight bytes of each word."""
     pairs = (words & _EVEN_BYTES) + ((words >> np.uint64(8)) & _EVEN_BYTES)
     return (pairs * _LANE_SUM) >> np.uint64(48)
 
@@ -126,7 +126,7 @@ _SIGNED_WEIGHTS: Final = {extra: _signed_weights(extra) for extra in _WEIGHTS}
 
 
 def integers(source: np.random.Philox, count: int, low: int, high: int) -> Array:
-    """`count` integers uniform in [low, high) modulo 2⁶⁴, as uint64: low + floor(k·span/2ⁿ).
+    """Draws `count` integers uniform in [low, high) modulo 2⁶⁴, as uint64: low + floor(k·span/2ⁿ).
 
     n = 64 for spans up to 2³² (one word each) and 128 beyond (two words, the high one first), so
     that no value is more than 2⁻³² likelier than another.
@@ -147,7 +147,7 @@ def integers(source: np.random.Philox, count: int, low: int, high: int) -> Array
 
 
 def _high_product(words: Array, factor: np.uint64) -> Array:
-    """The upper 64 bits of words · factor."""
+    """Returns the upper 64 bits of words · factor."""
     low, high = words & _LOW_HALF, words >> _HALF
     factor_low, factor_high = factor & _LOW_HALF, factor >> _HALF
     middle = high * factor_low + ((low * factor_low) >> _HALF)
@@ -162,7 +162,7 @@ def permutations(source: np.random.Philox, rows: int, length: int) -> Array:
 
 
 def exceptional(source: np.random.Philox, count: int, dtype: str, share: float) -> Array:
-    """`count` floats of `dtype`: uniform in [-1, 1), about `share` of them out of `special_values`.
+    """Draws `count` floats of `dtype`: uniform in [-1, 1), about `share` of them out of `special_values`.
 
     Two halves of a word each (two words for float64): a value, and whether and which special.
     """
@@ -184,7 +184,7 @@ def exceptional(source: np.random.Philox, count: int, dtype: str, share: float) 
 
 @cache
 def special_values(dtype: str) -> Array:
-    """NaN, ±Inf, ±0, ± the least and the largest subnormal, ± the least normal, ± the largest: those it has."""
+    """Returns those of NaN, ±Inf, ±0, ± least and largest subnormal, ± least normal, ± largest that the dtype has."""
     largest, smallest_normal, smallest_subnormal = float_range(dtype)
     magnitudes = [0.0, smallest_subnormal, smallest_normal - smallest_subnormal, smallest_normal, largest]
     own = numpy_dtype(dtype)

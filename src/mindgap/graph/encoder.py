@@ -1,4 +1,4 @@
-"""A graph to its canonical content; the layout is described in `wire`."""
+"""Encodes a graph as canonical content; the layout is described in `wire`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from mindgap.graph.wire import put_count, zigzag
 
 
 def graph_content(graph: Graph) -> bytes:
-    """The canonical bytes of a valid graph, uncompressed and without labels."""
+    """Returns the canonical bytes of a valid graph, uncompressed and without labels."""
     nodes = node_columns(graph)
     codes = bytearray()
     coder = ReferenceCoder([ROLE_CODE[given.role] for given in graph.inputs])
@@ -60,7 +60,7 @@ class NodeColumns(NamedTuple):
 
 
 def node_columns(graph: Graph) -> NodeColumns:
-    """The columns of a valid graph that are made of its nodes."""
+    """Returns the columns of a valid graph's nodes."""
     templates: list[TemplateEntry] = []
     operands: list[list[int]] = []
     slots: list[bytes] = []
@@ -92,7 +92,7 @@ def labels_content(graph: Graph) -> bytes:
 
 
 def argument_content(arg: Arg) -> bytes:
-    """The bytes of one argument on its own, with holes for references: equal where type and value are."""
+    """Returns the bytes of one argument, with holes for references: equal for equal type and value."""
     out = bytearray()
     parts: list[bytes] = []
     put_arg(arg, parts, out, [])
@@ -101,7 +101,7 @@ def argument_content(arg: Arg) -> bytes:
 
 
 class ReferenceCoder:
-    """References as numbers that repeat where a block of the graph repeats; see `wire`."""
+    """Encodes references as numbers that repeat where a block of the graph repeats; see `wire`."""
 
     def __init__(self, roles: list[int]) -> None:
         self._roles = roles
@@ -113,7 +113,7 @@ class ReferenceCoder:
         self._expected = [0] * len(self._members)
 
     def code(self, value: int, current: int) -> int:
-        """The code of a value, referred to by a node whose first slot is `current`."""
+        """Returns the code of a value that a node refers to; `current`: the node's first slot."""
         if value >= len(self._roles):
             return wire.REFERENCE_KINDS * (current - value - 1)
         role, rank = self._roles[value], self._ranks[value]
@@ -122,7 +122,7 @@ class ReferenceCoder:
         return wire.REFERENCE_KINDS * zigzag(difference) + 1 + role
 
     def value(self, code: int, current: int) -> int:
-        """The inverse of `code`. Raises `GraphError` where there is no such value before `current`."""
+        """Inverts `code`. Raises `GraphError` if there is no such value before `current`."""
         steps, kind = divmod(code, wire.REFERENCE_KINDS)
         if kind == 0:
             value = current - 1 - steps
@@ -141,7 +141,7 @@ class ReferenceCoder:
 
 
 def _seeds(inputs: tuple[Input, ...]) -> bytes:
-    """Seeds in a column of their own, so that inputs that differ in nothing else are of one kind."""
+    """Returns the column of seeds. Inputs that differ in their seeds only are of one kind."""
     seeds = [(number, seed) for number, given in enumerate(inputs) if (seed := seed_of(given.recipe)) is not None]
     width = max(((seed.bit_length() + 7) // 8 or 1 for _, seed in seeds), default=0)
     out = bytearray([width])

@@ -1,7 +1,7 @@
-"""The entries of the tables of a graph's content, each on its own; the layout is described in `wire`.
+"""Encodes the entries of a content's tables one by one; the layout is described in `wire`.
 
-An entry that names others (a template its strings, a kind of input its spec) has their own entries in the places
-where their numbers go, because the numbers depend on what else a graph holds. Equal entries mean equal things.
+An entry that names others (a template its strings, a kind of input its spec) contains their entries in place of their
+numbers, because the numbers depend on the rest of the graph. Equal entries mean equal objects.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _SHARED: Final = 1 << 14
 
 @lru_cache(_SHARED)
 def _shared(entry: _Parts) -> _Parts:
-    """The first of equal entries: fewer bytes are kept, and finding one in a table compares addresses alone."""
+    """Returns the first of equal entries, which saves memory and makes table lookups compare addresses."""
     return entry
 
 
 @lru_cache(_SHARED)
 def string_entry(text: str) -> bytes:
-    """A string. Raises `GraphError` for one that is no Unicode text."""
+    """Encodes a string. Raises `GraphError` for one that is no Unicode text."""
     out = bytearray()
     encoded = utf8(text)
     put_count(out, len(encoded))
@@ -62,7 +62,7 @@ def string_entry(text: str) -> bytes:
 
 @lru_cache(_SHARED)
 def spec_entry(spec: TensorSpec) -> bytes:
-    """A spec, which must be sound; at least three bytes."""
+    """Encodes a valid spec, in at least three bytes."""
     out = bytearray([DTYPE_CODE[spec.dtype]])
     put_count(out, len(spec.shape))
     for size in spec.shape:
@@ -76,14 +76,14 @@ def spec_entry(spec: TensorSpec) -> bytes:
 
 
 def kind_entry(given: Input) -> KindEntry:
-    """What an input has in common with others that differ in their seeds alone."""
+    """Encodes an input without its seed."""
     recipe = given.recipe
     data = recipe.data if isinstance(recipe, Literal) else b""
     return _shared((_ROLE_BYTE[given.role], spec_entry(given.spec), _recipe(recipe), data))
 
 
 def template_entry(node: Node, holes: list[int]) -> TemplateEntry:
-    """The node without its operands, whose numbers are appended to `holes`."""
+    """Encodes a node without its operands, and appends their numbers to `holes`."""
     done = [string_entry(node.op)]
     out = bytearray()
     put_count(out, len(node.args))
@@ -98,7 +98,7 @@ def template_entry(node: Node, holes: list[int]) -> TemplateEntry:
 
 
 def put_arg(arg: Arg, done: list[bytes], out: bytearray, holes: list[int]) -> None:
-    """Append an argument to `out`; a reference leaves a hole, and its number in `holes`.
+    """Appends an argument to `out`; a reference leaves a hole, and its number in `holes`.
 
     Before the number of a string, what is in `out` moves to the end of `done`, and the string's entry follows it there.
     """
@@ -121,7 +121,7 @@ def put_arg(arg: Arg, done: list[bytes], out: bytearray, holes: list[int]) -> No
 
 
 def _put_string(text: str, done: list[bytes], out: bytearray) -> None:
-    """Leave a place for the number of a string."""
+    """Encodes a string argument; the gap between `done` and `out` is for its number."""
     done.append(bytes(out))
     done.append(string_entry(text))
     out.clear()
@@ -149,7 +149,7 @@ def _put_int(out: bytearray, number: int) -> None:
 
 
 def _put_float(out: bytearray, number: float) -> None:
-    """Whole numbers short, everything else as its 64 bits; every NaN is one NaN."""
+    """Encodes a float: whole numbers short, others as 64 bits; all NaNs are one."""
     if number.is_integer() and abs(number) < 1 << 53 and (number or math.copysign(1.0, number) > 0):
         out.append(wire.WHOLE_FLOAT)
         put_count(out, zigzag(int(number)))
@@ -194,7 +194,7 @@ _PUT: Final[dict[type, Callable[[bytearray, Any], None]]] = {
 
 
 def _recipe(recipe: Recipe) -> bytes:
-    """A recipe without its seed and without the data of a literal."""
+    """Encodes a recipe without its seed and without the data of a literal."""
     match recipe:
         case Uniform():
             return _WITH_TWO.pack(wire.UNIFORM, recipe.low, recipe.high)
@@ -226,7 +226,7 @@ _WITH_ONE: Final = struct.Struct("<Bd")
 
 
 def seed_of(recipe: Recipe) -> int | None:
-    """The seed of a recipe that has one."""
+    """Returns the seed of a recipe, None if it has none."""
     return None if isinstance(recipe, (Constant, Literal, Stored)) else recipe.seed
 
 
@@ -235,7 +235,7 @@ def _exact(number: float) -> bytes:
 
 
 def utf8(text: str) -> bytes:
-    """A string as bytes. Raises `GraphError` for one that is no Unicode text."""
+    """Encodes a string as UTF-8. Raises `GraphError` for one that is no Unicode text."""
     try:
         return text.encode()
     except UnicodeEncodeError:

@@ -1,8 +1,8 @@
-"""The root of every error that mindgap raises on purpose."""
+"""Defines the root of every error that mindgap raises on purpose."""
 
 
 class MindgapError(Exception):
-    """Bad input or wrong use. The message says what was wrong, where, and what to do about it."""
+    """Bad input or wrong use. The message names the mistake, the place, and what to do."""
 
 
 class GraphError(MindgapError):

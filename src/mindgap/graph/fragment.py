@@ -1,4 +1,4 @@
-"""Graphs prepared to be parts of larger ones, and how such parts are fed."""
+"""Prepares graphs as parts of larger graphs."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ Source = tuple[int, int]
 
 
 class Numbered(Generic[_E]):
-    """Entries by numbers from 0, in the order in which they came."""
+    """Numbers entries from 0 in the order of first use."""
 
     def __init__(self) -> None:
         self.entries: list[_E] = []
         self._numbers: dict[_E, int] = {}
 
     def number(self, entry: _E) -> int:
-        """Of an entry, which is added where it is new."""
+        """Returns the number of an entry, and adds a new one."""
         found = self._numbers.setdefault(entry, len(self.entries))
         if found == len(self.entries):
             self.entries.append(entry)
         return found
 
     def numbers(self, entries: Iterable[_E]) -> bytes:
-        """Of each, as int32."""
+        """Returns the number of each entry, as int32."""
         return array("i", map(self.number, entries)).tobytes()
 
 
 class Parts:
-    """What the fragments of an assembly are made of, each thing held once. Not thread-safe while fragments are made.
+    """The tables that the fragments of an assembly share. Not thread-safe while fragments are made.
 
     `kinds`, `templates`, `slots`: entries of the tables of content.
     """
@@ -60,13 +60,13 @@ class Parts:
         self._same: dict[Any, Any] = {}
 
     def kind_numbers(self, inputs: Iterable[Input]) -> bytes:
-        """Of each input, as int32. The table of slots has their specs too, as that of a graph's content does."""
+        """Returns the number of each input's kind, as int32. Adds their specs to the table of slots too."""
         kinds = [kind_entry(given) for given in inputs]
         self.slots.numbers([kind[1] for kind in kinds])
         return self.kinds.numbers(kinds)
 
     def same(self, thing: _E) -> _E:
-        """The first of its equals. Fragments are used out of order: what they share is read from the cache."""
+        """Returns the first of equal objects. Fragments are used out of order, so shared objects stay in the cache."""
         return self._same.setdefault(thing, thing)
 
 

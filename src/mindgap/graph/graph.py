@@ -1,4 +1,4 @@
-"""The immutable ATen operator graph.
+"""Defines the immutable ATen operator graph.
 
 Values are numbered: first the inputs, in order, then every output slot of every node, in execution
 order. A `Ref` names a value by that number. A node that returns a tuple or a list of tensors owns
@@ -22,7 +22,7 @@ Role = Literal["input", "parameter", "buffer", "constant", "random"]
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """An operand: the value with this number."""
+    """An operand, by the number of its value."""
 
     index: int
 
@@ -50,7 +50,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device argument. It names none: the platform that runs the graph puts its own."""
+    """A device argument. The platform that runs the graph puts its own device in its place."""
 
 
 #: What an argument may be. Lists and tuples are both tuples here.
@@ -81,7 +81,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What helps a person and is no part of a graph's identity.
+    """Names for people. They are no part of a graph's identity.
 
     `inputs`: a name per input (`layer1.0.conv1.weight`); `nodes`: where each node came from
     (`layer1.0.conv1 (model.py:42)`); `outputs`: a name per output. Each is full length or empty.
@@ -133,7 +133,7 @@ class Graph:
 
 
 def refs(arg: Arg) -> Iterator[int]:
-    """The value numbers that an argument names, left to right, repeats included."""
+    """Returns the value numbers in an argument, left to right, repeats included."""
     if isinstance(arg, Ref):
         yield arg.index
     elif isinstance(arg, tuple):
@@ -142,14 +142,14 @@ def refs(arg: Arg) -> Iterator[int]:
 
 
 def operands(node: Node) -> tuple[int, ...]:
-    """The value numbers that a node reads, in argument order, repeats included."""
+    """Returns the value numbers that a node reads, in argument order, repeats included."""
     found = [i for arg in node.args for i in refs(arg)]
     found += [i for _, arg in node.kwargs for i in refs(arg)]
     return tuple(found)
 
 
 def map_refs(arg: Arg, renumber: dict[int, int]) -> Arg:
-    """The same argument with every value number replaced through `renumber`."""
+    """Replaces every value number in an argument through `renumber`."""
     if isinstance(arg, Ref):
         return Ref(renumber[arg.index])
     if isinstance(arg, tuple):

@@ -1,8 +1,7 @@
-"""The arrays that a graph's inputs stand for: the same bytes on every little-endian machine.
+"""Makes the arrays of a graph's inputs: the same bytes on every little-endian machine.
 
-What a recipe draws comes from the raw words of Philox, integer arithmetic and single IEEE
-operations; see `draws` and `rounding`. Nothing here depends on numpy's distributions, on a mathematics
-library, or on how wide a processor's vectors are.
+Recipes draw from raw words of Philox by integer arithmetic and single IEEE operations; see `draws` and
+`rounding`. Nothing depends on numpy's distributions, on a mathematics library, or on vector widths.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ _Draw = Callable[[np.random.Philox, int], Array]
 
 
 def materialise(input: Input, tensors: TensorStore | None = None) -> Array:
-    """The values of an input: C-contiguous, of its shape and dtype, whatever its strides.
+    """Makes the values of an input: C-contiguous, of its shape and dtype, for any strides.
 
     Elements that share memory (an expanded dimension) have one value. Both parts of a complex
-    element are drawn by the recipe. `tensors` is where `Stored` recipes are looked up, by default
-    the user's own store. Raises `GraphError` for a recipe that does not fit the spec and for a
+    element are drawn by the recipe. `tensors`: the store for `Stored` recipes, by default
+    the user's. Raises `GraphError` for a recipe that does not fit the spec and for a
     stored tensor that is missing, damaged, or of another shape or dtype.
     """
     check_recipe(input.spec, input.recipe)
@@ -41,7 +40,7 @@ def materialise(input: Input, tensors: TensorStore | None = None) -> Array:
 
 
 def materialise_all(graph: Graph, tensors: TensorStore | None = None) -> list[Array]:
-    """Every input of the graph, in order. Raises `GraphError`, naming the input."""
+    """Makes every input of the graph, in order. Raises `GraphError`, naming the input."""
     arrays: list[Array] = []
     for number, given in enumerate(graph.inputs):
         try:
@@ -94,7 +93,7 @@ def _permuted(spec: TensorSpec, seed: int) -> Array:
 
 
 def _drawn(spec: TensorSpec, recipe: Uniform | Normal | Integers | Exceptional) -> Array:
-    """One draw for each memory cell, laid out as the spec's shape."""
+    """Draws one number for each memory cell, and lays them out in the spec's shape."""
     cells = _overlapping_cells(spec)
     shape = _distinct_shape(spec) if cells is None else (cells,)
     source, count = draws.generator(recipe.seed), math.prod(shape)
@@ -123,7 +122,7 @@ def _draw(recipe: Uniform | Normal | Integers | Exceptional, dtype: str) -> _Dra
 
 
 def _as_dtype(words: Array, dtype: str) -> Array:
-    """Integers modulo 2⁶⁴ as a dtype that can hold them (exactly, up to 2⁵³, for floats before rounding)."""
+    """Converts integers modulo 2⁶⁴ to a dtype that can hold them (exactly, up to 2⁵³, for floats before rounding)."""
     own = numpy_dtype(dtype)
     if own.kind in "biu":
         return words.astype(own)
@@ -141,7 +140,7 @@ def _in_pieces(draw: _Draw, source: np.random.Philox, count: int, dtype: str) ->
 
 
 def _distinct_shape(spec: TensorSpec) -> tuple[int, ...]:
-    """The shape with 1 for every expanded dimension."""
+    """Returns the shape with 1 for every expanded dimension."""
     if 0 not in spec.stride:
         return spec.shape
     return tuple(min(size, 1) if step == 0 else size for size, step in zip(spec.shape, spec.stride, strict=True))
@@ -154,7 +153,7 @@ def _spread(values: Array, spec: TensorSpec) -> Array:
 
 
 def _overlapping_cells(spec: TensorSpec) -> int | None:
-    """How many memory cells a spec spans whose elements may share some other than by a stride of 0; else None."""
+    """Returns how many memory cells a spec spans if elements share memory other than by a stride of 0; else None."""
     if spec.numel == 0:
         return None
     reach = 1

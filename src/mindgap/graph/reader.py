@@ -1,4 +1,4 @@
-"""Bytes of a graph read piece by piece, within a budget."""
+"""Reads a graph's bytes piece by piece, within a budget."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mindgap.graph import wire
 
 
 class Reader:
-    """Bytes and how far they are read. IndexError where they end too early. `place` says what is being read."""
+    """Bytes and a read position. IndexError if they end too early. `place`: the part that is read now."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -23,7 +23,7 @@ class Reader:
         return self._data[at]
 
     def count(self) -> int:
-        """An unsigned LEB128 number."""
+        """Reads an unsigned LEB128 number."""
         data, at = self._data, self._at
         low = data[at]
         if low < 0x80:
@@ -48,18 +48,18 @@ class Reader:
         return self._data[start : self._at]
 
     def double(self) -> float:
-        """64 bits as a float; every NaN is the one that Python calls math.nan."""
+        """Reads 64 bits as a float; every NaN becomes math.nan."""
         (number,) = struct.unpack("<d", self.take(8))
         return number if number == number else math.nan
 
     def things(self) -> int:
-        """A count of things to be made, each of which takes at least a byte here or is drawn on a budget."""
+        """Reads a count of objects to make, each of which takes at least a byte here or counts against a budget."""
         number = self.count()
         self.spend(number)
         return number
 
     def spend(self, number: int) -> None:
-        """Take from the budget of things that a file may hold."""
+        """Counts objects against the budget of a file."""
         self._left -= number
         if self._left < 0:
             raise ValueError(f"it holds more than {wire.MAX_THINGS} things")

@@ -1,4 +1,4 @@
-"""How the bytes of an input come to be: the same bytes on every machine."""
+"""Defines recipes: how an input's bytes are made, equal on every machine."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """The very bytes: little-endian, row-major."""
+    """The bytes themselves: little-endian, row-major."""
 
     data: bytes
 

@@ -1,4 +1,4 @@
-"""Which recipes fit which specs."""
+"""Checks that recipes fit specs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _EXACT_IN_FLOAT64 = 1 << 53
 
 
 def check_recipe(spec: TensorSpec, recipe: Recipe) -> None:
-    """Raises `GraphError` where the recipe cannot make a tensor of this (sound) spec."""
+    """Raises `GraphError` if the recipe cannot make a tensor of this (valid) spec."""
     match recipe:
         case Uniform():
             _check_seed(recipe.seed)
@@ -60,7 +60,7 @@ def check_recipe(spec: TensorSpec, recipe: Recipe) -> None:
 
 
 def integer_range(dtype: str) -> tuple[int, int]:
-    """The least and the largest integer of a bool or integer dtype; for floats, those that are exact."""
+    """Returns the least and the largest integer of a bool or integer dtype; for floats, of the exact ones."""
     own = numpy_dtype(dtype)
     if own.kind == "b":
         return 0, 1
@@ -140,7 +140,7 @@ def _is_int(value: object) -> bool:
 
 
 def _is_float(value: object) -> bool:
-    """A finite float, or an int that is one exactly."""
+    """Returns whether it is a finite float, or an int that converts to one exactly."""
     if isinstance(value, float):
         return math.isfinite(value)
     return _is_int(value) and isinstance(value, int) and abs(value) <= _EXACT_IN_FLOAT64

@@ -1,8 +1,8 @@
-"""Rounding float64 values to the narrower dtypes: to nearest, ties to even, once.
+"""Rounds float64 values to narrower dtypes: to nearest, ties to even, once.
 
 float32 and float16 come from a single IEEE conversion. The 8-bit formats and bfloat16 are rounded
 here, by exact float64 arithmetic, before the cast, because a library may go through float32 and so
-round twice; after that the cast is exact, whoever does it.
+round twice; after that the cast is exact in any library.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _EXPONENT_BITS: Final = np.uint64(0x7FF0_0000_0000_0000)
 
 @cache
 def float_range(dtype: str) -> tuple[float, float, float]:
-    """(largest finite, smallest normal, smallest subnormal) of a float dtype, exact in float64."""
+    """Returns (largest finite, smallest normal, smallest subnormal) of a float dtype, exact in float64."""
     info = _finfo(numpy_dtype(dtype))
     return float(info.max), float(info.smallest_normal), float(info.smallest_subnormal)
 
 
 def round_to(values: Array, dtype: str) -> Array:
-    """float64 values as `dtype`: nearest, ties to even; beyond the largest, what the format has (Inf or NaN)."""
+    """Rounds float64 values to `dtype`: nearest, ties to even; overflow gives the format's Inf or NaN."""
     if dtype not in _EXTENDED:
         return values.astype(numpy_dtype(dtype))
     return _on_grid(values, dtype).astype(numpy_dtype(dtype))
 
 
 def _on_grid(values: Array, dtype: str) -> Array:
-    """float64 values rounded to multiples of the last place that `dtype` has at their size, sign of zero kept.
+    """Rounds float64 values to multiples of the last place of `dtype` at their size; keeps the sign of zero.
 
     Adding 1.5·2⁵²·q and taking it away again rounds to a multiple of q, ties to even, as long as the
     values stay under 2⁵¹·q: they do, because q is the value's own last place.
@@ -62,7 +62,7 @@ def _on_grid(values: Array, dtype: str) -> Array:
 
 
 def round_number(value: float, dtype: str) -> np.generic:
-    """One number as a scalar of a float dtype, rounded once; an int too long for float64 as well."""
+    """Rounds one number once to a scalar of a float dtype, also an int too long for float64."""
     if isinstance(value, int) and not isinstance(value, bool):
         value = float(value) if dtype == "float64" else _odd_float(value)
     with np.errstate(all="ignore"):
@@ -70,7 +70,7 @@ def round_number(value: float, dtype: str) -> np.generic:
 
 
 def _odd_float(value: int) -> float:
-    """An int as float64 rounded to odd, so that rounding it again to a narrower format is rounding once."""
+    """Rounds an int to odd in float64, so that rounding again to a narrower format equals rounding once."""
     excess = abs(value).bit_length() - 53
     if excess <= 0:
         return float(value)
@@ -81,7 +81,7 @@ def _odd_float(value: int) -> float:
 
 @lru_cache(maxsize=1024)
 def interval_in(dtype: str, low: float, high: float) -> tuple[float, float]:
-    """The smallest value of a float dtype that is ≥ `low` and the largest that is < `high`, as float64.
+    """Returns the smallest value of a float dtype that is ≥ `low` and the largest that is < `high`, as float64.
 
     Where the dtype has no value in [low, high), both are the first one above `low`. Zeros are +0.
     """
@@ -101,7 +101,7 @@ def _clamped(value: float, dtype: str, largest: float) -> float:
 
 
 def _neighbour(value: float, dtype: str, up: bool) -> float:
-    """The next value of the dtype above or below one of its own."""
+    """Returns the next value of the dtype above or below one of its values."""
     smallest = float_range(dtype)[2]
     if value == 0.0:
         return smallest * (1 if up else -1)

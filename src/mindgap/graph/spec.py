@@ -1,4 +1,4 @@
-"""What is known of a tensor without its values: dtype, shape, strides."""
+"""Defines a tensor's spec: dtype, shape, strides."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ DTYPES: Final[dict[str, tuple[Kind, np.dtype]]] = {
 
 
 def kind_of(dtype: str) -> Kind:
-    """The number kind of a dtype name."""
+    """Returns the number kind of a dtype name."""
     return DTYPES[dtype][0]
 
 
 def numpy_dtype(dtype: str) -> np.dtype:
-    """The numpy dtype (from ml_dtypes where numpy has none) that holds `dtype` bit for bit."""
+    """Returns the numpy dtype (from ml_dtypes where numpy has none) that holds `dtype` bit for bit."""
     return DTYPES[dtype][1]
 
 
 def dtype_name(dtype: np.dtype) -> str:
-    """The inverse of `numpy_dtype`."""
+    """Returns the dtype's name; inverts `numpy_dtype`."""
     return _NAMES[dtype]
 
 
@@ -54,7 +54,7 @@ _NAMES: Final = {numpy: name for name, (_, numpy) in DTYPES.items()}
 
 
 def contiguous_stride(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Row-major strides in elements; dimensions of size 0 count as 1, as PyTorch counts them."""
+    """Returns row-major strides in elements; dimensions of size 0 count as 1, as PyTorch counts them."""
     stride: list[int] = []
     step = 1
     for size in reversed(shape):
@@ -85,7 +85,7 @@ class TensorSpec:
 
     @property
     def overlaps(self) -> bool:
-        """A memory cell may hold more than one element: by rising stride, a dimension does not clear those before."""
+        """Whether elements may share memory: by rising stride, a dimension does not clear those before."""
         reach = 0
         for step, size in sorted(zip(self.stride, self.shape, strict=True)):
             if size > 1:

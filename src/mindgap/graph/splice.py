@@ -1,7 +1,7 @@
-"""The content of an assembled graph, spliced from the columns of its fragments.
+"""Splices the content of an assembled graph from the columns of its fragments.
 
-Everything that does not depend on where a piece stands is taken as it is; numbers of values are put right for all
-pieces at once. No nodes are made.
+Columns that do not depend on a piece's position are copied; value numbers are shifted for all pieces at once. No
+nodes are made.
 
 A *flat* number counts the inputs of all pieces, those of the first before those of the second, fed ones included; or
 all their slots. A *source* is an input by its flat number, or -1 - the flat number of a slot.
@@ -28,7 +28,7 @@ _Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """The flat numbers of the inputs that are `fed`; what each reads instead, no fed input; what the graph returns."""
+    """Flat numbers: of the inputs that are `fed`, of the sources that they read instead, of the graph's outputs."""
 
     fed: Sequence[int]
     sources: Sequence[int]
@@ -36,7 +36,7 @@ class Wiring:
 
 
 def spliced_content(fragments: Sequence[Fragment], wiring: Wiring) -> bytes:
-    """The canonical content of the graph that these fragments make, wired so."""
+    """Returns the canonical content of the graph of these fragments and this wiring."""
     sizes = np.fromiter(chain.from_iterable([fragment.sizes for fragment in fragments]), np.int64).reshape(-1, 4)
     inputs, slots, *_ = sizes.sum(axis=0).tolist()
     kept = np.ones(inputs, np.bool_)
@@ -60,13 +60,13 @@ def spliced_content(fragments: Sequence[Fragment], wiring: Wiring) -> bytes:
 
 
 def _column(table: Numbered[_E], numbers: _Ints) -> Column[_E]:
-    """`tables.column` of the entries of these numbers."""
+    """Returns `tables.column` of the entries with these numbers."""
     place, first = _places(table, numbers)
     return Column(_entries(table, numbers[first]), len(numbers), _counts(np.where(first, wire.NEXT, place + 1)))
 
 
 def _slot_column(table: Numbered[bytes], specs: Sequence[bytes], numbers: _Ints) -> Column[bytes]:
-    """`tables.slot_column` of the entries of these numbers."""
+    """Returns `tables.slot_column` of the entries with these numbers."""
     known = [table.number(entry) for entry in (NO_TENSOR, LIKE_FIRST, *specs)]
     place, first = _places(table, np.concatenate((np.array(known, np.int64), numbers)))
     place, first = place[len(known) :], first[len(known) :]
@@ -80,7 +80,7 @@ def _entries(table: Numbered[_E], numbers: _Ints) -> list[_E]:
 
 
 def _places(table: Numbered[Any], numbers: _Ints) -> tuple[_Ints, _Bools]:
-    """Of each number its place among the different ones, in the order of first use; and whether it is the first."""
+    """Returns each number's index among the distinct ones, in order of first use, and whether it is the first use."""
     order = np.arange(len(numbers))
     begins = np.empty(len(table.entries), np.int64)
     begins[numbers[::-1]] = order[::-1]  # of what is assigned twice the last stays
@@ -90,13 +90,13 @@ def _places(table: Numbered[Any], numbers: _Ints) -> tuple[_Ints, _Bools]:
 
 
 def _numbers(sources: Sequence[int], number: _Ints, left: int) -> _Ints:
-    """The numbers in the assembled graph, which has `left` inputs, `number` for each of the pieces'."""
+    """Converts flat numbers to value numbers. `left`: count of inputs; `number`: new number of each flat input."""
     wanted = np.array(sources, np.int64)
     return np.where(wanted < 0, left - 1 - wanted, number.take(wanted, mode="clip") if len(number) else 0)
 
 
 def _references(joined: FragmentColumns, sizes: _Ints, number: _Ints, roles: _Bytes) -> bytes:
-    """The column of operands: what `ReferenceCoder` gives, for all at once.
+    """Returns the column of operands: the codes of `ReferenceCoder`, for all references at once.
 
     `number`: for each flat input its number in the assembled graph. `roles`: of the inputs of that.
     """
@@ -114,7 +114,7 @@ def _references(joined: FragmentColumns, sizes: _Ints, number: _Ints, roles: _By
 
 
 def _input_codes(read: _Ints, roles: _Bytes) -> _Ints:
-    """Codes of references to inputs, which are numbered in `read` in the order in which nodes read them.
+    """Returns the codes of references to inputs; `read`: the inputs' numbers in the order of the references.
 
     Both inputs and references are sorted by role, so that a rank less the expected one is the difference between the
     places of two inputs, where they are of one role, and else the distance from the first input of that role.
@@ -138,7 +138,7 @@ def _input_codes(read: _Ints, roles: _Bytes) -> _Ints:
 
 
 def _seeds(joined: FragmentColumns, kept: _Bools) -> bytes:
-    """The column of seeds of the inputs that are kept."""
+    """Returns the column of seeds of the inputs that are kept."""
     seeded = np.frombuffer(joined.seeded, np.bool_)[kept]
     seeds = np.frombuffer(joined.seeds, "<u8").reshape(-1, 2)[kept][seeded]
     if not len(seeds):
@@ -156,7 +156,7 @@ def _int32(column: bytes) -> _Ints:
 
 
 def _counts(numbers: _Ints) -> bytes:
-    """Each number, none negative, as a count of the byte format."""
+    """Encodes each number (not negative) as a count of the byte format."""
     if not len(numbers):
         return b""
     largest = int(numbers.max())

@@ -1,4 +1,4 @@
-"""The structure of a graph, by which models are deduplicated.
+"""Computes a digest of a graph's structure, by which models are deduplicated.
 
 Hashed as Merkle trees are: a node's colour is made of its operator, its attributes and the colours
 of its operands, back to the inputs, which are known by role and dtype. That alone cannot tell one
@@ -30,7 +30,7 @@ _Source = int
 
 
 def structure_digest(graph: Graph, level: Level = "attributes") -> str:
-    """SHA-256, in hex, of what the graph computes apart from how it is written down.
+    """Returns the SHA-256, in hex, of the computation, independent of how the graph is written.
 
     `operators`: overloads and how they are wired. `attributes`: also dtypes, roles of inputs and the
     arguments that are not sizes of tensors. `shapes`: also those, and the shapes of all values.
@@ -47,7 +47,7 @@ def structure_digest(graph: Graph, level: Level = "attributes") -> str:
 
 
 def _hash(*words: bytes | str) -> bytes:
-    """A colour: 16 bytes of the words, each kept apart from the next."""
+    """Returns a colour: 16 bytes of a digest of the words, with their boundaries."""
     hashed = hashlib.blake2b(digest_size=16)
     for word in words:
         data = word.encode() if isinstance(word, str) else word
@@ -57,7 +57,7 @@ def _hash(*words: bytes | str) -> bytes:
 
 
 def _mixed(colours: Iterable[bytes]) -> bytes:
-    """A colour of colours, which are all of one length."""
+    """Returns a colour of colours, which are all of one length."""
     return hashlib.blake2b(b"".join(colours), digest_size=16).digest()
 
 
@@ -68,7 +68,7 @@ def _input_words(graph: Graph, number: int, level: Level) -> list[str]:
 
 
 def _node_words(node: Node, level: Level) -> list[bytes | str]:
-    """What a node's colour begins with: all that is no wiring, and in which holes the wires end."""
+    """Returns a node's first colour: its attributes, and the holes that operands fill."""
     sizes = size_positions(node) if level == "attributes" else ()
     words: list[bytes | str] = [node.op]
     for position, arg in enumerate(node.args):
@@ -86,7 +86,7 @@ def _arg_word(arg: Arg, level: Level, is_size: bool) -> bytes:
 
 
 def _wires(arg: Arg) -> Arg:
-    """Only the references of an argument, in their places among the lists that hold any."""
+    """Keeps only the references of an argument, in their nested lists."""
     if isinstance(arg, tuple):
         kept = tuple(_wires(item) for item in arg)
         return kept if any(item is not None for item in kept) else None
@@ -100,7 +100,7 @@ def _spec_word(spec: TensorSpec | None, level: Level) -> str:
 
 
 class _Edges:
-    """What each node depends on, in order, and what each output depends on."""
+    """The dependencies of each node, in order, and of each output."""
 
     def __init__(self) -> None:
         self.nodes: list[list[_Source]] = []
@@ -108,7 +108,7 @@ class _Edges:
 
 
 def _edges(graph: Graph) -> _Edges:
-    """Operands, and after each operand the last writers of the memory that it may share."""
+    """Returns the operands, each followed by the last writers of the memory that it may share."""
     edges = _Edges()
     memory: list[frozenset[int]] = [frozenset([number]) for number in range(len(graph.inputs))]
     writer: dict[int, int] = {}
@@ -140,7 +140,7 @@ class _Colours:
         self._nodes = nodes
 
     def refine(self) -> None:
-        """Sweep forth and back until neither tells more values and nodes apart."""
+        """Sweeps forth and back until the number of colours no longer grows."""
         self._forth()
         found = self._count()
         while True:
@@ -151,7 +151,7 @@ class _Colours:
                 return
 
     def summary(self) -> list[bytes]:
-        """What the digest is made of: how often each colour occurs, and the outputs in order."""
+        """Returns the content of the digest: how often each colour occurs, and the outputs in order."""
         values = sorted(self._values)
         outputs = [self._of(source) for sources in self._edges.outputs for source in sources]
         return [len(values).to_bytes(4, "little"), *values, *sorted(self._nodes), *outputs]
@@ -163,7 +163,7 @@ class _Colours:
         return self._values[source] if source >= 0 else self._nodes[-1 - source]
 
     def _forth(self) -> None:
-        """Nodes take in what they depend on, and slots their node."""
+        """Mixes dependencies' colours into nodes, and nodes' colours into their slots."""
         for index, sources in enumerate(self._edges.nodes):
             colour = self._nodes[index] = _mixed([self._nodes[index], *map(self._of, sources)])
             first = self._graph.first_value[index]
@@ -171,7 +171,7 @@ class _Colours:
                 self._values[first + slot] = _mixed([colour, slot.to_bytes(16, "little"), self._values[first + slot]])
 
     def _back(self) -> None:
-        """Values and nodes take in their uses: by what, and at which place."""
+        """Mixes the colours and positions of uses into values and nodes."""
         uses: dict[_Source, list[bytes]] = {}
         for position, sources in enumerate(self._edges.outputs):
             for source in sources:

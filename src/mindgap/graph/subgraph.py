@@ -1,6 +1,6 @@
-"""Cutting graphs apart, dropping what nothing needs, and laying graphs side by side.
+"""Cuts subgraphs, removes unused nodes, and concatenates graphs.
 
-All of it on data alone: what an operator mutates or aliases is for the caller to say.
+Works on data alone: the caller knows what an operator mutates or aliases.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mindgap.graph.recipe import Constant
 
 
 def extract(graph: Graph, nodes: Sequence[int], outputs: Sequence[int]) -> tuple[Graph, list[int]]:
-    """The subgraph of `nodes` (indices, in the order given) that returns the values numbered `outputs`.
+    """Extracts the subgraph of `nodes` (indices, in their order) that returns the values numbered `outputs`.
 
     Its inputs are the values that it needs and does not make, by rising number; the list returned
     holds their numbers in `graph`. Inputs of `graph` keep recipe and role. Values that another node
@@ -55,7 +55,7 @@ def extract(graph: Graph, nodes: Sequence[int], outputs: Sequence[int]) -> tuple
 
 
 def prune(graph: Graph, keeps: Callable[[Node], bool]) -> Graph:
-    """The graph without the nodes that no output needs; its inputs and their numbers stay.
+    """Removes the nodes that no output needs; the inputs and their numbers stay.
 
     A node for which `keeps` is true stays, with all that it needs: pass a predicate that is true of
     operators that write to an operand, because what they write to may be seen through another value.
@@ -88,7 +88,7 @@ def prune(graph: Graph, keeps: Callable[[Node], bool]) -> Graph:
 
 
 def concatenate(graphs: Sequence[Graph]) -> Graph:
-    """The disjoint union: inputs, nodes, outputs and `grad` of each graph in turn, renumbered.
+    """Returns the disjoint union: inputs, nodes, outputs and `grad` of each graph in turn, renumbered.
 
     A kind of label that only some of the graphs have is empty strings for the others.
     """
@@ -132,7 +132,7 @@ def _check_cut(graph: Graph, nodes: Sequence[int], outputs: Sequence[int]) -> No
 
 
 def _border(graph: Graph, value: int) -> Input:
-    """The value as an input of a cut."""
+    """Makes the value an input of a subgraph."""
     if value < len(graph.inputs):
         return graph.inputs[value]
     spec = graph.values[value]
@@ -148,7 +148,7 @@ def _border_label(graph: Graph, value: int) -> str:
 
 
 def renumbered(node: Node, renumber: dict[int, int]) -> Node:
-    """The same call of other operands: every value number replaced through `renumber`."""
+    """Replaces every value number of a node through `renumber`."""
     return Node(
         node.op,
         tuple(map_refs(arg, renumber) for arg in node.args),
@@ -158,7 +158,7 @@ def renumbered(node: Node, renumber: dict[int, int]) -> Node:
 
 
 def _joined(parts: list[tuple[tuple[str, ...], int]]) -> tuple[str, ...]:
-    """Labels one after another, blanks where a graph of that many things has none; () where none has any."""
+    """Joins labels, with blanks for a graph without labels; () if none has any."""
     if not any(labels for labels, _ in parts):
         return ()
     return tuple(label for labels, count in parts for label in (labels or ("",) * count))

@@ -1,4 +1,4 @@
-"""The tables of a graph's content, and its columns that are indices into them; the layout is described in `wire`."""
+"""Writes the tables of a graph's content and the columns of indices into them; the layout is described in `wire`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Column(Generic[_E]):
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """A graph as its content has it.
+    """The tables and columns of a graph's content.
 
     `kinds`: for each input. `seeds`: as bytes. `templates`: for each node. `operands`: as bytes. `slots`: for each
     output slot of each node; its table begins with the specs of the kinds. `outputs`: each counted back from the last
@@ -51,19 +51,19 @@ class Columns:
 
 
 def column(entries: Iterable[_E]) -> Column[_E]:
-    """A table of what comes, and where it comes again."""
+    """Makes a table of the distinct entries, and the column of indices into it."""
     table: _BackReferences[_E] = _BackReferences(wire.NEXT)
     codes = list(map(table.__getitem__, entries))
     return Column(tuple(table), len(codes), b"".join(codes))
 
 
 def specs_of(kinds: Iterable[KindEntry]) -> list[bytes]:
-    """The specs of a table of kinds, in the order of first use."""
+    """Returns the specs of a table of kinds, in the order of first use."""
     return list(dict.fromkeys([kind[1] for kind in kinds]))
 
 
 def slot_column(specs: Sequence[bytes], slots: Iterable[bytes]) -> Column[bytes]:
-    """The table of specs, which begins with those of inputs, and the column of `NO_TENSOR`, `LIKE_FIRST` and specs."""
+    """Makes the table of specs, inputs' first, and the column of `NO_TENSOR`, `LIKE_FIRST` and specs."""
     known = [NO_TENSOR, LIKE_FIRST, *specs]
     table: _BackReferences[bytes] = _BackReferences(FIRST_SLOT)
     table.update(zip(known, map(_count, (0, 1, *range(FIRST_SLOT + 1, len(known) + 1))), strict=True))
@@ -72,7 +72,7 @@ def slot_column(specs: Sequence[bytes], slots: Iterable[bytes]) -> Column[bytes]
 
 
 def content_of(columns: Columns) -> bytes:
-    """The canonical content."""
+    """Writes the canonical content."""
     kinds, templates = columns.kinds, columns.templates
     kind_parts = list(chain.from_iterable(kinds.entries))
     specs = _Numbers()
@@ -92,7 +92,7 @@ def content_of(columns: Columns) -> bytes:
 
 
 def numbered(strings: Sequence[bytes]) -> tuple[list[bytes], bytes]:
-    """For each entry of a string its number, and the table of them."""
+    """Numbers the entries of strings. Returns the numbers, and the table."""
     table = _Numbers()
     numbers = [table[entry] for entry in strings]
     return numbers, b"".join((_count(len(table)), *table))

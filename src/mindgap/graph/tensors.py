@@ -1,4 +1,4 @@
-"""Tensors too big for a graph's bytes: kept beside it, named by their content."""
+"""Stores tensors too large for a graph's bytes in files named by their content."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _KEY: Final = re.compile(r"[0-9a-f]{64}")
 
 
 def tensor_key(array: Array) -> str:
-    """The name of a tensor: the SHA-256, in hex, of its dtype, its shape and its row-major bytes.
+    """Returns a tensor's name: the SHA-256, in hex, of its dtype, its shape and its row-major bytes.
 
     Raises `GraphError` for a dtype that graphs do not hold.
     """
@@ -47,7 +47,7 @@ def tensor_key(array: Array) -> str:
 
 
 def is_tensor_key(key: str) -> bool:
-    """Whether it has the form of a `tensor_key`: 64 lower-case hex digits."""
+    """Returns whether it has the form of a `tensor_key`: 64 lower-case hex digits."""
     return _KEY.fullmatch(key) is not None
 
 
@@ -61,7 +61,7 @@ class TensorStore:
         self.path = Path(path)
 
     def put(self, array: Array) -> str:
-        """Keep the tensor and return its key. Does nothing where it is kept already."""
+        """Stores the tensor and returns its key. Does nothing if it is stored already."""
         key = tensor_key(array)
         if key in self:
             return key
@@ -78,7 +78,7 @@ class TensorStore:
         return key
 
     def get(self, key: str) -> Array:
-        """The tensor with this key. Raises `GraphError` where it is missing or its file is damaged."""
+        """Reads the tensor with this key. Raises `GraphError` if it is missing or its file is damaged."""
         file = self._file(key)
         if not file.is_file():
             raise GraphError(f"no tensor {key} in {self.path}: copy the tensors that belong to the graph there")
@@ -100,13 +100,13 @@ class TensorStore:
         return array
 
     def copy(self, keys: Iterable[str], source: TensorStore) -> None:
-        """Keep these tensors of another store here too. Raises `GraphError` for one that is missing or damaged."""
+        """Copies tensors from another store. Raises `GraphError` for one that is missing or damaged."""
         for key in keys:
             if key not in self and self.put(source.get(key)) != key:
                 raise GraphError(f"tensor {key} of {source.path} is another than its key says")
 
     def remove(self, key: str) -> None:
-        """Remove a tensor's file, if there is one."""
+        """Removes a tensor's file, if there is one."""
         self._file(key).unlink(missing_ok=True)
 
     def __contains__(self, key: object) -> bool:
@@ -121,7 +121,7 @@ class TensorStore:
 class PendingTensors(TensorStore):
     """Tensors in memory under their keys, until `keep` writes some of them to the directory of another store.
 
-    For graphs of which it turns out later whether they are kept. What is not in memory is looked up in the directory.
+    For graphs that may be dropped later. Tensors that are not in memory are looked up in the directory.
     """
 
     def __init__(self, kept: TensorStore) -> None:
@@ -129,7 +129,7 @@ class PendingTensors(TensorStore):
         self._arrays: dict[str, Array] = {}
 
     def put(self, array: Array) -> str:
-        """Hold the tensor and return its key. The caller must not write to it before `keep`."""
+        """Holds the tensor in memory and returns its key. The caller must not write to it before `keep`."""
         key = tensor_key(array)
         self._arrays.setdefault(key, array)
         return key
@@ -141,12 +141,12 @@ class PendingTensors(TensorStore):
         return key in self._arrays or super().__contains__(key)
 
     def keep(self, keys: Iterable[str]) -> None:
-        """Write these tensors to the directory. Raises `GraphError` for one that is missing, or was written to."""
+        """Writes these tensors to the directory. Raises `GraphError` for one that is missing, or was written to."""
         TensorStore(self.path).copy(keys, self)
 
 
 def default_tensor_store() -> TensorStore:
-    """The user's own store: under `$MINDGAP_HOME`, or else in the cache directory of the system."""
+    """Returns the user's store: under `$MINDGAP_HOME`, or else in the cache directory of the system."""
     home = os.environ.get("MINDGAP_HOME")
     return TensorStore((Path(home) if home else _cache_directory()) / "tensors")
 
@@ -162,7 +162,7 @@ def _cache_directory() -> Path:
 
 
 def _packed(array: Array) -> bytes:
-    """The file of the tensor."""
+    """Encodes the tensor's file."""
     about = {"dtype": _name_of(array), "shape": json.dumps(list(array.shape))}
     content = _bytes_of(array)
     plain = np.frombuffer(content, np.uint8) if about["dtype"] in _RAW else np.ascontiguousarray(array)
@@ -174,7 +174,7 @@ def _packed(array: Array) -> bytes:
 
 
 def _unpacked(frame: Array, size: int) -> Array:
-    """The `size` bytes in the frame. Raises `ValueError` where it promises another number, before memory is taken."""
+    """Unpacks the `size` bytes of a frame. Raises `ValueError` for another size, before it takes memory."""
     content = frame.tobytes()
     if zstandard.get_frame_parameters(content).content_size != size:
         raise ValueError(f"its frame does not hold {size} bytes")
@@ -189,5 +189,5 @@ def _name_of(array: Array) -> str:
 
 
 def _bytes_of(array: Array) -> bytes | memoryview:
-    """The row-major bytes; no copy where the array lies so already."""
+    """Returns the row-major bytes, without a copy if the array is row-major."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

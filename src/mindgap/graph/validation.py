@@ -1,4 +1,4 @@
-"""The rules that every graph keeps, whoever built it."""
+"""Checks the rules that every graph keeps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PLAIN: Final = (bool, float, complex, type(None), Device)
 
 
 def validate(graph: Graph) -> None:
-    """Raises `GraphError`, naming the place, where the graph breaks a rule.
+    """Raises a `GraphError` that names the place if the graph breaks a rule.
 
     References are in range and earlier than their use; specs are sane; operators are named
     `namespace.packet.overload`; recipes fit their specs; outputs exist; `grad` names float inputs;
@@ -83,7 +83,7 @@ def _are_sizes(numbers: tuple[int, ...]) -> bool:
 
 
 def _check_spec(spec: TensorSpec, sound: dict[int, TensorSpec]) -> None:
-    """`check_spec`, once for each object: graphs share a few specs among many values."""
+    """Runs `check_spec` once for each object: graphs share a few specs among many values."""
     if id(spec) not in sound:
         check_spec(spec)
         sound[id(spec)] = spec
@@ -137,7 +137,7 @@ def _check_kwarg_names(node: Node) -> None:
 
 
 def _check_arg(arg: Arg, specs: list[TensorSpec | None], total: int, position: int, depth: int) -> int:
-    """Check an argument whose first reference is operand `position`; the number of the one after its last."""
+    """Checks an argument; its first reference is operand `position`. Returns the position after its last one."""
     if isinstance(arg, Ref):
         _check_ref(arg.index, specs, total, position)
         return position + 1
@@ -165,7 +165,7 @@ def _check_ref(value: int, specs: list[TensorSpec | None], total: int, position:
 
 
 def _check_named(arg: Any) -> None:
-    """Strings, and those arguments that have a name."""
+    """Checks strings and named attributes (dtypes, layouts, memory formats)."""
     match arg:
         case str():
             if not arg.isascii() and any("\ud800" <= letter <= "\udfff" for letter in arg):

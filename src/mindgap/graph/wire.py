@@ -1,4 +1,4 @@
-"""The words of the byte format: numbers, tags and limits that writer and reader share.
+"""Defines the byte format: numbers, tags and limits that encoder and decoder share.
 
 Content of a graph, before compression. A *count* is an unsigned LEB128 number; a *signed* one is
 zigzag of the same (0, -1, 1, -2 … → 0, 1, 2, 3 …).
@@ -61,7 +61,7 @@ UNIFORM, NORMAL, INTEGERS, PERMUTATION, CONSTANT, LITERAL, STORED, EXCEPTIONAL =
 
 
 def put_count(out: bytearray, number: int) -> None:
-    """Append an unsigned LEB128 number."""
+    """Appends an unsigned LEB128 number."""
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
         number >>= 7
@@ -69,10 +69,10 @@ def put_count(out: bytearray, number: int) -> None:
 
 
 def zigzag(number: int) -> int:
-    """A signed number as an unsigned one, small for small magnitudes."""
+    """Maps a signed number to an unsigned one, small for small magnitudes."""
     return number << 1 if number >= 0 else (-number << 1) - 1
 
 
 def unzigzag(number: int) -> int:
-    """The inverse of `zigzag`."""
+    """Inverts `zigzag`."""
     return number >> 1 if not number & 1 else -((number + 1) >> 1)

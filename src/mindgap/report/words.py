@@ -70,8 +70,8 @@ def explain(row: Row) -> str:
 
 def weaker_evidence(rows: Iterable[Row]) -> str:
     """`judged on weaker evidence: aten.gelu.default (bound rule: …)`, each reason once; empty where there is none."""
-    told = dict.fromkeys(f"{w.op} ({w.missing}: {w.reason})" for row in rows for w in row.weaknesses)
-    return f"judged on weaker evidence: {'; '.join(told)}" if told else ""
+    reasons = dict.fromkeys(f"{w.op} ({w.missing}: {w.reason})" for row in rows for w in row.weaknesses)
+    return f"judged on weaker evidence: {'; '.join(reasons)}" if reasons else ""
 
 
 def detail_line(row: Row) -> str:
@@ -83,8 +83,8 @@ def detail_line(row: Row) -> str:
 def classes(row: Row) -> str:
     """`NaN in 2 of 40 elements`: where one side alone has NaN or another infinity; empty where neither has."""
     counts = {"NaN": row.metrics.get("nan_mismatch") or 0, "infinity": row.metrics.get("inf_mismatch") or 0}
-    told = [f"{name} in {count} of {row.metrics.get('n', '?')} elements" for name, count in counts.items() if count]
-    return ", ".join(told)
+    parts = [f"{name} in {count} of {row.metrics.get('n', '?')} elements" for name, count in counts.items() if count]
+    return ", ".join(parts)
 
 
 def metric(row: Row, name: str) -> str:

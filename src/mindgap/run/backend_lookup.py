@@ -17,7 +17,7 @@ _BY_PLACE: Final = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_][\w.]*)(?:@(.*))?")
 
 
 def find_backend(text: str) -> tuple[Backend, Mapping[str, str]]:
-    """The backend and the options that `text` names. Raises `PlatformError`."""
+    """Returns the backend and the options of a platform's name. Raises `PlatformError`."""
     found = _BY_PLACE.fullmatch(text)
     if found is None:
         from mindgap.platforms import registry

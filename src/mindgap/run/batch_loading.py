@@ -12,10 +12,10 @@ from mindgap.run.outcome import Array, Job
 
 
 def prepare(platform: Platform, graphs: Sequence[Graph], tensors: TensorStore, caches: Caches) -> tuple[int, str]:
-    """How many of the graphs have an answer in `caches` now: loaded, or refused for good; and what went wrong.
+    """Loads the graphs into `caches`. Returns how many are there now, loaded or refused, and an error message.
 
-    A graph whose inputs cannot be made here, or whose failure is of no known kind, is left to its job, which
-    loads it by itself; so are all of them where the platform loads one graph at a time.
+    A graph is left out, and its job loads it, if its inputs cannot be made or if it fails without a typed error.
+    A platform that loads one graph at a time leaves all of them out.
     """
     if not isinstance(platform, LoadsMany):
         return 0, ""

@@ -10,7 +10,7 @@ V = TypeVar("V")
 
 
 class Cache(Generic[K, V]):
-    """Not thread-safe. An entry larger than the whole bound is not kept."""
+    """Keeps the most recently used entries. An entry larger than the byte limit is not kept. Not thread-safe."""
 
     def __init__(self, count: int, nbytes: int) -> None:
         self._count = count
@@ -22,7 +22,7 @@ class Cache(Generic[K, V]):
         return len(self._entries)
 
     def get(self, key: K) -> V | None:
-        """The value, now the most recently used; None where it is not (any more)."""
+        """Returns the value and marks it as most recently used; None if it is not in the cache."""
         found = self._entries.get(key)
         if found is None:
             return None
@@ -30,7 +30,7 @@ class Cache(Generic[K, V]):
         return found[0]
 
     def put(self, key: K, value: V, nbytes: int) -> None:
-        """Keeps the value, and forgets the oldest until both bounds hold."""
+        """Adds the value, and drops the least recently used entries until both limits hold."""
         self.drop(key)
         if nbytes > self._limit:
             return
@@ -41,7 +41,7 @@ class Cache(Generic[K, V]):
             self.nbytes -= size
 
     def drop(self, key: K) -> None:
-        """Forgets one entry, if it is there."""
+        """Drops one entry, if it is in the cache."""
         found = self._entries.pop(key, None)
         if found is not None:
             self.nbytes -= found[1]

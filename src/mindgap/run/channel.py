@@ -1,4 +1,4 @@
-"""Frames between the parent and a worker: a small JSON header and arrays, with a checksum.
+"""Sends and receives frames between the parent and a worker: a JSON header and arrays, with a checksum.
 
     prefix   24 bytes: b"mgap", header length (u32), body length (u64), XXH3-64 of the body (u64); little-endian
     body     the header as JSON (its `arrays` lists [dtype, shape] of each array), then the arrays' bytes,
@@ -35,11 +35,11 @@ _READ: Final = 1 << 20
 
 
 class ChannelError(Exception):
-    """What came is not a frame."""
+    """The received bytes are no frame."""
 
 
 class ChannelClosed(Exception):
-    """The other side is gone."""
+    """The other process has closed the channel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Frame:
 
 
 def encode_frame(header: Mapping[str, Any], arrays: Sequence[Array] = ()) -> list[memoryview]:
-    """The frame as buffers to write in order. The arrays are not copied where they are C-contiguous."""
+    """Returns the frame as buffers to write in order. C-contiguous arrays are not copied."""
     head = dict(header)
     if arrays:
         head["arrays"] = [[dtype_name(a.dtype), a.shape] for a in arrays]
@@ -80,7 +80,7 @@ def send_frame(fd: int, header: Mapping[str, Any], arrays: Sequence[Array] = ())
 
 
 def write_some(fd: int, pending: list[memoryview]) -> list[memoryview]:
-    """One write of as much as the descriptor takes; returns what is left. Raises `ChannelClosed`."""
+    """Writes as much as the descriptor takes at once; returns the rest. Raises `ChannelClosed`."""
     try:
         written = os.writev(fd, pending[:16])
     except BlockingIOError:
@@ -95,7 +95,7 @@ def write_some(fd: int, pending: list[memoryview]) -> list[memoryview]:
 
 
 class FrameReader:
-    """Puts frames together from a descriptor, blocking or not."""
+    """Reads frames from a descriptor, blocking or not."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -115,7 +115,7 @@ class FrameReader:
         return frame
 
     def pull(self) -> Frame | None:
-        """Reads what is there; a frame if one is complete, else None: call again.
+        """Reads the bytes that are there. Returns a frame if one is complete, else None: call again.
 
         Raises `ChannelClosed` at the end of the stream and `ChannelError` for what is no frame.
         """
@@ -169,7 +169,7 @@ def _decode(body: Array, length: int) -> Frame:
 
 
 def _arrays(body: Array, end: int, described: Sequence[tuple[str, Sequence[int]]]) -> tuple[Array, ...]:
-    """The arrays after the header. ValueError, TypeError or KeyError for a description that does not fit."""
+    """Returns the arrays after the header. ValueError, TypeError or KeyError for a description that does not fit."""
     found: list[Array] = []
     for name, shape in described:
         if name not in DTYPES or any(size < 0 for size in shape):

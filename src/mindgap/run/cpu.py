@@ -26,18 +26,18 @@ class CpuAccount:
         self._lock = threading.Lock()
 
     def add(self, purpose: Purpose, name: str, seconds: float) -> None:
-        """`seconds` more were spent by the worker of `name`."""
+        """Adds the `seconds` that the worker of `name` spent."""
         with self._lock:
             self._seconds[purpose, name] += seconds
 
     def snapshot(self) -> Mapping[tuple[Purpose, str], float]:
-        """The sums so far."""
+        """Returns the sums so far."""
         with self._lock:
             return dict(self._seconds)
 
 
 def seconds_of(process: psutil.Process, children: Iterable[psutil.Process] = ()) -> float:
-    """Processor seconds of a process, of its children that it has waited for, and of the `children` given.
+    """Returns the processor seconds of a process, of the children that it has waited for, and of `children`.
 
     User and system time. A process that has ended counts until its parent waits for it; then it gives 0.
     """
@@ -50,7 +50,7 @@ def seconds_of(process: psutil.Process, children: Iterable[psutil.Process] = ())
 
 
 def _own_seconds(pid: int, otherwise: float) -> float:
-    """What a process took itself, to the nanosecond; `otherwise` where only whole hundredths of a second are told."""
+    """Returns the process's own seconds, to the nanosecond; `otherwise` where the system counts hundredths only."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             # The clock that clock_getcpuclockid(3) gives for a process.

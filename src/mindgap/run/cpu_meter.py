@@ -14,13 +14,12 @@ class CpuMeter:
     """Reads the processor seconds of one worker's processes between readings, across replacements of the worker."""
 
     def __init__(self, pid: Callable[[], int | None]) -> None:
-        """`pid` gives the worker's process number at the moment, None where there is none."""
+        """`pid`: returns the worker's current process number, None if there is none."""
         self._pid = pid
         self._last = (pid(), _cpu_seconds(pid()))
 
     def read(self) -> float:
-        """Seconds since the last reading. A new process counts from its start; the last seconds of the old one are
-        lost."""
+        """Returns the seconds since the last reading. After a replacement it counts the new process only."""
         pid = self._pid()
         now = _cpu_seconds(pid)
         was_pid, was = self._last
@@ -29,7 +28,7 @@ class CpuMeter:
 
 
 def _cpu_seconds(pid: int | None) -> float:
-    """Of a process, its children that have ended, and its running descendants; 0 where there is no process."""
+    """Returns the seconds of a process, its ended children and its running descendants; 0 without a process."""
     if pid is not None:
         with contextlib.suppress(psutil.Error):
             process = psutil.Process(pid)

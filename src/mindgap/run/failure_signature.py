@@ -1,4 +1,4 @@
-"""Normalizes a failure message: what changes from run to run is removed.
+"""Normalizes failure messages: removes the text that changes from run to run.
 
 Two failures with one cause on one platform should have equal signatures, on any machine and in any
 process: so addresses, paths, sizes, numbers, generated names and identifiers become placeholders,
@@ -65,14 +65,14 @@ _STEPS: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
 
 
 def signature(message: str) -> str:
-    """The message without what changes between runs: at most three lines, joined by ` | `, and 300 characters."""
-    told = [line[:_LINE] for line in _telling_lines(message)]
-    lines = [line for line in (_normalise(line) for line in reasons(told)) if line not in _SILENT]
+    """Returns the normalized message: at most three lines, joined by ` | `, and 300 characters."""
+    kept = [line[:_LINE] for line in _lines_without_frames(message)]
+    lines = [line for line in (_normalise(line) for line in reasons(kept)) if line not in _SILENT]
     return " | ".join(list(dict.fromkeys(lines))[:_LINES])[:_LENGTH].rstrip()
 
 
-def _telling_lines(message: str) -> list[str]:
-    """The message's lines without stack traces; a frame's source line goes with the frame."""
+def _lines_without_frames(message: str) -> list[str]:
+    """Returns the message's lines without stack frames and their source lines."""
     kept: list[str] = []
     frame_indent: int | None = None
     for line in message.splitlines():

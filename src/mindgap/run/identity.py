@@ -18,7 +18,7 @@ _LOCK: Final = threading.Lock()
 
 
 def digest_of(graph: Graph) -> str:
-    """The graph's digest, remembered for as long as the object lives. Raises `GraphError`."""
+    """Returns the graph's digest, cached as long as the object lives. Raises `GraphError`."""
     key = id(graph)
     known = _DIGESTS.get(key)
     if known is not None and known[0]() is graph:
@@ -29,7 +29,7 @@ def digest_of(graph: Graph) -> str:
 
 
 def remember(graph: Graph, digest: str, data: bytes | None = None) -> None:
-    """Takes the word of whoever sent the graph for its digest, and for its bytes where they are given."""
+    """Caches a digest (and bytes) that the graph's sender computed, without checking them."""
     key = id(graph)
     _DIGESTS[key] = (weakref.ref(graph, lambda _: _DIGESTS.pop(key, None)), digest)
     if data is not None:
@@ -38,7 +38,7 @@ def remember(graph: Graph, digest: str, data: bytes | None = None) -> None:
 
 
 def bytes_of(graph: Graph) -> bytes:
-    """`encode` without labels, remembered for the latest graphs. Raises `GraphError`. Thread-safe."""
+    """Returns `encode` without labels, cached for the latest graphs. Raises `GraphError`. Thread-safe."""
     digest = digest_of(graph)
     with _LOCK:
         found = _BYTES.get(digest)

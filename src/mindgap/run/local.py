@@ -33,11 +33,11 @@ from mindgap.run.failure_signature import signature
 from mindgap.run.identity import digest_of
 from mindgap.run.outcome import Array, Job, Outcome, Status, check_job
 
-#: Told what is about to happen to a graph that is not loaded yet: `loading`, then `running`.
+#: Called before each stage of a graph that is not loaded yet: `loading`, then `running`.
 OnStage = Callable[[str], None]
 
 _GRAPH_DTYPES: Final = frozenset(numpy for _, numpy in DTYPES.values())
-#: How the frameworks say that memory has run out.
+#: Texts by which the frameworks report that memory has run out.
 _OUT_OF_MEMORY: Final = (
     "defaultcpuallocator: can't allocate memory",
     "defaultcpuallocator: not enough memory",
@@ -50,9 +50,9 @@ _OUT_OF_MEMORY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A graph that was loaded before, or the error that loading it raised.
+    """A loaded graph, or the error that loading it raised.
 
-    `inputs`: all of them as its recipes make them; None until all were made. `fresh`: it has not run yet.
+    `inputs`: all inputs as the recipes make them; None until all were made. `fresh`: the graph has not run yet.
     """
 
     executable: Executable | Exception
@@ -62,7 +62,7 @@ class Loaded:
 
 @dataclass
 class Caches:
-    """What outlives a job: loaded graphs (by digest and replaced inputs), inputs by how they are made."""
+    """Caches across jobs: loaded graphs by digest and replaced inputs, input arrays by recipe and spec."""
 
     graphs: Cache[tuple[str, str], Loaded] = field(default_factory=lambda: Cache(256, 1 << 30))
     inputs: Cache[tuple[Recipe, TensorSpec], Array] = field(default_factory=lambda: Cache(4096, 1 << 29))
@@ -72,8 +72,8 @@ class Caches:
         self.inputs.clear()
 
 
-class _Wrong(Exception):
-    """The platform broke its contract: outputs that are none, inputs overwritten."""
+class _ContractBroken(Exception):
+    """The platform broke its contract: it returned no valid outputs, or overwrote an input."""
 
 
 def run_job(
@@ -85,9 +85,9 @@ def run_job(
     fingerprint: str = "",
     on_stage: OnStage = lambda stage: None,
 ) -> Outcome:
-    """What the platform does with the job. `caches` must belong to this platform alone.
+    """Runs the job on the platform. `caches` must belong to this platform alone.
 
-    Raises `MindgapError` for a job that cannot be meant and where an input cannot be made.
+    Raises `MindgapError` for an invalid job and for an input that cannot be made.
     """
     check_job(job)
     clock = time.perf_counter()
@@ -112,15 +112,15 @@ def run_job(
     except BaseException as error:  # SystemExit too: a library that calls sys.exit() ends its job only
         found = failure(error)
         if not isinstance(error, (Unsupported, CompileFailure, Fallback)):
-            # Whatever an untyped failure left behind must not meet the next job. Of graphs that were loaded together
-            # the others wait to be run, and loading each by itself would cost more than all of them did.
+            # An untyped failure may have left damaged state, which the next job must not meet. Graphs that were
+            # loaded together stay: loading each of them again costs more than loading all did.
             caches.graphs.drop(key) if loaded is not None and loaded.fresh else caches.clear()
     timings["total"] = time.perf_counter() - clock
     return Outcome(job.platform, digest, timings=timings, fingerprint=fingerprint, **found)
 
 
 def missing_tensors(job: Job, tensors: TensorStore, caches: Caches) -> list[str]:
-    """Keys of the stored tensors that the job needs and that are neither in the store nor in a cache."""
+    """Returns the keys of stored tensors that the job needs and that neither the store nor a cache has."""
     return [
         given.recipe.key
         for index, given in enumerate(job.graph.inputs)
@@ -136,7 +136,7 @@ def _replace(made: list[Array], sent: Mapping[int, Array]) -> list[Array]:
 
 
 def make_inputs(job: Job, tensors: TensorStore | None, caches: Caches) -> list[Array]:
-    """Every input of the job's graph: sent with it, or made by its recipe and kept. Raises `GraphError`."""
+    """Returns every input of the job's graph: sent with it, or made by its recipe and cached. Raises `GraphError`."""
     found: list[Array] = []
     for index, given in enumerate(job.graph.inputs):
         sent = job.inputs.get(index)
@@ -156,14 +156,14 @@ def make_inputs(job: Job, tensors: TensorStore | None, caches: Caches) -> list[A
 
 
 def fingerprint_of(description: Mapping[str, Any]) -> str:
-    """128 bits over a platform's description: equal where hardware, versions and settings are equal."""
+    """Returns 128 bits of a digest of the description: equal for equal hardware, versions and settings."""
     machine = {key: value for key, value in description.items() if key not in DECLARED}
     text = json.dumps(machine, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def failure(error: BaseException) -> dict[str, Any]:
-    """Status, message, signature and operator of what a platform raised."""
+    """Returns the outcome's fields for an error of a platform: status, message, signature, operator."""
     op: str | None = None
     status: Status = "runtime_error"
     message = f"{type(error).__name__}: {error}"
@@ -175,20 +175,20 @@ def failure(error: BaseException) -> dict[str, Any]:
         op, message = error.op or None, str(error)
     elif isinstance(error, Fallback):
         message = f"fell back: {error}"
-    elif isinstance(error, _Wrong):
+    elif isinstance(error, _ContractBroken):
         message = str(error)
-    if status != "unsupported" and (isinstance(error, MemoryError) or _says_out_of_memory(message)):
+    if status != "unsupported" and (isinstance(error, MemoryError) or _is_out_of_memory(message)):
         status = "oom"
     return {"status": status, "op": op, "message": message, "signature": signature(message)}
 
 
-def _says_out_of_memory(message: str) -> bool:
+def _is_out_of_memory(message: str) -> bool:
     lowered = message.lower()
     return any(words in lowered for words in _OUT_OF_MEMORY)
 
 
 def _replaced(job: Job) -> str:
-    """What tells one loading of a graph from another: the replaced inputs that a platform may fold into it."""
+    """Returns a key of the replaced inputs that a platform may fold into a loaded graph."""
     folded = [i for i in sorted(job.inputs) if job.graph.inputs[i].role not in ("input", "random")]
     return ",".join(f"{i}:{digest_array(job.inputs[i])}" for i in folded)
 
@@ -207,7 +207,7 @@ def _load(
 def _run(
     executable: Executable, job: Job, inputs: list[Array], timings: dict[str, float], *, first_time: bool
 ) -> dict[str, Any]:
-    """The fields of an outcome that ran. Raises what the platform raises, or `_Wrong`."""
+    """Runs the graph and returns the outcome's fields. Raises the platform's errors, or `_ContractBroken`."""
     before = [_checksum(a) for a in inputs] if first_time else []
     clock = time.perf_counter()
     outputs = _checked(executable(inputs), job.graph)
@@ -222,19 +222,19 @@ def _run(
     values: tuple[Array | None, ...] | None = None
     if job.want == "trace" and isinstance(executable, Traceable):
         values = tuple(executable.trace(inputs))
-    said: dict[str, Any] = {"status": "ok", "facts": _facts(executable)}
+    fields: dict[str, Any] = {"status": "ok", "facts": _facts(executable)}
     if differing:
         message = f"a later run gave other outputs than the first: outputs {', '.join(map(str, sorted(differing)))}"
-        said |= {"status": "nondeterministic", "message": message, "signature": signature(message)}
-    return {**said, "outputs": found, "arrays": first, "repeats": repeats, "values": values}
+        fields |= {"status": "nondeterministic", "message": message, "signature": signature(message)}
+    return {**fields, "outputs": found, "arrays": first, "repeats": repeats, "values": values}
 
 
 def _facts(executable: Executable) -> Mapping[str, Any]:
-    """What the executable says of its translation, as JSON; nothing where it says nothing."""
-    told: Any = getattr(executable, "facts", None)
-    if not told or not isinstance(told, Mapping):
+    """Returns the facts that the executable reports of its translation, as JSON; empty without any."""
+    facts: Any = getattr(executable, "facts", None)
+    if not facts or not isinstance(facts, Mapping):
         return {}
-    return json.loads(json.dumps(dict(cast("Mapping[str, Any]", told)), default=str))
+    return json.loads(json.dumps(dict(cast("Mapping[str, Any]", facts)), default=str))
 
 
 def _repeat(
@@ -245,7 +245,7 @@ def _repeat(
     first: tuple[Array, ...] | None,
     timings: dict[str, float],
 ) -> tuple[tuple[tuple[Array, ...], ...], set[int]]:
-    """Runs 2 … `repeat`. Gives every run's outputs where any differs and they were asked for, and which differ."""
+    """Does runs 2 to `repeat`. Returns all runs' outputs (if wanted and any differs), and which outputs differ."""
     runs: list[tuple[Array, ...]] = [] if first is None else [first]
     differing: set[int] = set()
     for number in range(2, job.repeat + 1):
@@ -260,18 +260,20 @@ def _repeat(
 
 
 def _checked(outputs: Sequence[Any], graph: Graph) -> list[Array]:
-    """The outputs as C-contiguous arrays of dtypes that graphs hold. Shapes and dtypes are for others to judge."""
-    wanted = len(graph.outputs) + len(graph.grad)
-    if len(outputs) != wanted:
-        raise _Wrong(f"the platform returned {len(outputs)} outputs where the graph has {wanted}")
+    """Returns the outputs as C-contiguous arrays of dtypes that graphs hold. Does not compare shapes or dtypes."""
+    expected = len(graph.outputs) + len(graph.grad)
+    if len(outputs) != expected:
+        raise _ContractBroken(f"the platform returned {len(outputs)} outputs where the graph has {expected}")
     found: list[Array] = []
     for index, output in enumerate(outputs):
         # numpy turns zero-dimensional results into scalars on the slightest occasion.
         if not isinstance(output, (np.ndarray, np.generic)):
-            raise _Wrong(f"output {index} of the platform is a {type(output).__name__}, not an array")
+            raise _ContractBroken(f"output {index} of the platform is a {type(output).__name__}, not an array")
         array: Array = np.asarray(cast("Any", output))
         if array.dtype not in _GRAPH_DTYPES:
-            raise _Wrong(f"output {index} of the platform has the dtype {array.dtype}, which graphs do not hold")
+            raise _ContractBroken(
+                f"output {index} of the platform has the dtype {array.dtype}, which graphs do not hold"
+            )
         found.append(array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape))
     return found
 
@@ -285,4 +287,4 @@ def _check_untouched(graph: Graph, inputs: Sequence[Array], before: Sequence[int
     for index, (array, was) in enumerate(zip(inputs, before, strict=True)):
         if _checksum(array) != was:
             label = graph.labels.inputs[index] if graph.labels.inputs else "no name"
-            raise _Wrong(f"the platform wrote to its input {index} ({label})")
+            raise _ContractBroken(f"the platform wrote to its input {index} ({label})")

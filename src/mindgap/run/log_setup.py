@@ -18,7 +18,7 @@ def configure_logging(parent: int | None = None) -> None:
     """Writes log lines of at least the level in `MINDGAP_LOG` (default: WARNING) to standard error.
 
     `parent`: the process that started this worker. A worker writes to its parent's standard error where the system
-    allows it: its own is kept for the last words of a crash. Raises `ValueError` for a level that is none.
+    allows it: its own is kept for the last words of a crash. Raises `ValueError` for an unknown level.
     """
     level = os.environ.get(VARIABLE, "").upper() or "WARNING"
     if level not in LEVELS:

@@ -5,7 +5,7 @@ parent → worker   job        the graph by digest, the arrays that replace inpu
                   prepare    graphs that jobs will name, to be loaded together
 worker → parent   ready      the platform's description and fingerprint; first frame of a worker that lives
                   failed     why the platform could not be opened; last frame of one that does not
-                  stage      what is about to happen to a graph that the worker had not loaded
+                  stage      the next stage of a graph that the worker had not loaded
                   need       the graph or stored tensors that the worker lacks: the job is to be sent again with them
                   refused    bad input: the job could not be begun
                   outcome
@@ -33,7 +33,7 @@ OOM_EXIT: Final = 86
 def job_frame(
     job: Job, digest: str, graph: bytes | None, tensors: Mapping[str, Array]
 ) -> tuple[dict[str, Any], list[Array]]:
-    """A job as header and arrays: replaced inputs, then the graph's bytes, then stored tensors by key."""
+    """Encodes a job as header and arrays: replaced inputs, then the graph's bytes, then stored tensors by key."""
     header: dict[str, Any] = {
         "kind": "job",
         "graph": digest,
@@ -52,30 +52,30 @@ def job_frame(
 
 
 def prepare_frame(graphs: Mapping[str, bytes]) -> tuple[dict[str, Any], list[Array]]:
-    """Graphs by digest, to be loaded together, as header and arrays."""
+    """Encodes graphs by digest, to be loaded together, as header and arrays."""
     return {"kind": "prepare", "graphs": list(graphs)}, [np.frombuffer(data, np.uint8) for data in graphs.values()]
 
 
 def sent_graphs(frame: Frame) -> dict[str, bytes]:
-    """The inverse of `prepare_frame`."""
+    """Decodes the graphs of a `prepare` frame."""
     return {digest: array.tobytes() for digest, array in zip(frame.header["graphs"], frame.arrays, strict=True)}
 
 
 def graph_bytes(frame: Frame) -> bytes | None:
-    """The graph's bytes, where a job frame brings them."""
+    """Returns the graph's bytes if the job frame has them."""
     if not frame.header.get("bytes"):
         return None
     return frame.arrays[len(frame.header["inputs"])].tobytes()
 
 
 def sent_tensors(frame: Frame) -> dict[str, Array]:
-    """The stored tensors that a job frame brings, by key."""
+    """Returns the stored tensors of a job frame, by key."""
     keys: Sequence[str] = frame.header.get("tensors", ())
     return dict(zip(keys, frame.arrays[len(frame.arrays) - len(keys) :], strict=True))
 
 
 def read_job(frame: Frame, platform: str, graph: Graph) -> Job:
-    """The job of a frame, for a graph that is at hand."""
+    """Decodes the job of a frame, for a graph that the worker has."""
     header = frame.header
     numbers: Sequence[int] = header["inputs"]
     inputs = dict(zip(numbers, frame.arrays[: len(numbers)], strict=True))
@@ -83,7 +83,7 @@ def read_job(frame: Frame, platform: str, graph: Graph) -> Job:
 
 
 def outcome_frame(outcome: Outcome, rss: int) -> tuple[dict[str, Any], list[Array]]:
-    """An outcome as header and arrays. `rss`: the worker's resident bytes after the job.
+    """Encodes an outcome as header and arrays. `rss`: the worker's resident bytes after the job.
 
     The first run's outputs travel once: the first repetition is `arrays`.
     """
@@ -112,7 +112,7 @@ def outcome_frame(outcome: Outcome, rss: int) -> tuple[dict[str, Any], list[Arra
 
 
 def read_outcome(frame: Frame, platform: str, digest: str, fingerprint: str) -> Outcome:
-    """The inverse of `outcome_frame`. KeyError, TypeError, ValueError or IndexError for what is none."""
+    """Decodes an outcome. Raises KeyError, TypeError, ValueError or IndexError for a frame that is no outcome."""
     header = frame.header
     rest = iter(frame.arrays)
     whole: int | None = header.get("whole")

@@ -1,7 +1,7 @@
-"""Removes what runtimes wrap around the reason in their messages: places, node names, advice, nested reports.
+"""Extracts the reasons from runtimes' messages: removes source locations, node names, advice, nested reports.
 
-`reasons` gives the lines that are left: what the authors say, after the operator that it is about. Each rule is for a
-form that some runtime writes; what fits no rule stays as it is.
+`reasons` returns the remaining lines, each after the operator that it is about. Each rule is for one form of message
+of some runtime. Text that fits no rule stays.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ _WITHIN: Final = tuple(
 
 
 def reasons(lines: list[str]) -> list[str]:
-    """The reasons in the lines of a message, each after its operator where the message names one before it.
+    """Returns the reasons in the lines of a message, each after its operator if the message names it before.
 
-    What only follows from another operator's failure is left out where there is another.
+    A reason that only follows from another operator's failure is left out if there is another reason.
     """
     found = list(_reasons(lines))
     return [line for line in found if not _CONSEQUENCE.search(line)] or found

@@ -19,11 +19,11 @@ Want = Literal["digests", "outputs", "trace"]
 
 @dataclass(frozen=True)
 class Job:
-    """One graph to run on one platform.
+    """A request to run one graph on one platform.
 
     `inputs` replaces materialised inputs by number. `want`: `outputs` also brings whole outputs (of
-    every repetition when they differ), `trace` every node's values. `purpose`: what its processor time is charged to;
-    it changes no result.
+    every repetition when they differ), `trace` every node's values. `purpose`: the account of its
+    processor time; it changes no result.
     """
 
     platform: str
@@ -36,7 +36,7 @@ class Job:
 
 
 def check_job(job: Job) -> None:
-    """Raises `MindgapError` for a job that cannot be meant: arrays that do not fit their inputs, no repetition."""
+    """Raises `MindgapError` for an invalid job: arrays that do not fit their inputs, or no repetition."""
     if job.repeat < 1 or job.deadline_s <= 0:
         raise MindgapError(
             f"a job runs at least once and has time for it, not repeat={job.repeat}, deadline_s={job.deadline_s:g}"
@@ -52,12 +52,12 @@ def check_job(job: Job) -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """`outputs`: digest and sketch of each graph output (first run). `arrays`: whole outputs if asked for.
+    """The result of a job. `outputs`: digest and sketch of each output (first run). `arrays`: outputs if wanted.
 
     `values`: with want="trace", the value of every node output slot. `message` is the platform's own;
     `signature` is that message with addresses, numbers and paths taken out, so that alike failures are equal.
-    `timings`: seconds by stage (`load`, `run`, `second_run`, `total`). `facts`: what the platform says that its
-    translation did to a graph that ran (JSON; the `facts` of its executable).
+    `timings`: seconds by stage (`load`, `run`, `second_run`, `total`). `facts`: what the translation
+    changed in a graph that ran, as the executable reports it (JSON).
     """
 
     platform: str
@@ -76,15 +76,15 @@ class Outcome:
 
     @property
     def ran(self) -> bool:
-        """It gave outputs."""
+        """Whether the graph ran and gave outputs."""
         return self.status in ("ok", "nondeterministic")
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What became of loading several graphs at once. `held`: how many of them the worker now has an answer for.
+    """The result of loading several graphs at once. `held`: how many of them are loaded or refused now.
 
-    Any other status than `ok`: the worker is gone, or could not be started, and holds nothing.
+    Any status but `ok`: the worker ended or could not be started, and holds no graph.
     """
 
     status: Status

@@ -1,4 +1,4 @@
-"""A pool of worker processes for several platforms, and the distribution of jobs to them."""
+"""Distributes jobs to a pool of worker processes, one for each platform."""
 
 from __future__ import annotations
 
@@ -55,23 +55,23 @@ class WorkerPool:
         """Raises `PlatformError` for a platform that is not known, or an option that it does not take."""
         launch = launch or {}
         memory = memory_limit_bytes or _machine_memory() * 4 // 5 // busy
-        bounds = WorkerLimits(start_s, memory, recycle_bytes or memory // 2)
+        limits = WorkerLimits(start_s, memory, recycle_bytes or memory // 2)
         store = default_tensor_store() if tensors is None else tensors
         store = store if isinstance(store, TensorStore) else TensorStore(store)
         # A worker is killed when the *thread* that started it ends, so all are started from one that stays.
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="mindgap-start")
-        turns = FairSemaphore(busy)
-        wanted = {name: _environment(name, name in launch) for name in platforms}
+        semaphore = FairSemaphore(busy)
+        environments = {name: _environment(name, name in launch) for name in platforms}
         self._shared = make_shared()
         #: Processor time of all workers.
         self.cpu = CpuAccount()
         self._supervisors: dict[str, WorkerSupervisor] = {}
         self._queues: dict[str, ThreadPoolExecutor] = {}
-        for platform, own in wanted.items():
-            command = _command(platform, launch.get(platform), store.path, bounds)
+        for platform, own in environments.items():
+            command = _command(platform, launch.get(platform), store.path, limits)
             environment = {**os.environ, "MINDGAP_SHARED": str(self._shared), **own}
             self._supervisors[platform] = WorkerSupervisor(
-                platform, self._starting(command, environment), bounds, turns, store, self.cpu
+                platform, self._starting(command, environment), limits, semaphore, store, self.cpu
             )
         self._closed = threading.Event()
         self._keeper = threading.Thread(target=self._keep, args=(idle_s,), name="mindgap-idle", daemon=True)
@@ -100,7 +100,7 @@ class WorkerPool:
         return run_batch(self._supervisor(jobs[0].platform), jobs, deadline_s) if jobs else []
 
     def submit(self, job: Job) -> Future[Outcome]:
-        """The same without waiting. Jobs of one platform run in the order in which they were submitted."""
+        """Queues one job. Jobs of one platform run in the order in which they were submitted."""
         self._supervisor(job.platform)
         queue = self._queues.get(job.platform)
         if queue is None:
@@ -108,7 +108,7 @@ class WorkerPool:
         return queue.submit(self.run, job)
 
     def map(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
-        """Outcomes in the order of the jobs; platforms work side by side. Reads `LOOK_AHEAD` jobs ahead."""
+        """Yields outcomes in the order of the jobs. Platforms run in parallel. Reads `LOOK_AHEAD` jobs ahead."""
         waiting: deque[Future[Outcome]] = deque()
         try:
             for job in jobs:
@@ -122,19 +122,19 @@ class WorkerPool:
                 future.cancel()
 
     def describe(self, platform: str) -> Mapping[str, Any]:
-        """Hardware, versions and settings as the worker found them; `{"error": why}` where it cannot start."""
+        """Returns hardware, versions and settings that the worker found; `{"error": reason}` if it cannot start."""
         return self._supervisor(platform).describe()
 
     def pids(self) -> dict[str, int]:
-        """The processes that run now, by platform."""
+        """Returns the running processes by platform."""
         return {name: pid for name, supervisor in self._supervisors.items() if (pid := supervisor.pid) is not None}
 
     def starts(self, platform: str) -> int:
-        """How many workers have been started for the platform."""
+        """Returns how many workers have been started for the platform."""
         return self._supervisor(platform).starts
 
     def close(self) -> None:
-        """Ends every worker at once; a job in the middle counts as crashed. May be called again."""
+        """Ends every worker at once; a running job counts as crashed. May be called again."""
         self._closed.set()
         for queue in self._queues.values():
             queue.shutdown(wait=False, cancel_futures=True)
@@ -169,23 +169,23 @@ class WorkerPool:
                 supervisor.stop_if_idle(idle_s)
 
 
-def _command(platform: str, launch: Sequence[str] | None, tensors: Path, bounds: WorkerLimits) -> list[str]:
+def _command(platform: str, launch: Sequence[str] | None, tensors: Path, limits: WorkerLimits) -> list[str]:
     command = list(launch) if launch is not None else [sys.executable, "-P", "-m", "mindgap.run.worker"]
-    wanted = [
+    options = [
         ("--platform", platform),
         ("--tensors", str(tensors)),
         ("--parent", str(os.getpid())),
-        ("--memory-limit", str(bounds.memory_bytes)),
-        ("--recycle", str(bounds.recycle_bytes)),
+        ("--memory-limit", str(limits.memory_bytes)),
+        ("--recycle", str(limits.recycle_bytes)),
     ]
-    for option, value in wanted:
+    for option, value in options:
         if not any(part == option or part.startswith(f"{option}=") for part in command):
             command += [option, value]
     return command
 
 
 def _environment(platform: str, launched: bool) -> Mapping[str, str]:
-    """What the backend wants set before the worker starts."""
+    """Returns the environment variables that the backend needs before the worker starts."""
     try:
         backend, options = find_backend(platform)
         return backend.environment(options)
@@ -197,7 +197,7 @@ def _environment(platform: str, launched: bool) -> Mapping[str, str]:
 
 
 def _machine_memory() -> int:
-    """Bytes of memory that this machine, or the container around this process, has."""
+    """Returns the bytes of memory of this machine, or of the container around this process."""
     total = int(psutil.virtual_memory().total)
     with suppress(OSError, ValueError):
         total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))

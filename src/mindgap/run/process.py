@@ -1,4 +1,4 @@
-"""The parent's end of one worker process: start, requests under a deadline and a memory limit, stop.
+"""Controls one worker process from its parent: start, requests with time and memory limits, stop.
 
 Everything happens in one loop over the three pipes, none of which may block: a worker that prints
 more than a pipe holds, does not read what it is sent, or neither answers nor dies, cannot hold up
@@ -36,7 +36,7 @@ Fault = Literal["crash", "timeout", "oom"]
 
 
 class WorkerFailed(Exception):
-    """The worker is gone, or was ended. `fault` and the message say why; `tail` is what it printed last.
+    """The worker ended, or was ended. `fault` and the message give the reason; `tail` is its last output.
 
     `outside`: it was killed by a signal that a program rarely raises itself (SIGKILL, SIGTERM).
     """
@@ -51,8 +51,8 @@ class WorkerFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """What a worker may take: seconds until its answer, bytes of resident memory (its children included), seconds of
-    processor time until its answer (its children's not counted)."""
+    """Limits of one request: seconds until the answer, bytes of resident memory (with child processes), processor
+    seconds until the answer (without child processes)."""
 
     deadline_s: float
     memory_bytes: int | None = None
@@ -63,7 +63,7 @@ class WorkerProcess:
     """A running worker. Not thread-safe: one request at a time."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Starts it. Raises OSError where the command cannot be started."""
+        """Starts the process. Raises OSError if the command cannot be started."""
         self._oom_kills = _oom_kills()
         self._process = subprocess.Popen(
             list(command),
@@ -87,7 +87,7 @@ class WorkerProcess:
         self._watched: psutil.Process | None = None
         self._tree_seen = 0.0
         self._children: list[psutil.Process] = []
-        self._cpu_seen = self._cpu_told = 0.0
+        self._cpu_total = self._cpu_reported = 0.0
         self.pid = self._process.pid
         self.stage = "starting"
         self.jobs = 0
@@ -98,20 +98,20 @@ class WorkerProcess:
 
     @property
     def tail(self) -> str:
-        """The last lines that the worker printed, to either stream."""
+        """Returns the last lines that the worker printed, to either stream."""
         lines = self._tail.decode(errors="replace").splitlines()
         return "\n".join(line for line in lines if not line.startswith("Extension modules: ")).strip()
 
     def ask(self, header: Mapping[str, Any], arrays: Sequence[Array], limits: RequestLimits) -> Frame:
-        """Sends a request and returns the answer. Raises `WorkerFailed`, after which the process is gone."""
+        """Sends a request and returns the answer. Raises `WorkerFailed`, after which the process has ended."""
         return self._exchange(encode_frame(header, arrays), limits)
 
     def listen(self, limits: RequestLimits) -> Frame:
-        """The next frame. Raises `WorkerFailed`, after which the process is gone."""
+        """Waits for the next frame. Raises `WorkerFailed`, after which the process has ended."""
         return self._exchange([], limits)
 
     def stop(self) -> None:
-        """Ends it, at once and with everything that it started; leaves no zombie. May be called again."""
+        """Kills the process and all that it started, and reaps it. May be called again."""
         if self._process.returncode is None:
             # The group goes before its leader is reaped: until then nobody else can get the number.
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -139,7 +139,7 @@ class WorkerProcess:
                 if now - started > limits.deadline_s:
                     raise self._timed_out(f"no answer within {limits.deadline_s:g} s")
                 if now >= next_look:
-                    self._look(limits, cpu_until)
+                    self._check_limits(limits, cpu_until)
                     next_look = now + TICK_S
                 wait_s = min(next_look - now, started + limits.deadline_s - now)
                 for fd, _ in poll.poll(max(1, int(wait_s * 1000))):
@@ -166,11 +166,11 @@ class WorkerProcess:
             raise
 
     def kill(self) -> None:
-        """Ends it from another thread than the one that waits for it, which then sees it die."""
+        """Kills the process from another thread. The thread that waits for an answer then gets `WorkerFailed`."""
         self._process.kill()
 
-    def _look(self, limits: RequestLimits, cpu_until: float | None) -> None:
-        """The slow checks: did it die without closing its pipe, does it take too much memory or processor time."""
+    def _check_limits(self, limits: RequestLimits, cpu_until: float | None) -> None:
+        """Does the slow checks: death without a closed pipe, memory limit, processor time limit."""
         # A child that inherited the pipe keeps it open; what the worker wrote before it died is still read.
         if not self._running() and not _readable(self._stdout, 0.0):
             raise ChannelClosed
@@ -186,7 +186,7 @@ class WorkerProcess:
             raise WorkerFailed("oom", f"{message}, while {self.stage}", self.tail)
 
     def _running(self) -> bool:
-        """Whether the process runs, without reaping it where the system can tell so."""
+        """Returns whether the process runs. Does not reap it where the system allows that."""
         if not hasattr(os, "waitid"):
             return self._process.poll() is None
         try:
@@ -195,7 +195,7 @@ class WorkerProcess:
             return False
 
     def memory_bytes(self) -> int:
-        """Resident memory of the worker and, as of the last second, the processes it started; 0 once it is gone."""
+        """Returns the resident bytes of the worker and its child processes (up to 1 s old); 0 after its end."""
         try:
             if self._watched is None:
                 self._watched = psutil.Process(self.pid)
@@ -212,7 +212,7 @@ class WorkerProcess:
             return 0
 
     def cpu_seconds(self) -> float:
-        """Processor time of the worker since its start, user and system; 0 once it is gone."""
+        """Returns the worker's user and system seconds since its start; 0 after its end."""
         try:
             if self._watched is None:
                 self._watched = psutil.Process(self.pid)
@@ -222,28 +222,28 @@ class WorkerProcess:
             return 0.0
 
     def spent(self) -> float:
-        """Processor seconds since this was last asked, of the worker and of what it started; also after its end."""
-        self._see_cpu()
-        since, self._cpu_told = self._cpu_seen - self._cpu_told, self._cpu_seen
+        """Returns the processor seconds of the worker and its children since the last call, also after its end."""
+        self._read_cpu()
+        since, self._cpu_reported = self._cpu_total - self._cpu_reported, self._cpu_total
         return since
 
-    def _see_cpu(self) -> None:
-        """Reads the processor time so far. A child that the worker has not waited for may have gone since."""
+    def _read_cpu(self) -> None:
+        """Reads the processor time so far. The time of an ended child that nobody waited for may be lost."""
         with contextlib.suppress(psutil.Error):
             if self._watched is None:
                 self._watched = psutil.Process(self.pid)
-            self._cpu_seen = max(self._cpu_seen, seconds_of(self._watched, self._children))
+            self._cpu_total = max(self._cpu_total, seconds_of(self._watched, self._children))
 
     def _reap(self) -> int:
-        """Waits for the end of the process, reads what it took in all, and frees its number. Its exit status."""
+        """Waits for the process to end, reads its total processor time, and reaps it. Returns the exit status."""
         if hasattr(os, "waitid"):
             with contextlib.suppress(ChildProcessError):
                 os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-            self._see_cpu()
+            self._read_cpu()
         return self._process.wait()
 
     def _timed_out(self, words: str) -> WorkerFailed:
-        """Asks a hung worker where it is (it prints its Python stack), then ends it."""
+        """Makes a hung worker print its Python stack, then ends it."""
         with contextlib.suppress(ProcessLookupError, AttributeError):
             os.kill(self.pid, signal.SIGUSR1)
         self._drain_stderr(_LAST_WORDS_S)
@@ -251,7 +251,7 @@ class WorkerProcess:
         return WorkerFailed("timeout", f"{words}, while {self.stage}", self.tail)
 
     def _died(self) -> WorkerFailed:
-        """Why the process is gone, in words."""
+        """Returns the error that describes why the process ended."""
         self._drain_stderr()
         deadline = time.monotonic() + 1.0
         while self._running() and time.monotonic() < deadline:
@@ -284,7 +284,7 @@ class WorkerProcess:
         del self._tail[:-_TAIL]
 
     def _drain_stderr(self, wait_s: float = 0.0) -> None:
-        """What is there now, or begins within `wait_s`; a child that goes on printing is not waited for."""
+        """Reads standard error until it is quiet for `wait_s`; does not wait for a child that goes on printing."""
         until = time.monotonic() + _LAST_WORDS_S
         while self._stderr_open and time.monotonic() < until and _readable(self._stderr, wait_s):
             self._take_stderr()
@@ -305,7 +305,7 @@ def _signal_name(number: int) -> str:
 
 
 def _widen(*pipes: int) -> None:
-    """Larger pipes, where the system has them, move large arrays with fewer switches between processes."""
+    """Enlarges pipes where the system allows it: large arrays then need fewer context switches."""
     if hasattr(select, "epoll"):
         import fcntl
 
@@ -315,7 +315,7 @@ def _widen(*pipes: int) -> None:
 
 
 def _oom_kills() -> int:
-    """How many processes this kernel has killed for want of memory; 0 where it does not say."""
+    """Returns how many processes this kernel has killed for lack of memory; 0 if unknown."""
     try:
         with open("/proc/vmstat", encoding="ascii") as file:
             return next((int(line.split()[1]) for line in file if line.startswith("oom_kill ")), 0)

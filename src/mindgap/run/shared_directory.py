@@ -1,4 +1,4 @@
-"""A temporary directory that all workers of a pool share. It is deleted with the pool."""
+"""Makes the temporary directory that all workers of a pool share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PREFIX: Final = "mindgap-shared-"
 
 
 def make_shared() -> Path:
-    """A new directory, readable by this user alone. Those whose process ended without removing its own are removed."""
+    """Makes a directory that only this user can read. Removes directories of processes that have ended."""
     parent = Path(tempfile.gettempdir())
     for old in parent.glob(f"{_PREFIX}*"):
         pid = old.name.removeprefix(_PREFIX).split("-")[0]

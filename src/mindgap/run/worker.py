@@ -1,7 +1,7 @@
 """Worker process that runs jobs on one platform: `python -m mindgap.run.worker --platform NAME`.
 
 Frames come on standard input and answers go to the standard output that the process started with.
-Both are claimed (see `serving`) before a framework is imported.
+Both are claimed (see `worker_setup`) before a framework is imported.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _open(name: str) -> tuple[Platform, dict[str, Any]]:
 
 
 class _Server:
-    """The loop, and what it keeps between jobs."""
+    """Answers requests in a loop; keeps graphs and caches between jobs."""
 
     def __init__(
         self, platform: Platform, description: dict[str, Any], answers: int, arguments: argparse.Namespace
@@ -158,7 +158,7 @@ class _Server:
         return self._graphs.get(digest) if data is None else self._keep(digest, data)
 
     def _keep(self, digest: str, data: bytes) -> Graph:
-        """The graph of these bytes, known by its digest from now on. Raises `GraphError`."""
+        """Decodes a graph and keeps it under its digest. Raises `GraphError`."""
         graph = decode(data)
         # Frames have a checksum and decoding checks every rule, so the parent's word is as good as our own.
         remember(graph, digest)
@@ -167,7 +167,7 @@ class _Server:
         return graph
 
     def _slim(self) -> None:
-        """Gives back what can be given back, to tell a full cache from a leak."""
+        """Frees caches and unused memory, so that what remains is a leak."""
         self._caches.clear()
         self._graphs.clear()
         gc.collect()

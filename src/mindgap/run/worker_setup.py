@@ -1,8 +1,7 @@
 """Sets up a worker process: claims its channel, ends it with its parent, limits its memory, serves until hangup.
 
-The channel's two pipes are moved to descriptors that nothing else knows of: descriptor 0 then reads
-nothing, and descriptor 1 and `sys.stdout` write to standard error, so that a library that prints, from
-Python or from C, cannot hurt the channel.
+The channel's two pipes are moved to private descriptors. Descriptor 0 then reads nothing; descriptor 1 and
+`sys.stdout` write to standard error. So a library that prints, from Python or from C, cannot break the channel.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def claim_channel() -> tuple[int, int]:
 
 
 def prepare_to_die(parent: int | None, requests: int, memory_limit: int | None) -> None:
-    """No worker outlives its parent, none hangs or crashes without saying where, none takes the parent along."""
+    """Ends this worker with its parent, prints stacks on crashes and SIGUSR1, limits its memory."""
     with contextlib.suppress(ValueError):
         # A level that is none has been reported by the command that started this worker.
         configure_logging(parent)
@@ -86,7 +85,7 @@ def _watch(requests: int, memory_limit: int | None) -> None:
 
 
 def resident_bytes() -> int:
-    """Resident memory of this process; 0 where the system does not say."""
+    """Returns the resident bytes of this process; 0 if unknown."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * _PAGE

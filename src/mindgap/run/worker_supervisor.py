@@ -54,18 +54,18 @@ class WorkerSupervisor:
         self,
         platform: str,
         start: Callable[[], WorkerProcess],
-        bounds: WorkerLimits,
+        limits: WorkerLimits,
         busy: FairSemaphore,
         tensors: TensorStore,
         account: CpuAccount,
     ) -> None:
-        """`busy` is held while the worker starts or works, over all supervisors of a pool. `account`: charged for both.
+        """`busy`: the pool's semaphore, held while the worker starts or works. `account`: charged for both.
 
-        `tensors` is where stored tensors are that a worker on another machine asks for.
+        `tensors`: holds stored tensors that a worker on another machine may ask for.
         """
         self.platform = platform
         self._start = start
-        self._bounds = bounds
+        self._limits = limits
         self._busy = busy
         self._tensors = tensors
         self._account, self._spent = account, 0.0
@@ -95,15 +95,15 @@ class WorkerSupervisor:
             try:
                 outcome = self._run(job, digest)
                 self._charge(job.purpose)
-                # A worker that died told no time: what it took is the time until here, its replacement included.
+                # A worker that died sent no timings: count the time until here, its replacement included.
                 timings = outcome.timings or {"total": time.perf_counter() - started}
                 return replace(outcome, timings={**timings, "cpu": self._spent})
             finally:
                 self._last_used = time.monotonic()
 
     def prepare(self, graphs: Sequence[Graph], deadline_s: float) -> Prepared:
-        """Has the worker load these graphs together, for the jobs that follow. A worker that does not survive it,
-        or is not done in time, is replaced, and nothing is tried again. Raises `MindgapError` for bad input only.
+        """Loads graphs together in the worker, for the jobs that follow. A worker that ends or exceeds the deadline
+        is replaced, without another try. Raises `MindgapError` for bad input only.
         """
         data = {digest_of(graph): bytes_of(graph) for graph in graphs}
         with self._lock, self._busy:
@@ -111,7 +111,7 @@ class WorkerSupervisor:
                 worker = self._ready()
                 worker.jobs += 1
                 worker.stage = f"loading {len(data)} graphs together"
-                frame = worker.ask(*prepare_frame(data), RequestLimits(deadline_s, self._bounds.memory_bytes))
+                frame = worker.ask(*prepare_frame(data), RequestLimits(deadline_s, self._limits.memory_bytes))
                 return self._read_prepared(worker, frame, data)
             except WorkerFailed as failed:
                 self._drop()
@@ -154,7 +154,7 @@ class WorkerSupervisor:
 
     @property
     def pid(self) -> int | None:
-        """The process that runs now, if one does."""
+        """The running process, None without one."""
         worker = self._worker
         return None if worker is None else worker.pid
 
@@ -177,8 +177,8 @@ class WorkerSupervisor:
                 retried = " (twice: the second time on a fresh worker)"
 
     def _ask(self, worker: WorkerProcess, job: Job, digest: str) -> Outcome:
-        """One attempt. Raises `WorkerFailed`, and `MindgapError` for bad input."""
-        limits = RequestLimits(job.deadline_s, self._bounds.memory_bytes)
+        """Sends the job once. Raises `WorkerFailed`, and `MindgapError` for bad input."""
+        limits = RequestLimits(job.deadline_s, self._limits.memory_bytes)
         with_graph = digest not in self._sent
         stored: dict[str, Array] = {}
         for _ in range(_ASKS):
@@ -210,12 +210,12 @@ class WorkerSupervisor:
             rss = int(frame.header["rss"])
         except (KeyError, TypeError, ValueError, StopIteration, RuntimeError) as error:
             raise _nonsense(worker, f"an answer that is no outcome ({error})") from error
-        if rss > self._bounds.recycle_bytes:
+        if rss > self._limits.recycle_bytes:
             self._drop()
         return outcome
 
     def _ready(self) -> WorkerProcess:
-        """The running worker, or a new one. Raises `WorkerFailed` when none gets ready."""
+        """Returns the running worker, or starts one. Raises `WorkerFailed` if none becomes ready."""
         if self._worker is not None:
             if self._worker.alive:
                 return self._worker
@@ -246,7 +246,7 @@ class WorkerSupervisor:
             worker = self._worker = self._start()
         except OSError as error:
             raise _CannotOpen(f"the worker cannot be started: {error}", permanent=True) from error
-        frame = worker.listen(RequestLimits(self._bounds.start_s, self._bounds.memory_bytes))
+        frame = worker.listen(RequestLimits(self._limits.start_s, self._limits.memory_bytes))
         header = frame.header
         if header.get("kind") == "failed":
             raise _CannotOpen(str(header.get("message")), permanent=bool(header.get("permanent")))
@@ -259,7 +259,7 @@ class WorkerSupervisor:
         return worker
 
     def _charge(self, purpose: Purpose) -> None:
-        """Charges what the worker has taken since the last charge."""
+        """Charges the worker's processor time since the last charge."""
         if self._worker is not None:
             self._charge_for(self._worker, purpose)
 
@@ -303,7 +303,7 @@ def run_batch(supervisor: WorkerSupervisor, jobs: Sequence[Job], deadline_s: flo
 
 
 class _CannotOpen(WorkerFailed):
-    """The worker lives and says why the platform does not; `permanent` where trying again is no use."""
+    """The worker started and reports why the platform cannot open. `permanent`: another try cannot succeed."""
 
     def __init__(self, message: str, *, permanent: bool) -> None:
         super().__init__("crash", message)

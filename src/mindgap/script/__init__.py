@@ -3,7 +3,7 @@
 Comes in: a graph, the arrays of its inputs, the names of two platforms with the environment that each needs, and what
 was recorded of the run. Goes out: the text of a script, and the files of tensors too large to be written into it.
 The script runs eager, float64 and the platform by the way that its users go, and compares them. Knows no platform's
-implementation, no store and no verdict: what it prints of them it is given.
+implementation, no store and no verdict: the caller gives it the text to print.
 """
 
 from mindgap.script.rendering import Script, render, script_of

@@ -1,4 +1,4 @@
-"""Inputs as Python expressions: literal lists, calls of the drawing functions, or packed bytes."""
+"""Writes inputs as Python expressions: literal lists, calls of the drawing functions, or packed bytes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Files:
 
 
 def expression(name: str, given: Input, array: Array, files: Files) -> str:
-    """A Python expression for the tensor of an input, with the very bits and strides. `name`: what it is kept as."""
+    """Returns a Python expression for an input's tensor, with its bits and strides. `name`: its key in `files`."""
     spec = given.spec
     if spec.numel == 0:
         return f"torch.empty({spec.shape}, dtype=torch.{spec.dtype})"
@@ -55,24 +55,24 @@ def expression(name: str, given: Input, array: Array, files: Files) -> str:
     if equal is not None and (spec.numel > 1 or not spec.shape):
         return _laid_out(equal, spec)
     if spec.numel <= _LITERAL_MOST:
-        return _laid_out(_listed(plain), spec)
+        return _laid_out(_as_list(plain), spec)
     drawn = _drawn(given)
     if drawn:
         return drawn
     if spec.numel <= _LIST_MOST:
-        return _laid_out(_listed(plain), spec)
+        return _laid_out(_as_list(plain), spec)
     return _laid_out(_packed(name, array, spec, files), spec)
 
 
 def number(value: bool | int | float | complex) -> str:
-    """A Python number; `inf` and `nan` are names that the script imports."""
+    """Writes a number in Python; `inf` and `nan` are names that the script imports."""
     if isinstance(value, complex):
         return f"complex({number(value.real)}, {number(value.imag)})"
     return repr(value)
 
 
 def _laid_out(text: str, spec: TensorSpec) -> str:
-    """The expression of contiguous values with the strides of the spec."""
+    """Wraps the expression of contiguous values to give it the strides of the spec."""
     if spec.stride == contiguous_stride(spec.shape):
         return text
     return f"strided({text}, {spec.stride})"
@@ -83,7 +83,7 @@ def _bits(tensor: torch.Tensor) -> bytes:
 
 
 def _all_equal(plain: torch.Tensor) -> str | None:
-    """`torch.full` where every element has the same bits."""
+    """Returns `torch.full(…)` if every element has the same bits."""
     data, size = _bits(plain), plain.element_size()
     if plain.dim() == 0 or data != data[:size] * plain.numel():
         return None
@@ -92,8 +92,8 @@ def _all_equal(plain: torch.Tensor) -> str | None:
     return f"torch.full({tuple(plain.shape)}, {number(value)}, dtype={plain.dtype})" if _bits(made) == data else None
 
 
-def _listed(plain: torch.Tensor) -> str:
-    """`torch.tensor` of nested lists, or the bits where a list does not give them (NaN with a payload)."""
+def _as_list(plain: torch.Tensor) -> str:
+    """Returns `torch.tensor` of nested lists, or of the bits if a list loses them (NaN with a payload)."""
     values: list[Any] = plain.flatten().tolist()  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] # untyped in PyTorch
     texts = [number(value) for value in values]
     if plain.dtype == torch.float32:
@@ -108,18 +108,18 @@ def _listed(plain: torch.Tensor) -> str:
 
 
 def _value(text: str) -> Any:
-    """What the script will read."""
+    """Returns the value that the script will read."""
     return eval(text, {"inf": float("inf"), "nan": float("nan"), "complex": complex})  # our own text, of numbers only
 
 
 def _short(value: float, exact: str) -> str:
-    """The shortest decimal that gives this float32, where rounding it by way of float64 does."""
+    """Returns the shortest decimal that gives this float32 after rounding by way of float64."""
     short = str(np.float32(value))
     return short if np.float32(float(short)) == np.float32(value) and short not in ("nan", "inf", "-inf") else exact
 
 
 def _nested(texts: Sequence[str], shape: Sequence[int], indent: int) -> str:
-    """Lists in lists, wrapped."""
+    """Writes nested lists, wrapped into lines."""
     if not shape:
         return texts[0]
     if len(shape) == 1:
@@ -137,7 +137,7 @@ def _nested(texts: Sequence[str], shape: Sequence[int], indent: int) -> str:
 
 
 def _drawn(given: Input) -> str:
-    """A call of the function that draws by the recipe, empty where the recipe draws nothing."""
+    """Returns a call of the recipe's drawing function; empty if the recipe draws nothing."""
     spec, recipe = given.spec, given.recipe
     cells = _cells(spec)
     shape = (cells,) if cells else _distinct(spec)
@@ -168,12 +168,12 @@ def _drawn(given: Input) -> str:
 
 
 def _distinct(spec: TensorSpec) -> tuple[int, ...]:
-    """The shape with 1 for every expanded dimension: what is drawn."""
+    """Returns the shape to draw: 1 for every expanded dimension."""
     return tuple(min(size, 1) if step == 0 else size for size, step in zip(spec.shape, spec.stride, strict=True))
 
 
 def _cells(spec: TensorSpec) -> int | None:
-    """How many memory cells are drawn for a spec whose elements share some other than by a stride of 0; else None."""
+    """Returns how many memory cells to draw if elements share memory other than by a stride of 0; else None."""
     reach, overlaps = 1, False
     for step, size in sorted(zip(spec.stride, spec.shape, strict=True)):
         if step and size > 1:

@@ -1,4 +1,4 @@
-"""A graph as the source of a `torch.nn.Module`: one line for each node."""
+"""Writes a graph as the source of a `torch.nn.Module`: one line for each node."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _WIDTH = 116
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the script calls the inputs: `arguments` of `forward` in order, and `weights`, which the module holds."""
+    """The inputs' names in the script: `arguments` of `forward` in order, and `weights` of the module."""
 
     arguments: Mapping[int, str]
     weights: Mapping[int, str]
 
     def of(self, graph: Graph) -> dict[int, str]:
-        """The Python expression of every value of the graph."""
+        """Returns the Python expression of every value of the graph."""
         found = {**self.arguments, **{index: f"self.{name}" for index, name in self.weights.items()}}
         return {**found, **{index: f"v{index}" for index in range(len(graph.inputs), len(graph.values))}}
 
 
 def names_of(graph: Graph) -> Names:
-    """Parameters, buffers and constants are weights of the module, unless the graph writes to them or wants their
-    gradient: then they are arguments, so that every run gets fresh ones.
+    """Names the inputs. Parameters, buffers and constants are weights of the module. If the graph writes to them
+    or returns their gradient, they are arguments, so that every run gets fresh ones.
     """
     fed = {i for i, given in enumerate(graph.inputs) if given.role in ("input", "random")}
     fed |= {*graph.grad, *written_inputs(graph)}
@@ -42,7 +42,7 @@ def names_of(graph: Graph) -> Names:
 
 
 def model_source(graph: Graph, names: Names, weights: Mapping[int, str]) -> str:
-    """`class Model`. `weights`: the expression of each tensor that the module holds."""
+    """Writes `class Model`. `weights`: the expression of each tensor that the module holds."""
     values = names.of(graph)
     lines = ["class Model(torch.nn.Module):"]
     if names.weights:
@@ -59,8 +59,8 @@ def model_source(graph: Graph, names: Names, weights: Mapping[int, str]) -> str:
 
 
 def culprit_source(graph: Graph, index: int) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
-    """`class Culprit`, which runs one node alone; which of the node's operands, in order, it takes; and which of the
-    node's output slots it returns. An operand that stands several times is taken once.
+    """Writes `class Culprit`, which runs one node alone. Also returns the operands that it takes, by position, and
+    the output slots that it returns. A repeated operand is taken once.
     """
     node = graph.nodes[index]
     read = operands(node)
@@ -77,7 +77,7 @@ def culprit_source(graph: Graph, index: int) -> tuple[str, tuple[int, ...], tupl
 
 
 def argument(arg: Arg, values: Mapping[int, str]) -> str:
-    """An argument as Python. `values`: the expressions of the values that it may name."""
+    """Writes an argument in Python. `values`: the expressions of the graph's values."""
     if isinstance(arg, Ref):
         return values[arg.index]
     if isinstance(arg, (DType, MemoryFormat, Layout)):
@@ -111,7 +111,7 @@ def _call(node: Node, values: Mapping[int, str], first: int, comment: str) -> li
 
 
 def call_target(node: Node, values: Mapping[int, str], first: int) -> str:
-    """What the result is assigned to: a name, or names for the members of tuples and lists."""
+    """Returns the left side of the assignment: a name, or names for the members of tuples and lists."""
     slots = [values[first + i] if spec is not None else "_" for i, spec in enumerate(node.outputs)]
     kinds = [str(returned.type) for returned in overload(node.op)._schema.returns]
     if not slots:
@@ -133,5 +133,5 @@ def _members(slots: Sequence[str]) -> str:
 
 
 def _specs(specs: Sequence[TensorSpec | None]) -> str:
-    told = ", ".join("None" if spec is None else str(spec) for spec in specs)
-    return f" {told}" if len(told) <= 80 else f" {len(specs)} results"
+    text = ", ".join("None" if spec is None else str(spec) for spec in specs)
+    return f" {text}" if len(text) <= 80 else f" {len(specs)} results"

@@ -1,4 +1,4 @@
-"""The public function of PyTorch that calls an operator, found by calling candidates and looking at what they run."""
+"""Finds the public function of PyTorch that calls an operator: runs candidates and compares their calls."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PublicCall:
 
 
 def public_call(graph: Graph, index: int, inputs: Sequence[Any] | None = None) -> PublicCall | None:
-    """The public call that runs exactly the node's operator and gives its bits; None where none was found.
+    """Returns the public call that runs exactly the node's operator and gives its bits; None without one.
 
     `inputs`: the graph's inputs as arrays (default: as their recipes give them). The graph's nodes up to this one are
     run. Operators that write to an operand, or of which more than the first result is read, keep their own name.
@@ -74,7 +74,7 @@ def public_call(graph: Graph, index: int, inputs: Sequence[Any] | None = None) -
 
 
 def _orders(packet: str, count: int) -> Iterator[tuple[int, ...]]:
-    """Orders in which a public function may take the arguments, the likeliest first."""
+    """Yields orders in which a public function may take the arguments, the likeliest first."""
     if packet in _REORDERED:
         yield tuple(place for place in _REORDERED[packet] if place < count)
     for taken in range(count, max(count - _MOST_DROPPED, 0), -1):
@@ -82,7 +82,7 @@ def _orders(packet: str, count: int) -> Iterator[tuple[int, ...]]:
 
 
 def _run(graph: Graph, index: int, inputs: Sequence[Any]) -> tuple[Any, list[Any], dict[str, Any], torch.Tensor]:
-    """The node's callable, its arguments and its result, by eager PyTorch."""
+    """Runs the node in eager PyTorch. Returns its callable, its arguments and its result."""
     seen: list[tuple[Any, list[Any], dict[str, Any]]] = []
 
     def call(at: int, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -121,7 +121,7 @@ def _same(
     candidate: Callable[..., Any], args: Sequence[Any], node_args: Sequence[Any], kwargs: Mapping[str, Any],
     function: Any, expected: torch.Tensor,
 ) -> bool:  # fmt: skip
-    """Whether the call runs the operators that the node runs, and gives the same bits."""
+    """Returns whether the call runs the node's operators and gives the same bits."""
     ran, results = _called(candidate, args, kwargs)
     wanted, _ = _called(function, node_args, kwargs)
     found = results[0] if len(results) == 1 else None
@@ -133,7 +133,7 @@ def _same(
 def _called(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[list[str], list[torch.Tensor | None]]:
-    """The operators that a call runs, but for memory that it asks for, and its results."""
+    """Returns the operators that a call runs, without allocations, and its results."""
     calls = _Recorded()
     try:
         with torch.no_grad(), calls:

@@ -1,4 +1,4 @@
-"""The script put together: header, inputs, model, culprit, and the fixed parts that a platform needs."""
+"""Renders a script: header, inputs, model, culprit, and the fixed parts that a platform needs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mindgap.script.target import Recorded, Target
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-#: How a platform runs a model: the part that holds the function, and its name.
+#: For each platform, the part with the function that runs a model, and the function's name.
 _PATHS: Final = {
     "cpu/eager": ("torch_path", "run_eager"),
     "cpu/jit": ("torch_path", "run_jit"),
@@ -31,7 +31,7 @@ _PATHS: Final = {
     "onnxruntime/cpu": ("onnx_path", "run_onnxruntime"),
     "openvino/cpu": ("openvino_path", "run_openvino"),
 }
-#: The drawing functions, by which an input's expression shows that it needs them.
+#: Calls of the drawing functions in an input's expression: the script then needs their part.
 _DRAWING: Final = ("uniform(", "normal(", "integers(", "permutation(", "exceptional(")
 #: (rtol, atol) by dtype: what torch.testing.assert_close allows by default, but for float64, where that is wide enough
 #: for results computed in float32.
@@ -46,7 +46,7 @@ _RULE: Final = "# " + "-" * 116
 
 @dataclass(frozen=True)
 class Script:
-    """`text`: the script. `files`: what must lie beside it, by name; empty for all but large tensors."""
+    """A script and its files. `files`: large tensors to put beside the script, by file name."""
 
     text: str
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
@@ -56,7 +56,7 @@ def script_of(
     graph: Graph, inputs: Sequence[Array], platform: Target, reference: Target | None = None, *, name: str = "case",
     culprit: int | None = None, recorded: Recorded | None = None,
 ) -> str:  # fmt: skip
-    """The text of a script that holds every tensor itself; the arguments are those of `render`."""
+    """Renders a script that holds every tensor itself; takes the arguments of `render`."""
     return render(graph, inputs, platform, reference, name=name, culprit=culprit, recorded=recorded).text
 
 
@@ -64,7 +64,7 @@ def render(
     graph: Graph, inputs: Sequence[Array], platform: Target, reference: Target | None = None, *, name: str = "case",
     culprit: int | None = None, recorded: Recorded | None = None, beside: str = "",
 ) -> Script:  # fmt: skip
-    """A script that runs the graph on the reference (default: `cpu/eager`), in float64 and on the platform.
+    """Renders a script that runs the graph on the reference (default: `cpu/eager`), in float64 and on the platform.
 
     A reference that a script cannot run is replaced by `cpu/eager`, a platform that it cannot run is left out, and the
     script says so. `inputs`: the graph's inputs in order, as `materialise_all` gives them. `culprit`: the node that
@@ -99,7 +99,7 @@ def render(
 
 
 def _header(name: str, graph: Graph, platform: Target, reference: Target, recorded: Recorded) -> str:
-    told = "\n".join(textwrap.fill(line, 116) for line in recorded.words.splitlines())
+    words = "\n".join(textwrap.fill(line, 116) for line in recorded.words.splitlines())
     runtime = {"onnxruntime/cpu": ", onnx, onnxscript and onnxruntime", "openvino/cpu": " and openvino"}
     needs = f"torch, numpy{runtime.get(platform.device_mode, '')}"
     known = "" if platform.device_mode in _PATHS else (
@@ -108,7 +108,7 @@ def _header(name: str, graph: Graph, platform: Target, reference: Target, record
     if reference.device_mode not in _PATHS:
         known += f"\nThis script knows no way to run {reference.name}: cpu/eager stands in its place.\n"
     text = (
-        f"{name}: {platform.name} against {reference.name}, {len(graph.nodes)} nodes.\n\n{told}\n{known}\n"
+        f"{name}: {platform.name} against {reference.name}, {len(graph.nodes)} nodes.\n\n{words}\n{known}\n"
         f"python FILE.py [--json] [--save OUTPUTS.pt] [--no-culprit] [--in-process]; it needs {needs}.\n"
         "It runs the model in eager mode, in float64, and on the platform by the way that its users go. It prints how\n"
         "far the two are from float64 and from each other. The last line is JSON. Exit status: 0 if they agree within\n"
@@ -127,10 +127,10 @@ def _constants(graph: Graph, inputs: Sequence[Array], names: Names, recorded: Re
         "#: Of dtypes, shapes, strides and bytes of the arguments and then of the weights.\n"
         f'INPUTS_SHA256 = "{_checksum(graph, inputs, names)}"'
     )
-    told: dict[str, Any] = {"row": dict(recorded.row)}
-    told |= {side: [dict(o) for o in outputs] for side, outputs in
+    record: dict[str, Any] = {"row": dict(recorded.row)}
+    record |= {side: [dict(o) for o in outputs] for side, outputs in
              (("eager", recorded.reference), ("platform", recorded.platform)) if outputs}  # fmt: skip
-    written = pprint.pformat(told, width=118, sort_dicts=False, compact=True)
+    written = pprint.pformat(record, width=118, sort_dicts=False, compact=True)
     return f"{found}\n#: What was measured when the case ran; of each output at most 8 elements.\nRECORDED = {written}"
 
 
@@ -188,7 +188,7 @@ def _declared(specs: Sequence[TensorSpec | None]) -> str:
 
 
 def _checksum(graph: Graph, inputs: Sequence[Array], names: Names) -> str:
-    """As `parts.tensors.checksum` computes it: the arguments, then the weights in the order of their names."""
+    """Computes `parts.tensors.checksum` of the arguments, then of the weights in the order of their names."""
     found = hashlib.sha256()
     for index in (*names.arguments, *sorted(names.weights, key=lambda i: names.weights[i])):
         spec = graph.inputs[index].spec
@@ -209,7 +209,7 @@ def _written(files: Files) -> dict[str, bytes]:
 
 @cache
 def _part(name: str) -> tuple[tuple[str, ...], str]:
-    """The imports of a part that are not of parts, and its source below them, its docstring as a comment."""
+    """Returns a part's imports from outside the parts, and its source, with the docstring as a comment."""
     text = (resources.files("mindgap.script.parts") / f"{name}.py").read_text(encoding="utf-8")
     tree = ast.parse(text)
     found = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
@@ -224,7 +224,7 @@ def _part(name: str) -> tuple[tuple[str, ...], str]:
 
 
 def _pasted(parts: Sequence[str]) -> tuple[str, list[str]]:
-    """The import statements of the parts, sorted, and their sources."""
+    """Returns the sorted import statements of the parts, and their sources."""
     imports: set[str] = {"from math import inf, nan"}
     sources: list[str] = []
     for name in parts:
@@ -236,7 +236,7 @@ def _pasted(parts: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _merged(imports: set[str]) -> list[str]:
-    """Names imported from one module in one statement, plain imports first."""
+    """Merges imports from one module into one statement, plain imports first."""
     plain = sorted(line for line in imports if line.startswith("import "))
     named: dict[str, set[str]] = {}
     for line in imports:

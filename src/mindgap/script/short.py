@@ -1,4 +1,4 @@
-"""A short script for a small graph: a page that a vendor can read, with the backend's own idiom and nothing else.
+"""Writes a short script for a small graph: one page for a vendor, with the backend's own API only.
 
 It prints the result of eager PyTorch, the platform's and the float64 result, and exits with status 1 while the wrong
 side is further from float64 than the other. `render` writes the long script, which runs any graph.
@@ -105,7 +105,7 @@ def error(found, exact):
 def short_script(
     graph: Graph, platform: Target, title: str, *, wrong: Wrong = "platform", inputs: Sequence[Array] | None = None
 ) -> str | None:
-    """The script, or None where the graph or the platform is not plain enough for one.
+    """Returns the script, or None if the graph or the platform has no short form.
 
     `title`: the first line of its docstring, and what is wrong. `wrong`: which side is. `inputs`: the graph's inputs as
     arrays. The caller has to run it: nothing here knows that it shows the fault.
@@ -172,7 +172,7 @@ def _rounded(arg: Arg) -> Arg:
 
 
 def _way(platform: Target) -> tuple[tuple[str, ...], str] | None:
-    """How the platform is run; None where its options have no short form."""
+    """Returns the code that runs the platform; None if its options have no short form."""
     options = {k: v for k, v in platform.options.items() if (k, v) not in {("threads", "1"), ("export", "official")}}
     options.pop("export", None)
     if platform.device_mode == "openvino/cpu":
@@ -196,7 +196,7 @@ def _numpy_holds(graph: Graph) -> bool:
 
 
 def _tensor(number: int, given: Input, array: Array) -> str | None:
-    """The expression of an input, None for one that takes more than a line of plain PyTorch."""
+    """Returns the expression of an input; None if it needs more than a line of plain PyTorch."""
     spec = given.spec
     if spec.numel > _MOST_ELEMENTS:
         return None

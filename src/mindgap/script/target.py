@@ -1,4 +1,4 @@
-"""What a script is told besides the graph and its inputs."""
+"""Defines the platform and the recorded results that a script is rendered with."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ class Target:
 
     @staticmethod
     def of(name: str, environment: Mapping[str, str] | None = None) -> Target:
-        """From `DEVICE/MODE[@key=value,…]`, which is taken to be well formed."""
+        """Parses `DEVICE/MODE[@key=value,…]`. Does not check it."""
         device_mode, _, listed = name.partition("@")
         pairs = (item.partition("=") for item in listed.split(",") if item)
         return Target(device_mode, {key.strip(): value.strip() for key, _, value in pairs}, environment or {})
 
     @property
     def name(self) -> str:
-        """As it is written: `cpu/eager@isa=avx2`."""
+        """The platform's name: `cpu/eager@isa=avx2`."""
         options = ",".join(f"{key}={value}" for key, value in sorted(self.options.items()))
         return f"{self.device_mode}@{options}" if options else self.device_mode
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What was measured when the case ran. `row`: figures of the row, strict JSON. `words`: a line or two for people.
+    """The recorded results of a case. `row`: figures of the row, strict JSON. `words`: a line or two for people.
 
     `reference`, `platform`: for each output its dtype, shape, count of NaN, and elements sampled evenly from the first
     to the last; empty where that side gave none.

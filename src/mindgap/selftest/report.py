@@ -145,8 +145,8 @@ def _wrong(case: CaseRow) -> bool:
 def _complaint(case: CaseRow) -> str:
     what = "false alarm" if case.alarm else "missed" if not case.found else "wrong culprit"
     blamed = f" at node {case.culprit_node} {case.culprit_op}" if case.culprit_op else ""
-    said = f"{case.verdict or case.status}{blamed}"
-    return f"{what}: {case.fault} of {case.op} in {case.graph}: {said}; struck {case.struck}"
+    outcome = f"{case.verdict or case.status}{blamed}"
+    return f"{what}: {case.fault} of {case.op} in {case.graph}: {outcome}; struck {case.struck}"
 
 
 def _share(flags: Iterable[bool]) -> float | None:

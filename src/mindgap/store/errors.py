@@ -4,8 +4,8 @@ from mindgap.graph import MindgapError
 
 
 class StoreError(MindgapError):
-    """A store that cannot be opened, read or written. The message names the file and what to do."""
+    """A store cannot be opened, read or written. The message names the file and what to do."""
 
 
 class RowError(StoreError):
-    """A row that its table cannot hold."""
+    """A row does not fit its table."""

@@ -1,9 +1,9 @@
 """Reads and publishes the files of a store, in a local directory or through fsspec.
 
-A file is published whole or not at all. Locally that is a temporary file in the same directory, `fsync`, a
-rename, and `fsync` of the directory. An object store (and fsspec's memory) shows an object when its upload is
-complete, so it is put under its name at once. Any other filesystem gets a temporary file and a move, which is as
-atomic as that filesystem's move; docs/store.md says what that is worth.
+Publishing is atomic. Locally it is a temporary file in the same directory, `fsync`, a rename, and `fsync` of the
+directory. An object store (and fsspec's memory) shows an object when its upload is complete, so it is put under
+its name at once. Any other filesystem gets a temporary file and a move, which is as atomic as that filesystem's
+move; see docs/store.md.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ _TEMPORARY: Final = re.compile(r"\.tmp-(?P<host>.*)-(?P<pid>\d+)-[0-9a-f]{8}")
 #: A temporary file of a process that cannot be asked for is a leftover after this long.
 _STALE_S: Final = 86_400.0
 #: Filesystems on which an upload appears whole.
-_WHOLE: Final = frozenset({"memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "oss"})
+_ATOMIC: Final = frozenset({"memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "oss"})
 
 
 class StoreLocation(Protocol):
-    """Files by their name relative to the root, `/` between folders. Nothing is ever changed once published."""
+    """Files by name relative to the root, with `/` between directories. Published files never change."""
 
     def url(self, name: str = "") -> str:
-        """The name in full, for messages and for DuckDB."""
+        """Returns the full name, for messages and for DuckDB."""
         ...
 
-    def names(self, folder: str) -> list[str]:
-        """Files directly in a folder, full relative names, sorted; temporaries and folders left out."""
+    def names(self, directory: str) -> list[str]:
+        """Lists the files of a directory by full relative name, sorted; without temporary files and directories."""
         ...
 
-    def folders(self, folder: str) -> list[str]: ...
+    def directories(self, directory: str) -> list[str]: ...
 
     def read(self, name: str) -> bytes | None:
-        """The file's bytes, None where it is not there."""
+        """Returns the file's bytes, None if it does not exist."""
         ...
 
     def exists(self, name: str) -> bool: ...
@@ -49,18 +49,18 @@ class StoreLocation(Protocol):
     def open(self, name: str) -> BinaryIO: ...
 
     def publish(self, name: str, data: bytes) -> None:
-        """Whole or not at all. Raises `StoreError`."""
+        """Publishes a file atomically. Raises `StoreError`."""
         ...
 
     def remove(self, name: str) -> None: ...
 
     def clean(self) -> int:
-        """Removes what killed writers left; says how many files."""
+        """Removes temporary files of killed writers. Returns how many."""
         ...
 
 
 def location_at(path: str | Path) -> tuple[StoreLocation, Any]:
-    """The place, and the fsspec filesystem for DuckDB to read it through (None for a local one)."""
+    """Returns the location, and the fsspec filesystem through which DuckDB reads it (None for a local one)."""
     if isinstance(path, str) and "://" in path and not path.startswith(("file://", "local://")):
         import fsspec
 
@@ -82,11 +82,11 @@ class LocalLocation:
     def url(self, name: str = "") -> str:
         return str(self.root / name) if name else str(self.root)
 
-    def names(self, folder: str) -> list[str]:
-        return sorted(f"{folder}/{e.name}" if folder else e.name for e in self._entries(folder) if _is_file(e))
+    def names(self, directory: str) -> list[str]:
+        return sorted(f"{directory}/{e.name}" if directory else e.name for e in self._entries(directory) if _is_file(e))
 
-    def folders(self, folder: str) -> list[str]:
-        return sorted(f"{folder}/{e.name}" if folder else e.name for e in self._entries(folder) if e.is_dir())
+    def directories(self, directory: str) -> list[str]:
+        return sorted(f"{directory}/{e.name}" if directory else e.name for e in self._entries(directory) if e.is_dir())
 
     def read(self, name: str) -> bytes | None:
         try:
@@ -144,34 +144,34 @@ class LocalLocation:
         finally:
             os.close(directory)
 
-    def _entries(self, folder: str) -> list[os.DirEntry[str]]:
+    def _entries(self, directory: str) -> list[os.DirEntry[str]]:
         try:
-            with os.scandir(self.root / folder) as entries:
+            with os.scandir(self.root / directory) as entries:
                 return list(entries)
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise StoreError(f"{self.url(folder)} cannot be listed: {error.strerror}") from None
+            raise StoreError(f"{self.url(directory)} cannot be listed: {error.strerror}") from None
 
 
 class RemoteLocation:
-    """What an fsspec URL names (`s3://bucket/store`, `memory://store`)."""
+    """A directory behind an fsspec URL (`s3://bucket/store`, `memory://store`)."""
 
     def __init__(self, filesystem: Any, root: str, url: str) -> None:
         self._fs = filesystem
         self._root = root.rstrip("/")
         self._url = url.rstrip("/")
         protocol = filesystem.protocol
-        self._whole = not _WHOLE.isdisjoint([protocol] if isinstance(protocol, str) else protocol)
+        self._atomic = not _ATOMIC.isdisjoint([protocol] if isinstance(protocol, str) else protocol)
 
     def url(self, name: str = "") -> str:
         return f"{self._url}/{name}" if name else self._url
 
-    def names(self, folder: str) -> list[str]:
-        return [name for name, kind in self._entries(folder) if kind == "file" and not _is_temporary(name)]
+    def names(self, directory: str) -> list[str]:
+        return [name for name, kind in self._entries(directory) if kind == "file" and not _is_temporary(name)]
 
-    def folders(self, folder: str) -> list[str]:
-        return [name for name, kind in self._entries(folder) if kind == "directory"]
+    def directories(self, directory: str) -> list[str]:
+        return [name for name, kind in self._entries(directory) if kind == "directory"]
 
     def read(self, name: str) -> bytes | None:
         try:
@@ -191,7 +191,7 @@ class RemoteLocation:
         path = PurePosixPath(self._path(name))
         try:
             self._fs.makedirs(str(path.parent), exist_ok=True)
-            if self._whole:
+            if self._atomic:
                 self._fs.pipe_file(str(path), data)
                 return
             temporary = str(path.with_name(_temporary_name()))
@@ -211,16 +211,16 @@ class RemoteLocation:
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root
 
-    def _entries(self, folder: str) -> list[tuple[str, str]]:
+    def _entries(self, directory: str) -> list[tuple[str, str]]:
         try:
-            self._fs.invalidate_cache(self._path(folder))
-            listed: list[dict[str, Any]] = self._fs.ls(self._path(folder), detail=True)
+            self._fs.invalidate_cache(self._path(directory))
+            listed: list[dict[str, Any]] = self._fs.ls(self._path(directory), detail=True)
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            raise StoreError(f"{self.url(folder)} cannot be listed: {error}") from None
+            raise StoreError(f"{self.url(directory)} cannot be listed: {error}") from None
         return sorted(
-            (f"{folder}/{leaf}" if folder else leaf, str(entry["type"]))
+            (f"{directory}/{leaf}" if directory else leaf, str(entry["type"]))
             for entry in listed
             if (leaf := str(entry["name"]).rstrip("/").rpartition("/")[2])
         )
@@ -239,7 +239,7 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_leftover(name: str, path: Path) -> bool:
-    """A temporary file whose writer is gone: dead on this machine, or silent for a day on another."""
+    """Returns whether a temporary file's writer is gone: dead on this machine, or idle for a day elsewhere."""
     found = _TEMPORARY.fullmatch(name)
     if found is None:
         return False

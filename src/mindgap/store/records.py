@@ -25,7 +25,7 @@ _NOT_FINITE: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def graph_row(graph: Graph, *, name: str = "", source: str = "", variant: str | None = None) -> dict[str, Any]:
-    """A row of `graphs`. `variant`: JSON that says how the graph is made from others."""
+    """Makes a row of `graphs`. `variant`: JSON that describes how the graph is made from others."""
     return {
         "graph": digest_of(graph),
         "structure": structure_digest(graph),
@@ -39,7 +39,7 @@ def graph_row(graph: Graph, *, name: str = "", source: str = "", variant: str | 
 
 
 def stored_keys(graph: Graph) -> list[str]:
-    """Keys of the tensors kept beside the graph that its inputs are made of, sorted."""
+    """Returns the sorted keys of the stored tensors that the graph's inputs use."""
     found: set[str] = set()
     recipes: list[Recipe] = [given.recipe for given in graph.inputs]
     while recipes:
@@ -53,7 +53,7 @@ def stored_keys(graph: Graph) -> list[str]:
 
 
 def outcome_row(run: str, model: str, outcome: Outcome) -> dict[str, Any]:
-    """A row of `outcomes`. Whole outputs and node values are not kept."""
+    """Makes a row of `outcomes`. Whole outputs and node values are not kept."""
     return {
         "run": run,
         "model": model,
@@ -70,7 +70,7 @@ def outcome_row(run: str, model: str, outcome: Outcome) -> dict[str, Any]:
 
 
 def outcome_of(row: Mapping[str, Any]) -> Outcome:
-    """The inverse of `outcome_row`, of a row as `Table.to_pylist` or `Store.rows` gives it."""
+    """Reads an outcome from a row of `Table.to_pylist` or `Store.rows`."""
     return Outcome(
         platform=row["platform"],
         graph=row["graph"],
@@ -85,32 +85,32 @@ def outcome_of(row: Mapping[str, Any]) -> Outcome:
 
 
 def metric_columns(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """The typed columns of `verdicts` that metrics fill, and `metrics`: JSON of all that they do not hold exactly.
+    """Converts metrics to typed columns of `verdicts`, and to `metrics`: JSON of all that columns do not hold exactly.
 
-    A figure whose type is not its column's (an integer `max_abs`, an infinity that is spelled out, a None that is
-    there) is in both where the column can hold its value, so that queries see it and reading gives back what was given.
+    A metric of another type than its column (an integer `max_abs`, an infinity as text, an explicit None) is in both
+    if the column can hold its value: queries see it, and reading gives back the original.
     """
     columns: dict[str, Any] = {}
     rest: dict[str, Any] = {}
     for name, value in metrics.items():
         plain = value.item() if hasattr(value, "item") else value
-        held = _held(plain, METRICS[name]) if name in METRICS else None
+        held = _as_column(plain, METRICS[name]) if name in METRICS else None
         columns |= {} if held is None else {name: held}
         if held is None or type(held) is not type(plain):
-            rest[name] = _spelled(plain)
+            rest[name] = _strict_json(plain)
     columns["metrics"] = json.dumps(rest, sort_keys=True, default=str) if rest else None
     return columns
 
 
 def metrics_of(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The inverse of `metric_columns`; names in the order of the columns, then the others."""
+    """Reads metrics from the columns; names in the order of the columns, then the others."""
     found = {name: row[name] for name in METRICS if row.get(name) is not None}
     rest: dict[str, Any] = json.loads(row["metrics"]) if row.get("metrics") else {}
     return found | {name: _unspelled(value) for name, value in rest.items()}
 
 
 def writable(text: str) -> str:
-    """The text without lone surrogates, which no UTF-8 file holds; what a platform says may have some."""
+    """Replaces lone surrogates, which UTF-8 cannot encode; messages of platforms may have some."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -124,8 +124,8 @@ def _output_of(row: Mapping[str, Any]) -> Digested:
     return Digested(row["dtype"], tuple(row["shape"]), row["digest"], Sketch(**parts))
 
 
-def _held(value: Any, kind: pa.DataType) -> int | float | None:
-    """The value as the column holds it, None where it cannot."""
+def _as_column(value: Any, kind: pa.DataType) -> int | float | None:
+    """Converts the value to the column's type; None if it does not fit."""
     if isinstance(value, str):
         value = _NOT_FINITE.get(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -139,8 +139,8 @@ def _held(value: Any, kind: pa.DataType) -> int | float | None:
     return value if isinstance(value, int) and low <= value < high else None
 
 
-def _spelled(value: Any) -> Any:
-    """Strict JSON: a float that is not finite, under a tag that tells it from the string which says the same."""
+def _strict_json(value: Any) -> Any:
+    """Converts to strict JSON: a float that is not finite gets a tag, so that it differs from a string."""
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": str(value)}
     return value

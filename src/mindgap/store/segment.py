@@ -1,7 +1,7 @@
 """Writes and checks segments: immutable Parquet files of one table.
 
-Its name says when it was made, by which writer, and what its bytes are: the last part is their XXH3-128, so
-that a copy can be checked, and equal names mean equal content wherever they meet.
+A segment's name holds its time, its writer and the XXH3-128 of its bytes. So a copy can be checked, and equal
+names mean equal content.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
@@ -33,7 +33,7 @@ def folder_of(table: TableSchema) -> str:
 
 
 def to_arrow(table: TableSchema, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """The rows under the table's schema. Raises `RowError` naming what a column cannot hold."""
+    """Converts rows to an Arrow table. Raises `RowError` naming the value that a column cannot hold."""
     columns: list[pa.Array[Any]] = []
     for field in table.schema:
         values = [_plain(row.get(field.name)) for row in rows]
@@ -48,25 +48,25 @@ def to_arrow(table: TableSchema, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 
 def packed(rows: pa.Table) -> bytes:
-    """The bytes of a segment."""
+    """Returns the bytes of a segment."""
     sink = io.BytesIO()
     pq.write_table(rows, sink, compression="zstd", compression_level=3, write_page_checksum=True)
     return sink.getvalue()
 
 
 def segment_name(table: TableSchema, data: bytes, written: int, writer: str) -> str:
-    """`written`: microseconds since 1970, of the youngest row."""
+    """Returns a segment's file name. `written`: microseconds since 1970, of the youngest row."""
     return f"{folder_of(table)}/{written:016x}-{writer}-{xxhash.xxh3_128_hexdigest(data)}{SUFFIX}"
 
 
-def check_footer(place: StoreLocation, name: str, table: TableSchema) -> int:
-    """The number of rows, read from the end of the file: a file that was cut short has none.
+def check_footer(location: StoreLocation, name: str, table: TableSchema) -> int:
+    """Returns the number of rows, read from the file's footer, which a truncated file lacks.
 
     Raises `StoreError` for a damaged file, one of another version, or one of another table.
     """
-    where = place.url(name)
+    where = location.url(name)
     try:
-        with place.open(name) as file:
+        with location.open(name) as file:
             found = pq.read_metadata(file)
             schema = found.schema.to_arrow_schema()
     except (pa.ArrowException, OSError) as error:
@@ -81,19 +81,19 @@ def check_footer(place: StoreLocation, name: str, table: TableSchema) -> int:
     return found.num_rows
 
 
-def checked_bytes(place: StoreLocation, name: str) -> bytes:
-    """The segment's bytes. Raises `StoreError` where they are not what its name promises."""
-    data = place.read(name)
+def checked_bytes(location: StoreLocation, name: str) -> bytes:
+    """Returns the segment's bytes. Raises `StoreError` if they do not match the digest in its name."""
+    data = location.read(name)
     named = _NAME.fullmatch(name.rpartition("/")[2])
     if data is None:
-        raise StoreError(f"segment {place.url(name)} is gone: list the store again")
+        raise StoreError(f"segment {location.url(name)} is gone: list the store again")
     if named is None:
-        raise StoreError(f"{place.url(name)} is no segment, going by its name: move it away")
+        raise StoreError(f"{location.url(name)} is no segment, going by its name: move it away")
     if xxhash.xxh3_128_hexdigest(data) != named["hash"]:
-        raise StoreError(f"segment {place.url(name)} does not hold what its name promises: {_AGAIN}")
+        raise StoreError(f"segment {location.url(name)} does not hold what its name promises: {_AGAIN}")
     return data
 
 
 def _plain(value: Any) -> Any:
-    """Arrow takes a map as a dict, and no other mapping."""
+    """Converts mappings to dicts: Arrow takes no other mapping."""
     return dict(value) if isinstance(value, Mapping) else value

@@ -73,7 +73,7 @@ STAMP: Final[dict[str, pa.DataType]] = {"_written": pa.int64(), "_writer": _TEXT
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """`key`: the columns, none of them ever null, that tell what a row is about."""
+    """The columns of a table. `key`: the columns, never null, that identify what a row is about."""
 
     name: str
     key: tuple[str, ...]
@@ -81,7 +81,7 @@ class TableSchema:
 
     @property
     def columns(self) -> frozenset[str]:
-        """What a row may hold; the stamp is not among it."""
+        """The columns of a row, without the stamp."""
         return frozenset(self.schema.names) - STAMP.keys()
 
 

@@ -1,7 +1,7 @@
 """Answers SQL over the segments: keeps a DuckDB view per table up to date with the files.
 
-In a view, each key occurs once: of its rows, the last written counts. That is a property of the rows and not of
-the files that hold them, so that copying files in, in whatever order and however often, gives one answer.
+In a view, each key occurs once: the last written row counts. This depends on the rows only, so the order and number
+of copied files do not matter.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
@@ -30,10 +30,10 @@ _RANK: Final = ", ".join(f"{column} DESC" for column in STAMP)
 
 
 class Views:
-    """One connection, and for each table the files that its view was made of. Thread-safe."""
+    """A DuckDB connection, and for each table the files that its view was made of. Thread-safe."""
 
-    def __init__(self, place: StoreLocation, filesystem: Any) -> None:
-        self._place = place
+    def __init__(self, location: StoreLocation, filesystem: Any) -> None:
+        self._location = location
         self._filesystem = filesystem
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._seen: dict[str, tuple[str, ...]] = {}
@@ -41,7 +41,7 @@ class Views:
         self._lock = threading.Lock()
 
     def query(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None) -> pa.Table:
-        """Raises `StoreError` for SQL that fails, and for a segment that is damaged."""
+        """Runs SQL. Raises `StoreError` for SQL that fails, and for a damaged segment."""
         # A name in a string or a comment costs a view that nobody asked for, and nothing else.
         named = {word.lower() for word in _WORD.findall(sql)}
         wanted = [table for table in TABLES.values() if table.name in named]
@@ -59,10 +59,10 @@ class Views:
                 raise self._explained(error, wanted) from None
 
     def _answer(
-        self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None, wanted: Sequence[TableSchema]
+        self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None, tables: Sequence[TableSchema]
     ) -> pa.Table:
         connection = self._connection = self._connection or self._connected()
-        for table in wanted:
+        for table in tables:
             self._refresh(connection, table)
         # Typed as if never None, which it is where a statement asks nothing.
         found = cast("duckdb.DuckDBPyRelation | None", connection.sql(sql, params=params))
@@ -79,12 +79,12 @@ class Views:
         return connection
 
     def _refresh(self, connection: duckdb.DuckDBPyConnection, table: TableSchema) -> None:
-        files = tuple(name for name in self._place.names(folder_of(table)) if name.endswith(SUFFIX))
+        files = tuple(name for name in self._location.names(folder_of(table)) if name.endswith(SUFFIX))
         if self._seen.get(table.name) == files:
             return
         for name in files:
             if name not in self._sound:
-                check_footer(self._place, name, table)
+                check_footer(self._location, name, table)
                 self._sound.add(name)
         connection.execute(f"DROP VIEW IF EXISTS {table.name}")
         connection.execute(f"DROP TABLE IF EXISTS _superseded_{table.name}")
@@ -103,7 +103,7 @@ class Views:
         Ranking every row would cost each query more than the query itself. Keys that occur twice are few: they are
         found once for a set of files, their losing rows noted by file and row, and the view leaves those out.
         """
-        listed = ", ".join("'" + self._place.url(name).replace("'", "''") + "'" for name in files)
+        listed = ", ".join("'" + self._location.url(name).replace("'", "''") + "'" for name in files)
         key = ", ".join(table.key)
         place = "filename, file_row_number"
         source = f"read_parquet([{listed}], filename = true, file_row_number = true)"
@@ -119,13 +119,13 @@ class Views:
         columns = ", ".join(table.schema.names)
         connection.execute(f"CREATE VIEW {table.name} AS SELECT {columns} FROM {source} {left_out}")
 
-    def _explained(self, error: duckdb.Error, wanted: Sequence[TableSchema]) -> StoreError:
-        """A damaged segment by its name, if one is to blame; otherwise DuckDB's own words."""
+    def _explained(self, error: duckdb.Error, tables: Sequence[TableSchema]) -> StoreError:
+        """Returns the error to raise: it names the damaged segment, if there is one, else it has DuckDB's message."""
         if isinstance(error, (duckdb.IOException, duckdb.InvalidInputException, duckdb.InternalException)):
-            for table in wanted:
+            for table in tables:
                 for name in self._seen.get(table.name, ()):
                     try:
-                        checked_bytes(self._place, name)
+                        checked_bytes(self._location, name)
                     except StoreError as damage:
                         return damage
         return StoreError(f"the query fails: {' '.join(str(error).split())}")

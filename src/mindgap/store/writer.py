@@ -51,7 +51,7 @@ class Writer:
         self._clock.start()
 
     def append(self, table: str, rows: Row | Iterable[Row]) -> None:
-        """Takes a row, or several. Raises `StoreError` for a table or column that does not exist, or part of a key."""
+        """Buffers one row or several. Raises `StoreError` for an unknown table or column, or an incomplete key."""
         given: list[Row] = [cast("Row", rows)] if isinstance(rows, Mapping) else list(rows)
         kind = table_named(table)
         for row in given:
@@ -67,7 +67,7 @@ class Writer:
                 self.flush()
 
     def flush(self) -> None:
-        """Publishes what is buffered. A row that its table cannot hold is dropped, and raised when the rest is in."""
+        """Publishes the buffered rows. Drops a row that does not fit its table; raises its error last."""
         with self._lock:
             self._stuck = True
             for name, buffer in self._buffers.items():
@@ -81,7 +81,7 @@ class Writer:
             raise wrong
 
     def close(self) -> None:
-        """Flushes, and takes no more rows. Where the disk is full it stays open, to be closed again."""
+        """Flushes and closes. If the disk is full, it stays open, to be closed again."""
         with self._lock:
             if self._closed.is_set():
                 return
@@ -139,7 +139,7 @@ class Writer:
 
 
 def table_named(name: str) -> TableSchema:
-    """Raises `StoreError` for a table that stores do not have."""
+    """Returns a table by name. Raises `StoreError` for an unknown one."""
     try:
         return TABLES[name]
     except KeyError:
@@ -147,7 +147,7 @@ def table_named(name: str) -> TableSchema:
 
 
 def check_row(table: TableSchema, row: Row) -> None:
-    """Raises `RowError` for a column that is not the table's, and for a key that is not whole."""
+    """Raises `RowError` for a column that the table lacks, and for an incomplete key."""
     unknown = row.keys() - table.columns
     if unknown:
         raise RowError(f"table {table.name} has no column {', '.join(sorted(unknown))}")
@@ -157,7 +157,7 @@ def check_row(table: TableSchema, row: Row) -> None:
 
 
 def _weight(value: Any) -> int:
-    """Roughly the bytes that a value takes in memory: enough to keep a buffer of long messages short."""
+    """Estimates the bytes of a value in memory, to limit a buffer of long messages."""
     if isinstance(value, str):
         return 56 + len(value)
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Two sides held against float64, element by element."""
+"""Compares two sides with float64, element by element."""
 
 # pyright: basic
 # (numpy's shapes and torch are typed in parts only)
@@ -25,7 +25,7 @@ def compared(
     exact: Sequence[torch.Tensor] | None,
     tolerances: dict[str, tuple[float, float]],
 ) -> list[dict[str, Any]]:
-    """A record for each output. A side is None where it did not run."""
+    """Returns a record for each output. A side is None if it did not run."""
     return [
         one_output(dtype, shape, item(reference, i), item(platform, i), item(exact, i), tolerances.get(dtype))
         for i, (dtype, shape) in enumerate(declared)
@@ -40,7 +40,7 @@ def one_output(
     exact: torch.Tensor | None,
     tolerance: tuple[float, float] | None,
 ) -> dict[str, Any]:
-    """Figures of both sides against float64, and of one against the other. `tolerance`: (rtol, atol) of the dtype."""
+    """Compares both sides with float64 and with each other. `tolerance`: (rtol, atol) of the dtype."""
     truth = None if exact is None else numbers(exact)
     found: dict[str, Any] = {"dtype": dtype, "shape": shape, "float64_is_wider": is_narrow(getattr(torch, dtype))}
     for name, side in (("eager", reference), ("platform", platform)):
@@ -68,7 +68,7 @@ def one_output(
 
 
 def one_side(side: torch.Tensor, dtype: str, shape: list[int], truth: np.ndarray | None) -> dict[str, Any]:
-    """Counts of a side, and its error against float64, also in units in the last place of the declared dtype."""
+    """Returns counts of a side, and its error against float64, also in ulp of the declared dtype."""
     own = numbers(side)
     found: dict[str, Any] = {
         "dtype": name_of(side.dtype), "shape": list(side.shape), "nan": int(np.isnan(f64(own)).sum()),
@@ -89,7 +89,7 @@ def one_side(side: torch.Tensor, dtype: str, shape: list[int], truth: np.ndarray
 
 
 def numbers(tensor: torch.Tensor) -> np.ndarray:
-    """The values in a numpy dtype that holds them exactly; a complex tensor gains a last dimension of 2."""
+    """Converts to a numpy dtype that holds the values exactly; a complex tensor gains a last dimension of 2."""
     tensor = tensor.detach().resolve_conj().resolve_neg().cpu()
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor)
@@ -99,12 +99,12 @@ def numbers(tensor: torch.Tensor) -> np.ndarray:
 
 
 def f64(values: np.ndarray) -> np.ndarray:
-    """As float64; integers beyond 2**53 are rounded."""
+    """Converts to float64; integers beyond 2**53 are rounded."""
     return values.astype(np.float64)
 
 
 def bits_differ(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Where values or signs of zero differ; NaN equals NaN."""
+    """Returns where values or signs of zero differ; NaN equals NaN."""
     differing = a != b
     if a.dtype.kind == "f" and b.dtype.kind == "f":
         differing = (differing | (np.signbit(a) != np.signbit(b))) & ~(np.isnan(a) & np.isnan(b))
@@ -112,13 +112,13 @@ def bits_differ(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def infinities(values: np.ndarray) -> np.ndarray:
-    """1 for +inf, -1 for -inf, 0 for anything else."""
+    """Returns 1 for +inf, -1 for -inf, 0 for anything else."""
     wide = f64(values)
     return np.where(np.isinf(wide), np.sign(wide), 0)
 
 
 def gap(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """|a - b| in float64 where both are finite, 0 elsewhere; exact for integers as long as they fit."""
+    """Returns |a - b| in float64 where both are finite, 0 elsewhere; exact for integers that fit."""
     one, other = f64(a), f64(b)
     with np.errstate(all="ignore"):
         found = np.abs(one - other)
@@ -128,7 +128,7 @@ def gap(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def last_place(truth: np.ndarray, dtype: torch.dtype) -> np.ndarray:
-    """The gap between neighbours of the dtype at each exact value."""
+    """Returns the gap between neighbours of the dtype at each exact value."""
     about = torch.finfo(dtype)
     wide = np.abs(f64(truth))
     _, exponent = np.frexp(np.where(np.isfinite(wide), wide, 0.0))
@@ -137,7 +137,7 @@ def last_place(truth: np.ndarray, dtype: torch.dtype) -> np.ndarray:
 
 
 def beyond_tolerance(a: np.ndarray, b: np.ndarray, tolerance: tuple[float, float] | None) -> np.ndarray:
-    """Where finite floats differ by more than atol + rtol * |a|; where anything else differs at all."""
+    """Returns where finite floats differ by more than atol + rtol * |a|, and where anything else differs."""
     if tolerance is None or a.dtype.kind != "f":
         return a != b
     rtol, atol = tolerance
@@ -147,7 +147,7 @@ def beyond_tolerance(a: np.ndarray, b: np.ndarray, tolerance: tuple[float, float
 def worst(
     a: np.ndarray, b: np.ndarray, truth: np.ndarray | None, beyond: np.ndarray, special: np.ndarray
 ) -> list[dict[str, Any]]:
-    """The elements where the sides differ most: NaN and infinities first, then by the size of the difference."""
+    """Lists the elements that differ most: NaN and infinities first, then by the size of the difference."""
     rank = np.where(special, np.inf, np.where(bits_differ(a, b), gap(a, b), -1.0)).ravel()
     order = [int(i) for i in np.argsort(-rank, kind="stable")[:SHOWN] if rank[i] >= 0]
     known = truth is not None and truth.shape == a.shape
@@ -162,9 +162,9 @@ def worst(
     ]
 
 
-def show(found: Sequence[dict[str, Any]], width: int = 12) -> None:
-    """Prints the records: all where the sides differ, and one line for each of the others."""
-    for number, output in enumerate(found):
+def show(records: Sequence[dict[str, Any]], width: int = 12) -> None:
+    """Prints the records: whole ones where the sides differ, one line for each of the others."""
+    for number, output in enumerate(records):
         title = f"output {number}: {output['dtype']}{output['shape']}"
         no_better = output["dtype"] in ("float64", "complex128")
         print(f"{title}{'  (float64 is no more exact than eager here)' if no_better else ''}"
@@ -181,7 +181,7 @@ def show(found: Sequence[dict[str, Any]], width: int = 12) -> None:
 
 
 def side_line(side: dict[str, Any] | None) -> str:
-    """One side in a line."""
+    """Formats one side as a line."""
     if side is None:
         return "did not run"
     parts = [f"{side['dtype']}{side['shape']}"]
@@ -197,27 +197,27 @@ def side_line(side: dict[str, Any] | None) -> str:
 
 
 def largest(values: np.ndarray) -> float:
-    """The largest, 0 of none."""
+    """Returns the largest, 0 without any."""
     return float(values.max()) if values.size else 0.0
 
 
 def is_narrow(dtype: torch.dtype) -> bool:
-    """Whether float64 holds more than the dtype does."""
+    """Returns whether float64 is wider than the dtype."""
     return (dtype.is_floating_point or dtype.is_complex) and wide_dtype(dtype) != dtype
 
 
 def item(values: Sequence[torch.Tensor] | None, index: int) -> torch.Tensor | None:
-    """A member, where it is there."""
+    """Returns a member, None if it is missing."""
     return values[index] if values is not None and index < len(values) else None
 
 
 def name_of(dtype: torch.dtype) -> str:
-    """`float32`."""
+    """Returns a dtype's name: `float32`."""
     return str(dtype).removeprefix("torch.")
 
 
 def strict(value: Any) -> Any:
-    """The value as strict JSON: a float that is not finite becomes text, a complex number a pair."""
+    """Converts to strict JSON: a float that is not finite becomes text, a complex number a pair."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, complex):
@@ -230,26 +230,26 @@ def strict(value: Any) -> Any:
 
 
 def matches(outputs: Sequence[torch.Tensor] | None, recorded: Sequence[dict[str, Any]] | None) -> bool | None:
-    """Whether outputs agree with what was recorded of a run: counts of NaN and infinities, and sampled elements."""
+    """Returns whether outputs equal the recorded ones: counts of NaN and infinities, and sampled elements."""
     if not recorded or outputs is None:
         return None
     if len(outputs) != len(recorded):
         return False
-    for tensor, told in zip(outputs, recorded, strict=True):
-        if name_of(tensor.dtype) != told["dtype"] or list(tensor.shape) != told["shape"]:
+    for tensor, expected in zip(outputs, recorded, strict=True):
+        if name_of(tensor.dtype) != expected["dtype"] or list(tensor.shape) != expected["shape"]:
             return False
         flat = f64(numbers(tensor)).ravel()
         width = 2 if tensor.is_complex() else 1
-        count, most = flat.size // width, told["sampled"]
+        count, most = flat.size // width, expected["sampled"]
         places = range(count) if count <= most else [i * (count - 1) // (most - 1) for i in range(most)]
         own = [flat[place * width + part] for place in places for part in range(width)]
-        if not np.array_equal(own, np.array(told["sample"], np.float64), equal_nan=True):
+        if not np.array_equal(own, np.array(expected["sample"], np.float64), equal_nan=True):
             return False
-        if not tensor.is_complex() and int(np.isnan(flat).sum()) != told["nan"]:
+        if not tensor.is_complex() and int(np.isnan(flat).sum()) != expected["nan"]:
             return False
     return True
 
 
 def wide_outputs(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Outputs as float64 or complex128."""
+    """Converts outputs to float64 or complex128."""
     return [tensor.to(wide_dtype(tensor.dtype)) for tensor in tensors]

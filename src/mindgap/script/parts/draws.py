@@ -1,4 +1,4 @@
-"""Inputs drawn from Philox 4x64 by integer arithmetic and single IEEE operations: the same bits on every machine."""
+"""Draws inputs from Philox 4x64 by integer arithmetic and single IEEE operations: the same bits everywhere."""
 
 # pyright: basic
 # (numpy's shapes and torch are typed in parts only)
@@ -66,7 +66,7 @@ def integers(seed: int, shape: Sequence[int], dtype: torch.dtype, low: int, high
 
 
 def permutation(seed: int, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """A permutation of 0 ... n-1 along the last dimension for each row, by sorting a word for each element."""
+    """Draws a permutation of 0 ... n-1 for each row, by sorting one word for each element."""
     length = shape[-1] if shape else 1
     keys = words(seed, math.prod(shape)).reshape(-1, max(length, 1))
     return torch.from_numpy(np.argsort(keys, axis=-1, kind="stable")).to(dtype).reshape(tuple(shape))
@@ -99,12 +99,12 @@ def exceptional(
 
 
 def words(seed: int, count: int) -> np.ndarray:
-    """So many 64-bit words, the counter starting at zero."""
+    """Returns `count` 64-bit words, with the counter starting at zero."""
     return np.random.Philox(key=seed).random_raw(count)
 
 
 def parts_of(dtype: torch.dtype, shape: Sequence[int]) -> tuple[torch.dtype, int]:
-    """The dtype that is drawn and how many: both parts of a complex number are."""
+    """Returns the real dtype to draw, and how many numbers: two for a complex one."""
     parts = {torch.complex64: torch.float32, torch.complex128: torch.float64}
     return parts.get(dtype, dtype), math.prod(shape) * (2 if dtype in parts else 1)
 
@@ -112,14 +112,14 @@ def parts_of(dtype: torch.dtype, shape: Sequence[int]) -> tuple[torch.dtype, int
 def scaled(
     steps: np.ndarray, scale: float, part: torch.dtype, low: float, high: float, first: float, last: float
 ) -> np.ndarray:
-    """low + steps * scale on the grid of the dtype, kept inside [first, last]."""
+    """Returns low + steps * scale on the grid of the dtype, kept inside [first, last]."""
     largest = torch.finfo(part).max
     values = np.clip(np.multiply(steps, scale, dtype=np.float64) + low, -largest, largest)
     return np.minimum(np.maximum(on_grid(values, part) + 0.0, first), last)
 
 
 def on_grid(values: np.ndarray, part: torch.dtype) -> np.ndarray:
-    """float64 values rounded once, to nearest and ties to even, to values of the dtype."""
+    """Rounds float64 values once, to nearest and ties to even, to values of the dtype."""
     if part == torch.float64:
         return values
     if part in (torch.float32, torch.float16):
@@ -133,17 +133,17 @@ def on_grid(values: np.ndarray, part: torch.dtype) -> np.ndarray:
 
 
 def as_dtype(values: np.ndarray, part: torch.dtype) -> torch.Tensor:
-    """float64 values that the dtype holds exactly."""
+    """Converts float64 values that the dtype holds exactly."""
     return torch.from_numpy(np.ascontiguousarray(values, np.float64)).to(part)
 
 
 def assembled(values: np.ndarray, dtype: torch.dtype, shape: Sequence[int]) -> torch.Tensor:
-    """The flat values as a tensor, pairs of them as complex numbers."""
+    """Makes a tensor of flat values; pairs become complex numbers."""
     return as_dtype(values, parts_of(dtype, shape)[0]).view(dtype).reshape(tuple(shape))
 
 
 def byte_sum(drawn: np.ndarray) -> np.ndarray:
-    """The sum of the eight bytes of each word."""
+    """Returns the sum of the eight bytes of each word."""
     even = np.uint64(0x00FF_00FF_00FF_00FF)
     pairs = (drawn & even) + ((drawn >> np.uint64(8)) & even)
     return (pairs * np.uint64(0x0001_0001_0001_0001)) >> np.uint64(48)

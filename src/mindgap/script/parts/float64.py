@@ -1,4 +1,4 @@
-"""The same program in float64: what each result would be without rounding to the declared dtypes."""
+"""Runs the program in float64, without rounding to the declared dtypes."""
 
 # pyright: basic
 # (torch is typed in parts only)
@@ -32,14 +32,14 @@ class Call:
 
 @dataclass
 class Watched:
-    """All calls of a run, and copies of what one of them was given."""
+    """All calls of a run, and copies of the operands of one of them."""
 
     calls: list[Call] = field(default_factory=list)
     kept: list[torch.Tensor] = field(default_factory=list)
 
 
 class Watch(TorchFunctionMode):
-    """Notes the operator calls of a run. `keep`: the number of the call whose operands are copied."""
+    """Records the operator calls of a run. `keep`: the number of the call whose operands are copied."""
 
     def __init__(self, keep: int | None = None) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class Float64(TorchFunctionMode):
         return self.separated(result, args, kwargs, call)
 
     def wide_argument(self, func: Any, call: Call) -> Any:
-        """How an argument changes: dtypes are widened, float scalars are what a kernel of the declared dtype uses."""
+        """Widens an argument: dtypes to 64 bits, float scalars to the value that a declared-dtype kernel uses."""
         reals = [d for d in (*call.results, *call.operands) if d.is_floating_point or d.is_complex]
         double = not call.operands or not reals or any(wide_dtype(d) == d for d in reals)
         softmax = str(func).startswith(("aten._softmax.", "aten._log_softmax."))
@@ -111,7 +111,7 @@ class Float64(TorchFunctionMode):
         return change
 
     def separated(self, result: Any, args: Any, kwargs: Any, call: Call) -> Any:
-        """A cast of float64 to float64 returns its operand; where the declared cast made a copy, so must this."""
+        """Copies a result where the declared call made a copy: float64 to float64 returns its operand."""
         owned = {memory_id(operand) for operand in tensors_in([args, kwargs])}
         fresh = iter(call.fresh)
 
@@ -123,7 +123,7 @@ class Float64(TorchFunctionMode):
         return with_tensors(result, change) if isinstance(result, (list, tuple)) else change(result)
 
     def in_declared(self, func: Any, args: Any, kwargs: Any, call: Call, why: str) -> Any:
-        """The call in the declared dtypes, its results and what it wrote to widened again."""
+        """Makes the call in the declared dtypes; widens its results and the operands that it wrote to."""
         self.narrow[self.number] = f"{func}: {why}"
         dtypes = iter(call.operands)
         pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -146,7 +146,7 @@ class Float64(TorchFunctionMode):
 
 
 class default_dtype:
-    """`torch.set_default_dtype` for a while."""
+    """Sets the default dtype within a block."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         self.dtype = dtype
@@ -160,7 +160,7 @@ class default_dtype:
 
 
 def with_defaults(func: Any, args: Any, kwargs: dict[str, Any], call: Call) -> dict[str, Any]:
-    """Arguments whose default depends on the dtype get the default of the declared one."""
+    """Fills in arguments whose default depends on the dtype, with the declared dtype's default."""
     reals = [dtype for dtype in call.operands if dtype.is_floating_point]
     defaults: dict[str, float] = {}
     if reals and str(func).startswith("aten.rms_norm"):
@@ -175,7 +175,7 @@ def with_defaults(func: Any, args: Any, kwargs: dict[str, Any], call: Call) -> d
 
 
 def as_float32(value: float) -> float:
-    """The scalar that a float32 kernel uses."""
+    """Returns the scalar that a float32 kernel uses."""
     try:
         return struct.unpack("f", struct.pack("f", value))[0]
     except OverflowError:
@@ -183,10 +183,10 @@ def as_float32(value: float) -> float:
 
 
 def memory_id(tensor: torch.Tensor) -> int:
-    """Equal for tensors that share memory."""
+    """Returns a number that is equal for tensors that share memory."""
     return tensor.untyped_storage()._cdata
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message."""
+    """Returns the first line of an error's message."""
     return next(iter(str(error).splitlines()), "")[:300]

@@ -27,7 +27,7 @@ from mindgap.script.parts.tensors import checksum, copied, wide_dtype, widened
 
 #: Calls a program with arguments: (program, arguments) -> outputs.
 Invoke = Callable[[Any, Sequence[torch.Tensor]], list[torch.Tensor]]
-#: Runs a model: (model, arguments, options, told which stage begins, how the result is called) -> outputs.
+#: Runs a model: (model, arguments, options, on_stage, invoke) -> outputs.
 Path = Callable[
     [torch.nn.Module, Sequence[torch.Tensor], dict[str, str], Callable[[str], None], Invoke], list[torch.Tensor]
 ]
@@ -35,7 +35,7 @@ Path = Callable[
 
 @dataclass
 class Side:
-    """A platform: its name, options, environment variables, and how it runs a model (None: this script cannot)."""
+    """A platform: name, options, environment variables, and the function that runs a model (None: unknown)."""
 
     name: str
     options: dict[str, str]
@@ -45,7 +45,7 @@ class Side:
 
 @dataclass
 class ScriptProgram:
-    """A model, its arguments and what each output is declared as. `gradients`: arguments to differentiate by."""
+    """A model, with each output's declared dtype and shape. `gradients`: arguments to differentiate by."""
 
     name: str
     model: Callable[[], torch.nn.Module]
@@ -55,7 +55,7 @@ class ScriptProgram:
 
 @dataclass
 class ScriptCase:
-    """All that one script is about. `culprit`: the operator alone, with its node and which operands it takes."""
+    """The case that a script runs. `culprit`: the operator alone, with its node and which operands it takes."""
 
     name: str
     graph: str
@@ -74,7 +74,7 @@ class ScriptCase:
 
 @dataclass
 class Ran:
-    """What became of one run. `stage`: where it ended."""
+    """The result of one run. `stage`: the last stage that it entered."""
 
     status: str
     outputs: list[torch.Tensor] | None = None
@@ -84,12 +84,12 @@ class Ran:
     seconds: float = 0.0
 
     def record(self) -> dict[str, Any]:
-        told = {"status": self.status, "stage": self.stage, "error": self.error, "message": self.message[:2000]}
-        return {key: value for key, value in told.items() if value} | {"seconds": round(self.seconds, 3)}
+        fields = {"status": self.status, "stage": self.stage, "error": self.error, "message": self.message[:2000]}
+        return {key: value for key, value in fields.items() if value} | {"seconds": round(self.seconds, 3)}
 
 
 def main(case: ScriptCase, argv: Sequence[str] | None = None) -> int:
-    """0 where the sides agree within the tolerances, 1 where they do not, 2 where the reference did not run."""
+    """Runs the script. Returns 0 if the sides agree within tolerances, 1 if not, 2 if the reference did not run."""
     parser = argparse.ArgumentParser(description=f"{case.platform.name} against {case.reference.name}: {case.name}")
     parser.add_argument("--json", action="store_true", help="print the line of JSON only")
     parser.add_argument("--save", metavar="FILE.pt", help="write all outputs there, for torch.load")
@@ -114,7 +114,7 @@ def main(case: ScriptCase, argv: Sequence[str] | None = None) -> int:
 def both_sides(
     case: ScriptCase, *, with_culprit: bool = True, in_process: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The record of the case, and all outputs. `in_process`: also of a platform that needs no environment."""
+    """Runs both sides. Returns the record of the case, and all outputs. `in_process`: the platform runs here."""
     given = list(case.arguments())
     found: dict[str, Any] = {
         "format": "mindgap-script", "version": 1, "case": case.name, "graph": case.graph,
@@ -146,7 +146,7 @@ def both_sides(
 def recorded(
     case: ScriptCase, program: ScriptProgram, eager: Ran, other: Ran, exact: Ran, notes: Sequence[str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The record of a program on both sides, and all outputs."""
+    """Returns the record of a program on both sides, and all outputs."""
     outputs = compared(program.outputs, eager.outputs, other.outputs, exact.outputs, case.tolerances)
     differs = [output["differs"] for output in outputs if output.get("differs")]
     if other.status not in ("ok", "not_run") and eager.status == "ok":
@@ -162,8 +162,8 @@ def recorded(
 def run_side(
     case: ScriptCase, side: Side, work: Sequence[tuple[ScriptProgram, Sequence[torch.Tensor]]], *, here: bool
 ) -> list[Ran]:
-    """Programs on one side, in this process where it needs no environment and `here` allows it; else in another one, so
-    that the environment holds and a crash or a hang is seen.
+    """Runs programs on one side: in this process if `here` allows it and no environment is needed, else in another
+    one, where the environment takes effect and a crash or hang is reported.
     """
     if side.path is None:
         return [Ran("not_run", message=f"this script knows no way to run {side.name}") for _ in work]
@@ -180,7 +180,7 @@ def run_side(
 
 
 def from_child(case: ScriptCase, side: Side, files: Sequence[str], first: int) -> list[Ran]:
-    """What a process made of the programs whose arguments are in the files; it may die at any of them."""
+    """Runs programs, whose arguments are in files, in a child process. It may die at any of them."""
     role = "reference" if side is case.reference else "platform"
     command = [
         sys.executable,
@@ -192,15 +192,15 @@ def from_child(case: ScriptCase, side: Side, files: Sequence[str], first: int) -
     ]
     started = time.monotonic()
     environment, end = {**os.environ, **side.environment}, ""
-    with tempfile.TemporaryFile("w+", errors="replace") as said:
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
         try:
-            done = subprocess.run(command, env=environment, timeout=case.timeout_s, stdout=said, stderr=said)
+            done = subprocess.run(command, env=environment, timeout=case.timeout_s, stdout=output, stderr=output)
             if done.returncode:
                 end = signal.Signals(-done.returncode).name if done.returncode < 0 else f"exit {done.returncode}"
         except subprocess.TimeoutExpired:
             end = "timeout"
-        said.seek(0)
-        printed = said.read()[-2000:]
+        output.seek(0)
+        printed = output.read()[-2000:]
     found: list[Ran] = []
     for file in files:
         answer = torch.load(file, weights_only=True)
@@ -227,18 +227,20 @@ def in_child(case: ScriptCase, which: str, exchange: str) -> int:
     return 0
 
 
-def one_run(side: Side, program: ScriptProgram, given: Sequence[torch.Tensor], told: Callable[[str], None]) -> Ran:
-    """One program on one side, in this process."""
+def one_run(
+    side: Side, program: ScriptProgram, tensors: Sequence[torch.Tensor], on_stage: Callable[[str], None]
+) -> Ran:
+    """Runs one program on one side, in this process. `on_stage` is called as each stage begins."""
     ran = Ran("failed")
     started = time.monotonic()
 
-    def stage(at: str) -> None:
-        ran.stage = at
-        told(at)
+    def stage(name: str) -> None:
+        ran.stage = name
+        on_stage(name)
 
     try:
         assert side.path is not None
-        arguments = [copied(tensor) for tensor in given]
+        arguments = [copied(tensor) for tensor in tensors]
         outputs = side.path(program.model(), arguments, side.options, stage, invoker(program.gradients))
         ran.outputs = [plain(tensor) for tensor in declared_complex(program, outputs)]
         ran.status = "ok"
@@ -249,7 +251,7 @@ def one_run(side: Side, program: ScriptProgram, given: Sequence[torch.Tensor], t
 
 
 def invoker(wanted: Sequence[int]) -> Invoke:
-    """Calls a program without autograd; with `wanted`, gradients by the arguments so numbered follow its outputs."""
+    """Returns how to call a program: without autograd, or with gradients by the arguments numbered in `wanted`."""
 
     def forward(program: Any, arguments: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         with torch.no_grad():
@@ -269,26 +271,26 @@ def invoker(wanted: Sequence[int]) -> Invoke:
 
 
 def outputs_of(result: Any) -> list[torch.Tensor]:
-    """A program's result as a list."""
+    """Returns a program's result as a list."""
     return [result] if isinstance(result, torch.Tensor) else list(result)
 
 
 def cotangent(output: torch.Tensor) -> torch.Tensor:
-    """The gradient fed into an output: element k is (2 * (37 k mod 17) - 17) / 16."""
+    """Returns the gradient fed into an output: element k is (2 * (37 k mod 17) - 17) / 16."""
     index = torch.arange(output.numel())
     return ((2 * (index * 37 % 17) - 17).double() / 16).to(output.dtype).reshape(output.shape)
 
 
 def in_float64(
-    program: ScriptProgram, given: Sequence[torch.Tensor], keep: int | None
+    program: ScriptProgram, tensors: Sequence[torch.Tensor], keep: int | None
 ) -> tuple[list[torch.Tensor], Ran, list[str]]:
-    """The operands of call `keep`, the outputs in float64, and which operators had no float64 form."""
+    """Returns the operands of call `keep`, the outputs in float64, and the operators without a float64 form."""
     watch, ran, notes = Watch(keep), Ran("failed"), list[str]()
     started = time.monotonic()
     try:
         with torch.no_grad(), watch:
-            program.model()(*[copied(tensor) for tensor in given])
-        outputs, notes = wide_run(program, given, watch.seen.calls)
+            program.model()(*[copied(tensor) for tensor in tensors])
+        outputs, notes = wide_run(program, tensors, watch.seen.calls)
         ran.status, ran.outputs = "ok", [plain(output) for output in outputs]
     except Exception as error:
         ran.error, ran.message = type(error).__name__, first_line(error)
@@ -297,9 +299,9 @@ def in_float64(
 
 
 def wide_run(
-    program: ScriptProgram, given: Sequence[torch.Tensor], calls: Sequence[Call]
+    program: ScriptProgram, tensors: Sequence[torch.Tensor], calls: Sequence[Call]
 ) -> tuple[list[torch.Tensor], list[str]]:
-    """The outputs in float64."""
+    """Runs the program in float64."""
     model = program.model()
     for module in model.modules():
         for name, weight in [*module._buffers.items(), *module._parameters.items()]:
@@ -312,19 +314,19 @@ def wide_run(
         with default_dtype(torch.float64), mode:
             return model(*arguments)
 
-    outputs = invoker(program.gradients)(run, [widened(tensor) for tensor in given])
+    outputs = invoker(program.gradients)(run, [widened(tensor) for tensor in tensors])
     return [o.to(wide_dtype(o.dtype)) for o in outputs], [f"node {n}: {why}" for n, why in sorted(mode.narrow.items())]
 
 
-def all_inputs(case: ScriptCase, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The arguments, then the weights."""
+def all_inputs(case: ScriptCase, arguments: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Returns the arguments, then the weights."""
     model = case.program.model()
     weights = {**dict(model.named_buffers()), **dict(model.named_parameters())}
-    return [*given, *(weights[name] for name in sorted(weights))]
+    return [*arguments, *(weights[name] for name in sorted(weights))]
 
 
 def declared_complex(program: ScriptProgram, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """ONNX carries a complex tensor as a real one with a last dimension of 2."""
+    """Restores complex outputs. ONNX has real ones with a last dimension of 2 in their place."""
     found: list[torch.Tensor] = []
     declared = [*program.outputs, *([("", [])] * len(outputs))]
     for tensor, (dtype, _) in zip(outputs, declared, strict=False):
@@ -334,12 +336,12 @@ def declared_complex(program: ScriptProgram, outputs: Sequence[torch.Tensor]) ->
 
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """Contiguous values that no autograd follows."""
+    """Returns contiguous values, detached from autograd."""
     return tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
 
 
 def versions() -> dict[str, str]:
-    """Of what ran."""
+    """Returns the versions of the packages in use."""
     found = {"python": platform.python_version()}
     for name in ("torch", "numpy", "onnx", "onnxscript", "onnxruntime", "openvino"):
         try:
@@ -349,24 +351,24 @@ def versions() -> dict[str, str]:
     return found | {"cpu": torch.backends.cpu.get_cpu_capability()}
 
 
-def show_all(case: ScriptCase, found: dict[str, Any]) -> None:
-    """What a person reads."""
+def show_all(case: ScriptCase, record: dict[str, Any]) -> None:
+    """Prints the results for people."""
     print(f"{case.name}: {case.platform.name} against {case.reference.name}")
-    show_program(found)
-    for side, same in found["matches_recorded"].items():
+    show_program(record)
+    for side, same in record["matches_recorded"].items():
         if same is not None:
             print(f"{side}: {'the values that were recorded' if same else 'OTHER VALUES THAN WERE RECORDED'}")
-    if "culprit" in found:
-        print(f"\nthe culprit alone, on the operands that eager gave it: {found['culprit']['name']}")
-        show_program(found["culprit"])
+    if "culprit" in record:
+        print(f"\nthe culprit alone, on the operands that eager gave it: {record['culprit']['name']}")
+        show_program(record["culprit"])
     print()
 
 
-def show_program(found: dict[str, Any]) -> None:
-    """Status of each run, then its outputs."""
-    for name, status in found["status"].items():
+def show_program(record: dict[str, Any]) -> None:
+    """Prints the status of each run, then its outputs."""
+    for name, status in record["status"].items():
         failed = f" at {status.get('stage', '')}: {status.get('error', '')}: {status.get('message', '')[:1000]}"
         print(f"{name:<9} {status['status']}{failed if status['status'] != 'ok' else ''}")
-    for note in found["not_in_float64"]:
+    for note in record["not_in_float64"]:
         print(f"not in float64: {note}")
-    show(found["outputs"])
+    show(record["outputs"])

@@ -1,4 +1,4 @@
-"""onnxruntime/cpu as its users run it: torch.export, torch.onnx.export, an inference session."""
+"""Runs onnxruntime/cpu as its users do: torch.export, torch.onnx.export, an inference session."""
 
 # pyright: basic
 # (torch is typed in parts only)
@@ -33,7 +33,7 @@ def run_onnxruntime(
     stage: Callable[[str], None],
     _invoke: Callable[..., list[torch.Tensor]],
 ) -> list[torch.Tensor]:
-    """The outputs of the model by ONNX Runtime's CPU provider, complex ones as pairs of reals."""
+    """Runs the model with ONNX Runtime's CPU provider; complex outputs are pairs of reals."""
     import onnxruntime
 
     require_known(options, "opt threads export", "onnxruntime/cpu")
@@ -60,7 +60,7 @@ def run_onnxruntime(
 
 
 def ort_value(tensor: torch.Tensor) -> Any:
-    """A tensor as ONNX Runtime takes it."""
+    """Converts a tensor to an ONNX Runtime value."""
     import onnxruntime
 
     tensor = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
@@ -73,7 +73,7 @@ def ort_value(tensor: torch.Tensor) -> Any:
 
 
 def from_ort(value: Any, kind: str) -> torch.Tensor:
-    """The inverse."""
+    """Converts an ONNX Runtime value to a tensor."""
     if kind not in ONNX_NAMES:
         return torch.from_numpy(np.array(value.numpy(), order="C"))
     raw = bytearray(ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes()))

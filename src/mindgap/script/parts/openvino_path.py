@@ -1,4 +1,4 @@
-"""openvino/cpu as its users run it: convert_model of an exported program or of an ONNX file, compile_model."""
+"""Runs openvino/cpu as its users do: convert_model of an exported program or ONNX file, compile_model."""
 
 # pyright: basic
 # (torch and openvino are typed in parts only)
@@ -26,7 +26,7 @@ def run_openvino(
     stage: Callable[[str], None],
     _invoke: Callable[..., list[torch.Tensor]],
 ) -> list[torch.Tensor]:
-    """The outputs of the model by OpenVINO's CPU plugin. `frontend=onnx`: through an ONNX file."""
+    """Runs the model with OpenVINO's CPU plugin. `frontend=onnx`: through an ONNX file."""
     import openvino
 
     require_known(options, "frontend precision threads", "openvino/cpu")
@@ -64,7 +64,7 @@ def run_openvino(
 
 
 def openvino_tensor(tensor: torch.Tensor) -> Any:
-    """A tensor as OpenVINO takes it."""
+    """Converts a tensor to an OpenVINO tensor."""
     import openvino
 
     tensor = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
@@ -79,7 +79,7 @@ def openvino_tensor(tensor: torch.Tensor) -> Any:
 
 
 def from_openvino(tensor: Any) -> torch.Tensor:
-    """The inverse; a copy."""
+    """Copies an OpenVINO tensor to a torch tensor."""
     dtype = OPENVINO_TYPES.get(tensor.get_element_type().to_string())
     found = torch.from_numpy(np.array(tensor.data, order="C"))
     return found if dtype is None else found.view(dtype)

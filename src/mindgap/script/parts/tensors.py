@@ -1,4 +1,4 @@
-"""Tensors: bits, strides, copies and checksums."""
+"""Makes tensors from bits, copies them with their strides, computes their checksums."""
 
 # pyright: basic
 # (torch is typed in parts only)
@@ -20,24 +20,24 @@ CARRIERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: 
 
 
 def from_bits(text: str, dtype: torch.dtype, shape: Sequence[int]) -> torch.Tensor:
-    """A tensor from its row-major, little-endian bytes in hexadecimal."""
+    """Makes a tensor from its row-major, little-endian bytes in hexadecimal."""
     return torch.frombuffer(bytearray.fromhex(text), dtype=torch.uint8).view(dtype).reshape(shape)
 
 
 def unpacked(text: str, dtype: torch.dtype, shape: Sequence[int]) -> torch.Tensor:
-    """The same from bytes compressed by zlib and written in base 85."""
+    """Makes a tensor from bytes compressed by zlib and written in base 85."""
     data = bytearray(zlib.decompress(base64.b85decode("".join(text.split()))))
     return torch.frombuffer(data, dtype=torch.uint8).view(dtype).reshape(shape)
 
 
 def loaded(file: str, name: str, dtype: torch.dtype, shape: Sequence[int]) -> torch.Tensor:
-    """The same from an array of bytes in an .npz file beside this script."""
+    """Makes a tensor from an array of bytes in an .npz file beside this script."""
     with np.load(os.path.join(os.path.dirname(os.path.abspath(__file__)), file)) as arrays:
         return torch.from_numpy(arrays[name]).view(dtype).reshape(shape)
 
 
 def strided(values: torch.Tensor, stride: Sequence[int]) -> torch.Tensor:
-    """The same values laid out with these strides (in elements). Elements that share memory must be equal."""
+    """Lays values out with these strides (in elements). Elements that share memory must be equal."""
     count = 1 + sum(step * (size - 1) for step, size in zip(stride, values.shape, strict=True)) if values.numel() else 0
     carrier = CARRIERS[values.element_size()]
     memory = torch.zeros(count, dtype=values.dtype)
@@ -47,48 +47,48 @@ def strided(values: torch.Tensor, stride: Sequence[int]) -> torch.Tensor:
 
 
 def memory_of(tensor: torch.Tensor) -> torch.Tensor:
-    """The stretch of memory from a tensor's first to its last element, in one dimension."""
+    """Returns the memory from a tensor's first to its last element, in one dimension."""
     steps = zip(tensor.stride(), tensor.shape, strict=True)
     count = 1 + sum(step * (size - 1) for step, size in steps) if tensor.numel() else 0
     return tensor.as_strided((count,), (1,), tensor.storage_offset())
 
 
 def copied(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy with the same strides, overlapping ones included."""
+    """Copies with the same strides, overlapping ones included."""
     return memory_of(tensor).clone().as_strided(tensor.shape, tensor.stride(), 0)
 
 
 def recast(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """A copy of another dtype with the same strides."""
+    """Copies to another dtype with the same strides."""
     return memory_of(tensor).to(dtype, copy=True).as_strided(tensor.shape, tensor.stride(), 0)
 
 
 def widened(tensor: torch.Tensor) -> torch.Tensor:
-    """float64 for a float, complex128 for a complex, with the same strides; a copy of anything else."""
+    """Copies to float64 or complex128 with the same strides; other dtypes stay."""
     return recast(tensor, wide_dtype(tensor.dtype))
 
 
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:
-    """float64 for a float, complex128 for a complex, anything else as it is."""
+    """Returns float64 for a float, complex128 for a complex, else the same dtype."""
     if dtype.is_complex:
         return torch.complex128
     return torch.float64 if dtype.is_floating_point else dtype
 
 
 def epsilon(dtype: torch.dtype) -> float:
-    """The gap after 1. torch.finfo says 0.125 of float8_e5m2fnuz, which has two bits of fraction."""
+    """Returns the gap after 1. torch.finfo gives 0.125 for float8_e5m2fnuz, which has two bits of fraction."""
     return 0.25 if dtype == torch.float8_e5m2fnuz else torch.finfo(dtype).eps
 
 
 def require_known(options: dict[str, str], known: str, platform: str) -> None:
-    """Raises `ValueError` for an option that would be left out in silence. `known`: names, separated by spaces."""
+    """Raises `ValueError` for an unknown option. `known`: names, separated by spaces."""
     unknown = sorted(set(options) - set(known.split()))
     if unknown:
         raise ValueError(f"this script knows no option {', '.join(unknown)} of {platform}")
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors in nested lists, tuples and dicts, in order."""
+    """Lists the tensors in nested lists, tuples and dicts, in order."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple)):
@@ -99,7 +99,7 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
 
 
 def with_tensors(value: Any, change: Any) -> Any:
-    """The same nested value, each item that is no list, tuple or dict replaced by what `change` makes of it."""
+    """Applies `change` to each item of a nested value that is no list, tuple or dict."""
     if isinstance(value, (list, tuple)):
         return [with_tensors(item, change) for item in value]
     if isinstance(value, dict):
@@ -108,7 +108,7 @@ def with_tensors(value: Any, change: Any) -> Any:
 
 
 def checksum(tensors: Sequence[torch.Tensor]) -> str:
-    """SHA-256 of dtype, shape, strides (none of an empty tensor) and row-major bytes of each tensor."""
+    """Computes the SHA-256 of dtype, shape, strides (none of an empty tensor) and row-major bytes of each tensor."""
     found = hashlib.sha256()
     for tensor in tensors:
         name = str(tensor.dtype).removeprefix("torch.")

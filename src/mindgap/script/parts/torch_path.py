@@ -1,4 +1,4 @@
-"""PyTorch's own ways to run a model on the CPU: eager, TorchScript, Inductor, AOTInductor."""
+"""Runs a model with PyTorch on the CPU: eager, TorchScript, Inductor, AOTInductor."""
 
 # pyright: basic
 # (torch is typed in parts only)
@@ -25,7 +25,7 @@ def run_eager(
     stage: Callable[[str], None],
     invoke: Callable[..., list[torch.Tensor]],
 ) -> list[torch.Tensor]:
-    """Operator by operator, under the options; what acts at import is in the environment already."""
+    """Runs eager mode under the options; options that act at import are in the environment already."""
     stage("run")
     with switched(options):
         return invoke(model, arguments)
@@ -38,7 +38,7 @@ def run_inductor(
     stage: Callable[[str], None],
     invoke: Callable[..., list[torch.Tensor]],
 ) -> list[torch.Tensor]:
-    """torch.compile of the whole graph."""
+    """Runs torch.compile of the whole graph."""
     import torch._dynamo.config
     import torch._inductor.config
 
@@ -61,7 +61,7 @@ def run_aotinductor(
     stage: Callable[[str], None],
     invoke: Callable[..., list[torch.Tensor]],
 ) -> list[torch.Tensor]:
-    """torch.export, then a package compiled ahead of time."""
+    """Runs torch.export, then a package compiled ahead of time."""
     stage("export")
     with switched(options), torch.no_grad(), tempfile.TemporaryDirectory() as folder:
         program = torch.export.export(model, tuple(copied(argument) for argument in arguments))
@@ -80,7 +80,7 @@ def run_jit(
     stage: Callable[[str], None],
     invoke: Callable[..., list[torch.Tensor]],
 ) -> list[torch.Tensor]:
-    """torch.jit.trace, run until the executor has optimised the program."""
+    """Runs torch.jit.trace until the executor has optimised the program."""
     stage("compile")
     scripted = Scripted()
     with switched(options), torch.no_grad(), scripted:
@@ -96,8 +96,7 @@ def run_jit(
 
 
 class Scripted(TorchFunctionMode):
-    """Calls with a list of booleans (which gradients a backward kernel gives), which the tracer cannot record: each is
-    compiled as a function of TorchScript's own, which a trace takes in as it is.
+    """Compiles calls that take a list of booleans as TorchScript functions: the tracer cannot record such lists.
 
     `units` owns those functions: a traced program that calls one must not outlive them.
     """
@@ -123,7 +122,7 @@ class Scripted(TorchFunctionMode):
         return tuple(next(made) if wanted else None for wanted in masks[0])
 
     def spelled(self, given: Any, operands: list[torch.Tensor]) -> str:
-        """An argument in TorchScript's language; tensors are added to `operands`."""
+        """Writes an argument in TorchScript; tensors are added to `operands`."""
         if isinstance(given, torch.Tensor):
             operands.append(given)
             return f"x{len(operands) - 1}"
@@ -134,7 +133,7 @@ class Scripted(TorchFunctionMode):
 
 @contextlib.contextmanager
 def switched(options: dict[str, str]) -> Iterator[None]:
-    """PyTorch's switches for the options that have one; the environment serves `isa` and `threads`."""
+    """Sets PyTorch's switches within a block. `isa` and `threads` are set by the environment."""
     known = "isa threads matmul deterministic onednn tf32 sdpa autocast freezing simdlen"
     require_known(options, known, "PyTorch's platforms")
     with contextlib.ExitStack() as stack:
