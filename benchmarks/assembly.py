@@ -4,10 +4,10 @@
     python benchmarks/assembly.py torchvision:resnet18 timm:vit_tiny_patch16_224 --nodes 1000 --seed 0
     python benchmarks/assembly.py --graphs DIRECTORY           # of .graph files
 
-Regions of real graphs are prepared once. An assembly takes some forty of them, feeds half of their inputs for which an
-earlier value fits, and has new glue of one to five nodes before one and a half of them on average, which is built,
-checked and prepared within the time that is told as `glue`. Targets: content and digest within 2.5 ms, the encoded
-bytes within 6 ms, 30 µs a piece of glue of three nodes. Times are CPU time of one core, median of the assemblies.
+Regions of real graphs are prepared once. An assembly takes about forty of them and connects half of the inputs for
+which an earlier value fits. On average one and a half regions get new glue of one to five nodes. The column `glue` is
+the time to build, check and prepare it. Targets: content and digest within 2.5 ms, the encoded bytes within 6 ms, 30 µs
+per glue of three nodes. Times are CPU time of one core, median of the assemblies.
 """
 
 from __future__ import annotations

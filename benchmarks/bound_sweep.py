@@ -4,12 +4,12 @@
     python benchmarks/bound_sweep.py --samples           # every operator of PyTorch's own tests
     python benchmarks/bound_sweep.py --also onnxruntime/cpu
 
-Each operator runs by itself on PyTorch's kernels at three vector tiers, with and without oneDNN, and by the plain
+Each operator runs by itself on PyTorch's kernels at three vector levels, with and without oneDNN, and by the plain
 formulas of `bound_cases.py`. Errors are distances to the exact result. The quotient of a row is the limit of the
-verdict (16 hard bounds and the last rounding) over the error, at the element where that is smallest: 50 says that no
-implementation ever used more than a fiftieth of what it is allowed, less than 1 that a correct one would be called
-wrong. `-`: all are exact. `rule`: `measured` where no rule covers the operator. `ALSO`: the smallest quotient of a
-platform that is not taken for correct here.
+verdict (16 hard bounds and the last rounding) divided by the error, at the element where it is smallest. With 50, no
+implementation uses more than a fiftieth of the limit. Below 1, a correct implementation would be called wrong. `-`: all
+are exact. `rule`: `measured` if no rule covers the operator. `ALSO`: the smallest quotient of a platform that is not
+assumed to be correct.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 Each round begins a campaign, kills its driver (or, every third time, one of the processes that it started), resumes
 it to its end, and compares the store with that of an undisturbed campaign: jobs, outcome kinds, digests, verdicts.
-`--platform` may name real platforms; by default toys in numpy make the rounds short.
+`--platform` may name real platforms. The default platforms are small ones in numpy, which keep the rounds short.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Measures memory and CPU time of a campaign's driver over many cases: `python benchmarks/campaign_memory.py [CASES]`.
 
-Cases are tiny and platforms toys in numpy, so that what is measured is the driver: its resident memory along the
-way, and its processor time for each outcome. Wanted: at most 1 GiB over 100,000 cases, and flat.
+Cases and platforms (in numpy) are tiny, so that the driver dominates. The benchmark prints the driver's resident memory
+over time and its CPU time per outcome. Target: at most 1 GiB over 100,000 cases, without growth.
 """
 
 from __future__ import annotations

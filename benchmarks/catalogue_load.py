@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/catalogue_load.py CATALOGUE [--sample 500] [--seed 0]
 
 Prints milliseconds of processor time (median, 90th and 99th percentile, largest) over a random sample of kept graphs,
-per pass, with the median of nodes. The opening of the catalogue is told apart.
+per pass, with the median of nodes. The time to open the catalogue is a separate line.
 """
 
 from __future__ import annotations

@@ -2,17 +2,16 @@
 
     .venv/bin/python benchmarks/differential_tests.py CATALOGUE [--tests 600] [--compiled 50] [--nnsmith PYTHON]
 
-A test is everything that it takes: eight to ten nodes are cut from a model's graph, two of three are mutated, the
-graph is given values and run once to see that it runs; then it goes to `cpu/eager` and to the other platform as
-a job, outputs are compared by digest, and where digests differ the whole outputs by tolerance (the search for a
-cause comes after, and only for what that leaves). Opening the platforms is not counted, nor are the C++ compiler's
-headers, which are compiled once in the life of a cache; the C++ compiler itself is.
+A test has these steps: cut eight to ten nodes from a model's graph; mutate two of three graphs; draw inputs and run the
+graph once as a trial; run it as a job on `cpu/eager` and on the other platform; compare outputs by digest and, if
+digests differ, whole outputs by tolerance. The search for a cause is not part of a test. The time to open platforms and
+to precompile C++ headers (once per cache) is not counted; the C++ compiler's time is.
 
 `--nnsmith`: an interpreter that has NNSmith. The same is then measured with its generator of at most ten nodes, its
 search for inputs, its eager oracle and its comparison: first with its own TorchScript backend, then with
-`torch.compile`, for which it has no backend in its last release.
+`torch.compile`, for which its last release has no backend.
 
-    wanted, per CPU second   eager and TorchScript >= 43      eager and Inductor >= 2
+    target, per CPU second   eager and TorchScript >= 43      eager and Inductor >= 2
 """
 
 from __future__ import annotations

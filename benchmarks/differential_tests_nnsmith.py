@@ -1,6 +1,6 @@
 """Runs the NNSmith part of `differential_tests.py`, in an interpreter that has it: `PYTHON SCRIPT jit|inductor TESTS`.
 
-Prints one line of JSON. What NNSmith finds out once about an operator's dtypes is not counted.
+Prints one line of JSON. NNSmith's one-time search for an operator's dtypes is not counted.
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@ Runs operator and module samples of a catalogue (`mindgap corpus build CATALOGUE
 models, on OpenVINO through its PyTorch front end and through ONNX, and on ONNX Runtime through mindgap's own export and
 through `torch.onnx.export`. `--per`: samples of each operator; `--every`: one sample in so many.
 
-Outputs are compared with `cpu/eager` and between the two ways, by class:
+Outputs are compared with `cpu/eager` and between the two front ends, by class:
 `equal` the same dtype, shape and bits (any NaN equals any NaN); `near` no element further off than 64 units in the last
-place of the largest element of the output, and NaN and infinities at the same places; `far` anything else. No verdict
-of mindgap takes part. Units are of the declared dtype.
+place of the largest element of the output, and NaN and infinities at the same positions; `far` anything else.
+mindgap's verdicts are not used. Units are of the declared dtype.
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
 
 Usage: `python benchmarks/judge_memory.py [MODEL …] [--pair PLATFORM] [--json FILE]`.
 
-Six graphs of real size, each against a platform that differs from the reference by rounding only. Every figure comes
-from a process of its own, so that its peak is nobody else's:
+Six graphs of real size run on a platform that differs from the reference by rounding only. Each figure comes from a
+separate process, so that its peak is its own:
 
     plain   the graph once on PyTorch, inputs made, values freed as they die     peak memory, CPU seconds of a run
     judged  what `mindgap diff` does in its own process, workers apart           peak memory, CPU seconds, the verdict
 
-wanted: judged <= 4 times plain in memory, <= 60 times in CPU seconds where everything is rounding.
+Target: judged <= 4 times plain in memory, <= 60 times in CPU seconds if everything is rounding.
 """
 
 from __future__ import annotations

@@ -4,15 +4,15 @@ Usage: `python benchmarks/judging_cost.py CATALOGUE [--count N] [--against STORE
 
 Runs a fresh campaign of variants of ten nodes and prints its CPU seconds:
 
-    by purpose      what `mindgap campaign status` says, beside what the operating system says of the finished process
+    by purpose      the figures of `mindgap campaign status`, and the operating system's for the finished process
     by row          running and judging, by platform and verdict
     with --against  the rows whose verdict, blame or culprit is not that of an earlier campaign of the same plan
 
 CATALOGUE: of operator samples, made by `mindgap corpus build CATALOGUE 'ops:*'`. `--out` keeps the campaign, for a
 later `--against`. `--show` prints the figures of a campaign that has run, and runs nothing.
 
-wanted: judging <= running what is not refused; less than 5 % unaccounted; no row that differs. The exit status is 1
-where one of them fails.
+Target: judging <= running cases that are not refused; less than 5 % unaccounted; no row that differs. The exit status
+is 1 if one of them fails.
 """
 
 from __future__ import annotations

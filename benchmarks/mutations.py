@@ -4,8 +4,8 @@
 
 Regions are cut from graphs of the catalogue drawn at random; each is mutated once by every kind, and every mutant runs
 once. Places: regions where the kind found something to change. Valid: the mutant ran. Useful: an output of it has
-finite values that differ. Microseconds: processor time of one proposal, median and mean. With `--kind`, also what the
-reasons of failure were.
+finite values that differ. Microseconds: processor time of one proposal, median and mean. With `--kind`, also the
+reasons of failures.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     .venv/bin/python benchmarks/regions.py CATALOGUE [--bases 300] [--cuts 8] [--seed 0]
 
-Processor seconds of one thread throughout: cuts a second, recipes and trials in microseconds each (and how much of a
-trial is the operators themselves), regions a second; then the share of cuts that are valid as they were found, why the
-others are not, how large cuts are, and how many operators the regions hold.
+All times are CPU time of one thread: cuts per second, microseconds per recipe and per trial (and the operators' share
+of a trial), regions per second. Then the share of valid cuts, the reasons why others are invalid, the sizes of cuts,
+and the number of operators in the regions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Measures the store: rows appended per second, bytes per row, the writer's memory, queries over many outcomes.
 
 `python benchmarks/store_write.py [ROWS]` (default 1,000,000). One process writes outcomes with one digested output
-each, in segments as a writer makes them; memory is looked at after 10,000 rows and again 100,000 rows later.
+each, in segments as a writer makes them; memory is measured after 10,000 rows and again 100,000 rows later.
 """
 
 from __future__ import annotations

@@ -13,13 +13,13 @@ laid out in five ways, each as graph inputs with such strides and as the results
     expanded     a dimension of stride 0
     overlapping  rows that share memory, by as_strided
 
-The third view is the same operator on contiguous copies: in float64 with mindgap's bounds around it, and by eager in
+The third result is the same operator on contiguous copies: in float64 with mindgap's bounds around it, and by eager in
 the declared dtype. A disagreement is one of
 
     eager wrong     eager is outside the bounds on this layout, and inside them on contiguous copies
     shadow wrong    eager is inside the bounds, and the shadow of the strided graph rejects it
     blind           eager is outside the bounds, and the shadow of the strided graph accepts it
-    layout decides  the operator reads memory (`as_strided`), so that contiguous copies are another question; the shadow
+    layout decides  the operator reads memory (`as_strided`), so contiguous copies are another computation; the shadow
                     of the strided graph accepts eager
 """
 

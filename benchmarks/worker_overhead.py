@@ -1,13 +1,13 @@
 """Measures the cost of a job compared with the bare backend: `python benchmarks/worker_overhead.py [PLATFORM]`.
 
-Three cases, each measured in one run, bare calls and jobs taking turns, so that a busy machine slows
-both alike. A job runs its graph twice (the default) and digests and sketches what comes out; "bare"
-is the same number of calls of the platform's executable in this process, inputs at hand.
+Three cases are measured, each in one run. Bare calls and jobs alternate, so that a busy machine slows both alike. A job
+runs its graph twice (the default), and digests and sketches the outputs. "Bare" is the same number of calls of the
+platform's executable in this process, with prepared inputs.
 
-    warm    a loaded graph of 22 nodes with inputs of 4 KiB at most     wanted: <= 1 ms a job
+    warm    a loaded graph of 22 nodes with inputs of 4 KiB at most     target: <= 1 ms a job
     fresh   a 22-node graph that the worker has never seen: encode,
-            send, decode, validate, materialise, load, run, digest      wanted: <= 4 ms a job
-    heavy   a loaded graph that takes about 10 ms, inputs cached        wanted: <= 5 % over bare
+            send, decode, validate, materialise, load, run, digest      target: <= 4 ms a job
+    heavy   a loaded graph that takes about 10 ms, inputs cached        target: <= 5 % over bare
 """
 
 from __future__ import annotations

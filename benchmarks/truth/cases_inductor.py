@@ -1,7 +1,7 @@
 """Lists cases where `torch.compile` on the CPU (torch 2.13.0) is wrong, and cases where it only rounds.
 
-Beside them: eager PyTorch against itself under other settings. Each case was run and judged by hand, values in
-question against mpmath or the arithmetic written out.
+Also lists cases of eager PyTorch against itself under other settings. Each case was run and judged by hand: values were
+compared with mpmath, or computed step by step.
 """
 
 from __future__ import annotations

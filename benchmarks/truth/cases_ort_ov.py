@@ -1,7 +1,7 @@
 """Lists cases where ONNX Runtime 1.31.1 and OpenVINO 2026.4.1 are wrong, and cases where they only round.
 
 Each was run and judged by hand. "The exporter" is `torch.onnx.export(dynamo=True)` with onnxscript 0.7.2: its
-mistakes reach everybody who runs the model it writes, so they count as the platform's.
+errors reach all users of the models that it writes, so they count as the platform's.
 """
 
 from __future__ import annotations

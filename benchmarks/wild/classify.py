@@ -2,9 +2,9 @@
 
     python benchmarks/wild/classify.py DIR
 
-Reads `DIR/sample.csv`, `DIR/measured/` and, where there is one, `DIR/reviewed.csv`; writes `DIR/checked.csv`. A row
+Reads `DIR/sample.csv`, `DIR/measured/` and, if present, `DIR/reviewed.csv`; writes `DIR/checked.csv`. A row
 that the rules cannot decide has the class `review`: a person reads its script, tries the operator in the runtime alone,
-and writes a line (case, platform, class, culprit_check, evidence) into `reviewed.csv`, which goes before any rule.
+and writes a line (case, platform, class, culprit_check, evidence) into `reviewed.csv`, which overrides the rules.
 
 The rules compare each side's largest error against float64 in units in the last place (ulp). Clearly wrong is an error
 above `WRONG_ULP` and `WORSE` times the other side's; clearly right is one up to `RIGHT_ULP`, or up to `ALIKE` times the

@@ -3,7 +3,7 @@
     python benchmarks/wild/measure.py CAMPAIGN DIR [-j 2]
 
 Reads `DIR/sample.csv`, writes `DIR/scripts/NAME.py` (what `mindgap campaign show` prints) and `DIR/measured/NAME.json`
-(the line of JSON that the script ends with). Rows that are measured already are left alone, so it may be killed and
+(the line of JSON that the script ends with). Rows that are measured already are skipped, so it can be killed and
 started again. Exits 1 if a script could not be made, or imported mindgap, or gave no JSON.
 """
 
