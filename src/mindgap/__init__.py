@@ -1,9 +1,8 @@
 """Finds where a model's behaviour changes when the hardware or the runtime under it does.
 
-The rooms, in the order the data goes: `graph`, `capture` and `corpus`, `platforms`, `run`, `compare`
-and `oracle`, `trace`, `report`, with `cli` over everything. Importing this package imports no
-machine-learning framework: what it exports is loaded at its first use. `mindgap.diff` and `mindgap.capture` are
-packages that can also be called: `mindgap.diff(model, args, platforms=[...])`.
+`docs/architecture.md` describes each subpackage. Importing this package imports no machine-learning framework: each
+name is loaded at its first use. `mindgap.diff` and `mindgap.capture` are packages that can also be called:
+`mindgap.diff(model, args, platforms=[...])`.
 """
 
 from __future__ import annotations
