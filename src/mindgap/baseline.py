@@ -1,7 +1,7 @@
-"""Findings that are known already, kept in a file beside the user's code, so that only new ones fail a build.
+"""Reads and writes a file of known findings, so that only new findings fail a build.
 
-A finding is known by model, platform, verdict and culprit operator: none of them moves with weights,
-seeds, machines or the size of an error. The file is JSON, sorted, one finding a line, to be read in a diff.
+The key of a finding is model, platform, verdict and culprit operator. None of them depends on weights, seeds, machines
+or the size of an error. The file is sorted JSON with one finding per line, readable in a diff.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FIELDS: Final = ("model", "platform", "verdict", "culprit")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Known:
-    """One known finding. `culprit` is an operator, or empty where none was found."""
+    """One known finding. `culprit`: an operator; empty if none was found."""
 
     model: str
     platform: str
@@ -31,13 +31,13 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What is known. An empty one knows nothing."""
+    """A set of known findings."""
 
     known: frozenset[Known] = frozenset()
 
     @staticmethod
     def load(path: Path | str) -> Baseline:
-        """Reads a baseline file. Raises `MindgapError` where there is none or it is damaged."""
+        """Reads a baseline file. Raises `MindgapError` if it is missing or damaged."""
         path = Path(path)
         try:
             data: Any = json.loads(path.read_text(encoding="utf-8"))
@@ -53,32 +53,32 @@ class Baseline:
         return Baseline(frozenset(_entry(path, number, entry) for number, entry in enumerate(entries)))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] # any JSON
 
     def text(self) -> str:
-        """What the file holds: equal baselines give equal texts."""
+        """Returns the content of the file: equal baselines give equal texts."""
         lines = [json.dumps(dataclasses.asdict(known), ensure_ascii=False) for known in sorted(self.known)]
         body = ",\n  ".join(lines)
         findings = f"[\n  {body}\n ]" if lines else "[]"
         return f'{{\n "mindgap_baseline": {_VERSION},\n "findings": {findings}\n}}\n'
 
     def mark(self, report: Report) -> Report:
-        """The report with `known` set on the findings that this baseline holds."""
+        """Sets `known` on the report's findings that this baseline contains."""
         rows = tuple(dataclasses.replace(r, known=r.finding and known_as(r) in self.known) for r in report.rows)
         return dataclasses.replace(report, rows=rows)
 
     def updated(self, report: Report) -> Baseline:
-        """What is known after this report. Models and platforms that did not run keep what was known of them."""
+        """Returns the baseline after this report. Findings of pairs of model and platform that did not run stay."""
         ran = {(row.model, row.platform) for row in report.rows}
         kept = {known for known in self.known if (known.model, known.platform) not in ran}
         return Baseline(frozenset(kept | {known_as(row) for row in report.findings}))
 
     def gone(self, report: Report) -> tuple[Known, ...]:
-        """Known findings whose model and platform ran, and which are no longer found."""
+        """Returns known findings whose model and platform ran, but which did not occur again."""
         ran = {(row.model, row.platform) for row in report.rows}
         found = {known_as(row) for row in report.findings}
         return tuple(sorted(k for k in self.known - found if (k.model, k.platform) in ran))
 
 
 def known_as(row: Row) -> Known:
-    """The key under which a baseline knows a finding."""
+    """Returns the baseline's key for a row."""
     return Known(row.model, row.platform, str(row.verdict), row.culprit.op if row.culprit else "")
 
 

@@ -1,6 +1,6 @@
-"""The command line: everything the Python API does, as commands.
+"""Implements the command line: every function of the Python API as a command.
 
-Comes in: argv. Goes out: a table for people or JSON for machines on standard output, progress and
+Input: argv. Output: a table for people or JSON for machines on standard output, progress and
 complaints on standard error, and an exit status. Decides nothing that the API does not decide.
 """
 

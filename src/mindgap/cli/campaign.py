@@ -57,7 +57,7 @@ def run(
 ) -> int:
     """Begin a campaign and run it. May be killed at any moment: `resume` goes on.
 
-    Platforms are asked first which of the campaign's operator calls they refuse, as far as that is not known.
+    Platforms are asked first which of the campaign's operator calls they refuse, unless that is known.
 
     Example: mindgap campaign run campaign.toml --out out/campaign
     """
@@ -102,7 +102,7 @@ def resume(directory: Directory, jobs: Jobs = None, as_json: AsJson = False) -> 
 
 @campaign.command()
 def status(directory: Directory, as_json: AsJson = False) -> int:
-    """Where a campaign stands, whether it runs, was killed or has ended. Reads files and runs nothing.
+    """Show the status of a campaign: running, killed or finished. Reads files and runs nothing.
 
     Example: mindgap campaign status out/campaign --json
     """
@@ -130,7 +130,7 @@ def judge(
     jobs: Jobs = None,
     as_json: AsJson = False,
 ) -> int:
-    """Run and judge a campaign's findings again, after the judge has learnt something; the new rows replace the old.
+    """Run and judge a campaign's findings again, after the judge has been improved; the new rows replace the old.
 
     Example: mindgap campaign judge out/campaign --word discrepant
     """
@@ -153,7 +153,7 @@ def merge(
     others: Annotated[list[Path], typer.Argument(metavar="OTHER…", help="Other shards of the same campaign.")],
     as_json: AsJson = False,
 ) -> int:
-    """Copy into a campaign what its other shards found. Doing it twice changes nothing more.
+    """Copy the results of other shards into a campaign. Merging twice changes nothing more.
 
     Example: mindgap campaign merge out/shard0 out/shard1 out/shard2
     """
@@ -206,7 +206,7 @@ def import_(
         list[Path], typer.Argument(metavar="DIR|PARQUET…", help="A campaign run elsewhere, or segments of its tables.")
     ],
 ) -> int:
-    """Take back what another machine wrote: every platform there, against the reference there.
+    """Import results of another machine: every platform there, compared with the reference there.
 
     Example: mindgap campaign import out/campaign from-the-other-machine/
     """

@@ -1,4 +1,4 @@
-"""`mindgap campaign findings` and `mindgap campaign show`: what a campaign found, and a script for one row of it."""
+"""Implements `mindgap campaign findings` and `mindgap campaign show`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def findings(
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, with every case of each group.")] = False,
 ) -> int:
-    """What a campaign found, grouped by platform, verdict and culprit, with a case for each. Exit status 1 if anything.
+    """List the findings of a campaign, grouped by platform, verdict and culprit, with a case for each.
+
+    Exit status 1 if there are findings.
 
     Example: mindgap campaign findings out/campaign --word discrepant
     """
@@ -65,7 +67,7 @@ def show(
         Path | None, typer.Option("-o", "--output", metavar="FILE.py", help="Write the script here.")
     ] = None,
 ) -> int:
-    """The rows of a case, and a stand-alone script that runs it: both sides beside float64, without mindgap.
+    """Show the rows of a case, and a stand-alone script that runs it: both sides beside float64, without mindgap.
 
     The script goes to standard output unless -o names a file; the rows then go to standard error.
 
@@ -94,7 +96,7 @@ def show(
 
 
 def _rank(row: Mapping[str, Any]) -> int:
-    """Findings first, the worst of all first."""
+    """Returns the sort key: findings first, the worst first."""
     from mindgap.results.rows import SEVERITY
 
     word = str(row["word"])

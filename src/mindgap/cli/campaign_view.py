@@ -35,7 +35,7 @@ _MOST_LACKING: Final = 10
 
 @contextmanager
 def watching(steps: StepTracker) -> Generator[None]:
-    """Shows what a session is doing: a table on a terminal, a line now and then elsewhere, all on standard error."""
+    """Shows the progress of a session: a table on a terminal, a line now and then elsewhere, all on standard error."""
     over = threading.Event()
     show = _on_terminal if sys.stderr.isatty() else _in_log
     thread = threading.Thread(target=show, args=(steps, over), name="mindgap-progress", daemon=True)
@@ -48,7 +48,7 @@ def watching(steps: StepTracker) -> Generator[None]:
 
 
 def line_of(snapshot: ProgressSnapshot) -> str:
-    """One line for a log."""
+    """Formats the counts as one line for a log."""
     words = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in _words(snapshot.words).items())
     return (
         f"{snapshot.seconds:7.0f} s  {snapshot.cases}/{snapshot.planned} cases  "
@@ -59,7 +59,7 @@ def line_of(snapshot: ProgressSnapshot) -> str:
 
 
 def print_status(found: CampaignStatus, out: TextIO) -> None:
-    """The totals, a line for each platform, and what platforms lack."""
+    """Prints the totals, a line for each platform, and the operators that platforms lack."""
     from mindgap.campaign.state.expenses import lines_of
 
     page = console(out)
@@ -83,7 +83,7 @@ def print_status(found: CampaignStatus, out: TextIO) -> None:
 
 
 def running_line(session: RunningSession) -> str:
-    """Which process runs the campaign since when, what it is doing, and how far it is."""
+    """Formats the running session: process, start, current step and progress."""
     if session.cases is None:
         far = f"{session.step}" + (f": {session.done:,} of {session.total:,}" if session.total else "")
     else:
@@ -131,7 +131,7 @@ def _on_terminal(steps: StepTracker, over: threading.Event) -> None:
 
 
 def _in_log(steps: StepTracker, over: threading.Event) -> None:
-    """The first step at once, a line for each other that lasts, one every ten seconds, and the last counts."""
+    """Logs the first step at once, each other step that lasts, one line every ten seconds, and the last counts."""
     step, last, ran, ended_with = steps.now(), time.monotonic(), None, None
     told = step.number
     _log(_log_line(step))
@@ -179,7 +179,7 @@ def _picture(snapshot: ProgressSnapshot) -> Group:
 
 
 def _words(counts: Mapping[tuple[str, str], int]) -> dict[str, int]:
-    """Rows by word, over all platforms, the worst first."""
+    """Formats rows by verdict over all platforms, the worst first."""
     found: Counter[str] = Counter()
     for (_, word), count in counts.items():
         found[word] += count

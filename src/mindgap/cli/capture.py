@@ -1,4 +1,4 @@
-"""`mindgap capture`: a model as a graph file."""
+"""Implements `mindgap capture`, which writes a model as a graph file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mindgap corpus`: a catalogue of graphs, built, listed, shown, counted."""
+"""Implements `mindgap corpus`, which builds, lists, shows and counts a catalogue of graphs."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def list_(
     scheme: Annotated[str | None, typer.Option(metavar="SCHEME", help="One zoo: timm, records, ops …")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Every program and pass of a catalogue.
+    """List every program and pass of a catalogue.
 
     Example: mindgap corpus list out/catalogue --failed --scheme transformers
     """
@@ -113,7 +113,7 @@ def show(
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write its graph here.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """One entry, and the graph that stands for it. Tensors that its file refers to go into the user's own store.
+    """Show one entry and its graph. Tensors that its file refers to go into the user's own store.
 
     Example: mindgap corpus show out/catalogue timm:resnet18 -o resnet18.graph
     """
@@ -141,7 +141,7 @@ def show(
 
 @corpus.command()
 def stats(directory: Directory, as_json: AsJson = False) -> None:
-    """What was tried, captured, a duplicate, failed and why; how many graphs are distinct, and by what measure.
+    """Count what was tried, captured, a duplicate or failed, with reasons; count distinct graphs by three measures.
 
     Every graph is read back with its stored tensors; where one cannot be, the exit status is 2.
 
@@ -156,7 +156,7 @@ def stats(directory: Directory, as_json: AsJson = False) -> None:
 
 
 def _verified(catalogue: Catalogue) -> CatalogueStats:
-    """The catalogue's figures, with a bar while its graphs are read back."""
+    """Computes the catalogue's figures, with a progress bar while its graphs are read back."""
     from mindgap.catalogue import stats_of
 
     with counting() as tick:
@@ -164,7 +164,7 @@ def _verified(catalogue: Catalogue) -> CatalogueStats:
 
 
 def _refuse_damage(stats: CatalogueStats, directory: Path) -> None:
-    """Raises `MindgapError` for a catalogue with graphs that cannot be run: the first of them, and what to do."""
+    """Raises `MindgapError` for a catalogue with damaged graphs. The message names the first and the remedy."""
     if stats.damaged:
         programs = sum(len(each.programs) for each in stats.damaged)
         first = stats.damaged[0]
@@ -209,7 +209,7 @@ def _print_stats(stats: CatalogueStats, out: TextIO, as_json: bool) -> None:
 
 
 def _table(title: str, columns: tuple[str, ...], left: int) -> Table:
-    """The first `left` columns hold words, the others numbers."""
+    """Makes a table whose first `left` columns are text and whose others are numbers."""
     table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
     for index, column in enumerate(columns):
         table.add_column(column, justify="left" if index < left else "right", overflow="fold")
@@ -246,7 +246,7 @@ def _reasons(stats: CatalogueStats) -> Table:
 
 @contextmanager
 def _ticking() -> Generator[Callable[[BuildProgress], None]]:
-    """A bar on a terminal; in a log, a line for what failed and now and then one for how far it is."""
+    """Shows a bar on a terminal; in a log, a line for each failure and periodic lines for progress."""
     with counting() as bar:
 
         def tell(tick: BuildProgress) -> None:

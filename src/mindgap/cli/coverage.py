@@ -1,4 +1,4 @@
-"""`mindgap coverage`: which of PyTorch's operators each platform runs, and which it lacks."""
+"""Implements `mindgap coverage`, which surveys the operators that each platform runs."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def coverage(
 
 
 def _require_any(platforms: list[str]) -> None:
-    """Raises `PlatformError` for one that is not known, and where none is here: before any sample is captured."""
+    """Raises `PlatformError` for an unknown platform, and if none is available, before samples are captured."""
     from mindgap.platforms.protocol import PlatformError
     from mindgap.platforms.registry import find
 
@@ -83,7 +83,7 @@ def _require_any(platforms: list[str]) -> None:
 def _asked(
     platforms: list[str], catalogue: Path | None, store: Path | None, budget: float | None, jobs: int
 ) -> SurveyResult:
-    """Raises `MindgapError` where nothing could be asked."""
+    """Runs the survey. Raises `MindgapError` if no platform could be surveyed."""
     from mindgap.catalogue import Catalogue
     from mindgap.store import Store
     from mindgap.support.probe_file import home, probe_set
@@ -95,13 +95,13 @@ def _asked(
     counts: dict[str, tuple[int, int]] = {}
     with counting() as tick:
 
-        def told(platform: str, done: int, total: int, what: str) -> None:
+        def on_progress(platform: str, done: int, total: int, what: str) -> None:
             with lock:
                 counts[platform] = (done, total)
                 tick(sum(d for d, _ in counts.values()), sum(t for _, t in counts.values()), f"{platform} {what}")
 
         asked = survey_platforms(
-            platforms, probes, Store(store or home() / "support"), budget_s=budget, jobs=jobs, on_progress=told
+            platforms, probes, Store(store or home() / "support"), budget_s=budget, jobs=jobs, on_progress=on_progress
         )
     wrong = nothing_asked(asked)
     if wrong is not None:
@@ -145,7 +145,7 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _totals(found: Mapping[str, OperatorCoverage]) -> Table:
-    """A line per platform and measure: of what the reference runs."""
+    """Makes a table with a line per platform and measure, as shares of the calls that the reference runs."""
     words = ("of", "runs", "decomposed", "fails", "refuses", "untried")
     table = _table("operators, of those that cpu/eager runs", "platform", "count of", *words)
     for platform, here in found.items():

@@ -1,4 +1,4 @@
-"""`mindgap demo`: real models on every platform of this machine that the demo names."""
+"""Implements `mindgap demo`, which runs real models on the available platforms."""
 
 from __future__ import annotations
 

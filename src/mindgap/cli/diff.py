@@ -1,4 +1,4 @@
-"""`mindgap diff`: models on platforms, and what differs."""
+"""Implements `mindgap diff`, which runs models on platforms and compares them."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def diff(
 
 
 def put_out(report: Report, out: TextIO, as_json: bool, html: Path | None, junit: Path | None) -> None:
-    """The report as it was asked for: the files, then JSON or a table."""
+    """Writes the report: the requested files, then JSON or a table."""
     write_pages(report, html, junit)
     if as_json:
         out.write(report.to_json() + "\n")
@@ -100,14 +100,14 @@ def put_out(report: Report, out: TextIO, as_json: bool, html: Path | None, junit
 
 
 def seconds(deadline: float) -> float:
-    """A deadline as given. Raises `MindgapError` for none."""
+    """Parses a deadline. Raises `MindgapError` for an invalid one."""
     if deadline <= 0:
         raise MindgapError(f"--deadline {deadline:g}: it takes seconds, more than 0")
     return deadline
 
 
 def write_pages(report: Report, html: Path | None, junit: Path | None) -> None:
-    """The files that were asked for."""
+    """Writes the requested HTML and JUnit files."""
     from mindgap.report import html_page, junit_xml
 
     if html is not None:
@@ -117,7 +117,7 @@ def write_pages(report: Report, html: Path | None, junit: Path | None) -> None:
 
 
 def say_loudly(report: Report) -> None:
-    """On standard error, what nobody may overlook in a table or in JSON."""
+    """Prints warnings about a report on standard error."""
     for refused in report.refused:
         complain(f"refused: {refused.source}: {refused.reason}")
     for row in report.rows:

@@ -1,4 +1,4 @@
-"""`mindgap metamorphic`: tests a platform against itself, by graphs that must give the same."""
+"""Implements `mindgap metamorphic`, which compares a platform with itself on rewritten graphs."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from mindgap.diff.api import OnProgress
 
 @contextmanager
 def progress(*, lines: bool = False) -> Generator[OnProgress]:
-    """What `diff_many` tells its ticks to. `lines`: without a terminal, write a line per finished row."""
+    """Yields the tick receiver for `diff_many`. `lines`: without a terminal, write a line per finished row."""
     if sys.stderr.isatty():
         with _bar() as tell:
             yield tell
@@ -28,7 +28,7 @@ def progress(*, lines: bool = False) -> Generator[OnProgress]:
 
 @contextmanager
 def counting() -> Generator[Callable[[int, int, str], None]]:
-    """The same for work that counts (done, total, what was finished)."""
+    """Yields a receiver for work that reports (done, total, name of the finished item)."""
     if not sys.stderr.isatty():
         yield lambda done, total, name: None
         return
@@ -55,7 +55,7 @@ def _bar() -> Generator[OnProgress]:
 
 
 class _Lines:
-    """Plain lines, for a log."""
+    """Prints one line per finished row, for a log."""
 
     def __init__(self) -> None:
         self._started = time.monotonic()
@@ -70,4 +70,4 @@ class _Lines:
 
 
 def _silent(tick: ProgressEvent) -> None:
-    """Standard error stays empty for a script that did well."""
+    """Ignores a tick, so that standard error stays empty for a successful script."""

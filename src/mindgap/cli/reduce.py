@@ -1,4 +1,4 @@
-"""`mindgap reduce`: a finding in one's own model as a script that a vendor can run."""
+"""Implements `mindgap reduce`, which writes a reproducer for each finding in a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mindgap report`: the page of a report that was kept as JSON, or of a run in a store."""
+"""Implements `mindgap report`, which makes a page from a JSON report or a run in a store."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _decoded(source: Path) -> Report:
 
 
 def write_file(path: Path, text: str | bytes) -> None:
-    """Writes a result. Raises `MindgapError` where the place cannot be written."""
+    """Writes a result to a file. Raises `MindgapError` if that fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode() if isinstance(text, str) else text)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def with_options(source: str, options: Sequence[str]) -> str:
-    """The source with `OPTION=VALUE` added; what the source says itself stands. Raises `MindgapError`."""
+    """Adds `OPTION=VALUE` pairs to a source; options in the source itself win. Raises `MindgapError`."""
     for option in options:
         name, equals, _ = option.partition("=")
         if not (name and equals):
@@ -27,7 +27,7 @@ def with_options(source: str, options: Sequence[str]) -> str:
 def subjects(
     sources: Sequence[str], options: Sequence[str], tensors: TensorStore, backward: bool = False
 ) -> list[Subject]:
-    """A subject per model that the sources name, with its gradients (and `+grad` to its name) where `backward` asks.
+    """Makes a subject per model of the sources. `backward`: with gradients, and `+grad` in its name.
 
     Raises `MindgapError` for a source that names nothing.
     """

@@ -8,7 +8,7 @@ from mindgap.diff import Report
 
 
 class Exit(IntEnum):
-    """What the shell and CI systems see."""
+    """The exit statuses."""
 
     NOTHING_FOUND = 0
     FINDINGS = 1
@@ -18,7 +18,7 @@ class Exit(IntEnum):
 
 
 def status_of(report: Report, *, require_support: bool = False) -> Exit:
-    """The status for a report whose known findings are marked.
+    """Returns the exit status for a report whose known findings are marked.
 
     The tool's own failure outweighs findings, which outweigh a source that could not be captured. Rows that
     are all `unsupported` are no finding unless support is required; a report that compares nothing for

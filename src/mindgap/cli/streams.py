@@ -11,7 +11,7 @@ from typing import TextIO
 
 @contextmanager
 def result_stream() -> Generator[TextIO]:
-    """The real standard output; meanwhile descriptor 1, from Python and from C, goes to standard error."""
+    """Yields the real standard output, and redirects descriptor 1 to standard error meanwhile."""
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)
@@ -29,5 +29,5 @@ def result_stream() -> Generator[TextIO]:
 
 
 def complain(message: str) -> None:
-    """One line on standard error."""
+    """Prints one line on standard error."""
     print("mindgap: " + " ".join(message.split()), file=sys.stderr)  # noqa: T201

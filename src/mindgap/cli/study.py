@@ -1,4 +1,4 @@
-"""`mindgap study`: the tables of one question, asked of a store."""
+"""Implements `mindgap study`, which prints the tables of a study of a store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def gap(
     csv: Annotated[Path | None, typer.Option(metavar="DIR", help="Also write a CSV file for each table.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="All tables as JSON on standard output.")] = False,
 ) -> int:
-    """The study of "Mind the Gap": failures by cause, consistency, compiled against eager, coverage, findings.
+    """Run the study of "Mind the Gap": failures by cause, consistency, compiled against eager, coverage, findings.
 
     Example: mindgap study gap out/store --html study.html --csv study
     """
@@ -58,7 +58,7 @@ def gap(
 
 
 def _said_loudly(found: Study) -> Exit:
-    """On standard error, what nobody may overlook; and the status."""
+    """Prints warnings on standard error. Returns the exit status."""
     finished = found.seconds is not None
     if not finished:
         complain(f"run {found.run} has not come to its end: these are the figures of what it had written")

@@ -1,4 +1,4 @@
-"""`mindgap synth`: variants of a catalogue's graphs, described, written out, tried."""
+"""Implements `mindgap synth`, which describes, writes and tries variants of a catalogue's graphs."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def synth(
 
 
 def _pool(directory: Path, file: Path | None, jobs: int) -> tuple[RegionPool, dict[str, Any]]:
-    """The pool, and how making it went where it had to be made."""
+    """Loads or makes the pool. Returns it with the report of a new pool."""
     from mindgap.campaign.cases.variants import pool_of
 
     figures: dict[str, Any] = {}
@@ -110,7 +110,7 @@ def _pool(directory: Path, file: Path | None, jobs: int) -> tuple[RegionPool, di
 
 
 def _made_of(file: Path) -> dict[str, Any]:
-    """How many graphs the pool was made of, and how many of them gave no region, by reason."""
+    """Formats the number of graphs of the pool, and of those that gave no region, by reason."""
     from mindgap.campaign.cases.variants import yield_of
 
     made = yield_of(file)
@@ -119,7 +119,7 @@ def _made_of(file: Path) -> dict[str, Any]:
 
 @dataclass
 class _Described:
-    """What was described, without the descriptions: some of the variants, and figures."""
+    """A sample of the described variants, and figures of all."""
 
     sample: list[Variant] = field(default_factory=list["Variant"])
     distinct: set[bytes] = field(default_factory=set[bytes])
@@ -129,7 +129,7 @@ class _Described:
 
 
 def _described(merger: Merger, seed: int, wanted: Variants, out: TextIO | None) -> _Described:
-    """All variants, described with the specs of their borders and their digests."""
+    """Describes all variants, with the specs of their borders and their digests."""
     from mindgap.campaign.cases.case import BLOCK
     from mindgap.campaign.cases.variants import drawn
 
@@ -151,7 +151,7 @@ def _described(merger: Merger, seed: int, wanted: Variants, out: TextIO | None) 
 
 
 def _coverage(pool: RegionPool, features: Set[str]) -> dict[str, int]:
-    """Operators (overload packets), and everything that is counted as covered, beside what the pool could cover."""
+    """Counts covered overload packets and features, and those that the pool could cover."""
     able = frozenset(pool.feature_names)
     return {
         "packets": len(_packets(features)),
@@ -167,7 +167,7 @@ def _packets(features: Set[str]) -> set[str]:
 
 @contextmanager
 def _written(file: Path | None) -> Generator[TextIO | None]:
-    """A file to write lines to. Raises `MindgapError` where it cannot be written."""
+    """Opens a file to write lines to. Raises `MindgapError` if that fails."""
     if file is None:
         yield None
         return
@@ -193,14 +193,14 @@ def _materialised(merger: Merger, variants: Sequence[Variant]) -> dict[str, Any]
 
 
 def _influential(graph: Graph) -> int:
-    """How many nodes an output depends on, through values or through memory that they write to."""
+    """Counts the nodes that an output depends on, through values or written memory."""
     from mindgap.aten.operators import is_inplace
 
     return len(prune(graph, lambda node: is_inplace(node.op)).nodes)
 
 
 def _ran(graphs: Sequence[bytes]) -> dict[str, Any]:
-    """What the reference does with some of them."""
+    """Runs some graphs on the reference and counts the outcomes."""
     from mindgap.run.outcome import Job
     from mindgap.run.pool import WorkerPool
 
@@ -225,7 +225,7 @@ def _ran(graphs: Sequence[bytes]) -> dict[str, Any]:
 
 
 def _useful(output: Digested) -> tuple[int, int]:
-    """Float elements of an output, and those that are finite, if they are not all one value."""
+    """Counts the float elements of an output, and the finite ones, if they are not all equal."""
     if not output.dtype.startswith(("float", "bfloat")):
         return 0, 0
     numbers = math.prod(output.shape)

@@ -1,4 +1,4 @@
-"""A report as text: the matrix, the findings, and warnings."""
+"""Prints a report as text: the matrix, the findings, and warnings."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _PLAIN_WIDTH: Final = 200
 
 
 def console(out: TextIO) -> Console:
-    """Rich on a stream: as wide as the terminal, or wide enough for a log."""
+    """Makes a Rich console on a stream: as wide as the terminal, or wide enough for a log."""
     return Console(file=out, width=None if out.isatty() else _PLAIN_WIDTH)
 
 
 def print_report(report: Report, out: TextIO) -> None:
-    """One model: a line per platform with its metrics. Several: a matrix, then the findings."""
+    """Prints a line per platform for one model; a matrix and the findings for several."""
     page = console(out)
     if len(report.models) == 1:
         page.print(_one_model(report))
@@ -55,7 +55,7 @@ def print_report(report: Report, out: TextIO) -> None:
 
 
 def totals_line(report: Report) -> str:
-    """`14 models × 8 platforms = 112 rows against cpu/eager: 3 discrepant, …; 2 findings (1 new)`."""
+    """Formats totals: `14 models × 8 platforms = 112 rows against cpu/eager: 3 discrepant, …; 2 findings (1 new)`."""
     totals = report.totals
     words = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in totals.words.items()) or "nothing"
     known = f" ({totals.new} new)" if totals.known else ""
@@ -116,7 +116,7 @@ def _culprit(row: Row) -> str:
 
 
 def _happened(row: Row) -> Text:
-    """What a finding about values shows: one element that is wrong, and how many are. Failures say it elsewhere."""
+    """Formats one wrong element of a finding and the number of wrong elements; empty for failures."""
     return Text(detail_line(row) if row.finding and row.verdict not in ("failed", "reference_failed") else "")
 
 

@@ -16,9 +16,11 @@ from mindgap.store import Store
 
 @dataclass(frozen=True, slots=True)
 class StudyTable:
-    """`name` never changes: CSV files and JSON keys are called so. `query` is DuckDB's SQL over the store's tables, in
-    which `$run` is the run. Cells are text, integers, floats (shares are of 1), or None where there is no such figure:
-    a share of nothing is None and never zero. `note` says what is counted; `empty` why there may be no rows.
+    """A table of a study with the query that computed it.
+
+    `name`: names CSV files and JSON keys, and never changes. `query`: DuckDB SQL over the store's tables; `$run` is the
+    run. Cells are text, integers, floats (shares are fractions of 1) or None: a share of nothing is None, not zero.
+    `note`: explains the counts. `empty`: explains a table without rows.
     """
 
     name: str
@@ -31,25 +33,25 @@ class StudyTable:
 
 
 def asked(store: Store, run: str, *, name: str, title: str, note: str, query: str, empty: str) -> StudyTable:
-    """The table that a query gives. Raises `StoreError` for a damaged store."""
+    """Runs a query and returns its table. Raises `StoreError` for a damaged store."""
     found = store.query(query, {"run": run} if "$run" in query else None)
     columns: list[list[Any]] = [column.to_pylist() for column in found.columns]
     return StudyTable(name, title, tuple(found.column_names), tuple(zip(*columns, strict=True)), note, query, empty)
 
 
 def records(table: StudyTable) -> list[dict[str, Any]]:
-    """A dict per row."""
+    """Returns one dict per row."""
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
 def column(table: StudyTable, name: str) -> list[Any]:
-    """One column's cells, from top to bottom."""
-    place = table.columns.index(name)
-    return [row[place] for row in table.rows]
+    """Returns the cells of one column, from top to bottom."""
+    index = table.columns.index(name)
+    return [row[index] for row in table.rows]
 
 
 def to_csv(table: StudyTable) -> str:
-    """A heading and a line per row, as RFC 4180 has it but for lines that end in a line feed; None is nothing."""
+    """Writes a header and one line per row as in RFC 4180, with line feeds as line ends; None is an empty cell."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(table.columns)
@@ -58,5 +60,5 @@ def to_csv(table: StudyTable) -> str:
 
 
 def plain(row: Sequence[Any]) -> list[Any]:
-    """Cells for a file: names in a list are joined by a space."""
+    """Converts cells for a file: lists become text, joined by spaces."""
     return [" ".join(map(str, cell)) if isinstance(cell, list) else cell for cell in row]

@@ -24,7 +24,7 @@ _LONGEST: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a platform says to one operator, dtype and layout after `count` samples.
+    """The answer of a platform for one operator, dtype and layout, after `count` samples.
 
     `status`: the outcome's that decided. `reason`: what `decomposed` becomes, or the platform's message.
     """
@@ -44,7 +44,7 @@ class Answer:
 
 
 def answer_of(key: Key, outcomes: Iterable[Outcome]) -> Answer:
-    """The answer that the outcomes of a key's samples come to.
+    """Derives the answer from the outcomes of a key's samples.
 
     One sample that runs decides. A refusal takes all of them: one that ends otherwise makes it `fails`, which is a
     finding and no reason to leave the operator out.
@@ -63,10 +63,10 @@ def answer_of(key: Key, outcomes: Iterable[Outcome]) -> Answer:
 
 
 class SupportTable:
-    """Answers by fingerprint. What was never asked is unknown, and unknown is run."""
+    """Answers by fingerprint. A call without an answer is run."""
 
     def __init__(self, answers: Mapping[str, Mapping[Key, Answer]], platforms: Mapping[str, str]) -> None:
-        """`platforms`: the fingerprint of each platform by name."""
+        """`platforms`: each platform's fingerprint, by name."""
         self._answers = answers
         self.platforms = dict(platforms)
         self._refused: dict[str, dict[str, dict[tuple[str, str], str]]] = {}
@@ -87,13 +87,13 @@ class SupportTable:
             }
 
     def answers(self, fingerprint: str) -> Mapping[Key, Answer]:
-        """Everything known of a platform; empty for one that was never asked."""
+        """Returns all answers of a platform; empty if it was never surveyed."""
         return self._answers.get(fingerprint, {})
 
     def refuses(self, fingerprint: str, graph: Graph) -> str | None:
-        """Why the platform would refuse the graph, beginning with the operator; None where nothing says that it would.
+        """Returns the operator that the platform refuses, with the reason; None if no answer is a refusal.
 
-        Only typed refusals count. A call that failed is a finding, and runs.
+        Only typed refusals count. A call that failed is a finding, and is run.
         """
         refused = self._refused.get(fingerprint)
         if not refused:
@@ -110,20 +110,20 @@ class SupportTable:
 
 
 def supported_packets(support: SupportTable, platform: str = "cpu/eager") -> set[str]:
-    """The operator overload packets (`aten.add`) of which the platform runs any call."""
+    """Returns the overload packets (`aten.add`) of which the platform runs any call."""
     known = support.answers(support.platforms.get(platform, ""))
     return {packet_of(key.op) for key, answer in known.items() if answer.answer in RUNNING}
 
 
 def rows_of(platform: str, fingerprint: str, answers: Iterable[Answer]) -> Iterator[dict[str, Any]]:
-    """Rows of the table `support`."""
+    """Returns rows for the table `support`."""
     for answer in answers:
         told = {"reason": writable(answer.reason), "signature": writable(answer.signature)}
         yield {"platform": platform, "fingerprint": fingerprint, **asdict(answer), **told}
 
 
 def read_support(store: Store, platforms: Mapping[str, str]) -> SupportTable:
-    """What a store knows of platforms, by name and fingerprint."""
+    """Reads the answers for platforms, given by name and fingerprint."""
     found: dict[str, dict[Key, Answer]] = {fingerprint: {} for fingerprint in platforms.values()}
     columns = ", ".join(Answer.__dataclass_fields__)
     sql = f"SELECT fingerprint, {columns} FROM support WHERE list_contains($wanted, fingerprint)"

@@ -47,9 +47,9 @@ _ANY_FLOAT: Final = (Uniform, Normal, Exceptional)
 
 
 def recast(graph: Graph, dtype: str, tensors: TensorStore | None = None) -> Graph | None:
-    """The call with every operand of its leading dtype, and every argument that names it, in `dtype` instead.
+    """Replaces the leading dtype of a call by `dtype`, in operands and arguments.
 
-    None where it is of `dtype` already. Raises `GraphError` for an operand that cannot be made.
+    Returns None if it has `dtype` already. Raises `GraphError` for an operand that cannot be made.
     """
     node = graph.nodes[0]
     was = key_of(graph, node).dtype
@@ -65,7 +65,7 @@ def recast(graph: Graph, dtype: str, tensors: TensorStore | None = None) -> Grap
 
 
 def relaid(graph: Graph, layout: str, tensors: TensorStore | None = None) -> Graph | None:
-    """The call with its leading operand laid out as `layout` says; None where its shape does not allow that."""
+    """Gives the leading operand of a call another layout; None if its shape does not allow that."""
     number = leading_operand(graph, graph.nodes[0])
     if number is None or number >= len(graph.inputs):
         return None
@@ -80,7 +80,7 @@ def relaid(graph: Graph, layout: str, tensors: TensorStore | None = None) -> Gra
 
 
 def in_place(graph: Graph) -> Iterator[Graph]:
-    """The calls that do the same to the first operand itself, where an operator does that."""
+    """Returns the in-place forms of a call, if the operator has one."""
     node = graph.nodes[0]
     first = node.args[0] if node.args else None
     gives = node.outputs[0] if len(node.outputs) == 1 else None
@@ -151,7 +151,7 @@ def _stride(shape: tuple[int, ...], layout: str) -> tuple[int, ...] | None:
 
 
 def _repeated(one: Input, spec: TensorSpec, tensors: TensorStore | None) -> Literal:
-    """The first slice of an operand along the dimension that is expanded, over and over."""
+    """Repeats the first slice of an operand along the dimension that is expanded."""
     array = materialise(one, tensors)
     place = next(place for place, step in enumerate(spec.stride) if step == 0 and spec.shape[place] > 1)
     again = np.repeat(array.take([0], axis=place), spec.shape[place], axis=place)

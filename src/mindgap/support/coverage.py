@@ -19,10 +19,10 @@ _PLAIN: Final = frozenset({"contiguous", SCALAR})
 
 @dataclass(frozen=True, slots=True)
 class OperatorGap:
-    """What a platform does not run of an operator, though the reference does.
+    """The calls of an operator that a platform does not run, though the reference does.
 
-    `whole`: it runs no call of the operator. Otherwise only those of `dtypes` and `layouts` are meant. `word`: the best
-    of the answers; `reason` the most frequent one among those of that word.
+    `whole`: it runs no call of the operator; otherwise the gap is `dtypes` and `layouts`. `word`: the best answer.
+    `reason`: the most frequent reason among answers with that word.
     """
 
     op: str
@@ -46,7 +46,7 @@ class OperatorCoverage:
 
 
 def operator_coverage(keys: Iterable[Key], answers: Mapping[Key, Answer]) -> OperatorCoverage:
-    """Of the keys, what the answers say; a key without an answer is `untried`."""
+    """Counts the answers for the keys; a key without an answer is `untried`."""
     words = {key: (answers[key].answer if key in answers else UNTRIED) for key in sorted(keys)}
     by_op: dict[str, list[Key]] = {}
     for key in words:

@@ -16,8 +16,11 @@ _MOST_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class CaseProbes:
-    """`keys`: all that the cases hold. `probes`: of those that are not known. A key without a probe cannot be asked:
-    its calls have operands that are too large, or could not be run by themselves."""
+    """The keys of given graphs, and probes for the unknown ones.
+
+    A key without a probe cannot be surveyed: the operands of its calls are too large, or the calls do not run by
+    themselves.
+    """
 
     keys: Set[Key]
     probes: list[CallProbe]
@@ -27,7 +30,7 @@ def case_probes(
     graphs: Iterable[Graph], known: Set[Key], tensors: TensorStore | None = None,
     on_graph: Callable[[int], None] = lambda done: None,
 ) -> CaseProbes:  # fmt: skip
-    """Up to three probes of each key that is not `known`, sorted by key. `on_graph`: told how many graphs are done.
+    """Makes up to three probes of each key not in `known`, sorted by key. `on_graph`: receives the graphs done.
 
     A graph that holds a key of which more probes are wanted is run once on the CPU, for the values of its operands.
     """
@@ -47,7 +50,7 @@ def case_probes(
 
 
 def _calls(graph: Graph, tensors: TensorStore | None) -> list[Graph]:
-    """The calls of a graph; none of one that does not run here: its keys stay without a probe, and are counted so."""
+    """Returns the calls of a graph; none if it does not run here, so that its keys count as keys without a probe."""
     try:
         return list(calls(graph, tensors))
     except (MindgapError, RuntimeError, ValueError, TypeError, IndexError, NotImplementedError):

@@ -26,12 +26,12 @@ _SOME: Final = 128
 
 
 def may_lack(platform: str, reference: str) -> bool:
-    """Whether a platform can lack what the reference runs: not if it is the reference with other options."""
+    """Tells whether a platform can lack operators of the reference: not if it differs in options only."""
     return platform.partition("@")[0] != reference.partition("@")[0]
 
 
 class Steps(Protocol):
-    """Receives what the survey is doing, and how far it is."""
+    """Receives the current step of the survey and its progress."""
 
     def step(self, name: str, total: int = 0) -> None:
         """Begins another step."""
@@ -58,7 +58,7 @@ class SurveyLimits:
 
 @dataclass
 class _Answered:
-    """What asking one platform came to, in keys. `idle`: left unasked, as it refused none of those before."""
+    """The result of one platform's survey, in keys. `idle`: not probed, because it refused none of the first keys."""
 
     asked: int = 0
     untried: int = 0
@@ -68,10 +68,10 @@ class _Answered:
 
 
 def survey_graphs(platforms: Sequence[str], graphs: Iterable[Graph], pool: WorkerPool, limits: SurveyLimits) -> None:
-    """Asks each platform of `pool` the calls of the graphs that the store does not know of it, and keeps the answers.
+    """Surveys each platform of `pool` for the graphs' calls without an answer, and stores the answers.
 
-    Says for each platform how many were known, asked and left unasked, and how many it refuses. Raises `MindgapError`
-    for a damaged store.
+    Reports for each platform how many keys were known, probed, not probed and refused. Raises `MindgapError` for a
+    damaged store.
     """
     store, steps = Store(limits.store), limits.steps
     prints = {platform: fingerprint_of(pool.describe(platform)) for platform in dict.fromkeys(platforms)}
@@ -108,7 +108,7 @@ def _ask(
     platform: str, fingerprint: str, cases: CaseProbes, store: Store, pool: WorkerPool, minutes: float,
     answered: _Answered, on_progress: Callable[[str, int, int], None],
 ) -> None:  # fmt: skip
-    """Some calls first, all others where the platform refuses any."""
+    """Probes some keys first, and all others only if the platform refuses any."""
     known = answered.support.answers(fingerprint)
     unknown = sorted({probe.key for probe in cases.probes} - known.keys())
     some = set(unknown[:: max(1, -(-len(unknown) // _SOME))])
@@ -136,7 +136,7 @@ def _ask(
 
 
 def _refused(support: SupportTable, fingerprint: str, keys: Iterable[Key]) -> int:
-    """How many of the keys the platform is known to refuse."""
+    """Counts the keys that the platform is known to refuse."""
     answers = support.answers(fingerprint)
     return sum(key in answers and answers[key].answer == "refuses" for key in keys)
 

@@ -25,17 +25,17 @@ class Key(NamedTuple):
 
     @property
     def packet(self) -> str:
-        """`aten.add.Tensor` -> `aten.add`."""
+        """Returns the overload packet: `aten.add.Tensor` -> `aten.add`."""
         return packet_of(self.op)
 
 
 def packet_of(op: str) -> str:
-    """The overload packet: the name without the overload's."""
+    """Returns the overload packet of an operator name."""
     return op.rpartition(".")[0]
 
 
 def leading_operand(graph: Graph, node: Node) -> int | None:
-    """The number of the value that gives a call its dtype and layout; None where it has no operand."""
+    """Returns the value number of the operand that gives a call its dtype and layout; None without operands."""
     read = operands(node)
     values = graph.values
     for number in read:
@@ -46,7 +46,7 @@ def leading_operand(graph: Graph, node: Node) -> int | None:
 
 
 def key_of(graph: Graph, node: Node) -> Key:
-    """The key of one call of a graph."""
+    """Returns the key of one call of a graph."""
     number = leading_operand(graph, node)
     if number is None:
         made = next((spec for spec in node.outputs if spec is not None), None)
@@ -56,5 +56,5 @@ def key_of(graph: Graph, node: Node) -> Key:
 
 
 def layout_of(spec: TensorSpec) -> str:
-    """The word for how a tensor lies in memory."""
+    """Returns the layout class of a tensor, or `scalar`."""
     return layout_class(spec) if spec.shape else SCALAR

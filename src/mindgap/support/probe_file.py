@@ -29,7 +29,7 @@ _LIMITS: Final = ModelLimits(cpu_seconds=60.0, memory_bytes=4 << 30)
 
 
 def home() -> Path:
-    """Where what is made once for all runs is kept: `$MINDGAP_HOME`, or the system's directory for caches."""
+    """Returns the cache directory: `$MINDGAP_HOME`, or a directory in the system's cache."""
     return default_tensor_store().path.parent
 
 
@@ -64,7 +64,7 @@ def probe_set(
 
 
 def _samples(folder: Path, on_progress: OnProgress) -> Catalogue:
-    """PyTorch's samples as a catalogue beside the probes; where it was being built and was killed, that goes on."""
+    """Builds the catalogue of PyTorch's samples beside the probes, or continues a killed build."""
     found = Catalogue(folder / f"samples-{version('torch')}-{version('mindgap')}", create=True)
     build(
         found,
@@ -77,7 +77,7 @@ def _samples(folder: Path, on_progress: OnProgress) -> Catalogue:
 
 
 def _identity(catalogue: Catalogue | None) -> str:
-    """Equal where the same graphs would be asked."""
+    """Returns a digest of the probes' graphs."""
     of = ["samples", version("mindgap")]
     if catalogue is not None:
         of = sorted({entry.holder for entry in catalogue.entries("status = 'captured'")})
@@ -85,7 +85,7 @@ def _identity(catalogue: Catalogue | None) -> str:
 
 
 def _read(file: Path) -> list[CallProbe] | None:
-    """None for a file that is damaged: it is made again."""
+    """Reads the probes in a file; None if it is damaged, so that it is made again."""
     try:
         table = pq.read_table(file, columns=list(_COLUMNS))
     except (pa.ArrowException, OSError):

@@ -28,7 +28,7 @@ _EACH_S: Final = 10.0
 
 @dataclass
 class SurveyBudget:
-    """Processor seconds that asking may take; `spent` counts a platform's worker and what that started."""
+    """The limit of a survey in processor seconds. `spent`: seconds of the platform's worker and its children."""
 
     seconds: float | None = None
     spent: float = 0.0
@@ -40,7 +40,7 @@ class SurveyBudget:
 
 @dataclass
 class _Asked:
-    """A key, its samples, and what became of those that were tried."""
+    """A key, its samples, and the outcomes of those that were tried."""
 
     key: Key
     samples: Sequence[CallProbe]
@@ -81,7 +81,7 @@ def ask(
 
 
 def _group(waiting: deque[_Asked], later: deque[_Asked], refused: Set[str], most: int) -> list[_Asked]:
-    """The next calls to try together. Those of operators that were refused are put off to `later`."""
+    """Takes the next calls to try together. Calls of refused operators move to `later`."""
     group: list[_Asked] = []
     while waiting and len(group) < most and (not group or _alike(waiting[0], group[0])):
         asked = waiting.popleft()
@@ -99,14 +99,14 @@ def _queue(probes: Iterable[CallProbe], known: Set[Key]) -> deque[_Asked]:
 
 
 def _plain(key: Key) -> int:
-    """Calls as programs mostly make them come first, then other dtypes, then other layouts."""
+    """Returns the sort key: common calls first, then other dtypes, then other layouts."""
     if key.layout in ("contiguous", "scalar"):
         return 0 if key.dtype == "float32" else 1
     return 2
 
 
 def _throughout(answer: Answer) -> bool:
-    """A refusal that probably holds of the operator in any form: of contiguous float32."""
+    """Tells whether a refusal probably holds for all forms of the operator: it is for contiguous float32."""
     return answer.answer == "refuses" and (answer.dtype, answer.layout) == ("float32", "contiguous")
 
 
@@ -125,7 +125,7 @@ class _Asker:
         self.refused: set[str] = set()
 
     def ask(self, group: Sequence[_Asked]) -> bool:
-        """Asks all of a group and keeps their answers; says whether the first job of the group ran."""
+        """Tries a group of calls and stores the answers. Returns whether the first job of the group ran."""
         first = self._try([asked.samples[0].graph for asked in group])
         if first.ran:
             for asked in group:
@@ -141,7 +141,7 @@ class _Asker:
         return first.ran
 
     def _more(self, asked: _Asked, first: Outcome) -> list[Outcome]:
-        """The other samples of a call that did not run, until one does."""
+        """Tries the other samples of a call that did not run, until one does."""
         if first.status == "unsupported" and asked.key.op in self.refused:
             return []
         found: list[Outcome] = []

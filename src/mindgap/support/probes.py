@@ -47,7 +47,7 @@ class CallProbe:
 
     @property
     def graph(self) -> Graph:
-        """Decoded anew each time."""
+        """Decodes the graph, anew each time."""
         return decode(self.data)
 
 
@@ -77,7 +77,7 @@ def probes(
 
 
 def _collected(catalogue: Catalogue, on_progress: OnProgress) -> dict[Key, list[Graph]]:
-    """Candidates by key, as they were met."""
+    """Collects candidates by key, in the order of the catalogue."""
     entries = [entry for entry in catalogue.entries("status = 'captured'") if entry.holder]
     samples = [entry for entry in entries if entry.scheme in _SAMPLES]
     others = [e for e in entries if e.scheme not in _SAMPLES and e.nodes <= _MOST_NODES]
@@ -101,7 +101,7 @@ class _Collector:
         self.operators: set[str] = set()
 
     def take(self, entry: Entry) -> None:
-        """The calls of one entry's graph. One that cannot be run here, as of a library's own operators, gives none."""
+        """Collects the calls of one entry's graph; none if it does not run here, such as with custom operators."""
         self.operators.update(entry.operators)
         try:
             cuts = list(calls(self._catalogue.graph(entry), self._tensors))
@@ -120,7 +120,7 @@ class _Collector:
 
 
 class _Chooser:
-    """Tries candidates on the reference and keeps those that run, with the specs that they really give."""
+    """Tries candidates on the reference and keeps those that run, with the specs of their results."""
 
     def __init__(self, execute: Execute, reference: str, tensors: TensorStore) -> None:
         self._execute = execute
@@ -129,7 +129,7 @@ class _Chooser:
         self.chosen: dict[Key, list[Graph]] = {}
 
     def choose(self, met: dict[Key, list[Graph]]) -> None:
-        """All the keys of one operator: as it was met, then in other forms."""
+        """Chooses the probes of one operator: calls from the catalogue, then other forms of them."""
         for key in sorted(met):
             self._keep(met[key], MOST)
         bases = [self.chosen[key] for key in sorted(met, key=_basic) if key in self.chosen]
@@ -172,18 +172,18 @@ class _Chooser:
 
 
 def _basic(key: Key) -> tuple[bool, bool, bool, Key]:
-    """The key whose calls are put in other forms comes first: float32, plainly laid out."""
+    """Returns the sort key that puts contiguous float32 first; other forms are made from that key."""
     return (key.dtype != "float32", key.layout == SCALAR, key.layout != "contiguous", key)
 
 
 def _form(graph: Graph) -> str:
-    """Equal for calls that differ in nothing but the values of their tensors."""
+    """Returns a key that is equal for calls that differ only in the values of their tensors."""
     node = graph.nodes[0]
     return repr(([(one.spec.dtype, one.spec.shape, one.spec.stride) for one in graph.inputs], node.args, node.kwargs))
 
 
 def _spread(items: Sequence[T], most: int) -> list[T]:
-    """At most `most` of them, first and last among them, evenly spaced."""
+    """Selects at most `most` items, evenly spaced, with the first and the last."""
     if len(items) <= most:
         return list(items)
     return [items[round(place * (len(items) - 1) / (most - 1))] for place in range(most)]

@@ -32,7 +32,7 @@ _HELD: Final = frozenset(TORCH_DTYPES.values())
 
 
 def calls(graph: Graph, tensors: TensorStore | None = None) -> Iterator[Graph]:
-    """Each call of a graph as a graph of its own, found by running the whole once on the CPU.
+    """Yields each call of a graph as a separate graph, by running the graph once on the CPU.
 
     Operands that are inputs which nothing wrote to keep their recipes; others travel as their bytes. Left out are calls
     that give no tensor and write none, and those whose tensors are bigger than `MOST_BYTES`. Raises what the run does:
@@ -54,7 +54,7 @@ class _Cutter:
         self.found: list[Graph] = []
 
     def call(self, index: int, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """Runs the call, and keeps it as a graph with what its operands held before."""
+        """Runs the call, and records it as a graph with the operands' values before the call."""
         node = self._graph.nodes[index]
         held: dict[int, torch.Tensor] = {}
         for arg, bound in zip(node.args, args, strict=True):
@@ -69,7 +69,7 @@ class _Cutter:
         return result
 
     def _inputs(self, node: Node, held: dict[int, torch.Tensor]) -> dict[int, Input] | None:
-        """The operands as inputs, before the call writes to any of them; None where they are not for a graph."""
+        """Returns the operands as inputs, before the call writes to them; None if a graph cannot hold them."""
         if sum(extent(t) * t.element_size() for t in held.values()) > MOST_BYTES:
             return None
         found: dict[int, Input] = {}
@@ -106,7 +106,7 @@ def _graph(node: Node, inputs: dict[int, Input], results: list[torch.Tensor | No
 
 
 def one_call(node: Node, inputs: tuple[Input, ...]) -> Graph | None:
-    """The graph of one call: its outputs are all its results, or what it wrote to; None where there is neither."""
+    """Builds the graph of one call. Outputs: its results, or the operands that it writes; None if there are none."""
     outputs = [len(inputs) + slot for slot, spec in enumerate(node.outputs) if spec is not None]
     if not outputs:
         written = facts(node.op).mutates
@@ -116,7 +116,7 @@ def one_call(node: Node, inputs: tuple[Input, ...]) -> Graph | None:
 
 
 def result_specs(node: Node, dtypes: list[tuple[str, tuple[int, ...]]]) -> tuple[TensorSpec | None, ...]:
-    """The node's result slots with other dtypes and shapes, strides kept where the shape is the same."""
+    """Replaces dtypes and shapes of a node's results; keeps strides if the shape is the same."""
     found: list[TensorSpec | None] = []
     told = iter(dtypes)
     for spec in node.outputs:

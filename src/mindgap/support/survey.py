@@ -26,9 +26,9 @@ OnPlatformProgress = Callable[[str, int, int, str], None]
 
 @dataclass(frozen=True)
 class SurveyResult:
-    """What is known now. `keys`: all that there is to ask. `absent`: platforms that are not here, and why.
+    """The result of a survey. `keys`: all keys. `absent`: platforms that are not available, and why.
 
-    `untried`: what a platform's budget did not reach. `cpu_seconds`: what asking took this time.
+    `untried`: keys beyond a platform's budget. `cpu_seconds`: processor seconds of this survey.
     """
 
     support: SupportTable
@@ -48,7 +48,7 @@ def survey_platforms(
     pool: WorkerPool | None = None,
     on_progress: OnPlatformProgress = lambda platform, done, total, what: None,
 ) -> SurveyResult:
-    """SupportTable of each platform as it is on this machine now.
+    """Surveys platforms as they are on this machine now.
 
     What the store knows of a platform's fingerprint is not asked again; what is asked is in the store within seconds,
     so that a run that is killed goes on where it was. `budget_s`: processor seconds for each platform. `jobs`:
@@ -105,7 +105,7 @@ class _Survey:
         self.cpu_seconds: dict[str, float] = {}
 
     def ask(self, platform: str) -> None:
-        """Asks one platform what is not known of it. Two spellings of one platform are asked one after the other."""
+        """Surveys one platform for unknown keys. Names of the same platform are surveyed one after the other."""
         fingerprint = self._known.platforms[platform]
         budget = SurveyBudget(self._budget_s)
 
@@ -126,13 +126,13 @@ class _Survey:
             self.cpu_seconds[platform] = budget.spent
 
     def support(self) -> SupportTable:
-        """What was known, and what is known now."""
+        """Returns all answers, earlier and new."""
         platforms = self._known.platforms
         return SupportTable({f: {**self._known.answers(f), **self._new[f]} for f in self._new}, platforms)
 
 
 def nothing_asked(asked: SurveyResult) -> MindgapError | None:
-    """The error where no platform could be asked at all."""
+    """Returns the error if no platform could be surveyed."""
     if asked.support.platforms:
         return None
     why = "; ".join(f"{platform}: {reason}" for platform, reason in asked.absent.items())

@@ -1,5 +1,5 @@
-"""Variants of real graphs, by the hundred thousand: small regions are cut and mutated, and merged into large graphs.
+"""Synthesises variants of real graphs: cuts small regions, mutates them, and merges them into large graphs.
 
-Comes in: graphs. Goes out: graphs, each with a description of a few hundred bytes from which it can be
+Input: graphs. Output: graphs, each with a description of a few hundred bytes from which it can be
 made again. Knows no platform and no store.
 """

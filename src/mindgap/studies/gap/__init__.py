@@ -1,6 +1,6 @@
-"""The study of "Mind the Gap" (arXiv 2511.11601) on one's own runs: each table one query over the store.
+"""Runs the study of "Mind the Gap" (arXiv 2511.11601) on a store: each table is one query.
 
-Comes in: a store with a run of `diff` or of a campaign. Goes out: tables, and whether their totals agree.
+Input: a store with a run of `diff` or of a campaign. Output: tables, and whether their totals agree.
 """
 
 from mindgap.studies.gap.published import PUBLISHED, Published

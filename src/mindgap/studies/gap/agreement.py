@@ -1,4 +1,4 @@
-"""Measures how far platforms agree, independent of verdicts: classes of equal bits, and bits that remain."""
+"""Measures agreement of platforms without verdicts: classes of equal bits, and remaining precision."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ORDER BY {mode()} <> 'eager', platform, bits NULLS LAST
 
 
 def classes(store: Store, run: str) -> StudyTable:
-    """Models by the number of distinct answers that their platforms gave."""
+    """Counts models by the number of bit-distinct results of their platforms."""
     return asked(
         store, run, name="classes", title="Equivalence classes", query=_CLASSES,
         note="For each model that ran on two platforms or more: into how many classes of bitwise equal outputs its "
@@ -42,7 +42,7 @@ def classes(store: Store, run: str) -> StudyTable:
 
 
 def precision(store: Store, run: str) -> StudyTable:
-    """Outputs that differ from the reference, by the bits that remain."""
+    """Counts outputs that differ from the reference, by remaining precision in bits."""
     return asked(
         store, run, name="precision", title="Remaining precision", query=_PRECISION,
         note="Bits of the significand that agree with the reference in the worst element of the worst output, for "

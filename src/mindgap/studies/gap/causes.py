@@ -21,8 +21,11 @@ TYPES: Final = ("stalled", "unsupported_operator", "crash", "code_generation", "
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """An outcome has this cause if its status is among `status`, and one pattern each of `signature` and of `message`
-    is found there; what is empty is not asked."""
+    """A rule for the cause of a failure.
+
+    It applies if the outcome's status is in `status`, and one pattern each of `signature` and `message` matches. Empty
+    fields match everything.
+    """
 
     cause: str
     type: str
@@ -33,7 +36,7 @@ class Rule:
 
 @cache
 def rules() -> tuple[Rule, ...]:
-    """The rules in their order."""
+    """Reads the rules in their order."""
     text = Path(__file__).with_name("causes.toml").read_text(encoding="utf-8")
     found: list[dict[str, Any]] = tomllib.loads(text)["rule"]
     lists = ("status", "signature", "message")
@@ -42,7 +45,7 @@ def rules() -> tuple[Rule, ...]:
 
 @cache
 def classified(wanted: Literal["cause", "type"]) -> str:
-    """SQL over the columns `status`, `signature` and `message` of a failed outcome: its cause, or its type."""
+    """Returns SQL for the cause or type of a failed outcome, from its columns `status`, `signature` and `message`."""
     cases = "\n         ".join(f"WHEN {_condition(rule)} THEN '{getattr(rule, wanted)}'" for rule in rules())
     return f"CASE {cases}\n         ELSE 'other' END"
 

@@ -71,7 +71,7 @@ ORDER BY grouping(platform), platform
 
 
 def compiled(store: Store, run: str) -> StudyTable:
-    """What compiling changes, per platform that compiles (Fig. 5)."""
+    """Compares each compiling platform with the eager mode of its device (Fig. 5)."""
     return asked(
         store, run, name="compiled", title="Compiled against eager (Fig. 5)", query=_COMPILED,
         note="Each compiled platform beside the eager one of the same device, on models that are consistent in eager. "

@@ -73,7 +73,7 @@ ORDER BY profile DESC, grouping(platform), {mode()} <> 'eager', platform
 
 
 def consistency(store: Store, run: str) -> StudyTable:
-    """Consistent and wrong outputs per platform, by verdict and under both tolerances (Fig. 4)."""
+    """Counts consistent and wrong outputs per platform, by verdict and under both tolerances (Fig. 4)."""
     return asked(
         store, run, name="consistency", title="Output consistency (Fig. 4)", query=_CONSISTENCY,
         note="`everywhere`: models that ran on the reference and on every platform that was given at least nine tenths "
@@ -88,7 +88,7 @@ def consistency(store: Store, run: str) -> StudyTable:
 
 
 def tolerances(store: Store, run: str) -> StudyTable:
-    """Where a fixed tolerance and the verdict disagree, both ways."""
+    """Counts outputs on which a fixed tolerance and the verdict disagree, in both directions."""
     return asked(
         store, run, name="tolerances", title="A tolerance against a verdict", query=_TOLERANCES,
         note="Both ways in which a fixed tolerance errs, on all outputs that were compared: it calls a bug what "

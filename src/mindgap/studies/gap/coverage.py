@@ -126,7 +126,7 @@ ORDER BY axis, overloads DESC, class
 
 
 def coverage(store: Store, run: str) -> StudyTable:
-    """Operators in graphs that ran, of those in graphs that were given, per platform."""
+    """Counts operators in graphs that ran, of those in all graphs sent to a platform."""
     return asked(
         store, run, name="coverage", title="Operator coverage", query=_COVERAGE,
         note="Overload packets (`aten.add`) and overloads (`aten.add.Tensor`) in graphs that a platform was given, and "
@@ -137,7 +137,7 @@ def coverage(store: Store, run: str) -> StudyTable:
 
 
 def never_ran(store: Store, run: str) -> StudyTable:
-    """Operators that a platform was given and that ran in no graph there."""
+    """Lists operators that a platform received and that ran in no graph."""
     return asked(
         store, run, name="never_ran", title="Operators that never ran", query=_NEVER_RAN,
         note="Overload packets that a platform was given, or is known to support, and that ran in no graph there: it "
@@ -147,7 +147,7 @@ def never_ran(store: Store, run: str) -> StudyTable:
 
 
 def breadth(store: Store, run: str) -> StudyTable:
-    """Operators by dtype, layout and size class of what they were called with."""
+    """Counts operators by dtype, layout and size class of their operands."""
     return asked(
         store, run, name="breadth", title="Breadth of a campaign", query=_BREADTH,
         note="Of all cases together: how many overloads were called with a first operand of each dtype, layout and "

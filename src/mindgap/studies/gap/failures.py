@@ -79,7 +79,7 @@ ORDER BY platform, why, cases DESC, reason
 
 
 def failures(store: Store, run: str) -> StudyTable:
-    """Failed outcomes by root cause and platform (Fig. 3)."""
+    """Counts failed outcomes by root cause and platform (Fig. 3)."""
     return asked(
         store, run, name="failures", title="Failures by root cause (Fig. 3)", query=_FAILURES,
         note="Outcomes without outputs, refusals included, the reference's own as well. Causes are told from the "
@@ -90,7 +90,7 @@ def failures(store: Store, run: str) -> StudyTable:
 
 
 def signatures(store: Store, run: str) -> StudyTable:
-    """What platforms said when they failed, and the cause that was told from it."""
+    """Lists failure signatures and the cause that the rules assign."""
     return asked(
         store, run, name="signatures", title="What the platforms said", query=_SIGNATURES,
         note="Every distinct failure: the platform's words without numbers, paths and addresses, and the cause "
@@ -100,7 +100,7 @@ def signatures(store: Store, run: str) -> StudyTable:
 
 
 def compile_failures(store: Store, run: str) -> StudyTable:
-    """Failures of what compiles or converts a whole graph, by type (Table I)."""
+    """Counts failures of platforms that compile or convert whole graphs, by type (Table I)."""
     return asked(
         store, run, name="compile_failures", title="Compile failures by type (Table I)", query=_COMPILE,
         note="Platforms that take the whole graph (every mode but eager), on models that the reference ran. `stalled` "
@@ -111,7 +111,7 @@ def compile_failures(store: Store, run: str) -> StudyTable:
 
 
 def not_given(store: Store, run: str) -> StudyTable:
-    """What platforms were spared, because they are known to lack something or for want of time."""
+    """Counts cases that platforms did not run, because of a known refusal or a spent budget."""
     return asked(
         store, run, name="not_given", title="Not given to a platform", query=_NOT_GIVEN,
         note="Cases of a campaign that a platform was not asked to run: a probe had shown what it lacks, or its budget "

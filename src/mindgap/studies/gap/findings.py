@@ -1,4 +1,4 @@
-"""Groups findings by cause, as a person would file them."""
+"""Groups findings by cause, one group per bug report."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ORDER BY {_RANK}, findings DESC, culprit, blame, platform
 
 
 def findings(store: Store, run: str) -> StudyTable:
-    """Findings by verdict, culprit operator, blame and platform."""
+    """Counts findings by verdict, culprit operator, blame and platform."""
     return asked(
         store, run, name="findings", title="Findings by culprit", query=_FINDINGS,
         note="The operator at fault; where none is known, the platform's own words. Blame: which side is wrong when "

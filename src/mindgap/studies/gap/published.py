@@ -1,4 +1,4 @@
-"""Holds published figures for the same questions. They stand beside ours and never among them."""
+"""Holds published figures for the same questions. Pages show them beside ours, never mixed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A table from a paper. `note` says what differs from what we count."""
+    """A table from a paper. `note`: how its counts differ from ours."""
 
     source: str
     columns: tuple[str, ...]

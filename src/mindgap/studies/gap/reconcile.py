@@ -13,7 +13,7 @@ from mindgap.studies.table import StudyTable, column, records
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Two counts that must be equal; `at_least`: the first may be larger, while a run goes on."""
+    """Two counts that must be equal. `at_least`: the first may be larger while a run continues."""
 
     what: str
     left: int
@@ -22,7 +22,7 @@ class Check:
 
     @property
     def holds(self) -> bool:
-        """Whether they agree."""
+        """Tells whether the counts agree."""
         return self.left == self.right or (self.at_least and self.left > self.right)
 
 
@@ -31,7 +31,7 @@ Tables = Mapping[str, StudyTable]
 
 
 def checks(tables: Tables, *, finished: bool = True) -> tuple[Check, ...]:
-    """Every check. `finished`: of a run that goes on, outcomes may be there whose verdicts are not."""
+    """Returns all checks. `finished`: in an unfinished run, some outcomes do not have their verdicts yet."""
     return (
         *_sums(tables), *_within_rows(tables), *_failures(tables, finished), *_compared(tables), *_findings(tables),
     )  # fmt: skip
@@ -50,7 +50,7 @@ def _total(row: Row, names: Iterable[str]) -> int:
 
 
 def _sums(tables: Tables) -> Generator[Check]:
-    """The last row of a table, or of each of its groups, is the sum of those above it."""
+    """Checks that the last row of a table, or of each group, is the sum of the rows above it."""
     consistency = ("compared", "unjudged", "consistent", "wrong", "beyond_paper", "beyond_assert_close", *CALM, *WRONG)
     tolerances = ("compared", "agree_consistent", "agree_wrong", "only_the_tolerance_alarms", "the_tolerance_misses")
     for name, group, part, counts in (
@@ -76,7 +76,7 @@ def _sums(tables: Tables) -> Generator[Check]:
 
 
 def _within_rows(tables: Tables) -> Generator[Check]:
-    """The parts of a row are its whole."""
+    """Checks that the parts of a row add up to its total."""
     words = ("unsupported", "failed", *CALM, *WRONG, "unjudged", "not_judged")
     alarms = ("alarm_is_rounding", "alarm_is_ill_conditioned", "alarm_is_undefined", "alarm_is_internal")
     agreed = ("agree_consistent", "agree_wrong", "only_the_tolerance_alarms", "the_tolerance_misses", "not_asked")
@@ -99,7 +99,7 @@ def _within_rows(tables: Tables) -> Generator[Check]:
 
 
 def _failures(tables: Tables, finished: bool) -> Generator[Check]:
-    """Outcomes against verdicts, compile failures against failures, signatures against failures."""
+    """Checks outcomes against verdicts, compile failures against failures, signatures against failures."""
     failed = _by_platform(tables["failures"])
     for platform, row in _by_platform(tables["totals"]).items():
         if platform == "all":
@@ -120,7 +120,7 @@ def _failures(tables: Tables, finished: bool) -> Generator[Check]:
 
 
 def _compared(tables: Tables) -> Generator[Check]:
-    """Consistency and tolerances against the totals, and against each other."""
+    """Checks consistency and tolerances against the totals, and against each other."""
     consistent = _by(tables["consistency"], "base", "platform")
     tolerances = _by(tables["tolerances"], "profile", "platform")
     bits = records(tables["precision"])
@@ -141,7 +141,7 @@ def _compared(tables: Tables) -> Generator[Check]:
 
 
 def _findings(tables: Tables) -> Generator[Check]:
-    """Findings by culprit against the totals."""
+    """Checks findings by culprit against the totals."""
     found = records(tables["findings"])
     for platform, row in _by_platform(tables["totals"]).items():
         told = sum(each["findings"] for each in found if platform in ("all", each["platform"]))

@@ -33,7 +33,7 @@ ORDER BY {mode()} <> 'eager', platform, grouping(size), min(nodes)
 
 
 def slowdown(store: Store, run: str) -> StudyTable:
-    """Run time against the reference's, by platform and size."""
+    """Compares run time with the reference's, by platform and size."""
     return asked(
         store, run, name="slowdown", title="Slow-down", query=_SLOWDOWN,
         note="Seconds of a run over the reference's for the same graph (the second run where there is one, so that "

@@ -35,7 +35,7 @@ FROM runs ORDER BY runs.created, run
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """`seconds` is None for a run that goes on, or was cut short. `checks`: the totals that must agree."""
+    """The study of one run. `seconds`: None for an unfinished run. `checks`: totals that must agree."""
 
     run: str
     kind: str
@@ -48,16 +48,16 @@ class Study:
 
     @property
     def wrong(self) -> tuple[Check, ...]:
-        """The totals that do not agree."""
+        """Returns the checks that fail."""
         return tuple(check for check in self.checks if not check.holds)
 
     def table(self, name: str) -> StudyTable:
-        """The table with this name."""
+        """Returns the table with this name."""
         return next(table for table in self.tables if table.name == name)
 
 
 def gap(store: Store, run: str | None = None) -> Study:
-    """The study of a run, by default of the youngest that fits. Raises `StoreError` where there is none."""
+    """Runs the study of a run, by default the latest suitable one. Raises `StoreError` if there is none."""
     about = suitable_run(store, run)
     tables = tuple(table(store, about["run"]) for table in TABLES)
     finished = about["seconds"] is not None
@@ -66,7 +66,7 @@ def gap(store: Store, run: str | None = None) -> Study:
 
 
 def to_json(study: Study) -> str:
-    """One JSON object: what the run is, `tables` by their names, and the totals that do not agree."""
+    """Writes one JSON object: facts of the run, `tables` by name, and the checks that fail."""
     about = ("run", "kind", "created", "version", "reference", "seconds")
     tables = {
         table.name: {
@@ -88,7 +88,7 @@ def to_json(study: Study) -> str:
 
 
 def suitable_run(store: Store, run: str | None = None) -> dict[str, Any]:
-    """What is known of the run: its row of `runs`, and the number of its outcomes. Raises `StoreError`."""
+    """Returns the run's row of `runs`, with the number of its outcomes. Raises `StoreError`."""
     known = store.rows(_RUNS)
     if run is not None:
         chosen = [row for row in known if row["run"] == run]

@@ -47,7 +47,7 @@ ORDER BY grouping(kind), kind, grouping(size), min(nodes)
 
 
 def totals(store: Store, run: str) -> StudyTable:
-    """Rows by word, per platform and over all."""
+    """Counts rows by verdict, per platform and in total."""
     return asked(
         store, run, name="totals", title="Totals", query=_TOTALS,
         note="A row is one model on one platform against the reference. `ran` has outputs; `unsupported` is a refusal "
@@ -58,7 +58,7 @@ def totals(store: Store, run: str) -> StudyTable:
 
 
 def makeup(store: Store, run: str) -> StudyTable:
-    """Models by kind and size."""
+    """Counts models by kind and size."""
     return asked(
         store, run, name="makeup", title="What was run", query=_MAKEUP,
         note="Models by how their graphs came to be (captured from a program, or how a variant was made) and by their "

@@ -1,4 +1,4 @@
-"""What the queries of this study share, as SQL: platforms taken apart, words of verdicts, classes of size."""
+"""Returns SQL fragments that the queries of this study share: platform names, verdict words, size classes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SIZES: Final = (10, 60, 300, 1000)
 
 
 def listed(words: Iterable[str]) -> str:
-    """`('a', 'b')`, to stand after IN."""
+    """Formats words as `('a', 'b')`, for IN."""
     return "(" + ", ".join("'" + word.replace("'", "''") + "'" for word in words) + ")"
 
 
@@ -32,17 +32,17 @@ VERDICTS: Final = "FROM verdicts WHERE run = $run AND reference = (SELECT refere
 
 
 def device(platform: str = "platform") -> str:
-    """`cpu` of `cpu/eager@isa=avx2`."""
+    """Extracts `cpu` from `cpu/eager@isa=avx2`."""
     return f"split_part({platform}, '/', 1)"
 
 
 def mode(platform: str = "platform") -> str:
-    """`eager` of `cpu/eager@isa=avx2`; a runtime that names no mode (`onnxruntime/cpu`) has its device there."""
+    """Extracts `eager` from `cpu/eager@isa=avx2`; for a runtime without modes (`onnxruntime/cpu`), the device."""
     return f"split_part(split_part({platform}, '@', 1), '/', 2)"
 
 
 def size(nodes: str = "nodes") -> str:
-    """The class of a graph's size."""
+    """Classifies the size of a graph."""
     low, parts = 1, list[str]()
     for high in _SIZES:
         parts.append(f"WHEN {nodes} <= {high} THEN '{low:,}–{high:,} nodes'")
@@ -51,21 +51,23 @@ def size(nodes: str = "nodes") -> str:
 
 
 def answer(outputs: str = "outputs") -> str:
-    """What is equal where all outputs are, bit for bit."""
+    """Returns a value that is equal for two outcomes if all outputs are bit-identical."""
     return f"list_transform({outputs}, lambda o: (o.dtype, o.shape, o.digest))"
 
 
 def counted(words: Iterable[str], of: str) -> str:
-    """A column for each word, with the number of rows in which `of` is that word."""
+    """Returns one column per word: the number of rows in which `of` is that word."""
     return ",\n       ".join(f"count(*) FILTER (WHERE {of} = '{word}') AS {word}" for word in words)
 
 
 def share(part: str, whole: str) -> str:
-    """A fraction of 1; null where there is no whole."""
+    """Returns part / whole; null if whole is zero."""
     return f"({part}) / nullif({whole}, 0)"
 
 
 def within(profile: str) -> str:
-    """Whether outputs are within a profile's tolerance, which another shape or dtype never is; null where nobody asked
-    it, or nobody judged."""
+    """Tells whether outputs are within a profile's tolerance: never with another shape or dtype.
+
+    Null if the profile was not computed or the row not judged.
+    """
     return f"CASE WHEN verdict = 'structural' THEN false WHEN verdict IS NOT NULL THEN profiles['{profile}'] END"

@@ -1,9 +1,9 @@
-"""Operators between two regions: one region's output made into another's input, in closed form.
+"""Builds glue: operators that convert one region's output to another region's input.
 
-Three stretches, each of which depends on one side alone, so that there are few of them and they can be kept: an output
-*leaves* its region as a standard row (a power of two elements, mean 0, spread 1); a row becomes *another row*, of
-another length or dtype; a row *enters* a region as an input within the values that the region was seen to run with.
-Nothing has to be run to know what these give: every step is a call whose result follows from the specs.
+Glue has three parts. Each depends on one side only, so that parts can be cached: an output *leaves* its region as a
+standard row (a power of two elements, mean 0, spread 1); a row becomes *another row*, of another length or dtype; a row
+*enters* a region as an input within the values with which the region ran. Nothing runs here: the result of every step
+follows from the specs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class StandardRow:
 
     @property
     def code(self) -> int:
-        """The row as one number."""
+        """Encodes the row as one number."""
         return len(FLOATS) * self.length.bit_length() + FLOATS.index(self.dtype)
 
     @staticmethod
@@ -60,14 +60,14 @@ class StandardRow:
 
 @dataclass(frozen=True, slots=True)
 class RowConversion:
-    """What is left to chance where a row becomes another: which part of a longer one, how a shorter one is filled."""
+    """The random choices when a row becomes another: which part of a longer row, how a shorter row is filled."""
 
     part: int = 0
     filling: Filling = "repeat"
 
     @property
     def code(self) -> int:
-        """The way as one number."""
+        """Encodes the choices as one number."""
         return 2 * self.part + (self.filling == "pad")
 
     @staticmethod
@@ -79,19 +79,19 @@ class RowConversion:
 
 
 def can_be_fed(spec: TensorSpec, span: ValueStatistics) -> bool:
-    """Glue can make a tensor of this dtype, shape, layout and range."""
+    """Tells whether glue can produce a tensor of this dtype, shape, layout and range."""
     if spec.dtype not in FLOATS or not spec.numel or not span.varies:
         return False
     return spec.stride in (contiguous_stride(spec.shape), channels_last_stride(spec.shape))
 
 
 def can_feed(spec: TensorSpec, span: ValueStatistics | None) -> bool:
-    """Glue can use a tensor of this dtype and these values."""
+    """Tells whether glue can read a tensor of this dtype and these values."""
     return spec.dtype in FLOATS and spec.numel > 1 and span is not None and span.varies and span.std > 0
 
 
 def leaving(source: TensorSpec, gives: ValueStatistics) -> tuple[Graph, StandardRow]:
-    """A graph of one input, an output of a region, whose output is a standard row; and which row."""
+    """Builds the graph from a region's output to a standard row. Returns it with the row."""
     row = StandardRow(source.dtype, 1 << (source.numel.bit_length() - 1))
     chain = _Chain(source)
     if source.stride != contiguous_stride(source.shape):
@@ -107,7 +107,7 @@ def leaving(source: TensorSpec, gives: ValueStatistics) -> tuple[Graph, Standard
 
 
 def between(have: StandardRow, want: StandardRow, way: RowConversion) -> Graph:
-    """A graph from one row to another; without nodes where they are the same."""
+    """Builds the graph from one row to another; it has no nodes if they are the same."""
     chain = _Chain(have.spec)
     if have.length < want.length and way.filling == "pad":
         chain.add("aten.constant_pad_nd.default", ((0, want.length - have.length), 0.0), (want.length,))
@@ -123,7 +123,7 @@ def between(have: StandardRow, want: StandardRow, way: RowConversion) -> Graph:
 
 
 def entering(target: TensorSpec, takes: ValueStatistics) -> tuple[Graph, StandardRow]:
-    """A graph of one input, a standard row, whose output has the target's spec and range; and the row."""
+    """Builds the graph from a standard row to a tensor of the target's spec and range. Returns it with the row."""
     row = StandardRow(target.dtype, 1 << (target.numel - 1).bit_length())
     chain = _Chain(row.spec)
     if row.length != target.numel:
@@ -141,7 +141,7 @@ def entering(target: TensorSpec, takes: ValueStatistics) -> tuple[Graph, Standar
 
 
 class _Chain:
-    """Calls one after another, each on the result of the one before."""
+    """Builds a chain of calls, each on the result of the previous one."""
 
     def __init__(self, source: TensorSpec) -> None:
         self.source = source
@@ -177,11 +177,11 @@ def _is_standard(span: ValueStatistics) -> bool:
 
 
 def short(number: float) -> float:
-    """The number to three significant digits: a scalar that reads well, and is the same everywhere."""
+    """Rounds to three significant digits: a readable scalar, equal on every machine."""
     return float(f"{number:.3g}")
 
 
 def _within(span: ValueStatistics, dtype: str) -> tuple[float, float]:
-    """The span's bounds as the dtype holds them."""
+    """Returns the span's bounds rounded to the dtype."""
     kind = numpy_dtype(dtype).type
     return float(kind(span.low)), float(kind(span.high))

@@ -47,10 +47,10 @@ _MORE_WIRES: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A border that may be fed, or may feed: the stretch of glue on its side, and the row on the far side of that.
+    """A region's input or output that a wire can connect.
 
-    `code`: of the row.
-    `position`: an input's number, or an output's place among the region's outputs. `value`: its number in the region.
+    `glue`: the glue on its side. `code`: the standard row on the other side of that glue. `position`: the number of the
+    input, or the position of the output. `value`: its value number in the region.
     """
 
     position: int
@@ -61,7 +61,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class RegionPorts:
-    """A region as merging sees it. `feeds`: inputs, by number. `gives`: outputs, by place.
+    """A region prepared for merging. `feeds`: inputs by number. `gives`: outputs by position.
 
     `outputs`: the values that a variant returns, each once. Internal results are left out, such as saved statistics:
     no public function returns them, and some exporters cannot. A region with no other outputs returns them.
@@ -74,7 +74,7 @@ class RegionPorts:
 
 
 class Merger:
-    """The regions of a pool, each prepared when it is first used. Not thread-safe."""
+    """Merges regions of a pool into variants. Prepares each region at its first use. Not thread-safe."""
 
     def __init__(self, pool: RegionPool) -> None:
         if not len(pool):
@@ -92,7 +92,7 @@ class Merger:
         self.preparing_s = 0.0
 
     def uncovered(self) -> Uncovered:
-        """Nothing has been covered yet."""
+        """Returns the mask of uncovered features before the first variant: all."""
         return np.ones(len(self.pool.feature_names), np.bool_)
 
     def draw(self, rng: Random, nodes: int, uncovered: Uncovered, mutated: float, large: float) -> Variant:
@@ -117,7 +117,7 @@ class Merger:
         return Variant(self.pool.digest, tuple(parts))
 
     def assembly(self, variant: Variant) -> Assembly:
-        """The variant as pieces to be written out. Raises `GraphError` where it is not of this pool."""
+        """Assembles the variant's graph from its regions and glue. Raises `GraphError` if it is of another pool."""
         if variant.pool != self.pool.digest:
             raise GraphError(f"the variant is made of pool {variant.pool[:12]}…, this is {self.pool.digest[:12]}…")
         pieces: list[Piece] = []
@@ -147,14 +147,14 @@ class Merger:
         return Assembly(tuple(pieces), tuple(outputs))
 
     def features(self, variant: Variant) -> frozenset[str]:
-        """What its regions cover."""
+        """Returns the features that the variant's regions cover."""
         codes: set[int] = {
             code for part in variant.parts for code in self.pool.feature_codes(self._checked(part.region)).tolist()
         }
         return frozenset(self.pool.feature_names[code] for code in codes)
 
     def ports_of(self, number: int) -> RegionPorts:
-        """A region as it is merged. Raises `GraphError` where the pool has none of this number."""
+        """Returns a region prepared for merging. Raises `GraphError` if the pool has no such region."""
         found = self._taps[self._checked(number)]
         if found is None:
             started = time.process_time()
@@ -187,11 +187,11 @@ class Merger:
         return Port(position, value, self._glue(glue), row.code)
 
     def _glue(self, graph: Graph) -> Fragment | None:
-        """Glue as a fragment, which returns its last value; None for glue without nodes."""
+        """Encodes glue as a fragment that returns its last value; None for glue without nodes."""
         return Fragment(graph, self._parts) if graph.nodes else None
 
     def _pick(self, rng: Random, left: int, uncovered: Uncovered, mutated: float, large: float) -> int | None:
-        """A region of at most `left` nodes; the smallest of all where none is and nothing has been taken yet."""
+        """Picks a region of at most `left` nodes; for the first region of a variant, else the smallest one."""
         sized = self._sized[rng.random() < mutated, rng.random() < large]
         fitting = sized.upto(left)
         if not fitting:
@@ -207,7 +207,7 @@ class Merger:
     def _wires(
         self, rng: Random, parts: Sequence[VariantPart], ends: Sequence[tuple[int, int]], ports: RegionPorts, left: int
     ) -> tuple[tuple[Wire, ...], int]:
-        """One wire at least where there can be one, and each further input by a coin; how many nodes that leaves."""
+        """Draws wires for a region: at least one if possible, others at random. Returns them and the nodes left."""
         if not ends or not ports.feeds:
             return (), left
         wires: list[Wire] = []
@@ -227,7 +227,7 @@ class Merger:
         return tuple(wires), left
 
     def _nodes(self, parts: Sequence[VariantPart], ports: RegionPorts, wire: Wire) -> int:
-        """Nodes of glue that a wire adds at most: an output that is used twice leaves its region once."""
+        """Returns the most nodes of glue that a wire adds; outputs used twice share their first part."""
         out, into = self._ends(parts, ports, wire)
         row = self._row(out, into, wire.way)
         return sum([glue.nodes for glue in (out.glue, into.glue, row) if glue is not None])
@@ -248,14 +248,14 @@ class Merger:
 
 
 def returned(graph: Graph) -> tuple[int, ...]:
-    """The outputs of a region without internal results; all of them where there are no others."""
+    """Returns a region's outputs without internal outputs; all of them if there are no others."""
     outputs = tuple(dict.fromkeys(graph.outputs))
     internal = internal_values(graph).values
     return tuple(value for value in outputs if value not in internal) or outputs
 
 
 def _through(pieces: list[Piece], glue: Fragment | None, source: Source) -> Source:
-    """Where the source is to be read after the glue, which is added to the pieces."""
+    """Appends glue to the pieces. Returns the source that holds its result."""
     if glue is None:
         return source
     pieces.append(Piece(glue, {0: source}))
@@ -264,18 +264,18 @@ def _through(pieces: list[Piece], glue: Fragment | None, source: Source) -> Sour
 
 @dataclass(frozen=True, slots=True)
 class _Sized:
-    """Regions by rising number of nodes: those of at most so many are a prefix."""
+    """Regions sorted by number of nodes, so that those of at most n nodes are a prefix."""
 
     numbers: tuple[int, ...]
     prefix: tuple[int, ...]
 
     def upto(self, nodes: int) -> int:
-        """How many have at most so many nodes."""
+        """Returns how many regions have at most `nodes` nodes."""
         return self.prefix[min(max(nodes, 0), len(self.prefix) - 1)]
 
 
 def _chosen(pool: RegionPool, mutated: bool, large: bool) -> list[int]:
-    """Regions of one kind, all of them where `large`; any others where there are none."""
+    """Returns the (un)mutated regions, including large ones if `large`; other regions if there are none."""
     numbers = [number for number, changed in enumerate(pool.mutated) if changed == mutated] or [*range(len(pool))]
     return [number for number in numbers if large or pool.largest[number] <= SMALL] or numbers
 

@@ -13,7 +13,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """Input number `input` of a part gets output `output` of an earlier part, through glue made the given way."""
+    """Connects an output of an earlier part to an input of a part, through glue. `way`: the random choices of glue."""
 
     input: int
     part: int
@@ -23,7 +23,7 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class VariantPart:
-    """A region, by its number in the pool, and what flows into it."""
+    """A region, by its number in the pool, and the wires to its inputs."""
 
     region: int
     wires: tuple[Wire, ...] = ()
@@ -31,13 +31,13 @@ class VariantPart:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Parts in the order in which they run. `pool`: the digest of the pool whose regions are meant."""
+    """A variant: parts in the order in which they run. `pool`: the digest of the pool of their regions."""
 
     pool: str
     parts: tuple[VariantPart, ...]
 
     def to_json(self) -> str:
-        """One line of ASCII, short enough to be kept for every variant: `_part` says how."""
+        """Writes one line of ASCII, short enough to keep for every variant; see `_part`."""
         parts = [
             [part.region, *(n for w in part.wires for n in (w.input, place - w.part, w.output, w.way.code))]
             for place, part in enumerate(self.parts)
@@ -46,7 +46,7 @@ class Variant:
 
     @staticmethod
     def from_json(text: str) -> Variant:
-        """The inverse of `to_json`. Raises `GraphError` for anything else, and for another version."""
+        """Reads the text of `to_json`. Raises `GraphError` for anything else, and for another version."""
         try:
             data = json.loads(text)
             if data["v"] != VERSION:

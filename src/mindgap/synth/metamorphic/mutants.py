@@ -21,7 +21,7 @@ Relation = Literal["exact", "rounding"]
 
 @dataclass(frozen=True)
 class Mutant:
-    """A draft that takes the same inputs, and how its outputs are related to the original's.
+    """A draft with the same inputs as the original, and the relation of its outputs to the original's.
 
     `relation`: bit for bit (on a platform that repeats itself; NaN payloads apart), or up to rounding, because other
     kernels or another order of summation may be chosen. `outputs`: for each output of the original the place of the
@@ -36,7 +36,7 @@ class Mutant:
 
 
 def mutants_of(graph: Graph, rng: random.Random, rules: Rules | None = None) -> list[Mutant]:
-    """A mutant of each kind that the graph (whose specs are known) allows. They have to be settled, as any draft.
+    """Makes a mutant of each kind that the graph (whose specs are known) allows. Mutants are drafts without specs.
 
     Kinds: each row of `identities.toml` (`identity: copy`, …) before some operand; `order` of independent nodes;
     `twice`, the whole computation; `layout` of an input; `batch turned`, its rows in reverse, and `batch split`.
@@ -75,19 +75,19 @@ def _identities(flow: DataFlow, rng: random.Random, rules: Rules) -> list[Mutant
 
 
 def _before(node: Node, index: int, steps: tuple[DraftCall, ...], value: int) -> Rewrite:
-    """The node reads what the steps make of one of its operands."""
+    """Inserts steps between a node and one of its operands."""
     made = sum(step.slots for step in steps)
     results = tuple(Ref(-1 - made - slot) for slot in range(len(node.outputs)))
     return Rewrite(index, (*steps, repeat(node, {value: Ref(-made)})), results)
 
 
 def _row_major(spec: TensorSpec | None) -> bool:
-    """Strides that copies and views reproduce: other strides may choose another kernel."""
+    """Tells whether strides are row-major. Copies and views keep those; others may choose another kernel."""
     return spec is not None and spec.stride == contiguous_stride(spec.shape)
 
 
 def _unwritten(flow: DataFlow) -> frozenset[int]:
-    """The values whose memory no node writes to: a copy of them stays equal to them."""
+    """Returns the values whose memory no node writes to: a copy of them stays equal."""
     graph = flow.graph
     dirty: set[int] = set()
     for node in graph.nodes:
@@ -99,7 +99,7 @@ def _unwritten(flow: DataFlow) -> frozenset[int]:
 
 
 def _ordered(flow: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None:
-    """The nodes in another order. What touches memory that is written to keeps its order."""
+    """Reorders the nodes. Nodes that touch written memory keep their order."""
     graph = flow.graph
     waits = _waits(flow)
     done: set[int] = set()
@@ -121,7 +121,7 @@ def _ordered(flow: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None:
 
 
 def _waits(flow: DataFlow) -> list[set[int]]:
-    """For each node the nodes that have to come before it."""
+    """Returns, for each node, the nodes that must run before it."""
     graph, still = flow.graph, _unwritten(flow)
     waits: list[set[int]] = []
     touched: dict[int, list[int]] = {}
@@ -136,7 +136,7 @@ def _waits(flow: DataFlow) -> list[set[int]]:
 
 
 def _twice(flow: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None:
-    """Every node a second time, on the same inputs: both results are outputs, and equal."""
+    """Computes every node twice on the same inputs: both results are outputs, and equal."""
     graph = flow.graph
     if not graph.nodes or any(is_inplace(node.op) for node in graph.nodes):
         return None
@@ -150,7 +150,7 @@ def _twice(flow: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None:
 
 
 def _laid_out(flow: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None:
-    """An input with the same values and other strides: channels-last, permuted, or with gaps."""
+    """Gives an input other strides and the same values: channels-last, permuted, or with gaps."""
     graph = flow.graph
     for number in in_random_order(rng, range(len(graph.inputs))):
         given = graph.inputs[number]
@@ -169,7 +169,7 @@ def _laid_out(flow: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None
 
 
 def _turned(flow: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None:
-    """The batch in reverse, and the results turned back."""
+    """Reverses the batch, and the results back."""
     graph = flow.graph
     rows = with_rows(flow, rules)
     if rows is None:
@@ -182,7 +182,7 @@ def _turned(flow: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None:
 
 
 def _split(flow: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None:
-    """Two parts of the batch by themselves, and the results joined."""
+    """Splits the batch in two, and concatenates the results."""
     graph = flow.graph
     rows = with_rows(flow, rules)
     if rows is None:
@@ -198,7 +198,7 @@ def _split(flow: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None:
 
 
 class _Draft:
-    """Nodes being written, one after another."""
+    """Builds a draft node by node."""
 
     def __init__(self, inputs: tuple[Input, ...]) -> None:
         self._inputs = inputs
@@ -206,13 +206,13 @@ class _Draft:
         self._count = len(inputs)
 
     def emit(self, op: str, *args: Ref | int | tuple[Ref | int, ...]) -> int:
-        """A call with one result: its number."""
+        """Adds a call with one result. Returns the result's value number."""
         self._nodes.append(Node(op, args, (), (None,)))
         self._count += 1
         return self._count - 1
 
     def copy(self, graph: Graph, replaced: dict[int, int]) -> dict[int, int]:
-        """All nodes of a graph on other values for some of its inputs: what its values are called here."""
+        """Adds all nodes of a graph, with some inputs replaced. Returns the new numbers of its values."""
         renumber = {number: replaced.get(number, number) for number in range(len(graph.inputs))}
         for index, node in enumerate(graph.nodes):
             new = renumbered(node, renumber)

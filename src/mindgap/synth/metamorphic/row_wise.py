@@ -11,16 +11,16 @@ from mindgap.synth.mutation.rules import Rules
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """`inputs`: the numbers of those whose first dimension is the batch; `size`: how many rows it has."""
+    """The batch of a graph. `inputs`: the inputs whose first dimension is the batch. `size`: its number of rows."""
 
     inputs: tuple[int, ...]
     size: int
 
 
 def with_rows(flow: DataFlow, rules: Rules) -> Rows | None:
-    """The batch of a graph all of whose nodes are known to work row by row, and all of whose outputs have rows.
+    """Finds the batch of a graph whose nodes all compute row by row, and whose outputs all have rows.
 
-    None in any doubt: where an operator is not among `rules.rows`, an input serves as batch and as weight, a weight
+    None in any doubt: if an operator is not among `rules.rows`, an input serves as batch and as weight, a weight
     spreads over the batch itself.
     """
     graph = flow.graph
@@ -45,7 +45,7 @@ def with_rows(flow: DataFlow, rules: Rules) -> Rows | None:
 
 
 def _assign(flow: DataFlow, node: Node, role: str, size: int, roles: dict[int, bool]) -> bool:
-    """Gives the node's operands their part, rows or weight; False where that contradicts what they had, or shapes."""
+    """Assigns roles (rows, weight) to the node's operands. Returns False if roles or shapes contradict each other."""
     values = operands(node)
     for place, value in enumerate(values):
         spec = flow.values[value]
@@ -66,7 +66,7 @@ def _assign(flow: DataFlow, node: Node, role: str, size: int, roles: dict[int, b
 
 
 def _whole(flow: DataFlow, node: Node, place: int) -> bool:
-    """The first dimension is a batch for a convolution too: the operand has as many dimensions as the weight."""
+    """Tells whether a convolution's operand has a batch: it has as many dimensions as the weight."""
     if not node.op.startswith("aten.conv"):
         return True
     values = operands(node)

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class DataFlow:
-    """A graph under mutation. What costs a walk over the graph is found when first asked for."""
+    """Use-def lists and shared memory of a graph. Each is computed when it is first read."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -22,7 +22,7 @@ class DataFlow:
 
     @cached_property
     def readers(self) -> list[list[int]]:
-        """For each value, the nodes that read it, rising, each once."""
+        """Lists, for each value, the nodes that read it, sorted, each once."""
         found: list[list[int]] = [[] for _ in self.values]
         for index, node in enumerate(self.graph.nodes):
             for value in operands(node):
@@ -32,12 +32,12 @@ class DataFlow:
 
     @cached_property
     def output_values(self) -> frozenset[int]:
-        """The values that are outputs of the graph."""
+        """Returns the values that are outputs of the graph."""
         return frozenset(self.graph.outputs)
 
     @cached_property
     def owners(self) -> list[frozenset[int]]:
-        """For each value, the values whose memory it may be: itself, or what it is a view of."""
+        """Lists, for each value, the values whose memory it may share: itself, or the bases of the view."""
         found = [frozenset((number,)) for number in range(len(self.graph.inputs))]
         for index, node in enumerate(self.graph.nodes):
             known = facts(node.op)
@@ -54,31 +54,31 @@ class DataFlow:
         return found
 
     def spec(self, arg: Arg) -> TensorSpec | None:
-        """The spec of an operand, None for what is no tensor or not known since an edit."""
+        """Returns the spec of an operand; None for a non-tensor, and for a spec unknown since an edit."""
         return self.values[arg.index] if isinstance(arg, Ref) else None
 
     def require_spec(self, arg: Arg) -> TensorSpec:
-        """The spec of an operand. Raises `LookupError` where there is none, or none is known."""
+        """Returns the spec of an operand. Raises `LookupError` if there is none or it is unknown."""
         found = self.spec(arg)
         if found is None:
             raise LookupError("a spec that is not known")
         return found
 
     def known(self, node: Node) -> bool:
-        """The specs of all its operands are known."""
+        """Tells whether the specs of all operands of the node are known."""
         return all(self.values[value] is not None for value in operands(node))
 
     def result(self, index: int) -> TensorSpec | None:
-        """The spec of the one tensor that a node returns, None where there are several or it is not known."""
+        """Returns the spec of a node's only result; None if there are several or it is unknown."""
         outputs = self.graph.nodes[index].outputs
         return outputs[0] if len(outputs) == 1 else None
 
     def unread(self, value: int) -> bool:
-        """Nothing reads it, and it is no output."""
+        """Tells whether no node reads the value and it is no output."""
         return not self.readers[value] and value not in self.output_values
 
     def read_after(self, index: int, value: int) -> bool:
-        """A node after `index`, or an output, sees the memory that `value` has."""
+        """Tells whether a node after `index`, or an output, reads memory of `value`."""
         owned = self.owners[value]
         first = self.graph.first_value[index]
         for other, memory in enumerate(self.owners[:first]):
@@ -90,5 +90,5 @@ class DataFlow:
 
 
 def in_random_order(rng: random.Random, items: Sequence[T], most: int = 8) -> Iterator[T]:
-    """Some of the items, each once, in a random order."""
+    """Yields at most `most` of the items, each once, in random order."""
     yield from rng.sample(items, min(most, len(items)))

@@ -80,7 +80,7 @@ Edit = Rewrite | InputEdit
 
 
 def apply(graph: Graph, edits: Sequence[Edit]) -> Graph:
-    """The draft after the edits, each of which speaks of the graph that the one before left.
+    """Applies the edits one after the other. Numbers in an edit refer to the graph after the previous edit.
 
     Labels and `grad` are dropped. Raises `GraphError` for a node, an input or a value that is not there.
     """
@@ -145,7 +145,7 @@ def _node(step: DraftCall, renumber: dict[int, int], known: set[int]) -> Node:
 
 
 def to_json(edit: Edit) -> Json:
-    """An edit as lists, numbers and strings; `from_json` is the inverse."""
+    """Encodes an edit as lists, numbers and strings; `from_json` is the inverse."""
     if isinstance(edit, InputEdit):
         spec = edit.spec
         return ["given", edit.number, spec.dtype, list(spec.shape), list(spec.stride), recipe_json(edit.recipe)]
@@ -188,7 +188,7 @@ _RECIPES: Final = {
 
 
 def arg_json(arg: Arg) -> Json:
-    """An argument as JSON, type-exact: objects of one key for what JSON lacks."""
+    """Encodes an argument as JSON without loss of types: objects of one key for types that JSON lacks."""
     match arg:
         case Ref(index):
             return {"ref": index}
@@ -231,7 +231,7 @@ def arg_of(data: Json) -> Arg:
 
 
 def recipe_json(recipe: Recipe) -> Json:
-    """A recipe as a list whose first item names it. Raises `GraphError` for a stored tensor."""
+    """Encodes a recipe as a list whose first item is its name. Raises `GraphError` for a stored tensor."""
     match recipe:
         case Uniform():
             return ["uniform", recipe.seed, recipe.low, recipe.high]

@@ -15,7 +15,7 @@ from mindgap.synth.mutation.edit import DraftCall
 
 
 def infer_specs(steps: Sequence[DraftCall], spec: Callable[[Arg], TensorSpec | None]) -> list[TensorSpec | None] | None:
-    """The specs of all slots of the steps, None where PyTorch refuses one of them."""
+    """Returns the specs of all slots of the steps; None if PyTorch refuses one of them."""
     made: list[torch.Tensor | None] = []
 
     def tensor(arg: Ref) -> torch.Tensor | None:

@@ -45,7 +45,7 @@ KINDS: Final = tuple(_KINDS)
 
 
 def propose(graph: Graph, rng: random.Random, rules: Rules, kind: str | None = None) -> Proposal | None:
-    """A mutation of the graph; None where it has no place for one (of that kind).
+    """Proposes a mutation of the graph; None if no node or input allows one (of that kind).
 
     Places whose operands' specs are not known, as after an earlier edit, are left alone. Raises `MindgapError` for a
     kind that is not in `KINDS`.

@@ -29,12 +29,12 @@ class Parameter:
 
     @property
     def tensor(self) -> bool:
-        """It takes one tensor, or may."""
+        """Tells whether the argument is a tensor or an optional tensor."""
         return self.type in ("Tensor", "Optional[Tensor]")
 
     @property
     def many(self) -> bool:
-        """It takes a list."""
+        """Tells whether the argument is a list."""
         return "List[" in self.type
 
 
@@ -50,7 +50,7 @@ class Signature:
 
 @cache
 def signature(op: str) -> Signature:
-    """The schema of an overload. Raises `UnknownOperator`."""
+    """Returns the schema of an overload. Raises `UnknownOperator`."""
     schema = schema_of(overload(op))
     parameters = tuple(
         Parameter(
@@ -64,7 +64,7 @@ def signature(op: str) -> Signature:
 
 
 def bind(node: Node | DraftCall) -> dict[str, Arg]:
-    """The arguments that a call gives, by name. Raises `GraphError` where there are more than the schema has."""
+    """Returns the given arguments of a call by name. Raises `GraphError` if there are more than the schema has."""
     parameters = signature(node.op).parameters
     if len(node.args) > len(parameters):
         raise GraphError(f"{node.op} takes {len(parameters)} arguments, {len(node.args)} are given")
@@ -74,13 +74,13 @@ def bind(node: Node | DraftCall) -> dict[str, Arg]:
 
 
 def arguments(node: Node | DraftCall) -> dict[str, Arg]:
-    """All arguments of a call by name: those given, and the defaults of the others, None where they are not plain."""
+    """Returns all arguments of a call by name, with defaults; None for a default that is no plain value."""
     given = bind(node)
     return {p.name: given.get(p.name, p.default) for p in signature(node.op).parameters}
 
 
 def call(op: str, given: Mapping[str, Arg], slots: int | None = None) -> DraftCall:
-    """A call with these arguments, by position as far as the schema allows, defaults in the gaps.
+    """Builds a call with these arguments, by position as far as the schema allows, defaults in the gaps.
 
     Raises `GraphError` for a name that the schema lacks and for an argument that it needs.
     """
@@ -106,7 +106,7 @@ def call(op: str, given: Mapping[str, Arg], slots: int | None = None) -> DraftCa
 
 
 def repeat(node: Node, replaced: Mapping[int, Ref] | None = None) -> DraftCall:
-    """The very call of a node, other operands put in for some of its values."""
+    """Repeats a node's call with some operands replaced."""
     if not replaced:
         return DraftCall(node.op, node.args, node.kwargs, len(node.outputs))
     return DraftCall(
@@ -118,7 +118,7 @@ def repeat(node: Node, replaced: Mapping[int, Ref] | None = None) -> DraftCall:
 
 
 def exchanged(arg: Arg, replaced: Mapping[int, Ref]) -> Arg:
-    """The argument with other references in place of some."""
+    """Replaces references in an argument."""
     if isinstance(arg, Ref):
         return replaced.get(arg.index, arg)
     if isinstance(arg, tuple):
@@ -127,7 +127,7 @@ def exchanged(arg: Arg, replaced: Mapping[int, Ref]) -> Arg:
 
 
 def fitted(value: Arg, type: str) -> Arg:
-    """A number as a list of one where the type is a list, and the reverse. Raises `ValueError` where neither fits."""
+    """Converts a number to a list of one, or the reverse, as the type requires. Raises `ValueError`."""
     bare = type.removeprefix("Optional[").removesuffix("]") if type.startswith("Optional[") else type
     if bare.startswith("List["):
         if value is None and bare != type:
@@ -147,7 +147,7 @@ def fitted(value: Arg, type: str) -> Arg:
 
 
 def fits(value: Arg, type: str) -> bool:
-    """A constant may be given where a schema has this type."""
+    """Tells whether a constant is valid for a schema type."""
     if type.startswith("Optional["):
         return value is None or fits(value, type[9:-1])
     if type.startswith("List["):

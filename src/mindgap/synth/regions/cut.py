@@ -47,7 +47,7 @@ def cut(
     most_work: int = MOST_WORK,
     start: int | None = None,
 ) -> RegionCut | None:
-    """A random connected piece of 1 to `most_nodes` nodes; None where this draw came to nothing.
+    """Cuts a random connected region of 1 to `most_nodes` nodes; None if this draw gave none.
 
     No tensor in it is larger than `most_bytes`, what it takes and what it makes come to `most_total` bytes each at
     most. It holds every write to memory that it sees between its first and its last look at it, and no two
@@ -70,7 +70,7 @@ def cut(
 
 
 def cut_of(base: PreparedGraph, nodes: Collection[int]) -> RegionCut:
-    """The cut of just these nodes. Raises `GraphError` where they are not all nodes of the base.
+    """Cuts exactly these nodes. Raises `GraphError` if they are not all nodes of the base.
 
     Its outputs: what the rest of the base reads or returns, what nothing reads, and borders that it writes to.
     """
@@ -90,7 +90,7 @@ def whole_graph_cut(
     most_total: int = MOST_TOTAL,
     most_work: int = MOST_WORK,
 ) -> RegionCut | None:
-    """All of a base that a region may hold, where it is within the bounds of `cut`; else None.
+    """Cuts all usable nodes of a base, if they are within the bounds of `cut`; else None.
 
     What gives memory that nothing has written to yet stays out, and becomes a border.
     """
@@ -109,7 +109,7 @@ def _within(base: PreparedGraph, fits: _Bounds, most_total: int) -> RegionCut | 
 
 @dataclass
 class _Bounds:
-    """The nodes chosen so far and what room is left."""
+    """The nodes chosen so far, and the remaining bytes and work."""
 
     base: PreparedGraph
     most_nodes: int
@@ -120,7 +120,7 @@ class _Bounds:
     order: list[int] = field(default_factory=list[int])
 
     def take(self, node: int) -> bool:
-        """Adds a node, where it fits."""
+        """Adds a node if it fits. Returns whether it did."""
         base = self.base
         if (
             not base.usable[node]
@@ -138,7 +138,7 @@ class _Bounds:
 
 
 def _size(rng: random.Random, most: int) -> int:
-    """Half of all cuts have any size alike, half any order of magnitude."""
+    """Draws a number of nodes: half of the time uniform, half of the time log-uniform."""
     if rng.random() < 0.5:
         return rng.randint(1, most)
     return min(int(most ** rng.random()) + 1, most)
@@ -184,7 +184,7 @@ def _ground(base: PreparedGraph, fits: _Bounds) -> None:
 
 
 def _close(base: PreparedGraph, fits: _Bounds) -> bool:
-    """Adds what the aliasing asks for; False where there is no room."""
+    """Adds the nodes that shared memory requires. Returns False if they do not fit."""
     if not base.writers:
         return True
     while missing := _missing(base, fits.nodes):
@@ -194,7 +194,7 @@ def _close(base: PreparedGraph, fits: _Bounds) -> bool:
 
 
 def _missing(base: PreparedGraph, nodes: set[int]) -> list[int]:
-    """Nodes that the cut must hold as well, for one memory that it touches and somebody writes to."""
+    """Returns the nodes that the cut must also contain because of one memory that it touches and a node writes."""
     touching: dict[int, list[int]] = {}
     for node in sorted(nodes):
         for group in base.touched[node]:
@@ -210,7 +210,7 @@ def _missing(base: PreparedGraph, nodes: set[int]) -> list[int]:
 
 
 def _outer_views(base: PreparedGraph, nodes: set[int], inside: Sequence[int], group: int) -> list[int]:
-    """Where one memory comes into the cut in several places: the nodes that made one of them from another."""
+    """Returns the view nodes between several borders of one memory."""
     producer, memory = base.graph.producer, base.memory
     read = {v for node in inside for v in base.operands[node] if memory[v] == group}
     borders = {value for value in read if producer[value] not in nodes}

@@ -9,7 +9,10 @@ LONG = 65_536
 
 
 def features_of(graph: Graph, kinds: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Sorted and distinct: `op|dtype|layout|size` of each node, `op>op` of each edge, `kind:word` of each mutation."""
+    """Returns the sorted features.
+
+    `op|dtype|layout|size` of each node, `op>op` of each edge, `kind:word` of each mutation.
+    """
     found = {f"kind:{kind}" for kind in kinds}
     for node in graph.nodes:
         read = operands(node)
@@ -27,7 +30,10 @@ def _class(spec: TensorSpec) -> str:
 
 
 def layout_class(spec: TensorSpec) -> str:
-    """`contiguous`, `channels_last`, `expanded` (a dimension of stride 0), `permuted` (dense) or `strided`."""
+    """Returns the layout class.
+
+    `contiguous`, `channels_last`, `expanded` (a dimension of stride 0), `permuted` (dense) or `strided`.
+    """
     if spec.stride == contiguous_stride(spec.shape) or spec.numel <= 1:
         return "contiguous"
     if spec.stride == channels_last_stride(spec.shape):
@@ -44,8 +50,11 @@ def layout_class(spec: TensorSpec) -> str:
 
 
 def size_class(spec: TensorSpec) -> str:
-    """`empty`, `scalar` (no dimension), `one`, `long` (a dimension past 65,536), `odd` (a last dimension that vectors
-    of 8 do not divide) or `even`."""
+    """Returns the size class.
+
+    `empty`, `scalar` (no dimension), `one`, `long` (a dimension past 65,536), `odd` (a last dimension that vectors of 8
+    do not divide) or `even`.
+    """
     if spec.numel == 0:
         return "empty"
     if not spec.shape:
@@ -58,7 +67,7 @@ def size_class(spec: TensorSpec) -> str:
 
 
 def channels_last_stride(shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The strides of `torch.channels_last` (4 dimensions) and `channels_last_3d` (5); None for other shapes."""
+    """Returns the strides of `torch.channels_last` (4 dimensions) and `channels_last_3d` (5); None for other shapes."""
     if len(shape) not in (4, 5):
         return None
     batch, channels, *places = shape

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def bounded(more: int) -> Generator[None]:
-    """Allocations that pass what the process has by `more` bytes fail, where the system can see to it (Linux)."""
+    """Limits the process to `more` bytes beyond its current memory, where the system supports it (Linux)."""
     if sys.platform != "linux":
         yield
         return

@@ -42,7 +42,7 @@ _SCHEMA: Final = pa.schema(
 
 
 class RegionPool:
-    """Regions in an order that is part of what the pool is: variants name them by number.
+    """A pool of regions in fixed order: variants refer to them by number.
 
     They are held as they are in the file, a few hundred bytes each, and made into objects one by one when asked for.
     """
@@ -60,7 +60,7 @@ class RegionPool:
         return self._table.num_rows
 
     def __getitem__(self, number: int) -> Region:
-        """Raises `MindgapError` where the file holds something that is no region."""
+        """Decodes one region. Raises `MindgapError` if the file is damaged."""
         (region,) = _regions(self._table.slice(number, 1))
         return region
 
@@ -74,7 +74,7 @@ class RegionPool:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256, in hex, of every region's graph and of what is known of its borders."""
+        """Returns the SHA-256, in hex, of every region's graph and border statistics."""
         found = hashlib.sha256()
         for batch in self._table.select(["graph", "free", "takes", "gives"]).to_batches(max_chunksize=1000):
             for row in batch.to_pylist():
@@ -83,22 +83,22 @@ class RegionPool:
 
     @cached_property
     def nodes(self) -> list[int]:
-        """Of each region."""
+        """Returns the number of nodes of each region."""
         return self._table["nodes"].to_pylist()
 
     @cached_property
     def largest(self) -> list[int]:
-        """Of each region: the elements of its largest value."""
+        """Returns the number of elements of each region's largest value."""
         return self._table["largest"].to_pylist()
 
     @cached_property
     def mutated(self) -> list[bool]:
-        """Of each region: not as it was found."""
+        """Returns whether each region is mutated."""
         return self._table["mutated"].to_pylist()
 
     @cached_property
     def feature_names(self) -> list[str]:
-        """What running all regions covers. A feature's code is its place here."""
+        """Returns the features that all regions cover. A feature's code is its position here."""
         return self._features.values.dictionary.to_pylist()
 
     @cached_property
@@ -107,21 +107,20 @@ class RegionPool:
 
     @cached_property
     def _feature_codes(self) -> tuple[list[int], Codes]:
-        """For each region where its own begin, and the codes."""
+        """Returns, for each region, the offset of its codes, and all codes."""
         # The integers that numpy looks up with: others are converted at every look-up.
         codes = self._features.values.indices.to_numpy().astype(np.intp)
         return self._features.offsets.to_pylist(), codes
 
     def feature_codes(self, number: int) -> Codes:
-        """What running a region covers."""
+        """Returns the codes of the features that a region covers."""
         starts, codes = self._feature_codes
         return codes[starts[number] : starts[number + 1]]
 
     def save(self, path: str | Path, made_of: str = "", made: str = "") -> None:
-        """Writes one Parquet file, with one rename. `made_of`: what its maker wants to know it by; `made`: what it
-        wants to say later of how making it went.
+        """Writes one Parquet file, atomically. Raises `MindgapError` if it cannot be written.
 
-        Raises `MindgapError` where it cannot be written.
+        `made_of`: identifies the sources and options. `made`: a report of the sampling. Both are metadata of the file.
         """
         marks = {"format": _FORMAT, "version": str(_VERSION), "digest": self.digest, "made_of": made_of, "made": made}
         where = Path(path)
@@ -137,7 +136,7 @@ class RegionPool:
 
     @staticmethod
     def load(path: str | Path) -> RegionPool:
-        """Reads what `save` wrote. Raises `MindgapError` for a file that is none, damaged, or of another version."""
+        """Reads a file of `save`. Raises `MindgapError` for any other file, a damaged one, or another version."""
         marks = pool_metadata(path)
         try:
             pool = RegionPool(pq.read_table(Path(path), schema=_SCHEMA))
@@ -150,9 +149,7 @@ class RegionPool:
 
 
 def pool_metadata(path: str | Path) -> dict[str, str]:
-    """What a pool's file says of itself: `digest`, `made_of`, `made` (older files: not). Raises `MindgapError` as
-    `RegionPool.load` does.
-    """
+    """Reads the metadata of a pool's file: `digest`, `made_of`, `made` (not in older files). Raises `MindgapError`."""
     try:
         found = pq.read_schema(Path(path)).metadata or {}
     except (OSError, pa.ArrowException) as error:
@@ -167,7 +164,7 @@ def pool_metadata(path: str | Path) -> dict[str, str]:
 
 
 def to_bytes(regions: Sequence[Region]) -> bytes:
-    """Regions for another process, which puts them together by `join_regions`."""
+    """Encodes regions for another process; `join_regions` reads them."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, _SCHEMA) as stream:
         stream.write_table(_table(regions))
@@ -175,7 +172,7 @@ def to_bytes(regions: Sequence[Region]) -> bytes:
 
 
 def join_regions(parts: Iterable[bytes]) -> RegionPool:
-    """A pool of what `to_bytes` wrote, in the order given, each graph once."""
+    """Builds a pool from the parts of `to_bytes`, in order, each graph once."""
     table = pa.concat_tables([_table(()), *(pa.ipc.open_stream(part).read_all() for part in parts)])
     seen: set[bytes] = set()
     fresh: list[bool] = []

@@ -19,7 +19,7 @@ from mindgap.synth.values.rules import value_rules
 
 @dataclass(frozen=True)
 class PreparedGraph:
-    """A graph with what cutting needs to know, computed once. Lists are by node, or by value where stated.
+    """A graph with the facts that cutting needs, computed once. Lists are by node, or by value where stated.
 
     `operands`: values that each node reads. `readers`: nodes that read each value. `memory`: for each value the
     number of the memory it lies in. `writers`: nodes that write to a memory. `touched`: memories of a node that some
@@ -44,7 +44,7 @@ class PreparedGraph:
     _starts: dict[tuple[int, int, int], list[int]] = field(default_factory=dict[tuple[int, int, int], list[int]])
 
     def starts(self, most_bytes: int, most_total: int, most_work: int) -> list[int]:
-        """The nodes that fit within the bounds on their own."""
+        """Returns the nodes that fit within the bounds by themselves."""
         key = (most_bytes, most_total, most_work)
         if key not in self._starts:
             self._starts[key] = [
@@ -94,8 +94,11 @@ def prepare_graph(graph: Graph) -> PreparedGraph:
 
 
 def usable(node: Node) -> bool:
-    """It returns a tensor, this PyTorch has it, its result is the same each time, and what it writes has a name: a
-    graph that resizes what is there can neither be judged nor translated."""
+    """Tells whether a region may contain the node.
+
+    It must return a tensor, exist in this PyTorch and be deterministic, and may write only to operands that its schema
+    declares: a graph that resizes tensors can neither be judged nor translated.
+    """
     if not node.outputs:
         return False
     known = _usable_operator(node.op)
@@ -109,7 +112,7 @@ def usable(node: Node) -> bool:
 
 @cache
 def _usable_operator(op: str) -> bool | None:
-    """Whether calls of it are usable, None where that is up to the arguments."""
+    """Tells whether calls of an operator are usable; None if that depends on the arguments."""
     try:
         tags = overload(op).tags
         if is_inplace(op):
@@ -122,7 +125,7 @@ def _usable_operator(op: str) -> bool | None:
 
 
 def memory_groups(graph: Graph) -> tuple[tuple[int, ...], list[set[int]]]:
-    """For each value the number of its memory, and for each node the memory_groups that it writes to."""
+    """Returns the memory group of each value, and the groups that each node writes to."""
     parent = list(range(len(graph.values)))
 
     def root(value: int) -> int:
@@ -141,7 +144,7 @@ def memory_groups(graph: Graph) -> tuple[tuple[int, ...], list[set[int]]]:
 
 
 def _shared(node: Node) -> tuple[list[int], list[int]]:
-    """The operands whose memory a result may lie in, and those written to."""
+    """Returns the operands whose memory a result may share, and those that are written."""
     try:
         known = facts(node.op)
     except UnknownOperator:
@@ -161,7 +164,7 @@ def _shared(node: Node) -> tuple[list[int], list[int]]:
 
 
 def _work(node: Node, read: Sequence[TensorSpec | None]) -> int:
-    """Multiplications, to an order of magnitude: exact for the product of two matrices."""
+    """Estimates the multiplications of a node to an order of magnitude; exact for matrix products."""
     sizes = [spec.numel for spec in (*read, *node.outputs) if spec is not None]
     if not traits(node.op).contracts or len(sizes) < 3:
         return sum(sizes)

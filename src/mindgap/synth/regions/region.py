@@ -11,7 +11,7 @@ from mindgap.synth.mutation.edit import Edit, from_json, to_json
 
 @dataclass(frozen=True, slots=True)
 class ValueStatistics:
-    """What values a tensor has: least, largest, mean and standard deviation of its finite elements."""
+    """Least, largest, mean and standard deviation of a tensor's finite elements."""
 
     low: float
     high: float
@@ -20,13 +20,13 @@ class ValueStatistics:
 
     @property
     def varies(self) -> bool:
-        """Not one value everywhere."""
+        """Tells whether the elements differ."""
         return self.high > self.low
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a region comes from. With the graph whose digest is `base`, it is all that is needed to make it again.
+    """The origin of a region: with the graph whose digest is `base`, enough to rebuild it.
 
     `nodes`: the indices that were cut out, rising. `edits`: what was done to the cut, its borders' recipes first.
     `kinds`: the mutations that the edits stand for, one word each (`twin`, `cast`, …); none for a region as it was
@@ -40,7 +40,7 @@ class Origin:
     drops: tuple[int, ...] = ()
 
     def to_json(self) -> str:
-        """One line; runs of nodes as pairs of first and last."""
+        """Writes one line; runs of nodes are pairs of first and last."""
         runs: list[list[int]] = []
         for node in self.nodes:
             if runs and runs[-1][1] == node - 1:
@@ -53,7 +53,7 @@ class Origin:
 
     @staticmethod
     def from_json(text: str) -> Origin:
-        """The inverse of `to_json`. Raises `GraphError` for anything else."""
+        """Reads the text of `to_json`. Raises `GraphError` for anything else."""
         try:
             base, runs, edits, kinds, *drops = json.loads(text)
             nodes = tuple(node for first, last in runs for node in range(first, last + 1))

@@ -28,7 +28,7 @@ ON_REQUEST: Final = frozenset({"value"})
 
 @dataclass(frozen=True, slots=True)
 class SamplerOptions:
-    """What is asked of each base: `plain` regions, and `mutated` ones of each. `nodes`: of the largest region.
+    """How many regions to sample from each base: `plain` ones, and `mutated` ones of each. `nodes`: the largest size.
 
     `exceptional`: also regions that are fed NaN, infinities and extremes on purpose.
     """
@@ -41,7 +41,7 @@ class SamplerOptions:
 
 @dataclass(frozen=True, slots=True)
 class SamplingAttempt:
-    """What was tried: `kind` is `found`, or the mutations joined by +; a region, or why it came to nothing."""
+    """One attempt: `kind` is `found`, or the mutations joined by +. It has a region, or the reason for none."""
 
     kind: str
     region: Region | None
@@ -51,7 +51,7 @@ class SamplingAttempt:
 def sample_regions(
     base: str, graph: Graph, rng: Random, wanted: SamplerOptions, *, tensors: TensorStore | None = None
 ) -> Iterator[SamplingAttempt]:
-    """Everything that was tried with a base, whose digest is `base`; the same for the same `rng`.
+    """Yields all attempts on a base, whose digest is `base`; the same for the same `rng`.
 
     A graph that is small enough is taken whole, once, and then cut no further.
     """
@@ -91,7 +91,7 @@ def _drawn(prepared: PreparedGraph, rng: Random, nodes: int) -> RegionCut | None
 def _mutated(
     base: str, piece: RegionCut, edits: Sequence[Edit], rng: Random, allowed: Sequence[str], tensors: TensorStore | None
 ) -> Iterator[SamplingAttempt]:
-    """One mutated region, where the rules of the allowed kinds have anything to propose."""
+    """Yields one mutated region, if the allowed kinds propose a mutation."""
     kinds: list[str] = []
     chosen = list(edits)
     draft = apply(piece.graph, chosen)
@@ -114,7 +114,7 @@ def _is_predicate(node: Node) -> bool:
 
 
 def _proposal(draft: Graph, rng: Random, allowed: Sequence[str]) -> Proposal | None:
-    """Of a kind drawn at random, or of another where that one finds no place."""
+    """Proposes a mutation of a random kind; of another kind if that one proposes none."""
     left = list(allowed)
     while left:
         proposal = propose(draft, rng, load(), left.pop(int(rng.random() * len(left))))

@@ -16,7 +16,7 @@ _DIGITS = 3
 
 
 def statistics_of(tensor: torch.Tensor, *, exact: bool = True) -> ValueStatistics | None:
-    """The span of a float tensor without NaN or Inf; None for any other and for an empty one.
+    """Computes the statistics of a float tensor without NaN or Inf; None for any other and for an empty one.
 
     `exact`: its bits are the same on every machine, so its least and largest element are given as they are.
     """
@@ -36,7 +36,7 @@ def statistics_of(tensor: torch.Tensor, *, exact: bool = True) -> ValueStatistic
 
 
 def informativeness(tensor: torch.Tensor) -> Informativeness:
-    """Whether two platforms that agree on it agree about anything: some element is finite, and not all are one.
+    """Tells whether agreement on the tensor is informative: some element is finite, and not all are equal.
 
     A single number and an empty tensor are useful.
     """

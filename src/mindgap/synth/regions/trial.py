@@ -44,7 +44,7 @@ SLOW: Final = 0.5
 
 @dataclass(frozen=True)
 class Trial:
-    """What became of a draft. `reason`: why it is no region, as a short signature; empty where it ran.
+    """The result of running a draft. `reason`: why it is no region, as a short signature; empty if it ran.
 
     `graph`: with the specs that its values had, without what says nothing; the draft itself where it failed.
     `free`, `takes`, `gives`: as in `Region`. `drops`: positions of the draft's outputs that say nothing.
@@ -61,7 +61,7 @@ class Trial:
 
 
 class InputCache:
-    """Materialised inputs by spec and recipe, not to be written to. Forgets what was used longest ago."""
+    """Caches materialised inputs by spec and recipe (least recently used). They must not be written to."""
 
     def __init__(self, nbytes: int = 128 << 20) -> None:
         self._limit = nbytes
@@ -70,7 +70,7 @@ class InputCache:
         self._spans: dict[tuple[TensorSpec, object], ValueStatistics | None] = {}
 
     def tensor(self, given: Input, tensors: TensorStore | None = None) -> torch.Tensor:
-        """What an input stands for. Raises `GraphError` as `materialise` does."""
+        """Returns the tensor of an input. Raises `GraphError` as `materialise` does."""
         key = (given.spec, given.recipe)
         found = self._known.get(key)
         if found is not None:
@@ -85,14 +85,14 @@ class InputCache:
         return found
 
     def forget(self, given: Input) -> None:
-        """Lets go of what somebody wrote to."""
+        """Removes an input that was written to."""
         key = (given.spec, given.recipe)
         if self._known.pop(key, None) is not None:
             self._held -= given.spec.nbytes
             self._spans.pop(key, None)
 
     def span(self, given: Input, tensors: TensorStore | None = None) -> ValueStatistics | None:
-        """The span of what an input stands for."""
+        """Returns the statistics of an input's tensor."""
         key = (given.spec, given.recipe)
         if key not in self._spans:
             self._spans[key] = statistics_of(self.tensor(given, tensors))
@@ -156,7 +156,7 @@ def run_trial(
 
 
 def with_specs(draft: Graph, tensors: TensorStore | None, most_bytes: int) -> Graph:
-    """The draft with the specs that its values have when it runs on the CPU. `tensors`: as in `run_trial`.
+    """Runs the draft on the CPU and returns it with the specs of its values. `tensors`: as in `run_trial`.
 
     Raises `GraphError` where it does not run, or a value is larger than `most_bytes`.
     """
@@ -172,7 +172,7 @@ def with_specs(draft: Graph, tensors: TensorStore | None, most_bytes: int) -> Gr
 
 
 def _refused(draft: Graph, most_bytes: int) -> str:
-    """Why a draft is not even run; empty where it is."""
+    """Returns why a draft must not run; empty if it may."""
     for node in draft.nodes:
         if not usable(node):
             return f"unfit: {_packet(node.op)}"
@@ -188,7 +188,7 @@ def region_of(
     most_bytes: int = MOST_BYTES,
     tensors: TensorStore | None = None,
 ) -> Region | str:
-    """The cut after the edits (all of them: recipes first, then mutations) as a region, or why it is none.
+    """Makes a region of the cut after all edits (recipes first, then mutations). Returns it, or why it is none.
 
     `base`: the digest of the graph that the cut is of. Where `kinds` says that it was mutated, inputs whose recipe
     no longer suits the operators that read them get another.
@@ -216,14 +216,14 @@ def plain_region(
     most_bytes: int = MOST_BYTES,
     tensors: TensorStore | None = None,
 ) -> Region | str:
-    """The cut as it is, with recipes for its borders; or why it is no region."""
+    """Makes a region of the unmutated cut, with recipes for its borders. Returns it, or why it is none."""
     edits, _ = recipes(cut.graph, rng, exceptional=exceptional, tensors=tensors)
     kinds = ("exceptional",) if exceptional else ()
     return region_of(base, cut, edits, kinds, most_bytes=most_bytes, tensors=tensors)
 
 
 def whole(base: str, graph: Graph, rng: random.Random, *, tensors: TensorStore | None = None) -> Region | str:
-    """A small graph as a region, or why it is none; its inputs keep their recipes, but for stored ones."""
+    """Makes a region of a whole small graph, or returns why it is none. Only stored inputs get other recipes."""
     piece = whole_graph_cut(prepare_graph(graph))
     return plain_region(base, piece, rng, tensors=tensors) if piece is not None else "too big"
 
@@ -231,7 +231,7 @@ def whole(base: str, graph: Graph, rng: random.Random, *, tensors: TensorStore |
 def rebuild(
     origin: Origin, base: Graph | PreparedGraph, *, most_bytes: int = MOST_BYTES, tensors: TensorStore | None = None
 ) -> Graph:
-    """The graph of a region, made again from its base. Raises `GraphError` where it does not run here."""
+    """Rebuilds the graph of a region from its base. Raises `GraphError` if it does not run here."""
     prepared = prepare_graph(base) if isinstance(base, Graph) else base
     draft = apply(cut_of(prepared, origin.nodes).graph, origin.edits)
     trial = run_trial(draft, most_bytes=most_bytes, tensors=tensors, drops=origin.drops)
@@ -241,7 +241,7 @@ def rebuild(
 
 
 def without_dead_nodes(graph: Graph) -> Graph:
-    """The graph without the nodes that influence no output, and without inputs that then nothing reads or returns."""
+    """Removes nodes that influence no output, and inputs that are then neither read nor returned."""
     live, kept = _needed(graph)
     inputs = [number for number in range(len(graph.inputs)) if number in live]
     if len(kept) == len(graph.nodes) and len(inputs) == len(graph.inputs):
@@ -259,7 +259,7 @@ def without_dead_nodes(graph: Graph) -> Graph:
 
 
 def _needed(graph: Graph) -> tuple[set[int], list[int]]:
-    """The values and the nodes that some output depends on, also through memory that is written to."""
+    """Returns the values and nodes that an output depends on, also through written memory."""
     inplace = any(is_inplace(node.op) for node in graph.nodes)
     memory, writes = memory_groups(graph) if inplace else ((), [])
     live = set(graph.outputs)
@@ -288,11 +288,11 @@ def _given(tensor: torch.Tensor) -> ValueStatistics | None:
 
 
 class _Stopped(Exception):
-    """A trial that goes no further."""
+    """Raised to stop a trial."""
 
 
 class _Watch:
-    """Notes the specs of every node's results, and stops where one is too big."""
+    """Records the specs of every node's results, and stops at a result that is too large."""
 
     def __init__(self, draft: Graph, most_bytes: int) -> None:
         self._draft = draft
@@ -301,12 +301,12 @@ class _Watch:
 
     @property
     def count(self) -> int:
-        """How many nodes have run."""
+        """Returns the number of nodes that have run."""
         return len(self.specs)
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """The draft's nodes, all of which have run, with the specs of their results."""
+        """Returns the draft's nodes with the specs of their results, after all have run."""
         pairs = zip(self._draft.nodes, self.specs, strict=True)
         return tuple(Node(node.op, node.args, node.kwargs, specs) for node, specs in pairs)
 
@@ -329,7 +329,7 @@ _DTYPES: Final = re.compile(r"dtype|scalar type|data type|not implemented for|ty
 
 
 def _signature(op: str, error: Exception) -> str:
-    """A short reason, the same for all failures of one kind."""
+    """Returns a short reason, the same for all failures of one kind."""
     text = str(error)
     if isinstance(error, UnknownOperator):
         kind = "unknown"
@@ -352,7 +352,7 @@ def _packet(op: str) -> str:
 
 @contextmanager
 def _alone() -> Generator[None]:
-    """No gradients, one thread, and a bound on the memory that operators may ask for, where the system can."""
+    """Runs without gradients, on one thread, and with a limit on memory where the system supports it."""
     threads = torch.get_num_threads()
     if threads != 1:
         torch.set_num_threads(1)

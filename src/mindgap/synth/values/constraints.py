@@ -31,7 +31,7 @@ class ValueConstraint:
     std: float = 0.0
 
     def __and__(self, other: ValueConstraint) -> ValueConstraint:
-        """Both."""
+        """Returns the constraint that both together make."""
         forms = sorted({self.form, other.form} - {"", "index"}) or sorted({self.form, other.form} - {""})
         stds = [std for std in (self.std, other.std) if std]
         return ValueConstraint(
@@ -48,14 +48,14 @@ class ValueConstraint:
 
 @dataclass(frozen=True)
 class Constraints:
-    """By value: what is asked of it, and the values on which a shape, an index or an assertion depends."""
+    """Constraints by value (`of`), and the values on which a shape, an index or an assertion depends (`decisive`)."""
 
     of: dict[int, ValueConstraint]
     decisive: set[int]
 
 
 def constraints_of(graph: Graph, rules: ValueRules) -> Constraints:
-    """What the graph's operators ask of every value that a rule reaches, inputs among them."""
+    """Computes the constraints of all values that a rule reaches, inputs included."""
     found = Constraints({}, set())
     for index in reversed(range(len(graph.nodes))):
         node, first = graph.nodes[index], graph.first_value[index]
@@ -67,7 +67,7 @@ def constraints_of(graph: Graph, rules: ValueRules) -> Constraints:
 
 
 def passes_constraints_back(node: Node, rules: ValueRules) -> bool:
-    """A range or an index that is asked of its result can be asked of its operands instead, or is met anyway."""
+    """Tells whether a constraint on the node's result follows from constraints on its operands."""
     packet = node.op.split(".")[1].removesuffix("_")
     if packet in rules.exact or packet in rules.layout or packet in rules.safe or packet in _UNARY:
         return True
@@ -112,7 +112,7 @@ def _need(
 
 
 def _size(graph: Graph, rule: ValueRule, bound: dict[str, Arg], place: int, items: tuple[Arg, ...]) -> int | None:
-    """How many places there are to point at."""
+    """Returns the number of positions that an index may have."""
     of = bound.get(rule.of)
     sizes: tuple[int, ...]
     if isinstance(of, Ref):
@@ -140,7 +140,7 @@ def _size(graph: Graph, rule: ValueRule, bound: dict[str, Arg], place: int, item
 
 
 def _place(graph: Graph, place: int, items: tuple[Arg, ...]) -> int:
-    """The dimension that an item of a list of indices stands at: a mask takes as many as it has."""
+    """Returns the dimension of an item in a list of indices; a mask counts for all its dimensions."""
     at = 0
     for item in items[:place]:
         spec = graph.values[item.index] if isinstance(item, Ref) else None
@@ -154,7 +154,7 @@ def _add(found: Constraints, value: int, need: ValueConstraint) -> None:
 
 
 def _pass_back(graph: Graph, node: Node, first: int, rules: ValueRules, found: Constraints) -> None:
-    """What is asked of a result, asked of the operands that it comes from."""
+    """Passes the constraint on a result to its operands."""
     for slot in range(len(node.outputs)):
         need = found.of.get(first + slot)
         if need is None:
@@ -180,7 +180,7 @@ def _to_operands(node: Node, rules: ValueRules, packet: str, need: ValueConstrai
 
 
 def _through(graph: Graph, node: Node, packet: str, need: ValueConstraint, found: Constraints) -> None:
-    """Arithmetic: what of an operand gives a result within the need."""
+    """Inverts arithmetic: constrains an operand so that the result is within the need."""
     if packet in _UNARY and node.args and isinstance(node.args[0], Ref):
         low, high = _UNARY[packet](need.low, need.high)
         _add(found, node.args[0].index, ValueConstraint(low, high, need.form))
@@ -199,7 +199,7 @@ def _through(graph: Graph, node: Node, packet: str, need: ValueConstraint, found
 
 
 def _pair(packet: str, one: int, other: int, need: ValueConstraint, found: Constraints, alpha: int | float) -> None:
-    """Two tensors: shared out evenly, where both may be taken as not negative."""
+    """Divides the constraint on a result evenly between two tensors, if both may be non-negative."""
     if need.high < 0 or (need.low < 0 and need.high == INF and need.low == -INF):
         return
     low, high = max(need.low, 0.0), need.high
@@ -216,7 +216,7 @@ def _pair(packet: str, one: int, other: int, need: ValueConstraint, found: Const
 
 
 def _shifted(packet: str, low: float, high: float, by: float, alpha: float) -> tuple[float, float]:
-    """The interval that x must be in for x·by, x + alpha·by … to be within [low, high]."""
+    """Returns the interval of x for which x·by, x + alpha·by … are within [low, high]."""
     match packet:
         case "add":
             return low - alpha * by, high - alpha * by
@@ -237,7 +237,7 @@ def _shifted(packet: str, low: float, high: float, by: float, alpha: float) -> t
 
 
 def _decide(graph: Graph, node: Node, first: int, rules: ValueRules, found: Constraints) -> None:
-    """Marks what shapes, indices and assertions depend on."""
+    """Marks the values on which shapes, indices and assertions depend."""
     made = range(first, first + len(node.outputs))
     # `max` and `min` give indices beside values; of two tensors, or of a whole one, they give a value alone.
     packet = node.op.split(".")[1]
@@ -249,7 +249,7 @@ def _decide(graph: Graph, node: Node, first: int, rules: ValueRules, found: Cons
 
 
 def shape_operands(graph: Graph, node: Node, rules: ValueRules) -> tuple[int, ...]:
-    """The operands whose values decide the shape of a result, or whether the call succeeds."""
+    """Returns the operands whose values decide the shape of a result, or whether the call succeeds."""
     packet = node.op.split(".")[1]
     if packet not in rules.decides and not packet.startswith("_assert"):
         return ()
@@ -261,7 +261,7 @@ def shape_operands(graph: Graph, node: Node, rules: ValueRules) -> tuple[int, ..
 
 
 def index_operands(node: Node, rules: ValueRules) -> tuple[int, ...]:
-    """The operands that are indices, or of which more than a range is asked."""
+    """Returns the operands that are indices, or that have a constraint beyond a range."""
     names = [rule.operand for rule in rules.of(node.op) if rule.form]
     if not names:
         return ()

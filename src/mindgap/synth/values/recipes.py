@@ -56,7 +56,7 @@ def recipes(
     before: Graph | None = None,
     tensors: TensorStore | None = None,
 ) -> tuple[tuple[InputEdit, ...], frozenset[int]]:
-    """New recipes for the inputs that need one, and the inputs that nothing but their recipe may feed.
+    """Chooses recipes for the inputs that need one. Returns them, and the inputs that only their recipe may feed.
 
     New ones get: placeholders of cuts (`Constant(0)` with role `input`), stored tensors (their bytes where they are few
     and `tensors` has them), and seeded floats outside of what the graph's operators ask. All other inputs keep
@@ -86,13 +86,13 @@ def recipes(
 
 
 def free_inputs(graph: Graph, rules: ValueRules | None = None) -> tuple[int, ...]:
-    """The inputs with role `input` that may be given any floats within the span of their recipe."""
+    """Returns the inputs with role `input` that accept any floats within the range of their recipe."""
     held = _held(graph, constraints_of(graph, rules or value_rules()))
     return tuple(number for number, given in enumerate(graph.inputs) if number not in held and given.role == "input")
 
 
 def recipe_for(spec: TensorSpec, need: ValueConstraint, seed: int) -> Recipe:
-    """Values for a tensor that meet a need; where nothing can, something near it, and the trial will tell."""
+    """Chooses a recipe that meets a constraint, or comes close where none can; the trial run decides."""
     if need.form not in ("", "index") and spec.numel > 0:
         found = structured_recipe(spec, need, seed, MOST_LITERAL)
         if found is not None:
@@ -148,19 +148,19 @@ def _fits(spec: TensorSpec, recipe: Recipe) -> bool:
 
 
 def _unfit(given: Input, need: ValueConstraint) -> bool:
-    """A cut's placeholder, or floats like captured ones that do not share what was special of those."""
+    """Tells whether an input needs a new recipe: a placeholder, or seeded floats outside of its constraint."""
     if given.role == "input" and given.recipe in (Constant(0), Constant(False)):
         return True
     return isinstance(given.recipe, (Uniform, Normal)) and not _meets(given, need)
 
 
 def _broken(given: Input, need: ValueConstraint, earlier: ValueConstraint) -> bool:
-    """Its recipe suited it before an edit and no longer does."""
+    """Tells whether the recipe met the constraint before an edit and no longer does."""
     return not _fits(given.spec, given.recipe) or (_meets(given, earlier) and not _meets(given, need))
 
 
 def _from_store(given: Input, need: ValueConstraint, seed: int, tensors: TensorStore | None) -> Recipe:
-    """The tensor's bytes where they are few and at hand, else plain values."""
+    """Returns a stored tensor's bytes if they are few and available, else plain values."""
     assert isinstance(given.recipe, Stored)
     if given.spec.nbytes <= MOST_LITERAL and tensors is not None and given.recipe.key in tensors:
         array = materialise(given, tensors)
@@ -178,7 +178,7 @@ def _meets(given: Input, need: ValueConstraint) -> bool:
 
 
 def bounds_of(given: Input) -> tuple[float, float]:
-    """The least and the largest value that a recipe can make, both included; of bytes, those that are there."""
+    """Returns the least and the largest value that a recipe can make; for bytes, those that they contain."""
     recipe = given.recipe
     match recipe:
         case Uniform():
@@ -212,7 +212,7 @@ def _held(graph: Graph, needs: Constraints) -> frozenset[int]:
 
 
 def _plain_strides(spec: TensorSpec) -> bool:
-    """Row-major or channels-last."""
+    """Tells whether strides are row-major or channels-last."""
     if spec.stride == contiguous_stride(spec.shape):
         return True
     if len(spec.shape) not in (4, 5):

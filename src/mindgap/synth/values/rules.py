@@ -87,7 +87,7 @@ class ValueRule:
 
 @dataclass(frozen=True)
 class ValueRules:
-    """All tables, by packet or overload."""
+    """The tables of `values.toml`, by packet or overload."""
 
     table: Mapping[str, tuple[ValueRule, ...]]
     exact: frozenset[str]
@@ -98,18 +98,18 @@ class ValueRules:
     decides: Mapping[str, tuple[str, ...]]
 
     def of(self, op: str) -> tuple[ValueRule, ...]:
-        """The rules that speak of an overload."""
+        """Returns the rules for an overload."""
         return self.table.get(op, ())
 
 
 @cache
 def value_rules() -> ValueRules:
-    """The rules that mindgap comes with."""
+    """Reads the built-in rules."""
     return read_rules(files("mindgap.synth.values").joinpath(_NAME).read_text(encoding="utf-8"))
 
 
 def read_rules(text: str) -> ValueRules:
-    """The rules in a text of TOML.
+    """Parses rules in TOML.
 
     Raises `MindgapError` naming the key or the row: for what is no TOML, an unknown key, an operator that this
     PyTorch lacks, an operand or an argument that its schema lacks.
@@ -143,7 +143,7 @@ def read_rules(text: str) -> ValueRules:
 
 
 def _check_tables(found: _File) -> None:
-    """Raises for an operator that is not there, in any table but those of rules, and for an operand."""
+    """Raises for an unknown operator or operand in any table except the rules."""
     for key, names in (*found.carriers, ("safe", found.safe), ("decides", tuple(found.decides))):
         for name in names:
             if not hasattr(torch.ops.aten, name):
@@ -156,7 +156,7 @@ def _check_tables(found: _File) -> None:
 
 
 def _overloads(name: str, number: int | None) -> list[str]:
-    """`embedding` -> every overload of that packet; `embedding.default` -> that one."""
+    """Returns the overloads of a name: `embedding` -> all of the packet; `embedding.default` -> that one."""
     packet, _, variant = name.partition(".")
     where = f"{_NAME}: rule {number}" if number is not None else _NAME
     try:
@@ -171,7 +171,7 @@ def _overloads(name: str, number: int | None) -> list[str]:
 
 
 def _check(op: str, name: str, number: int, row: _Rule) -> None:
-    """Raises where no overload that the row names has the operand and the arguments that it speaks of."""
+    """Raises if no overload of the row has its operand and arguments."""
     wanted = [row.operand, *row.when]
     for places in (row.index, row.distinct, row.offsets):
         if places is not None:

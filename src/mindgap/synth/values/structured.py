@@ -15,7 +15,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def structured_recipe(spec: TensorSpec, need: ValueConstraint, seed: int, most_bytes: int) -> Recipe | None:
-    """A recipe for values of the need's form, all within its range; None where there is none.
+    """Chooses a recipe for values of the constraint's form and range; None if there is none.
 
     Tensors of more than `most_bytes` get one that needs no bytes: equal values where a sequence is to rise.
     """
@@ -35,7 +35,7 @@ def structured_recipe(spec: TensorSpec, need: ValueConstraint, seed: int, most_b
 
 
 def _distinct(spec: TensorSpec, need: ValueConstraint, seed: int, most_bytes: int) -> Recipe | None:
-    """All numbers of the tensor different, where there are that many; each row's otherwise."""
+    """Makes all numbers of the tensor distinct, if there are that many; else those of each row."""
     places, count = int(need.high) + 1 if need.high < INF else spec.numel, spec.numel
     length = spec.shape[-1] if spec.shape else 1
     if count <= 1 or places < 1 or spec.kind != "int" or 0 in spec.stride:
@@ -48,7 +48,7 @@ def _distinct(spec: TensorSpec, need: ValueConstraint, seed: int, most_bytes: in
 
 
 def _rising(spec: TensorSpec, need: ValueConstraint, seed: int, most_bytes: int) -> Recipe:
-    """Sorted along the last dimension; offsets start at 0."""
+    """Makes values sorted along the last dimension; offsets start at 0."""
     first = max(need.low, -4.0) if spec.kind == "float" else max(need.low, 0.0)
     last = min(need.high, 4.0 if spec.kind == "float" else max(first, 63.0)) if need.form == "sorted" else need.high
     if spec.nbytes > most_bytes or last <= first or last == INF:
@@ -63,7 +63,7 @@ def _rising(spec: TensorSpec, need: ValueConstraint, seed: int, most_bytes: int)
 
 
 def _matrices(form: str, shape: tuple[int, ...], seed: int) -> Array:
-    """Square ones diagonally dominant, so that every factorisation of them exists. Elements are multiples of 2⁻⁶."""
+    """Makes matrices of multiples of 2⁻⁶; square ones are diagonally dominant, so that factorisations exist."""
     rows, columns = shape[-2:]
     wide = math.prod(shape)
     scale = 32 / math.sqrt(max(columns, 1))
@@ -80,12 +80,12 @@ def _matrices(form: str, shape: tuple[int, ...], seed: int) -> Array:
 
 
 def _reach(small: Array) -> float:
-    """More than the absolute elements of any row come to."""
+    """Returns a bound on the sum of absolute elements of any row."""
     return float(np.ceil(np.abs(small).sum(-1).max())) + 1.0 if small.size else 1.0
 
 
 def _draws(seed: int, count: int) -> Array:
-    """In [0, 1), multiples of 2⁻⁵³."""
+    """Draws multiples of 2⁻⁵³ in [0, 1)."""
     return (generator(seed).random_raw(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 

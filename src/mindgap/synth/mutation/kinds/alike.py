@@ -12,7 +12,7 @@ from mindgap.synth.mutation.rules.alike import exchange
 
 
 def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
-    """One node's operator is replaced; arguments are taken over by name."""
+    """Replaces one node's operator. Arguments are matched by name."""
     found = [index for index, node in enumerate(flow.graph.nodes) if node.op in rules.alike]
     for index in in_random_order(rng, found):
         node = flow.graph.nodes[index]
@@ -27,7 +27,7 @@ def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...
 
 
 def _suits(flow: DataFlow, index: int, group: OperatorGroup) -> bool:
-    """The first tensor is of a kind that the group takes."""
+    """Tells whether the group accepts the dtype of the first tensor."""
     node = flow.graph.nodes[index]
     if not flow.known(node):
         return False

@@ -16,7 +16,7 @@ from mindgap.synth.mutation.schemas import arguments, bind, call
 
 
 def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
-    """One argument of one node is changed; where its readers need the old shape, they get it cut or padded."""
+    """Changes one argument of one node. Readers that need the old shape get the result cut or padded."""
     nodes = flow.graph.nodes
     found = [(index, rule) for index, node in enumerate(nodes) for rule in rules.attributes.get(node.op, ())]
     for index, rule in in_random_order(rng, found, 6):
@@ -32,7 +32,7 @@ def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...
 
 
 def _changed(flow: DataFlow, index: int, rule: AttributeRule, rng: random.Random) -> tuple[DraftCall, ...] | None:
-    """The call with another value, after what has to come first; None where the rule has none for it."""
+    """Returns the steps with another value of the argument; None if the rule has none for it."""
     node = flow.graph.nodes[index]
     if not flow.known(node):
         return None
@@ -58,7 +58,7 @@ def _changed(flow: DataFlow, index: int, rule: AttributeRule, rng: random.Random
 def _fitted(
     flow: DataFlow, index: int, steps: tuple[DraftCall, ...], rng: random.Random, rules: Rules
 ) -> Rewrite | None:
-    """The rewrite, with the old shape restored for readers that ask for it; None where PyTorch refuses the call."""
+    """Returns the rewrite, with the old shape restored for readers that need it; None if PyTorch refuses the call."""
     made = infer_specs(steps, flow.spec)
     if made is None:
         return None
@@ -90,7 +90,7 @@ def _in_place_of(flow: DataFlow, index: int, steps: tuple[DraftCall, ...], befor
 
 
 def shape_does_not_matter(flow: DataFlow, value: int, rules: Rules, depth: int = 6) -> bool:
-    """What reads the value, and what reads that, takes any shape."""
+    """Tells whether all readers of the value, and their readers, accept any shape."""
     readers = flow.readers[value]
     if not readers:
         return True
@@ -106,8 +106,11 @@ def shape_does_not_matter(flow: DataFlow, value: int, rules: Rules, depth: int =
 
 
 def fit_steps(value: Ref, got: TensorSpec, wanted: TensorSpec, slots: int) -> list[DraftCall]:
-    """Calls that give a tensor another shape: cut or padded with zeros at the end, dimension by dimension, or
-    flattened where it has another number of them. The last makes the result; `slots` were made before."""
+    """Returns calls that cut or zero-pad a tensor to another shape at the end of each dimension.
+
+    A tensor with another number of dimensions is flattened first. The last call makes the result. `slots`: the number
+    of slots of earlier steps.
+    """
     if len(got.shape) == len(wanted.shape):
         return [DraftCall("aten.constant_pad_nd.default", (value, _padding(got.shape, wanted.shape)))]
     have, want = math.prod(got.shape), math.prod(wanted.shape)
@@ -120,7 +123,7 @@ def fit_steps(value: Ref, got: TensorSpec, wanted: TensorSpec, slots: int) -> li
 
 
 def _padding(got: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...]:
-    """What to add at the end of each dimension, last dimension first, as padding is written."""
+    """Returns the padding argument of `constant_pad_nd`: pairs, last dimension first."""
     pads: list[int] = []
     for have, want in zip(reversed(got), reversed(wanted), strict=True):
         pads += [0, want - have]

@@ -25,7 +25,7 @@ _WHOLE: Final = (("bfloat16", 4), ("float64", 4), ("float16", 2))
 
 
 def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
-    """A value cast there and back (most often), all inputs of one float dtype, or an index operand."""
+    """Casts a value to another dtype and back (most often), all float inputs, or an index operand."""
     ways: list[_Way] = [_round_trip, _whole, _index]
     draw = rng.random()
     ways.sort(key=lambda way: way is not (_round_trip if draw < 0.6 else _whole if draw < 0.85 else _index))
@@ -37,7 +37,7 @@ def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...
 
 
 def _round_trip(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
-    """One reader reads a value that was rounded to another dtype and cast back."""
+    """Casts a value to another dtype and back for one of its readers."""
     for index in in_random_order(rng, range(len(flow.graph.nodes))):
         node = flow.graph.nodes[index]
         written = facts(node.op).mutates
@@ -55,7 +55,7 @@ def _round_trip(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit,
 
 
 def _whole(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
-    """Every float32 input, and every float32 named as an argument, becomes another float dtype."""
+    """Replaces float32 by another float dtype in every input and argument."""
     names = [name for name, _ in _WHOLE]
     other = rng.choices(names, [weight for _, weight in _WHOLE])[0]
     edits: list[Edit] = []
@@ -78,7 +78,7 @@ def _whole(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...]
 
 
 def _index(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
-    """Indices of 32 bits for 64, or the reverse, where the operator takes both."""
+    """Replaces 64-bit by 32-bit indices, or the reverse, where the operator accepts both."""
     found = [index for index, node in enumerate(flow.graph.nodes) if node.op in rules.indices]
     for index in in_random_order(rng, found):
         node = flow.graph.nodes[index]

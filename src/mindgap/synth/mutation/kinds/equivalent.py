@@ -10,7 +10,7 @@ from mindgap.synth.mutation.rules import Rules
 
 
 def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
-    """The first rule, in random order, that holds for a node, in random order."""
+    """Applies the first rule that matches a node; rules and nodes are in random order."""
     found = [index for index, node in enumerate(flow.graph.nodes) if node.op in rules.equivalent]
     for index in in_random_order(rng, found):
         for rule in in_random_order(rng, rules.equivalent[flow.graph.nodes[index].op]):

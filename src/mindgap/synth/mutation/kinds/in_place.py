@@ -19,7 +19,7 @@ _DELIBERATE = 0.25
 
 @cache
 def in_place_counterpart(op: str) -> str | None:
-    """The in-place overload of a functional one with the same arguments, or the reverse; None where there is none.
+    """Returns the in-place overload of a functional one with the same arguments, or the reverse; None if none.
 
     Overloads that write elsewhere than to their first argument, and those that change its shape, have none.
     """
@@ -57,7 +57,7 @@ def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...
 
 
 def _holds_its_result(flow: DataFlow, index: int) -> bool:
-    """The first operand is a tensor of the result's dtype and shape."""
+    """Tells whether the first operand is a tensor of the result's dtype and shape."""
     node, result = flow.graph.nodes[index], flow.result(index)
     spec = flow.spec(node.args[0]) if node.args else None
     if result is None or spec is None or not flow.known(node):
@@ -66,13 +66,13 @@ def _holds_its_result(flow: DataFlow, index: int) -> bool:
 
 
 def _is_given(flow: DataFlow, operand: Arg) -> bool:
-    """It is an input, or may share an input's memory."""
+    """Tells whether the operand may share an input's memory."""
     inputs = len(flow.graph.inputs)
     return isinstance(operand, Ref) and any(owner < inputs for owner in flow.owners[operand.index])
 
 
 def _may_write(flow: DataFlow, index: int, deliberate: bool) -> bool:
-    """No two elements of the first operand share memory, and what it held is not read later, unless on purpose."""
+    """Tells whether a write is safe: no elements share memory, and no old value is read later (unless `deliberate`)."""
     operand = flow.graph.nodes[index].args[0]
     spec = flow.spec(operand)
     if spec is None or not isinstance(operand, Ref) or spec.overlaps:

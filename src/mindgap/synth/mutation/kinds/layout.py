@@ -20,7 +20,7 @@ _DRAWN: Final = (Uniform, Normal, Constant, Integers, Permutation)
 
 
 def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
-    """An input with other strides, an input as a slice of a larger one, or a value laid out anew halfway."""
+    """Gives an input other strides, makes it a slice of a larger input, or copies a value to another layout."""
     for way in rng.sample(_WAYS, len(_WAYS)):
         edits = way(flow, rng, rules)
         if edits:
@@ -29,7 +29,7 @@ def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...
 
 
 def _strided(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
-    """An input channels-last, with its dimensions in another order, with gaps, or expanded."""
+    """Makes an input channels-last, permuted, with gaps, or expanded."""
     for number in in_random_order(rng, range(len(flow.graph.inputs)), 6):
         given = flow.graph.inputs[number]
         if not isinstance(given.recipe, _DRAWN) or layout_matters(flow, number, rules):
@@ -57,7 +57,7 @@ def _another_stride(spec: TensorSpec, rng: random.Random, written: bool) -> tupl
 
 
 def dense_stride(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
-    """Strides without gaps, for dimensions from the slowest to the fastest."""
+    """Returns strides without gaps, for dimensions ordered from slowest to fastest."""
     stride, step = [0] * len(shape), 1
     for dim in reversed(order):
         stride[dim] = step
@@ -66,7 +66,7 @@ def dense_stride(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
 
 
 def _sliced(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
-    """An input grows, and everything that read it reads a slice: another storage offset, gaps between rows."""
+    """Enlarges an input; its readers read a slice, with a storage offset and gaps between rows."""
     for number in in_random_order(rng, range(len(flow.graph.inputs)), 6):
         given, readers = flow.graph.inputs[number], flow.readers[number]
         spec, rank = given.spec, len(given.spec.shape)
@@ -97,7 +97,7 @@ def _sliced(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...
 
 
 def _relaid(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
-    """A node's result is copied into another memory format, or another order of dimensions, for its readers."""
+    """Copies a node's result to another memory format or dimension order for its readers."""
     for index in in_random_order(rng, range(len(flow.graph.nodes)), 8):
         spec = flow.result(index)
         if spec is None or len(spec.shape) < 2 or spec.numel < 2:
@@ -111,7 +111,7 @@ def _relaid(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...
 
 
 def _copied(spec: TensorSpec, rng: random.Random) -> tuple[DraftCall, ...]:
-    """Steps on `Ref(-1)`."""
+    """Returns steps that copy `Ref(-1)` to another layout."""
     rank = len(spec.shape)
     if rank in (4, 5) and rng.random() < 0.5:
         name = "channels_last" if rank == 4 else "channels_last_3d"
@@ -127,7 +127,7 @@ def _copied(spec: TensorSpec, rng: random.Random) -> tuple[DraftCall, ...]:
 
 
 def _before(flow: DataFlow, index: int, steps: tuple[DraftCall, ...], swaps: dict[int, Ref]) -> Rewrite:
-    """The node after some steps, reading their results."""
+    """Inserts steps before the node, which reads their results."""
     node = flow.graph.nodes[index]
     base = sum(step.slots for step in steps)
     results = tuple(Ref(-1 - base - slot) for slot in range(len(node.outputs)))
@@ -135,7 +135,7 @@ def _before(flow: DataFlow, index: int, steps: tuple[DraftCall, ...], swaps: dic
 
 
 def layout_matters(flow: DataFlow, value: int, rules: Rules) -> bool:
-    """An operator that asks for strides of a certain form reads the value, or what may take after its strides."""
+    """Tells whether an operator that requires certain strides reads the value, or a result that keeps them."""
     graph = flow.graph
     seen, left = {value}, [value]
     while left:

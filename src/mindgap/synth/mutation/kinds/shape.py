@@ -85,7 +85,7 @@ _SHAPED: Final = {
 
 
 def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
-    """All inputs that share a size get another, and the sizes among arguments with them."""
+    """Changes a size in all inputs that share it, and in the arguments that contain it."""
     graph = flow.graph
     if any(spec is None for spec in graph.values) and not all(flow.known(node) for node in graph.nodes):
         return None
@@ -105,12 +105,12 @@ def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...
 
 
 def _is_batch(graph: Graph, size: int) -> bool:
-    """It is the first dimension of what has it, and no other."""
+    """Tells whether the size occurs as first dimension only."""
     return all(size not in given.spec.shape[1:] for given in graph.inputs)
 
 
 def _others(size: int, rng: random.Random) -> list[int]:
-    """Edge sizes that a size may become."""
+    """Returns edge sizes that may replace the size."""
     odd = rng.choice((3, 5, 7, 9, 15, 17, 33, 65))
     prime = rng.choice((11, 13, 31, 61, 127, 131))
     large = rng.choice((65_536, 65_537, 65_539, 131_073))
@@ -118,7 +118,7 @@ def _others(size: int, rng: random.Random) -> list[int]:
 
 
 def _consistent(graph: Graph, changed: dict[int, int]) -> dict[int, int] | None:
-    """The sizes that have to change with the first: products that views make of it. None where none would fit."""
+    """Returns all sizes that must change with the first, such as products in views; None if none fit."""
     for _ in range(3):
         before = len(changed)
         for node in graph.nodes:
@@ -130,7 +130,7 @@ def _consistent(graph: Graph, changed: dict[int, int]) -> dict[int, int] | None:
 
 
 def _derived_alone(graph: Graph, changed: dict[int, int]) -> bool:
-    """No operator makes a new size out of a changed one where an input has that size already and keeps it."""
+    """Tells whether no operator derives, from a changed size, a size that an unchanged input also has."""
     sizes = {size for given in graph.inputs for size in given.spec.shape if size > 1 and size not in changed}
     for node in graph.nodes:
         packet = node.op.split(".")[1]
@@ -150,7 +150,7 @@ def _derived_alone(graph: Graph, changed: dict[int, int]) -> bool:
 
 
 def _reshaped(graph: Graph, node: Node, changed: dict[int, int]) -> bool:
-    """A view has as many elements after the change as its operand; one more size is changed where that helps."""
+    """Keeps the number of elements of a view equal to its operand's; changes one more size if that helps."""
     operand = node.args[0]
     before = graph.values[operand.index] if isinstance(operand, Ref) else None
     after = node.outputs[0] if len(node.outputs) == 1 else None
@@ -172,7 +172,7 @@ def _reshaped(graph: Graph, node: Node, changed: dict[int, int]) -> bool:
 
 
 def _moderate(graph: Graph, changed: dict[int, int]) -> bool:
-    """No tensor becomes too large to run at once."""
+    """Tells whether every tensor stays small enough to run."""
     return all(
         spec is None
         or math.prod(changed.get(size, size) for size in spec.shape) * numpy_dtype(spec.dtype).itemsize <= MOST_BYTES
@@ -210,7 +210,7 @@ def _resized(number: int, given: Input, changed: dict[int, int]) -> InputEdit | 
 
 
 def _resized_recipe(recipe: Recipe, changed: dict[int, int]) -> Recipe | None:
-    """Integers below a size stay below it; what is given byte by byte cannot change its shape."""
+    """Keeps integers below a size below the new one. Recipes of exact bytes cannot change their shape."""
     if not isinstance(recipe, _DRAWN):
         return None
     if isinstance(recipe, Integers) and recipe.high in changed:
@@ -219,7 +219,7 @@ def _resized_recipe(recipe: Recipe, changed: dict[int, int]) -> Recipe | None:
 
 
 def _with_sizes(node: Node, changed: dict[int, int]) -> DraftCall | None:
-    """The call with its sizes changed, None where it names none of them."""
+    """Returns the call with its sizes changed; None if it contains none of them."""
     known = signature(node.op)
     if not any(p.size and p.name not in _NO_SIZES for p in known.parameters):
         return None
@@ -237,7 +237,7 @@ def _with_sizes(node: Node, changed: dict[int, int]) -> DraftCall | None:
 
 
 def _with_shape(node: Node, given: dict[str, Arg], shape: tuple[int, ...], changed: dict[int, int]) -> DraftCall | None:
-    """The call that asks for the shape that it gave, with its sizes changed, and no -1: 0 does not allow it."""
+    """Returns the call with its result's shape as argument, sizes changed and without -1, which size 0 forbids."""
     new = tuple(changed.get(size, size) for size in shape)
     if new == shape:
         return None

@@ -16,7 +16,7 @@ from mindgap.synth.mutation.schemas import repeat
 
 
 def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
-    """An insertion (as often as both others together), a deletion or a duplicate."""
+    """Inserts (half of the time), deletes or duplicates a node."""
     ways: list[_Way] = rng.sample(_WAYS, len(_WAYS))
     if rng.random() < 0.5:
         ways.insert(0, _insert)
@@ -29,7 +29,7 @@ def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...
 
 
 def _insert(flow: DataFlow, index: int, rng: random.Random, rules: Rules) -> Rewrite | None:
-    """A unary operator, a copy, or a view to one dimension and back, between a node and its readers."""
+    """Inserts a unary operator, a copy, or a view to one dimension and back, between a node and its readers."""
     spec, node = flow.result(index), flow.graph.nodes[index]
     if spec is None:
         return None
@@ -53,7 +53,7 @@ def _insert(flow: DataFlow, index: int, rng: random.Random, rules: Rules) -> Rew
 
 
 def _delete(flow: DataFlow, index: int, rng: random.Random, rules: Rules) -> Rewrite | None:
-    """What read the node reads its first operand, which has the same shape and dtype."""
+    """Deletes a node. Its readers read its first operand, which has the same shape and dtype."""
     spec, node = flow.result(index), flow.graph.nodes[index]
     operand = node.args[0] if node.args else None
     before = flow.spec(operand)
@@ -65,7 +65,7 @@ def _delete(flow: DataFlow, index: int, rng: random.Random, rules: Rules) -> Rew
 
 
 def _duplicate(flow: DataFlow, index: int, rng: random.Random, rules: Rules) -> Rewrite | None:
-    """The node twice, the second result an output of its own. Not for what writes: it would write twice."""
+    """Duplicates a node; the second result becomes an output. Not for nodes that write."""
     spec, node = flow.result(index), flow.graph.nodes[index]
     if spec is None or facts(node.op).mutates:
         return None

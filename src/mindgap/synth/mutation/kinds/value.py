@@ -14,7 +14,7 @@ _SHARES = (0.02, 0.1, 0.25, 1.0)
 
 
 def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:
-    """One floating-point input of the graph is given another recipe."""
+    """Gives one floating-point input another recipe."""
     inputs = flow.graph.inputs
     found = [
         number

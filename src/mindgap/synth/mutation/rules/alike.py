@@ -41,7 +41,7 @@ class OperatorGroup:
 
 
 def exchange(node: Node, member: Member) -> DraftCall | None:
-    """The call of `member` on the node's tensors, with its other arguments where name and type allow.
+    """Builds the call of `member` on the node's tensors, with its other arguments where name and type allow.
 
     None where a tensor or an argument that it needs is not to be had.
     """
@@ -80,7 +80,7 @@ def exchange(node: Node, member: Member) -> DraftCall | None:
 
 @cache
 def _tensors(new: str, old: str) -> tuple[tuple[str, str], ...]:
-    """Which tensor of the new call is which of the old one: in order, lists to lists."""
+    """Maps tensors of the new call to those of the old one: in order, lists to lists."""
     ours, theirs = _tensor_names(signature(new)), _tensor_names(signature(old))
     pairs = [(name, theirs[at]) for at, name in enumerate(ours) if at < len(theirs)]
     pairs += [(name, name) for name in ours[len(theirs) :]]
@@ -92,7 +92,7 @@ def _tensor_names(known: Signature) -> list[str]:
 
 
 def parse(row: Mapping[str, Any], where: str) -> OperatorGroup:
-    """A row of the table, checked against the schemas. Raises `RuleError`.
+    """Parses a row of the table and checks it against the schemas. Raises `RuleError`.
 
     `members` are names, or names with what to fill in: `{op = "aten.elu.default", alpha = 0.5}`; `fill` is for all.
     """
@@ -138,7 +138,7 @@ def _member(item: str | Mapping[str, Any], fill: Mapping[str, Any], where: str) 
 
 
 def constant(raw: Any) -> Arg:
-    """A value of a table as an argument; the word "None" stands for none."""
+    """Converts a value of a table to an argument; the text "None" means None."""
     if isinstance(raw, Sequence) and not isinstance(raw, str):
         return tuple(constant(item) for item in raw)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] # TOML has no types
     return None if raw == "None" else raw

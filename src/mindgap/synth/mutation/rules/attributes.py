@@ -39,7 +39,7 @@ class AttributeRule:
     operands: Mapping[str, str]
 
     def value(self, given: Names, spec: Spec, rng: random.Random) -> Arg:
-        """Another value for the argument. Raises `ValueError` or `LookupError` where there is none."""
+        """Chooses another value for the argument. Raises `ValueError` or `LookupError` if there is none."""
         old: Arg = given.get(self.argument)
         new: Any = rng.choice(self.choices)(given, spec) if self.choices else self._drawn(given, spec, rng)
         if isinstance(old, tuple) and not isinstance(new, tuple):
@@ -68,7 +68,7 @@ class AttributeRule:
 
 
 def parse(row: Mapping[str, Any], where: str) -> list[AttributeRule]:
-    """A row of the table, one rule per operator, checked against the schemas. Raises `RuleError`."""
+    """Parses a row into one rule per operator, checked against the schemas. Raises `RuleError`."""
     for key in row:
         if key not in _KEYS:
             raise RuleError(f"{where}: unknown key {key!r} ({', '.join(sorted(_KEYS))})")

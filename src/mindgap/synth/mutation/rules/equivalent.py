@@ -46,7 +46,7 @@ class EquivalentRule:
     high: float
 
     def rewrite(self, flow: DataFlow, index: int) -> Rewrite | None:
-        """What to put in place of the node, None where the rule does not hold for it."""
+        """Returns the rewrite of the node; None if the rule does not match."""
         node = flow.graph.nodes[index]
         names = self._match(node, flow)
         if names is None or not self._serves(flow, index):
@@ -61,7 +61,7 @@ class EquivalentRule:
         return Rewrite(index, steps, tuple(None if name is None else places[name] for name in self.gives))
 
     def _match(self, node: Node, flow: DataFlow) -> dict[str, Any] | None:
-        """The pattern's variables bound by a call, None where it is another."""
+        """Binds the pattern's variables to a call's arguments; None if it does not match."""
         if node.op != self.pattern.op or len(node.outputs) != len(self.gives):
             return None
         given, names = arguments(node), dict[str, Any]()
@@ -98,7 +98,7 @@ class EquivalentRule:
 
 
 def _by_name(pattern: Pattern) -> dict[str, Any]:
-    """The parts of a pattern under the names of the schema's arguments."""
+    """Maps the schema's argument names to the parts of a pattern."""
     parameters = signature(pattern.op).parameters
     found = {p.name: part for p, part in zip(parameters, pattern.args, strict=False)}
     return found | dict(pattern.kwargs)
@@ -109,7 +109,7 @@ def _same(value: Any, wanted: Any) -> bool:
 
 
 def parse(row: Mapping[str, Any], where: str) -> EquivalentRule:
-    """A row of the table, checked against the schemas. Raises `RuleError`."""
+    """Parses a row of the table and checks it against the schemas. Raises `RuleError`."""
     for key in row:
         if key not in _KEYS:
             raise RuleError(f"{where}: unknown key {key!r} ({', '.join(sorted(_KEYS))})")

@@ -28,7 +28,7 @@ class IdentityRule:
     sign: bool
 
     def steps(self, value: Ref, spec: TensorSpec) -> tuple[DraftCall, ...] | None:
-        """The calls on a value of the graph; None where the rule does not hold for its spec."""
+        """Returns the calls on a value of the graph; None if the rule does not apply to its spec."""
         if spec.kind not in self.kinds:
             return None
         names = {"x": value}
@@ -41,7 +41,7 @@ class IdentityRule:
 
 
 def parse(row: Mapping[str, Any], where: str) -> IdentityRule:
-    """A row of the table, checked against the schemas. Raises `RuleError`."""
+    """Parses a row of the table and checks it against the schemas. Raises `RuleError`."""
     for key in row:
         if key not in _KEYS:
             raise RuleError(f"{where}: unknown key {key!r} ({', '.join(sorted(_KEYS))})")

@@ -25,7 +25,7 @@ Expression = Callable[[Names, Spec], Any]
 
 
 class RuleError(MindgapError):
-    """A rule table says what cannot be meant."""
+    """Raised for an invalid rule table."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Pattern:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The names that a match binds, in order."""
+        """Returns the names that a match binds, in order."""
         found: list[str] = []
         for arg in (*self.args, *(arg for _, arg in self.kwargs)):
             found += [arg] if isinstance(arg, str) else arg if isinstance(arg, list) else []  # pyright: ignore[reportUnknownArgumentType] # lists of names
@@ -63,7 +63,7 @@ class ConstantPattern:
 
 
 def parse_line(text: str, known: set[str], where: str) -> Line:
-    """One call over the names `known`, to which its targets are added. Raises `RuleError`, beginning with `where`."""
+    """Parses one call over the names `known`, and adds its targets to them. Raises `RuleError`."""
     statement = _statement(text, where)
     targets: tuple[str, ...] = ()
     value: ast.expr
@@ -89,7 +89,7 @@ def parse_line(text: str, known: set[str], where: str) -> Line:
 
 
 def parse_pattern(text: str, where: str) -> Pattern:
-    """The call that a rule looks for. Raises `RuleError`."""
+    """Parses the call that a rule matches. Raises `RuleError`."""
     statement = _statement(text, where)
     if not isinstance(statement, ast.Expr):
         raise RuleError(f"{where}: {text!r} is no call")
@@ -105,7 +105,7 @@ def parse_pattern(text: str, where: str) -> Pattern:
 
 
 def parse_expression(text: str, known: set[str], where: str) -> Expression:
-    """A condition or a value over the names `known`. Raises `RuleError`."""
+    """Parses a condition or a value over the names `known`. Raises `RuleError`."""
     try:
         tree = ast.parse(text, mode="eval").body
     except SyntaxError:
@@ -137,7 +137,7 @@ def _targets(tree: ast.expr, text: str, where: str) -> tuple[str, ...]:
 
 
 def _name_of(tree: ast.expr, text: str, where: str) -> str:
-    """`aten.add.Tensor` from the attributes that Python reads it as."""
+    """Returns `aten.add.Tensor` from the attribute chain that Python parses."""
     name = ast.unparse(tree)
     if not isinstance(tree, ast.Attribute) or name.count(".") != 2:
         raise RuleError(f"{where}: {name!r} in {text!r} is no overload of an operator (aten.add.Tensor)")
@@ -198,19 +198,19 @@ _COMPARISONS: Final[dict[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
 
 
 def _swapped(rank: int, a: int, b: int) -> tuple[int, ...]:
-    """The permutation of `rank` dimensions that exchanges two."""
+    """Returns the permutation of `rank` dimensions that exchanges two."""
     order = list(range(rank))
     order[a], order[b] = order[b], order[a]
     return tuple(order)
 
 
 def _without(items: tuple[int, ...], at: int) -> tuple[int, ...]:
-    """All but one of the sizes."""
+    """Returns the sizes without one."""
     return items[: at % len(items)] + items[at % len(items) + 1 :]
 
 
 def _holding(items: tuple[int, ...], at: int, item: int) -> tuple[int, ...]:
-    """The sizes with one of them exchanged."""
+    """Returns the sizes with one replaced."""
     return (*items[: at % len(items)], item, *items[at % len(items) + 1 :])
 
 

@@ -15,7 +15,7 @@ from mindgap.synth.mutation.schemas import Parameter, call, fits, signature
 def program(
     lines: Sequence[Line], bound: Names, spec: Spec, made: int = 0
 ) -> tuple[tuple[DraftCall, ...], dict[str, Any]]:
-    """The steps of the lines, and all names with what they are bound to. `made`: slots of the edit's steps before.
+    """Builds the steps of the lines. Returns them with all bound names. `made`: the number of slots of earlier steps.
 
     Raises what expressions raise (`LookupError`, `TypeError`, `ValueError`, `ArithmeticError`) and `GraphError`.
     """
@@ -35,7 +35,7 @@ def program(
 def check_call(
     op: str, args: Sequence[Any], kwargs: Sequence[tuple[str, Any]], where: str, *, complete: bool = True
 ) -> None:
-    """The operator is there and takes these arguments. Raises `RuleError`."""
+    """Checks that the operator exists and accepts these arguments. Raises `RuleError`."""
     try:
         known = signature(op)
     except UnknownOperator:
@@ -71,7 +71,7 @@ def _check_constants(
 
 
 def check_slots(lines: Sequence[Line], where: str) -> None:
-    """Each line names as many values as its operator returns. Raises `RuleError`."""
+    """Checks that each line names as many values as its operator returns. Raises `RuleError`."""
     for line in lines:
         results = signature(line.op).results
         if results not in (-1, len(line.targets)) and line.targets:

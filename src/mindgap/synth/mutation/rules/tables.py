@@ -53,12 +53,12 @@ class Rules:
 
 @cache
 def load() -> Rules:
-    """The tables that mindgap comes with."""
+    """Reads the built-in tables."""
     return read(FOLDER)
 
 
 def read(folder: Path) -> Rules:
-    """The tables of a folder. Raises `RuleError`, naming file and row, for what cannot be meant."""
+    """Reads the tables of a directory. Raises `RuleError`, with file and row, for invalid ones."""
     groups = [alike.parse(row, where) for row, where in _rows(folder / "alike.toml", "group")]
     rewrites = [equivalent.parse(row, where) for row, where in _rows(folder / "equivalent.toml", "rule")]
     same = [identities.parse(row, where) for row, where in _rows(folder / "identities.toml", "identity")]
@@ -95,7 +95,7 @@ def _table(path: Path) -> dict[str, Any]:
 
 
 def _rows(path: Path, key: str) -> list[tuple[dict[str, Any], str]]:
-    """The rows of a table with where each is, counted from 1."""
+    """Yields the rows of a table with their positions, counted from 1."""
     table = _table(path)
     if set(table) != {key}:
         raise RuleError(f"{path} should hold [[{key}]] and nothing else, not {', '.join(table) or 'nothing'}")
