@@ -87,4 +87,4 @@ def test_which_values_are_internal_and_which_are_read() -> None:
     view, turned = graph.first_value[1], graph.first_value[3]
     assert found.values == {first + 1, first + 2, view, turned}
     assert found.read == {first + 1, view} and found.hidden == {first + 2, turned}
-    assert not internal_values(graph, asked=True).values
+    assert not internal_values(graph, judged=True).values

@@ -1,4 +1,4 @@
-"""Graphs as PyTorch calls: the one place that turns an operator name into a callable and a value into a tensor.
+"""Runs graphs as PyTorch calls: resolves operator names to callables and values to tensors.
 
 Comes in: a `Graph` and tensors. Goes out: tensors, a functional form of the graph, facts read from operator
 schemas (what mutates, what aliases). Knows nothing of platforms; capture, the torch platforms and the oracle

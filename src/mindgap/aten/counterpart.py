@@ -14,7 +14,7 @@ from mindgap.graph import Arg, DType, GraphError, Ref, TensorSpec
 
 
 class Builder(Protocol):
-    """A graph being written."""
+    """Interface of a graph under construction."""
 
     def emit(self, op: str, *args: Arg, **kwargs: Arg) -> list[int]: ...
 
@@ -26,7 +26,7 @@ Emit = Callable[[Builder, list[Arg], dict[str, Arg]], list[int]]
 
 @dataclass(frozen=True)
 class Counterpart:
-    """`emit` appends the functional call; its last results are the new contents of what was written to, in order.
+    """The functional form of an in-place call. `emit` appends it; its last results are the written operands' contents.
 
     `dropped`: keyword arguments that only say where to write. `op`: the operator's name where it is a single one.
     """
@@ -37,13 +37,13 @@ class Counterpart:
 
 
 def is_layout_change(op: str) -> bool:
-    """It changes the shape or strides of its operand in place, and no element."""
+    """Returns whether the operator changes shape or strides of its operand in place, and no element."""
     return torch.Tag.inplace_view in overload(op).tags
 
 
 @cache
 def counterpart(op: str) -> Counterpart:
-    """The functional counterpart of an in-place overload. Raises `GraphError` where there is none."""
+    """Returns the functional counterpart of an in-place overload. Raises `GraphError` if there is none."""
     if op in _SPECIAL:
         return Counterpart(_SPECIAL[op])
     namespace, packet, variant = op.split(".")
@@ -72,7 +72,7 @@ def _same_arguments(name: str) -> Emit:
 
 
 def _without_out(op: str, namespace: str, packet: str) -> Counterpart | None:
-    """`add.out` -> `add.Tensor`: the overload with the same arguments save those written to."""
+    """Finds the overload with the same arguments except those written to: `add.out` -> `add.Tensor`."""
     known = facts(op)
     written = frozenset(a for a in known.mutates if isinstance(a, str))
     rest = tuple(a for a in known.arguments if a not in written)
@@ -84,7 +84,7 @@ def _without_out(op: str, namespace: str, packet: str) -> Counterpart | None:
 
 
 def _alike(op: str, namespace: str, packet: str, variant: str) -> str | None:
-    """The functional overload that takes what `op` takes: usually the variant of that name, but `pow_.Scalar` is
+    """Finds the functional overload with the arguments of `op`: usually that of the same name, but `pow_.Scalar` is
     `pow.Tensor_Scalar`, since `pow.Scalar` has the number first."""
     wanted = _types(op)
     try:
@@ -101,7 +101,7 @@ def _alike(op: str, namespace: str, packet: str, variant: str) -> str | None:
 
 
 def _types(op: str) -> list[str]:
-    """The types of an overload's arguments, in order."""
+    """Returns the types of an overload's arguments, in order."""
     return [str(argument.type) for argument in overload(op)._schema.arguments]
 
 

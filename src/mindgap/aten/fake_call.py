@@ -29,7 +29,7 @@ _CONTIGUOUS: Final = frozenset({"aten.native_layer_norm_backward.default"})
 
 
 def fake_call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """`func(*args, **kwargs)` under a fake tensor mode, also where the fake kernel is narrower than the real one."""
+    """Calls `func` under a fake tensor mode, also where the fake kernel takes less than the real one."""
     name = overload_name(func)
     if name in _NORMS:
         return _laid_out(func(*args, **kwargs), args[_NORMS[name]])

@@ -43,10 +43,9 @@ _BY_VALUES: Final = (DynamicOutputShapeException, DataDependentOutputException, 
 
 @dataclass(frozen=True)
 class Functional:
-    """`origin`: for each node of `graph`, the index of the node of the original graph that it stands for.
+    """A functional form. `origin`: for each node of `graph`, the index of its node in the original graph.
 
-    `differs`: positions of outputs whose bits the rewriting changed on the tensors it was tried on; None when it was
-    tried on none.
+    `differs`: positions of outputs whose bits the rewriting changed on given inputs; None without inputs.
     """
 
     graph: Graph
@@ -55,7 +54,7 @@ class Functional:
 
 
 def functionalize(graph: Graph, inputs: Sequence[torch.Tensor] | None = None) -> Functional:
-    """The functional form of `graph`: same inputs, same outputs in the same order.
+    """Rewrites `graph` to its functional form: same inputs, same outputs in the same order.
 
     An output that was an input written to becomes the value that the input ends with. The graph itself is returned
     where nothing writes. With `inputs`, both forms run on the CPU and outputs that differ in a bit are listed.
@@ -81,7 +80,7 @@ def _differing(graph: Graph, functional: Graph, inputs: Sequence[torch.Tensor]) 
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Equal dtype, shape and values; NaN equals NaN, and +0 differs from -0."""
+    """Returns whether dtype, shape and values are equal; NaN equals NaN, and +0 differs from -0."""
     if one.dtype != other.dtype or one.shape != other.shape:
         return False
     if one.is_complex():
@@ -95,29 +94,29 @@ def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 @dataclass(eq=False)
 class Memory:
-    """What views share. `version` counts the writes to it."""
+    """Memory that views share. `version` counts the writes to it."""
 
     version: int = 0
 
 
 @dataclass(eq=False)
 class Value:
-    """A tensor of the original run and where its present contents are in the new graph.
+    """A tensor of the original run, and the number of its present contents in the new graph.
 
-    `number` is right while `seen` is the memory's version; afterwards the view is taken anew from `parent`.
+    `number` is valid while `version` is the memory's; afterwards the view is taken again from `parent`.
     """
 
     fake: torch.Tensor
     memory: Memory
     number: int
-    seen: int = 0
+    version: int = 0
     parent: Value | None = None
     step: Step | None = None
 
 
 @dataclass
 class _Builder:
-    """The new graph as it grows."""
+    """Builds the functional graph node by node."""
 
     graph: Graph
     nodes: list[Node] = field(default_factory=list[Node])
@@ -130,8 +129,8 @@ class _Builder:
         self._tape = Tape(self.graph)
         self._by_memory: dict[int, list[Value]] = {}
         for number, given in enumerate(self.graph.inputs):
-            fake, twin = empty(given.spec), empty(given.spec)
-            self.fakes.append(twin)
+            fake, functional = empty(given.spec), empty(given.spec)
+            self.fakes.append(functional)
             self._keep(Value(fake, Memory(), number))
 
     def _keep(self, value: Value | None) -> None:
@@ -140,9 +139,9 @@ class _Builder:
             self._by_memory.setdefault(identity(value.fake), []).append(value)
 
     def add(self, index: int, node: Node) -> None:
-        """Take over one node of the original graph."""
+        """Adds one node of the original graph."""
         self.at = index
-        if self._as_it_is(node):
+        if self._copy_unchanged(node):
             return
         results = flatten_result(self._original(node))
         if is_layout_change(node.op):
@@ -152,10 +151,10 @@ class _Builder:
         else:
             self._plain(node, results)
 
-    def _as_it_is(self, node: Node) -> bool:
-        """Takes over a call that neither writes nor shares memory, where its operands lie as the graph says.
+    def _copy_unchanged(self, node: Node) -> bool:
+        """Copies a call that neither writes nor shares memory, if its operands have the declared layout.
 
-        Its results then are as the graph says too, and nothing has to be imagined, which takes most of the time.
+        Its results then have theirs too, and no fake call is needed, which takes most of the time.
         """
         if not makes_new(node.op) or node.op in READS_STORAGE or any(spec is None for spec in node.outputs):
             return False
@@ -177,14 +176,18 @@ class _Builder:
         return True
 
     def _original(self, node: Node) -> Any:
-        """The call on the fakes of the original run, which shows what shares memory."""
+        """Makes the call on the original run's fake tensors, which shows which results share memory."""
         return self._call(node.op, node.args, node.kwargs, [None if v is None else v.fake for v in self.values])
 
     def _call(
-        self, op: str, args: tuple[Arg, ...], kwargs: tuple[tuple[str, Arg], ...], known: Sequence[torch.Tensor | None]
+        self,
+        op: str,
+        args: tuple[Arg, ...],
+        kwargs: tuple[tuple[str, Arg], ...],
+        tensors: Sequence[torch.Tensor | None],
     ) -> Any:
         try:
-            return call_on(op, args, kwargs, known)
+            return call_on(op, args, kwargs, tensors)
         except _BY_VALUES:
             # The size depends on values (of a constant mask, say): the graph has it, and such a result is no view.
             node = self.graph.nodes[self.at]
@@ -193,7 +196,7 @@ class _Builder:
             return [None if spec is None else empty(spec) for spec in node.outputs]
 
     def emit(self, op: str, *args: Arg, **kwargs: Arg) -> list[int]:
-        """Append a call to the new graph; the numbers of its results."""
+        """Appends a call to the new graph. Returns the numbers of its results."""
         named = tuple(sorted(kwargs.items()))
         try:
             results = flatten_result(self._call(op, args, named, self.fakes))
@@ -216,16 +219,16 @@ class _Builder:
         return list(range(first, len(self.fakes)))
 
     def spec(self, number: int) -> TensorSpec:
-        """The spec of a value of the new graph."""
+        """Returns the spec of a value of the new graph."""
         fake = self.fakes[number]
         assert fake is not None
         return spec_of(fake)
 
     def read(self, value: Value | None) -> int:
-        """The number of the value's present contents."""
+        """Returns the number of the value's present contents."""
         if value is None:
             raise GraphError(f"node {self.at}: an operand that is no tensor")
-        if value.seen == value.memory.version:
+        if value.version == value.memory.version:
             return value.number
         if value.parent is None or value.step is None:
             raise GraphError(f"node {self.at}: a write that the rewriting lost sight of")
@@ -237,7 +240,7 @@ class _Builder:
             args = tuple(self._present(arg, renumber) for arg in step.args)
             kwargs = {key: self._present(arg, renumber) for key, arg in step.kwargs}
             value.number = self.emit(step.op, *args, **kwargs)[step.slot]
-        value.seen = value.memory.version
+        value.version = value.memory.version
         return value.number
 
     def _present(self, arg: Arg, known: Mapping[int, int]) -> Arg:
@@ -268,7 +271,7 @@ class _Builder:
     def _strided(
         self, op: str, operand: Value, args: tuple[Arg, ...], kwargs: tuple[tuple[str, Arg], ...]
     ) -> list[int]:
-        """An operator that reads storage: as it is where its operand still lies in memory as it did, else on the root.
+        """Adds an operator that reads storage: unchanged if its operand has the same layout, else on the root.
 
         After a write, the operand may be a view of another memory.
         """
@@ -297,7 +300,7 @@ class _Builder:
         return fake
 
     def _owner(self, node: Node, result: torch.Tensor) -> tuple[int, Value] | None:
-        """The operand whose memory a result shares."""
+        """Returns the operand whose memory a result shares."""
         for index in operands(node):
             value = self.values[index]
             if value is not None and identity(value.fake) == identity(result):
@@ -305,7 +308,7 @@ class _Builder:
         return None
 
     def _relayout(self, node: Node, results: list[torch.Tensor | None]) -> None:
-        """`t_` and its kin: the tensor itself becomes a view of what it was."""
+        """Adds `t_` and similar operators: the tensor becomes a view of its former self."""
         target = self.values[next(refs(node.args[0]))]
         assert target is not None
         op = counterpart(node.op).op
@@ -313,7 +316,7 @@ class _Builder:
             _copy_of(self.fakes[self.read(target)]),
             target.memory,
             target.number,
-            target.seen,
+            target.version,
             target.parent,
             target.step,
         )
@@ -343,14 +346,14 @@ class _Builder:
             self._keep(None if result is None else self._known(result, number))
 
     def _known(self, result: torch.Tensor, number: int) -> Value:
-        """The value that a result of an in-place call is: the one written to, or a new one beside it."""
+        """Returns the value of an in-place call's result: the written one, or a new one."""
         for value in reversed(self._by_memory.get(identity(result), [])):
             if value.fake is result:
                 return value
         return Value(result, Memory(), number)
 
     def _fitted(self, value: Value, number: int) -> int:
-        """What is written is cast and spread to the tensor that it is written to."""
+        """Casts and expands a result to the tensor that it is written to."""
         wanted, made = spec_of(value.fake), self.spec(number)
         if made.dtype != wanted.dtype:
             number = self.emit("aten.to.dtype", Ref(number), DType(wanted.dtype))[0]
@@ -359,7 +362,7 @@ class _Builder:
         return number
 
     def _replace(self, value: Value, number: int) -> None:
-        """`value` now holds `number`, and so does its base where `value` is a view of it."""
+        """Sets the contents of `value`, and writes them back to its base if `value` is a view."""
         chain: list[tuple[Value, int]] = [(value, number)]
         while value.parent is not None and value.step is not None:
             parent = value.parent
@@ -374,11 +377,11 @@ class _Builder:
             chain.append((value, number))
         value.memory.version += 1
         for one, present in chain:
-            one.number, one.seen = present, one.memory.version
+            one.number, one.version = present, one.memory.version
 
 
 def _root(value: Value) -> Value:
-    """The tensor whose memory a view shows."""
+    """Returns the tensor whose memory a view shows."""
     while value.parent is not None:
         value = value.parent
     return value

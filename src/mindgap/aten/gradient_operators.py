@@ -1,4 +1,4 @@
-"""Operators that only a backward pass calls."""
+"""Recognises operators that only a backward pass calls."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ CALLED_FORWARD: Final = frozenset({"unfold_backward"})
 
 
 def is_gradient_operator(op: str) -> bool:
-    """Whether no public forward function of PyTorch calls the operator (`aten.tanh_backward.default`)."""
+    """Returns whether no public forward function of PyTorch calls the operator (`aten.tanh_backward.default`)."""
     packet = packet_of(op)
     return "_backward" in packet and packet not in CALLED_FORWARD

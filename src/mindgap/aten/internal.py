@@ -1,6 +1,6 @@
-"""Results of operators that no public function returns: what a kernel saves for its own backward pass.
+"""Finds results that no public function returns: values that a kernel saves for its backward pass.
 
-`internal_values` finds them in a graph, and says which of them a later operator computes with.
+`internal_values` finds them in a graph, and which of them a later operator computes with.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from mindgap.operators import traits
 
 @dataclass(frozen=True, slots=True)
 class InternalValues:
-    """Values by number. `values`: all that are internal. `read`: those that some operator computes with.
+    """Numbers of internal values. `values`: all of them. `read`: those that some operator computes with.
 
     `hidden`: those that are never judged: nothing computes with them, or each kernel fills them as it likes.
     """
@@ -23,9 +23,9 @@ class InternalValues:
     hidden: frozenset[int] = frozenset()
 
 
-def internal_values(graph: Graph, asked: bool = False) -> InternalValues:
-    """The internal values of a functional graph: results that no public function returns, and parts of them that
-    views and copies hand on. `asked`: none is taken for internal, since somebody wants to hear of them."""
+def internal_values(graph: Graph, judged: bool = False) -> InternalValues:
+    """Returns the internal values of a functional graph: results that no public function returns, and their views
+    and copies. `judged`: treats none as internal, so that all are judged."""
     found: set[int] = set()
     chosen: set[int] = set()
     for index, node in enumerate(graph.nodes):
@@ -35,7 +35,7 @@ def internal_values(graph: Graph, asked: bool = False) -> InternalValues:
         taken = set(operands(node))
         if known.hands_on and taken and taken <= found:
             found |= set(range(first, first + len(node.outputs)))
-    if asked or not found:
+    if judged or not found:
         return InternalValues(hidden=frozenset(chosen.difference(graph.outputs)))
     read: set[int] = set()
     for index in reversed(range(len(graph.nodes))):

@@ -18,7 +18,7 @@ class UnknownOperator(MindgapError):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the schema of an overload says.
+    """Facts from the schema of an overload.
 
     `mutates`: positions and names of arguments written to; `views`: positions of arguments that a
     result may alias without being written to; `returns`: number of declared results;
@@ -33,13 +33,13 @@ class Facts:
 
 
 def packet_of(op: str) -> str:
-    """`aten.add.Tensor` -> `add`."""
+    """Returns the packet's name: `aten.add.Tensor` -> `add`."""
     return op.split(".")[1]
 
 
 @cache
 def overload(name: str) -> Any:
-    """`aten.add.Tensor` -> torch.ops.aten.add.Tensor. Raises `UnknownOperator`."""
+    """Resolves `aten.add.Tensor` to torch.ops.aten.add.Tensor. Raises `UnknownOperator`."""
     try:
         namespace, packet, variant = name.split(".")
         return getattr(getattr(getattr(torch.ops, namespace), packet), variant)
@@ -50,7 +50,7 @@ def overload(name: str) -> Any:
 
 
 def overload_name(function: Any) -> str:
-    """The inverse of `overload`."""
+    """Returns the name of an overload; inverts `overload`."""
     return str(function)
 
 
@@ -67,7 +67,7 @@ _MAKE_NEW: Final = frozenset(
 
 @cache
 def facts(name: str) -> Facts:
-    """The schema of an overload as `Facts`. Raises `UnknownOperator`."""
+    """Reads the schema of an overload as `Facts`. Raises `UnknownOperator`."""
     schema = overload(name)._schema
     mutates: set[int | str] = set()
     views: set[int | str] = set()
@@ -87,23 +87,23 @@ def facts(name: str) -> Facts:
 
 
 def is_view(name: str) -> bool:
-    """A result aliases an operand that is not written to."""
+    """Returns whether a result aliases an operand that is not written to."""
     return bool(facts(name).views)
 
 
 def is_composite(function: Any) -> bool:
-    """The operator is defined by calls of others."""
+    """Returns whether the operator is defined by calls of others."""
     return has_kernel_for(function.name(), "CompositeImplicitAutograd")
 
 
 def is_inplace(name: str) -> bool:
-    """It writes to an operand."""
+    """Returns whether the operator writes to an operand."""
     return bool(facts(name).mutates)
 
 
 @cache
 def makes_new(op: str) -> bool:
-    """Its results are new tensors, whatever its operands; nothing is written to."""
+    """Returns whether its results are always new tensors and it writes to none."""
     known, packet = facts(op), op.split(".")[1]
     if known.mutates or known.views or "unsafe" in packet:
         return False

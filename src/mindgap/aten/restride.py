@@ -8,16 +8,16 @@ from mindgap.aten.counterpart import Builder
 from mindgap.graph import GraphError, MemoryFormat, Ref
 
 
-def laid_out_as(builder: Builder, number: int, now: torch.Tensor, wanted: torch.Tensor) -> int:
-    """The number of a value with the same elements, the strides of `wanted`, and a memory that begins with it.
+def laid_out_as(builder: Builder, number: int, now: torch.Tensor, layout: torch.Tensor) -> int:
+    """Returns a value with the same elements, the strides of `layout`, and no offset; emits a copy if needed.
 
     `now`: the value's fake tensor. Raises `GraphError` for strides that no permutation of a contiguous tensor has.
     """
-    alike = now.stride() == wanted.stride()
+    alike = now.stride() == layout.stride()
     if alike and not now.storage_offset():
         return number
-    order = sorted(range(wanted.dim()), key=lambda d: (-wanted.stride(d), d))
-    dense = wanted.permute(order)
+    order = sorted(range(layout.dim()), key=lambda d: (-layout.stride(d), d))
+    dense = layout.permute(order)
     if not dense.is_contiguous():
         raise GraphError(
             "a write or a read through as_strided, whose base has gaps or overlaps, has no functional form"

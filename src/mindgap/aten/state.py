@@ -1,4 +1,4 @@
-"""PyTorch's process-wide state: the default dtype, dispatch modes, global flags."""
+"""Holds the lock for PyTorch's process-wide state: the default dtype, dispatch modes, global flags."""
 
 from __future__ import annotations
 

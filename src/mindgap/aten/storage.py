@@ -1,4 +1,4 @@
-"""Operators that read the memory behind an operand: `as_strided` and its kin.
+"""Analyses operators that read the memory behind an operand: `as_strided` and similar ones.
 
 Their result depends on the storage that the operand is a view of, on its offset and on its strides, and not on the
 operand's elements alone. `x[2:].as_strided((3,), (1,), 1)` reads `x[1]`, which is no element of `x[2:]`.
@@ -40,7 +40,7 @@ READS_STORAGE: Final = {
 
 
 class UnknownStorage(MindgapError):
-    """Which memory an operator reads cannot be said from the graph."""
+    """The graph does not tell which memory an operator reads."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Window:
 
 @dataclass(frozen=True)
 class StorageRead:
-    """What one node reads from memory.
+    """A node's read from memory.
 
     `root`: number of the value whose memory it is, laid out as `layout` says. `views`: the nodes that lead from the
     root to the operand, in execution order. `operand`: where the operand lies in that memory; `window`: what the node
@@ -69,9 +69,9 @@ class StorageRead:
 
 
 def storage_reads(graph: Graph) -> dict[int, StorageRead]:
-    """For each node of a functional graph that reads storage, what it reads.
+    """Returns the reads of each node of a functional graph that reads storage.
 
-    Raises `UnknownStorage` where the graph does not say.
+    Raises `UnknownStorage` if the graph does not tell.
     """
     if not any(node.op in READS_STORAGE for node in graph.nodes):
         return {}
@@ -81,7 +81,7 @@ def storage_reads(graph: Graph) -> dict[int, StorageRead]:
 
 
 def on_roots(graph: Graph, reads: dict[int, StorageRead]) -> Graph:
-    """The graph with every such node reading its root, at an explicit offset. Numbers of values stay.
+    """Rewrites every such node to read its root, at an explicit offset. Numbers of values stay.
 
     The nodes then mean what they say only where the root is laid out as `StorageRead.layout` says.
     """
@@ -96,7 +96,7 @@ def on_roots(graph: Graph, reads: dict[int, StorageRead]) -> Graph:
 
 
 def cells_of(root: torch.Tensor, layout: TensorSpec) -> torch.Tensor:
-    """The memory of a tensor that is laid out as declared, as a vector of its own; values in any dtype.
+    """Returns the memory of a tensor with the declared layout, as a new vector; values in any dtype.
 
     Raises `UnknownStorage` where some cell between its first and last element belongs to no element.
     """
@@ -116,7 +116,7 @@ def cells_of(root: torch.Tensor, layout: TensorSpec) -> torch.Tensor:
 
 
 def read_cells(read: StorageRead, root: torch.Tensor, source: torch.Tensor | None = None) -> torch.Tensor:
-    """The node's result. `source`: what `as_strided_scatter` writes.
+    """Computes the node's result. `source`: the tensor that `as_strided_scatter` writes.
 
     Raises `UnknownStorage` where it reads past the memory of the root.
     """
@@ -138,21 +138,21 @@ def _end(at: Window) -> int:
 
 
 def identity(fake: torch.Tensor) -> int:
-    """What tensors that share memory have in common."""
+    """Returns a number that is equal for tensors that share memory."""
     return fake.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage] # PyTorch's only identity of memory
 
 
 def empty(spec: TensorSpec) -> torch.Tensor:
-    """An uninitialised tensor of this spec."""
+    """Makes an uninitialised tensor of this spec."""
     return torch.empty_strided(spec.shape, spec.stride, dtype=TORCH_DTYPES[spec.dtype])
 
 
-def concrete(arg: Arg, known: Sequence[torch.Tensor | None]) -> Any:
-    """An argument of a node as the operator takes it."""
+def concrete(arg: Arg, tensors: Sequence[torch.Tensor | None]) -> Any:
+    """Converts an argument of a node to the operator's."""
     if isinstance(arg, Ref):
-        return known[arg.index]
+        return tensors[arg.index]
     if isinstance(arg, tuple):
-        return [concrete(item, known) for item in arg]
+        return [concrete(item, tensors) for item in arg]
     if isinstance(arg, DType):
         return TORCH_DTYPES[arg.name]
     if isinstance(arg, (MemoryFormat, Layout)):
@@ -161,25 +161,25 @@ def concrete(arg: Arg, known: Sequence[torch.Tensor | None]) -> Any:
 
 
 def call_on(
-    op: str, args: Sequence[Arg], kwargs: Sequence[tuple[str, Arg]], known: Sequence[torch.Tensor | None]
+    op: str, args: Sequence[Arg], kwargs: Sequence[tuple[str, Arg]], tensors: Sequence[torch.Tensor | None]
 ) -> Any:
-    """A call on fake tensors, under a fake tensor mode. `known`: the tensors that references name."""
-    bound = [concrete(arg, known) for arg in args]
-    named = {key: concrete(arg, known) for key, arg in kwargs}
+    """Calls an operator under a fake tensor mode. `tensors`: the tensors that references name."""
+    bound = [concrete(arg, tensors) for arg in args]
+    named = {key: concrete(arg, tensors) for key, arg in kwargs}
     if facts(op).takes_device and "device" not in named and len(args) <= facts(op).arguments.index("device"):
         named["device"] = torch.device("cpu")
     return fake_call(overload(op), bound, named)
 
 
 class _ValueLocations:
-    """Where the values of a functional graph lie: each a fake tensor in the memory of its root."""
+    """Locates the values of a functional graph: each is a fake tensor in the memory of its root."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._known: dict[int, tuple[int, torch.Tensor, tuple[int, ...]]] = {}
 
     def read(self, index: int) -> StorageRead:
-        """What one node reads."""
+        """Returns what one node reads."""
         node = self._graph.nodes[index]
         known = dict(zip(facts(node.op).arguments, node.args, strict=False)) | dict(node.kwargs)
         ref = known["self"]
@@ -202,7 +202,7 @@ class _ValueLocations:
         return StorageRead(root, layout, views, own, at)
 
     def place(self, number: int) -> tuple[int, torch.Tensor, tuple[int, ...]]:
-        """The root of a value, the value in the root's memory, and the nodes between them."""
+        """Returns the root of a value, the value in the root's memory, and the nodes between them."""
         if number not in self._known:
             self._known[number] = self._found(number)
         return self._known[number]

@@ -18,7 +18,7 @@ Call = Callable[[int, Any, list[Any], dict[str, Any]], Any]
 
 
 class Tape:
-    """The graph's calls, resolved once. Values die after their last use.
+    """Runs a graph whose calls are resolved once. Frees values after their last use.
 
     Raises `UnknownOperator` when it is built.
     """
@@ -36,7 +36,7 @@ class Tape:
         on_node: OnNode | None = None,
         call: Call | None = None,
     ) -> list[torch.Tensor]:
-        """Outputs for `inputs` (all of them, in order). Inputs that the graph writes to are cloned first."""
+        """Returns the outputs for `inputs` (all of them, in order). Written inputs are cloned first."""
         values: list[Any] = list(inputs)
         for index in self.written_inputs:
             values[index] = clone_strided(values[index])
@@ -86,7 +86,7 @@ def _fill(arg: Any, values: list[Any]) -> Any:
 
 
 def flatten_result(result: Any) -> list[torch.Tensor | None]:
-    """An operator's result as slots: tuples and lists flattened, None kept, nothing for no result."""
+    """Converts an operator's result to slots: tuples and lists flattened, None kept, nothing for no result."""
     if isinstance(result, torch.Tensor):
         return [result]
     if isinstance(result, (tuple, list)):
@@ -95,7 +95,7 @@ def flatten_result(result: Any) -> list[torch.Tensor | None]:
 
 
 def written_inputs(graph: Graph) -> tuple[int, ...]:
-    """Numbers of the inputs whose memory some node may write to, directly or through a view."""
+    """Returns the numbers of the inputs that some node may write to, directly or through a view."""
     owners: dict[int, set[int]] = {i: {i} for i in range(len(graph.inputs))}
     written: set[int] = set()
     number = len(graph.inputs)
@@ -116,13 +116,13 @@ def written_inputs(graph: Graph) -> tuple[int, ...]:
 
 
 def clone_strided(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy with the very same strides, overlapping ones included."""
+    """Copies with the same strides, overlapping ones included."""
     cells = torch.as_strided(tensor, (extent(tensor),), (1,), tensor.storage_offset()).clone()
     return torch.as_strided(cells, tensor.shape, tensor.stride(), 0)
 
 
 def last_uses(graph: Graph) -> list[list[int]]:
-    """For each node, the values that no later node and no output needs."""
+    """Returns, for each node, the values that no later node and no output needs."""
     kept = set(graph.outputs)
     last: dict[int, int] = {}
     number = len(graph.inputs)

@@ -18,12 +18,12 @@ _CARRIER: Final = {1: (np.dtype(np.uint8), torch.uint8), 2: (np.dtype(np.uint16)
 
 
 def torch_dtype_name(dtype: torch.dtype) -> str:
-    """PyTorch's name of a dtype, without the `torch.`. KeyError for one that graphs do not hold."""
+    """Returns PyTorch's name of a dtype, without the `torch.`. KeyError for one that graphs do not hold."""
     return _NAMES[dtype]
 
 
 def spec_of(tensor: torch.Tensor) -> TensorSpec:
-    """dtype, shape and strides of a strided tensor."""
+    """Returns dtype, shape and strides of a strided tensor."""
     return TensorSpec(torch_dtype_name(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride()))
 
 
@@ -32,7 +32,7 @@ def _needs_carrier(dtype: np.dtype[Any]) -> bool:
 
 
 def to_torch(array: Array, spec: TensorSpec | None = None, device: str = "cpu") -> torch.Tensor:
-    """The array as a tensor with the strides of `spec` (row-major without one).
+    """Converts an array to a tensor with the strides of `spec` (row-major without one).
 
     Shares the array's memory where the strides allow and the device is the CPU: clone before writing.
     """
@@ -52,7 +52,7 @@ def to_torch(array: Array, spec: TensorSpec | None = None, device: str = "cpu") 
 
 
 def _fill_overlapping(laid_out: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-    """Expanded and sliding-window inputs: each cell is written through its offset; elements that share one agree."""
+    """Fills expanded and sliding-window inputs cell by cell; elements that share a cell are equal."""
     cells = torch.as_strided(laid_out, (extent(laid_out),), (1,))
     offsets = torch.arange(cells.numel()).as_strided(tensor.shape, laid_out.stride())
     cells[offsets.flatten()] = tensor.flatten()
@@ -60,13 +60,13 @@ def _fill_overlapping(laid_out: torch.Tensor, tensor: torch.Tensor) -> torch.Ten
 
 
 def extent(tensor: torch.Tensor) -> int:
-    """How many memory cells lie between a tensor's first and last element, both included."""
+    """Returns how many memory cells lie between a tensor's first and last element, both included."""
     steps = zip(tensor.stride(), tensor.shape, strict=True)
     return 1 + sum(step * (size - 1) for step, size in steps) if tensor.numel() else 0
 
 
 def to_numpy(tensor: torch.Tensor) -> Array:
-    """The tensor's values as a C-contiguous array of its own dtype; shares memory where it can."""
+    """Converts a tensor to a C-contiguous array of its dtype; shares memory if possible."""
     tensor = tensor.detach()
     if tensor.is_conj():
         tensor = tensor.resolve_conj()

@@ -1,4 +1,4 @@
-"""Removes calls of a rewritten graph that nothing reads any more: views that only served a write."""
+"""Removes calls of a rewritten graph that nothing reads any more."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from mindgap.graph import Graph, Labels, Node, operands, renumbered
 def without_unread(
     graph: Graph, nodes: Sequence[Node], origins: Sequence[int], outputs: tuple[int, ...]
 ) -> tuple[Graph, tuple[int, ...]]:
-    """The graph of these nodes without those that no output needs, and the origin of each node that is left.
+    """Makes a graph of the nodes that some output needs. Also returns the origin of each.
 
-    `graph`: whose inputs and labels it takes; `origins`: for each node, the node of `graph` that it stands for.
+    `graph`: gives inputs and labels. `origins`: for each node, its node in `graph`.
     """
     inputs = len(graph.inputs)
     firsts: list[int] = []

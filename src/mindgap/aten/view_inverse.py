@@ -16,7 +16,7 @@ from mindgap.graph import Arg, DType, GraphError, Ref
 
 @dataclass(frozen=True)
 class Step:
-    """The call that took a view: `operand` is the number (in the original graph) of what it is a view of.
+    """A call that took a view. `operand`: the number of its base in the original graph.
 
     `sizes`: the shapes of all results of the call, of which `slot` is this one.
     """
@@ -31,7 +31,7 @@ class Step:
 
 @dataclass(frozen=True)
 class _Written:
-    """A view that was written to: its contents, its base's, and how it was taken."""
+    """A view that was written to: its contents, its base's contents, and the call that took it."""
 
     step: Step
     base: Ref
@@ -40,7 +40,7 @@ class _Written:
     view_fake: torch.Tensor
 
     def argument(self, name: str) -> Any:
-        """An argument of the call by name, with its default."""
+        """Returns an argument of the call by name, with its default."""
         for position, argument in enumerate(overload(self.step.op)._schema.arguments):
             if argument.name == name:
                 if position < len(self.step.args):
@@ -55,7 +55,7 @@ _Back = Callable[[Builder, _Written], list[int]]
 def write_back(
     builder: Builder, step: Step, base: int, view: int, base_fake: torch.Tensor, view_fake: torch.Tensor
 ) -> int:
-    """Emit what gives the base its new contents. `base` and `view` are their present numbers in the new graph.
+    """Emits calls that give the base its new contents. `base`, `view`: their present numbers in the new graph.
 
     For steps of which `writes_back` is true.
     """
@@ -67,14 +67,14 @@ def write_back(
 
 
 def writes_back(step: Step, base: torch.Tensor, view: torch.Tensor) -> bool:
-    """`write_back` knows what to emit: an operator that undoes the step, or nothing since it shows its whole base."""
+    """Returns whether `write_back` supports the step: an operator undoes it, or it shows its whole base."""
     alike = base.dtype == view.dtype and base.shape == view.shape
     return step.op.split(".")[1] in _BACK or (alike and _in_place(base, view))
 
 
 def scattered(builder: Builder, base: int, view: int, base_fake: torch.Tensor, view_fake: torch.Tensor) -> int:
-    """Emit what writes a view into its base cell by cell. The base is laid out as `base_fake`, at the start of its
-    memory. Raises `GraphError` where the two have different dtypes."""
+    """Emits calls that write a view into its base cell by cell. The base is laid out as `base_fake`, at the start of
+    its memory. Raises `GraphError` if the two have different dtypes."""
     if base_fake.dtype != view_fake.dtype:
         raise GraphError("a write through a view of another dtype has no functional form")
     offset = int(view_fake.storage_offset()) - int(base_fake.storage_offset())

@@ -1,4 +1,4 @@
-"""Platforms: what runs a graph. One module or package per backend; third parties add one by entry point.
+"""Runs graphs on platforms. One module or package per backend; third parties add one by entry point.
 
 Comes in: a `Graph` and its inputs as numpy arrays. Goes out: outputs as numpy arrays, or a typed
 failure. A platform knows no other platform, and nothing of stores or verdicts.

@@ -1,4 +1,4 @@
-"""`cpu/aotinductor`: Inductor ahead of time; many graphs are built as one library."""
+"""Backend `cpu/aotinductor`: compiles with Inductor ahead of time, many graphs in one library."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class AheadBackend:
         }
 
     def open(self, options: Options) -> Platform:
-        """Raises `Fallback` where an option is not obeyed."""
+        """Opens the platform. Raises `Fallback` if an option has no effect."""
         from mindgap.platforms.pytorch.compilation import inductor_settings
         from mindgap.platforms.pytorch.device import settings
 
@@ -86,7 +86,7 @@ class _Ahead:
         return found
 
     def load_many(self, graphs: Sequence[Graph], inputs: Sequence[Sequence[Array]]) -> list[Executable | Exception]:
-        """Each graph loaded, from one library for them all, or why it is not: what `load` would raise for it."""
+        """Loads graphs from one library. Returns for each the executable, or the error that `load` would raise."""
         from mindgap.platforms.pytorch.ahead_of_time.batch import Batch
 
         batch = Batch(self.options)
@@ -95,7 +95,7 @@ class _Ahead:
         return [failures.get(number, one) for number, one in enumerate(found)]
 
     def _begun(self, graph: Graph, inputs: Sequence[Array], batch: Batch) -> Executable | Exception:
-        """The graph translated, its program still to be built by the batch; or the failure."""
+        """Translates a graph, whose program the batch builds later. Returns that or the failure."""
         from mindgap.platforms.pytorch.compilation import compiled
 
         number = batch.begin(graph)

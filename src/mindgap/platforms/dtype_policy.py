@@ -1,8 +1,8 @@
 """Measures the dtype in which a platform computes what a graph declares in another.
 
 A platform may compute float64 in float32, or 8-bit integers in 32 bits, and hand the result back in the
-declared dtype. Tiny graphs show it: each holds operations whose results are exact in a wide enough dtype and
-wrong in a narrower one. Which of the results are exact is compared with what numpy gives in each candidate dtype.
+declared dtype. Tiny graphs reveal it: their results are exact in a wide enough dtype and wrong in a narrower one.
+The exact results are compared with those of numpy in each candidate dtype.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _MOST_TEXT: Final = 160
 
 @dataclass(frozen=True, slots=True)
 class DtypePolicy:
-    """What a platform does with tensors of one dtype.
+    """The arithmetic of a platform for tensors of one dtype.
 
     `computes_in`: the dtype of the arithmetic, by additions, products and comparisons of elements. `unsupported`
     where the platform refuses the operations; `unknown` where the results fit no candidate, or the platform failed.
     `returns`: the dtype of the array that comes out, or the same two words.
     `matmul_in`: the dtype to which matrix products of floats round their operands; empty for other dtypes.
     `overflow`: of integers, what the largest number plus 1 gives: `wraps` to the smallest, `saturates`, or `unknown`.
-    `why`: what the platform said where it refused or failed, cut to one line.
+    `why`: the platform's message if it refused or failed, one line.
     """
 
     computes_in: str
@@ -66,7 +66,7 @@ class DtypePolicy:
     why: str = ""
 
     def as_json(self) -> dict[str, str]:
-        """The fields that say something."""
+        """The non-empty fields."""
         found = {"computes_in": self.computes_in, "returns": self.returns}
         optional = {"matmul_in": self.matmul_in, "overflow": self.overflow, "why": self.why}
         return found | {name: value for name, value in optional.items() if value}
@@ -74,7 +74,7 @@ class DtypePolicy:
 
 @dataclass(frozen=True, slots=True)
 class _Arithmetic:
-    """A dtype that a platform may compute in, and whether its overflow goes to the largest number."""
+    """A dtype that a platform may compute in, and whether its overflow saturates."""
 
     dtype: str
     saturates: bool = False
@@ -85,7 +85,7 @@ class _Probe:
     """A graph of operations on `inputs`, and the same in numpy.
 
     `steps`: (operator, left, right), by value number. `outputs`: value numbers. `exact`: what each output is
-    in exact arithmetic; an output may differ from it, and where it does is what tells dtypes apart.
+    in exact arithmetic; the elements where an output differs from it identify the dtype.
     """
 
     inputs: tuple[Array, ...]
@@ -107,9 +107,9 @@ _NUMPY: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 
 
 def measured_dtypes(platform: Platform) -> dict[str, dict[str, str]]:
-    """Dtype name -> `DtypePolicy` as JSON, measured by running tiny graphs on the platform.
+    """Measures a `DtypePolicy` as JSON for each dtype name, by running tiny graphs on the platform.
 
-    There are three where the platform takes every dtype, else some twenty: too many for a compiler that builds C++
+    It runs three graphs if the platform takes every dtype, else about twenty: too many for a compiler that builds C++
     for each.
     """
     found: dict[str, list[_Found]] = {}
@@ -129,7 +129,7 @@ def measured_dtypes(platform: Platform) -> dict[str, dict[str, str]]:
 
 
 def policies(description: Mapping[str, Any]) -> dict[str, DtypePolicy]:
-    """The policies in what a platform says of itself; none where it did not measure them."""
+    """Reads the policies from a platform's description; none if it has not measured them."""
     return {dtype: DtypePolicy(**policy) for dtype, policy in description.get(KEY, {}).items()}
 
 
@@ -139,7 +139,7 @@ def _alone(platform: Platform, probe: _Probe) -> _Found:
 
 
 def _run(platform: Platform, probes: Sequence[_Probe]) -> list[list[Array]] | Exception:
-    """The outputs of each probe, all run as one graph."""
+    """Runs all probes as one graph. Returns the outputs of each."""
     inputs = [array for probe in probes for array in probe.inputs]
     try:
         outputs = iter(platform.load(concatenate([_graph(probe) for probe in probes]), inputs)(inputs))
@@ -149,7 +149,7 @@ def _run(platform: Platform, probes: Sequence[_Probe]) -> list[list[Array]] | Ex
 
 
 def _policy(dtype: str, found: Sequence[_Found]) -> DtypePolicy:
-    """What the results of the probes of a dtype say of it. The first probe is the simplest."""
+    """Derives a dtype's policy from the results of its probes. The first probe is the simplest."""
     products = _matmul_in(dtype, found[-1]) if kind_of(dtype) == "float" else ""
     results = found[:-1] if products else found
     errors = [result for result in results if isinstance(result, Exception)]
@@ -170,7 +170,7 @@ def _arithmetics(dtype: str) -> list[_Arithmetic]:
 
 
 def _fits(candidate: _Arithmetic, results: Iterable[tuple[_Probe, _Found]]) -> bool:
-    """The candidate is exact where the platform is, for every probe that ran."""
+    """Returns whether the candidate is exact where the platform is, for every probe that ran."""
     return all(
         isinstance(found, Exception) or _exactness(found, probe) == _simulated(probe, candidate)
         for probe, found in results
@@ -178,14 +178,14 @@ def _fits(candidate: _Arithmetic, results: Iterable[tuple[_Probe, _Found]]) -> b
 
 
 def _overflow(sums: Array) -> str:
-    """The last element is the largest number plus 1."""
+    """Classifies overflow by the last element, which is the largest number plus 1."""
     limits: Any = np.iinfo(sums.dtype) if sums.dtype.kind in "iu" else None
     words = {} if limits is None else {int(limits.min): "wraps", int(limits.max): "saturates"}
     return words.get(int(sums[-1]), "unknown")
 
 
 def _line(error: Exception) -> str:
-    """The line that says why, without what differs from process to process: it becomes part of the fingerprint."""
+    """Returns the message's reason without text that differs between processes: it is part of the fingerprint."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
     text = next((line for line in lines if _REFUSAL.search(line)), lines[0])
     return f"{type(error).__name__}: {re.sub(r'0x[0-9a-f]+|/[^ :]*', '…', text)}"[:_MOST_TEXT]
@@ -195,7 +195,7 @@ def _line(error: Exception) -> str:
 
 
 def _probes(dtype: str) -> tuple[_Probe, ...]:
-    """The simplest first; of a float dtype, a matrix product last."""
+    """Makes the probes of a dtype, the simplest first; for floats, a matrix product last."""
     if kind_of(dtype) == "int":
         return _integer_probes(dtype)
     return (_float_probe(dtype), _product_probe(dtype)) if kind_of(dtype) == "float" else (_float_probe(dtype),)
@@ -275,14 +275,14 @@ def _graph(probe: _Probe) -> Graph:
 
 
 def _exactness(found: Sequence[Array], probe: _Probe) -> list[list[bool]]:
-    """Which elements are exact. An array of another dtype or shape is compared by value."""
+    """Returns which elements are exact. An array of another dtype or shape is compared by value."""
     if any(array.shape != exact.shape for array, exact in zip(found, probe.exact, strict=True)):
         return []
     return [np.equal(array, exact).tolist() for array, exact in zip(found, probe.exact, strict=True)]
 
 
 def _simulated(probe: _Probe, candidate: _Arithmetic) -> list[list[bool]]:
-    """The same for numpy, computing throughout in the candidate."""
+    """Returns which elements are exact if numpy computes in the candidate throughout."""
     kind = numpy_dtype(candidate.dtype)
     with np.errstate(all="ignore"):
         values: list[Any] = [array.astype(kind) for array in probe.inputs]
@@ -297,14 +297,14 @@ def _simulated(probe: _Probe, candidate: _Arithmetic) -> list[list[bool]]:
 
 
 def _saturated(op: str, left: Array, right: Array) -> Array:
-    """An operation on integers in Python's own, which have no width, cut to the range of the dtype."""
+    """Computes an operation on Python's unbounded integers, saturated to the range of the dtype."""
     limits: Any = np.iinfo(left.dtype)
     exact = _NUMPY[op](left.astype(object), right.astype(object))
     return np.clip(exact, int(limits.min), int(limits.max)).astype(left.dtype)
 
 
 def _matmul_in(dtype: str, found: _Found) -> str:
-    """The dtype to which a matrix product rounds its operands, from what came out of `_product_probe`."""
+    """Derives the dtype to which a matrix product rounds its operands from the outputs of `_product_probe`."""
     if isinstance(found, Exception):
         return "unsupported" if isinstance(found, Unsupported) else "unknown"
     probe = _product_probe(dtype)
@@ -320,7 +320,7 @@ def _matmul_in(dtype: str, found: _Found) -> str:
 
 
 def _rounded(values: Array, candidate: str) -> Array:
-    """float64 values rounded to the candidate, as float64."""
+    """Rounds float64 values to the candidate, as float64."""
     with np.errstate(over="ignore"):
         if candidate != _TENSOR_FLOAT:
             return values.astype(numpy_dtype(candidate)).astype(np.float64)

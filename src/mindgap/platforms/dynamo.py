@@ -1,4 +1,4 @@
-"""`npu/compile`, `hpu/compile`, `xla/openxla`: `torch.compile` with the compiler of the accelerator's maker."""
+"""Backends `npu/compile`, `hpu/compile`, `xla/openxla`: `torch.compile` with the accelerator maker's compiler."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DynamoBackend:
-    """Makes platforms of one device through a compiler that `torch.compile` is told the name of."""
+    """Makes platforms of one device, with a named backend of `torch.compile`."""
 
     device: TorchDevice
     compiler: str
@@ -46,7 +46,7 @@ class DynamoBackend:
         return known.variables(known.checked(options, self.device.compiler_options), self.device)
 
     def open(self, options: Options) -> Platform:
-        """Raises `Fallback` where an option is not obeyed, or where the compiler is not there."""
+        """Opens the platform. Raises `Fallback` if an option has no effect, or the compiler is missing."""
         from mindgap.platforms.pytorch.device import settings
 
         known.checked(options, self.device.compiler_options)
@@ -57,7 +57,7 @@ class DynamoBackend:
 
 
 def _resolved(compiler: str) -> Any:
-    """What `torch.compile` takes as its backend. Raises `Fallback` where it would run the graph uncompiled."""
+    """Returns the backend for `torch.compile`. Raises `Fallback` if it would run the graph uncompiled."""
     if compiler == "torchair":
         try:
             torchair: Any = importlib.import_module("torchair")

@@ -1,4 +1,4 @@
-"""`*/eager`: PyTorch's eager mode, operator by operator, on every device."""
+"""Backends `*/eager`: run graphs operator by operator in PyTorch's eager mode, on every device."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class EagerBackend:
         return known.variables(known.checked(options, self.device.options), self.device)
 
     def open(self, options: Options) -> Platform:
-        """Raises `Fallback` where an option is not obeyed."""
+        """Opens the platform. Raises `Fallback` if an option has no effect."""
         from mindgap.platforms.pytorch.device import settings
 
         known.checked(options, self.device.options)

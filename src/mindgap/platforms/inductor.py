@@ -1,4 +1,4 @@
-"""`*/inductor`: `torch.compile` with Inductor, the whole graph or not at all, on the devices that it supports."""
+"""Backends `*/inductor`: compile whole graphs with `torch.compile` and Inductor, on the devices that it supports."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class InductorBackend:
         }
 
     def open(self, options: Options) -> Platform:
-        """Raises `Fallback` where an option is not obeyed."""
+        """Opens the platform. Raises `Fallback` if an option has no effect."""
         from mindgap.platforms.pytorch.compilation import inductor_settings
         from mindgap.platforms.pytorch.device import settings
 

@@ -1,4 +1,4 @@
-"""`cpu/jit`: TorchScript, traced, run by the profiling executor after it has optimised."""
+"""Backend `cpu/jit`: traces to TorchScript, and runs the profiling executor after it has optimised."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class JitBackend:
         return known.variables(known.checked(options, _OPTIONS), DEVICES["cpu"])
 
     def open(self, options: Options) -> Platform:
-        """Raises `Fallback` where an option is not obeyed."""
+        """Opens the platform. Raises `Fallback` if an option has no effect."""
         from mindgap.platforms.pytorch.device import settings
         from mindgap.torch_private.switches import torchscript_fuses_on_cpu, use_profiling_executor
 
@@ -79,7 +79,7 @@ class _Jit:
 def _trace(
     module: torch.fx.GraphModule, sample: Sequence[torch.Tensor], run: Callable[[Program], Any], freezing: bool
 ) -> Program:
-    """The module as TorchScript, optimised. Raises `Fallback` where the executor never left its first plan."""
+    """Traces the module to optimised TorchScript. Raises `Fallback` if the executor never left its first plan."""
     import torch
 
     from mindgap.aten.tape import clone_strided

@@ -11,7 +11,7 @@ from mindgap.platforms.registry import BrokenBackend, backends
 
 @dataclass(frozen=True, slots=True)
 class PlatformInfo:
-    """One registered platform. `backend` says which object makes it; `reason` why it is not available."""
+    """A registered platform. `backend`: the object that makes it. `reason`: why it is not available."""
 
     platform: str
     backend: str
@@ -23,7 +23,7 @@ class PlatformInfo:
 
 
 def list_platforms() -> list[PlatformInfo]:
-    """All of them, sorted by name. A probe that raises makes its own platform unavailable, no other's."""
+    """Lists all platforms by name. A probe that raises makes only its own platform unavailable."""
     return [_info(name, backend) for name, backend in backends().items()]
 
 

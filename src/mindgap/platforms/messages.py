@@ -1,4 +1,4 @@
-"""Message tables: which of a backend's error messages are refusals, and which are failures.
+"""Classifies a backend's error messages as refusals or failures by tables of patterns.
 
 Each backend has one table, in a module `..._messages.py` of its own. A row is one kind of message.
 
@@ -38,7 +38,7 @@ class MessageRow:
     raised: frozenset[str] = frozenset()
 
     def matches(self, message: str, raised: str = "") -> bool:
-        """Whether the row is for a message of an exception of the class named `raised`."""
+        """Returns whether the row fits a message of an exception of the class named `raised`."""
         return (not self.raised or raised in self.raised) and self.pattern.search(message) is not None
 
 
@@ -57,13 +57,13 @@ class MessageTable:
         return iter(self.rows)
 
     def find(self, message: str, raised: str = "") -> MessageRow | None:
-        """The first row that matches, None where none does."""
+        """Returns the first row that matches, None without one."""
         return next((row for row in self.rows if row.matches(message, raised)), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a message says. `row`: the row that decided, None where none matched.
+    """A classified message. `row`: the row that matched, None without one.
 
     `node`: the name of the backend's node that the message is about, `operator`: that node's operator; empty where
     the message names none.
@@ -76,20 +76,20 @@ class Reading:
 
 
 def refusal(name: str, pattern: str, reason: str, *raised: str) -> MessageRow:
-    """A row for a refusal. Case does not matter to the pattern."""
+    """Makes a row for a refusal. The pattern ignores case."""
     return MessageRow(name, "refusal", re.compile(pattern, re.IGNORECASE), reason, frozenset(raised))
 
 
 def failure(name: str, pattern: str, reason: str, *raised: str) -> MessageRow:
-    """A row for a failure. Case does not matter to the pattern."""
+    """Makes a row for a failure. The pattern ignores case."""
     return MessageRow(name, "failure", re.compile(pattern, re.IGNORECASE), reason, frozenset(raised))
 
 
 def loading_error(kind: Kind, message: str, op: str) -> Unsupported | CompileFailure:
-    """The exception for a message that stopped loading. `op`: the operator that it is about, empty for none."""
+    """Makes the exception for a message that stopped loading. `op`: the operator that it is about, empty for none."""
     return Unsupported(op, message) if kind == "refusal" else CompileFailure(message, op)
 
 
 def running_error(kind: Kind, message: str, op: str) -> Unsupported | RunFailure:
-    """The exception for a message that stopped a run."""
+    """Makes the exception for a message that stopped a run."""
     return Unsupported(op, message) if kind == "refusal" else RunFailure(message, op)

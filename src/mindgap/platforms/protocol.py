@@ -28,7 +28,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class PlatformError(MindgapError):
-    """Wrong use of a platform: an unknown name, option or value."""
+    """A platform is used wrongly: unknown name, option or value."""
 
 
 class Unsupported(Exception):
@@ -60,12 +60,12 @@ class RunFailure(Exception):
 
 
 class Fallback(Exception):
-    """Part of the graph ran elsewhere than the platform says (device, precision, delegate)."""
+    """Part of the graph ran on another device, precision or delegate than the platform's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """What a probe found. `reason` says in one line why a platform is not available."""
+    """The result of a probe. `reason`: why the platform is not available, in one line."""
 
     available: bool
     reason: str = ""
@@ -75,19 +75,19 @@ class Availability:
 
 @runtime_checkable
 class Executable(Protocol):
-    """A graph, loaded. Calling it twice with the same inputs must be possible; inputs are left unchanged."""
+    """A loaded graph. It can be called again, and leaves inputs unchanged."""
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
-        """All graph inputs in order (numpy; ml_dtypes for bfloat16 and float8) -> all graph outputs, C-contiguous."""
+        """Runs the graph on all inputs in order (numpy, ml_dtypes). Returns all outputs, C-contiguous."""
         ...
 
 
 @runtime_checkable
 class Traceable(Protocol):
-    """An executable that can also give every node's outputs."""
+    """An executable that can also return every node's outputs."""
 
     def trace(self, inputs: Sequence[Array]) -> list[Array | None]:
-        """The value of every output slot of every node, in value order after the inputs, as of its creation."""
+        """Returns every output slot of every node, in value order after the inputs, as of its creation."""
         ...
 
 
@@ -95,11 +95,11 @@ class Platform(Protocol):
     """An opened platform, in a worker."""
 
     def describe(self) -> Mapping[str, Any]:
-        """Hardware, library versions, CPU flags, settings in force. JSON only; kept with every outcome."""
+        """Describes hardware, library versions, CPU flags, active settings. JSON only; kept with every outcome."""
         ...
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
-        """May fold the inputs whose role is neither `input` nor `random`.
+        """Loads a graph. May fold the inputs whose role is neither `input` nor `random`.
 
         Raises `Unsupported` or `CompileFailure`.
         """
@@ -108,12 +108,12 @@ class Platform(Protocol):
 
 @runtime_checkable
 class LoadsMany(Protocol):
-    """A platform that loads several graphs together for less than it takes to load them one by one."""
+    """A platform that loads several graphs together faster than one by one."""
 
     def load_many(self, graphs: Sequence[Graph], inputs: Sequence[Sequence[Array]]) -> list[Executable | Exception]:
-        """For each graph what `load` would return for it, or the error that `load` would raise.
+        """Returns, for each graph, the result of `load` or the error that it would raise.
 
-        One graph's failure is no other's, and nothing that a graph gives depends on what it was loaded with.
+        One graph's failure and results must not depend on the other graphs.
         """
         ...
 
@@ -123,13 +123,13 @@ class Backend(Protocol):
 
     @property
     def options(self) -> Mapping[str, str]:
-        """Option name -> what it takes, in words (`sse41|avx2|avx512`)."""
+        """The values that each option takes, as text (`sse41|avx2|avx512`)."""
         ...
 
     def probe(self) -> Availability: ...
 
     def environment(self, options: Options) -> Mapping[str, str]:
-        """Environment variables the worker must start with. Raises `PlatformError` for a bad option or value."""
+        """Returns the worker's environment variables. Raises `PlatformError` for a bad option or value."""
         ...
 
     def open(self, options: Options) -> Platform: ...

@@ -21,7 +21,7 @@ _OURS: Final = "mindgap"
 
 @dataclass(frozen=True)
 class PlatformName:
-    """A platform as written. `str` gives the canonical spelling: options sorted by name."""
+    """A parsed platform name. `str` gives the canonical form: options sorted by name."""
 
     device_mode: str
     options: Options
@@ -39,7 +39,7 @@ class PlatformName:
 
 @dataclass(frozen=True)
 class BrokenBackend:
-    """Stands where an entry point could not be loaded, so that the others still can."""
+    """Replaces the backend of an entry point that could not be loaded."""
 
     name: str
     reason: str
@@ -56,7 +56,7 @@ class BrokenBackend:
 
 
 def parse(text: str) -> PlatformName:
-    """The parts of a platform's name; nothing is looked up. Raises `PlatformError` where it is malformed."""
+    """Parses a platform's name, without a lookup. Raises `PlatformError` if it is malformed."""
     device_mode, at, listed = text.strip().partition("@")
     device, slash, mode = device_mode.partition("/")
     if not (device and slash and mode) or "/" in mode or any(c.isspace() for c in device_mode):
@@ -75,15 +75,15 @@ def parse(text: str) -> PlatformName:
 
 
 def backends() -> Mapping[str, Backend]:
-    """Every registered backend by `DEVICE/MODE`, sorted. One that cannot be loaded is a `BrokenBackend`."""
+    """Returns every registered backend by `DEVICE/MODE`, sorted. One that fails to load is a `BrokenBackend`."""
     return {name: _load(point) for name, point in sorted(_points().items())}
 
 
 def find(text: str) -> tuple[Backend, Options]:
-    """The backend and the options that `text` names, both checked before any worker starts.
+    """Returns the backend and the options of a platform's name, checked before any worker starts.
 
-    Raises `PlatformError` for a name, option or value that is not known, and for a backend that is
-    broken. Whether the platform is there at all is for its `probe` to say.
+    Raises `PlatformError` for an unknown name, option or value, and for a broken backend. Availability is
+    not checked: the backend's `probe` does that.
     """
     name = parse(text)
     points = _points()
@@ -97,13 +97,13 @@ def find(text: str) -> tuple[Backend, Options]:
 
 
 def canonical(text: str) -> str:
-    """The one spelling of a platform, after the checks of `find`. Raises `PlatformError`."""
+    """Returns the canonical name of a platform, after the checks of `find`. Raises `PlatformError`."""
     find(text)
     return str(parse(text))
 
 
 def environment(name: PlatformName, backend: Backend) -> Mapping[str, str]:
-    """What the worker of this platform must have in its environment. Raises `PlatformError` as `find` does."""
+    """Returns the environment variables that the platform's worker needs. Raises `PlatformError` as `find` does."""
     if not isinstance(backend, BrokenBackend):
         for key in name.options:
             if key not in backend.options:
@@ -129,7 +129,7 @@ def _near(word: str, known: Iterable[str]) -> str:
 
 
 def _points() -> dict[str, EntryPoint]:
-    """The entry points by name. Ours come first where a name is claimed twice; the other claim is said aloud."""
+    """Returns the entry points by name. If a name is claimed twice, ours wins, with a warning."""
     found: dict[str, EntryPoint] = {}
     for point in sorted(entry_points(group=GROUP), key=lambda p: (_distribution(p) != _OURS, _distribution(p))):
         taken = found.setdefault(point.name, point)

@@ -41,7 +41,7 @@ _DRAW: Final = 'window.draw = (place, spec) => vegaEmbed(place, spec, {actions: 
 
 
 def precision_chart(report: Report) -> dict[str, Any] | None:
-    """Vega-Lite: remaining precision in bits by platform, a mark per model. None where no row has any."""
+    """Makes a Vega-Lite chart of remaining precision in bits by platform, a mark per model; None without data."""
     shift = random.Random(0)
     points = [
         {
@@ -85,6 +85,6 @@ def precision_chart(report: Report) -> dict[str, Any] | None:
 
 @cache
 def bundle() -> str:
-    """Vega, Vega-Lite and vega-embed as one script that defines `draw(place, spec)`."""
+    """Returns Vega, Vega-Lite and vega-embed as one script that defines `draw(place, spec)`."""
     # A closing tag inside a string of the libraries would end our own script element.
     return vl_convert.javascript_bundle(_DRAW).replace("</script", "<\\/script")

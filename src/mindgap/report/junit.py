@@ -13,7 +13,9 @@ _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 
 
 def junit_xml(report: Report) -> str:
-    """New findings are failures, refused sources errors; known findings and rows without a verdict are skipped."""
+    """Writes JUnit XML. New findings are failures, refused sources errors; known findings and rows without a verdict
+    are skipped.
+    """
     suites = ET.Element("testsuites", name="mindgap")
     for model in report.models:
         rows = [row for row in report.rows if row.model == model.name]

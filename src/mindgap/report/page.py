@@ -34,7 +34,7 @@ class Root:
 
 
 def html_page(report: Report) -> str:
-    """The page, one HTML document with everything inside."""
+    """Writes the page, one HTML document without external files."""
     platforms = list(dict.fromkeys(row.platform for row in report.rows))
     chart = precision_chart(report)
     return _template().render(
@@ -88,12 +88,12 @@ def roots(report: Report) -> list[Root]:
 
 
 def lettered(report: Report, model: str) -> Mapping[str, int]:
-    """Platform -> number of its equivalence class, 0 the reference's; platforms without outputs are left out."""
+    """Maps platforms to equivalence classes, 0 the reference's; platforms without outputs are left out."""
     return {platform: rank for rank, members in enumerate(report.classes(model)) for platform in members}
 
 
 def letter_name(rank: int) -> str:
-    """0 -> A, 25 -> Z, 26 -> AA."""
+    """Returns the letters of a number: 0 -> A, 25 -> Z, 26 -> AA."""
     name = ""
     rank += 1
     while rank:
@@ -103,7 +103,7 @@ def letter_name(rank: int) -> str:
 
 
 def heading(platform: str) -> Markup:
-    """A platform in a narrow column: its name, and each option on a line below."""
+    """Formats a platform for a narrow column: its name, and each option on a line below."""
     name, _, options = platform.partition("@")
     device, slash, mode = name.partition("/")
     lines = [f"<span>{escape(device)}{slash}<wbr>{escape(mode)}</span>"]
@@ -112,7 +112,7 @@ def heading(platform: str) -> Markup:
 
 
 def under(row: Row) -> str:
-    """The second line of a matrix cell."""
+    """Returns the second line of a matrix cell."""
     if row.finding:
         return plain_op(row.culprit.op) if row.culprit else row.status.replace("_", " ")
     if row.word in ("rounding", "ill_conditioned", "undefined", "internal"):
@@ -135,13 +135,13 @@ def plain_op(op: str) -> str:
 
 
 def profiles(row: Row) -> str:
-    """`fail / pass`: what the two fixed tolerances say."""
+    """Formats the verdicts of the two fixed tolerances: `fail / pass`."""
     words = {True: "pass", False: "fail", None: "–"}
     return " / ".join(words[row.profiles.get(name)] for name in ("paper", "assert_close"))
 
 
 def roles(row: Row) -> str:
-    """`introduces: linear (12), …; amplifies: …`, at most eight nodes each."""
+    """Lists nodes by role: `introduces: linear (12), …; amplifies: …`, at most eight each."""
     parts: list[str] = []
     counts = Counter(role for _, _, role in row.nodes)
     for role, count in counts.items():

@@ -46,7 +46,7 @@ _ALARMS: Final[Mapping[str, str]] = {
 
 
 def chart_of(table: StudyTable) -> dict[str, Any] | None:
-    """Vega-Lite for a table, None where a picture adds nothing or there is nothing to draw."""
+    """Makes a Vega-Lite chart of a table; None if it would be empty or add nothing."""
     draw = _CHARTS.get(table.name)
     return None if draw is None or not table.rows else draw(records(table))
 
@@ -54,7 +54,7 @@ def chart_of(table: StudyTable) -> dict[str, Any] | None:
 def _stacked(
     rows: Sequence[Mapping[str, Any]], parts: Sequence[str], colours: Mapping[str, str], title: str, share: bool
 ) -> dict[str, Any] | None:
-    """A bar per platform, cut by `parts`; `share`: all bars of one length."""
+    """Makes a stacked bar per platform. `share`: all bars have one length."""
     points = [
         {"platform": row["platform"], "what": spaced(part), "count": row[part], "rank": rank}
         for row in rows
@@ -177,7 +177,7 @@ def _finished(chart: Any, height: Any = None, width: int = _WIDTH) -> dict[str, 
 
 
 def spaced(name: str) -> str:
-    """A column's name for people."""
+    """Formats a column's name for people."""
     return name.replace("_", " ")
 
 

@@ -33,7 +33,7 @@ _SPARED: Final = frozenset((*WORDS, *CAUSES, *TYPES))
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A table as it is drawn. `zeros`: columns that were left out; `more`: rows that were."""
+    """A formatted table. `zeros`: columns left out. `more`: rows left out."""
 
     table: StudyTable
     columns: tuple[str, ...]
@@ -46,7 +46,7 @@ class Section:
 
 
 def study_page(study: Study) -> str:
-    """The page, one HTML document with everything inside."""
+    """Writes the page, one HTML document without external files."""
     sections = [section_of(table) for table in study.tables]
     totals = records(study.table("totals"))
     return _template().render(
@@ -64,7 +64,7 @@ def study_page(study: Study) -> str:
 
 
 def section_of(table: StudyTable, most: int = _MOST) -> Section:
-    """A table as it is drawn, of at most so many rows."""
+    """Formats a table, with a limit of rows."""
     zeros = tuple(
         name
         for place, name in enumerate(table.columns)
@@ -79,14 +79,14 @@ def section_of(table: StudyTable, most: int = _MOST) -> Section:
 
 
 def _kind(column: str, cells: Sequence[Any]) -> str:
-    """The class of a column's cells: figures to the right, names as code, verdicts coloured, other words whole."""
+    """Returns the CSS class of a column: numbers to the right, names as code, verdicts coloured."""
     if "share" in column or any(isinstance(cell, (int, float)) and not isinstance(cell, bool) for cell in cells):
         return "n"
     return "word" if column == "verdict" else "code" if column in _CODE else "text"
 
 
 def _all(table: StudyTable, name: str) -> int:
-    """A count of the last row, which is of everything."""
+    """Returns a count of the last row, which has the totals."""
     found = records(table)
     return found[-1][name] if found else 0
 
@@ -110,7 +110,7 @@ def _template() -> Template:
 
 
 def cell(column: str, value: Any) -> str:
-    """A cell as text: shares as per cent, ratios as times, what is not there as a dash."""
+    """Formats a cell: shares as per cent, ratios as times, missing values as a dash."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -129,7 +129,7 @@ def cell(column: str, value: Any) -> str:
 
 
 def percent(value: float) -> str:
-    """`0.21 %`, `14.1 %`, `100 %`; something is never shown as nothing, nor nearly all as all."""
+    """Formats a share: `0.21 %`, `14.1 %`. Only an exact 0 gives `0 %`, only an exact 1 `100 %`."""
     if 0 < value < 0.0001:
         return "< 0.01 %"
     if 0.9999 < value < 1:
@@ -138,19 +138,19 @@ def percent(value: float) -> str:
 
 
 def theirs(value: Any) -> str:
-    """A published figure: fractions as per cent."""
+    """Formats a published number: fractions as per cent."""
     if isinstance(value, float):
         return percent(value)
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def coded(text: str) -> Markup:
-    """Text in which `names` stand as code."""
+    """Marks `names` in a text as code."""
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if odd % 2 else escape(part) for odd, part in enumerate(text.split("`"))
     )
 
 
 def is_total(row: Sequence[Any]) -> bool:
-    """Whether a row sums up others."""
+    """Returns whether a row sums up others."""
     return "all" in row[:2]

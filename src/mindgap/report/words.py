@@ -44,12 +44,12 @@ METRICS: Final[Mapping[str, str]] = {
 
 
 def short(word: str) -> str:
-    """The form of a word for narrow cells."""
+    """Returns the short form of a verdict for narrow cells."""
     return MEANINGS[word][0]
 
 
 def explain(row: Row) -> str:
-    """One line: the verdict, the culprit, the blame, the sizes, the platform's own words."""
+    """Explains a row in one line: verdict, culprit, blame, sizes, the platform's message."""
     parts = [row.word.replace("_", " ")]
     if row.culprit:
         where = f" at {row.culprit.label}" if row.culprit.label else ""
@@ -69,26 +69,26 @@ def explain(row: Row) -> str:
 
 
 def weaker_evidence(rows: Iterable[Row]) -> str:
-    """`judged on weaker evidence: aten.gelu.default (bound rule: …)`, each reason once; empty where there is none."""
+    """Lists weak evidence: `judged on weaker evidence: aten.gelu.default (bound rule: …)`, each reason once."""
     reasons = dict.fromkeys(f"{w.op} ({w.missing}: {w.reason})" for row in rows for w in row.weaknesses)
     return f"judged on weaker evidence: {'; '.join(reasons)}" if reasons else ""
 
 
 def detail_line(row: Row) -> str:
-    """The judge's sentence, or the first line of the platform's message."""
+    """Returns the judge's detail, or the first line of the platform's message."""
     text = row.detail or row.message
     return text.strip().splitlines()[0][:400] if text.strip() else ""
 
 
 def classes(row: Row) -> str:
-    """`NaN in 2 of 40 elements`: where one side alone has NaN or another infinity; empty where neither has."""
+    """Counts elements where one side alone has NaN or another infinity: `NaN in 2 of 40 elements`; else empty."""
     counts = {"NaN": row.metrics.get("nan_mismatch") or 0, "infinity": row.metrics.get("inf_mismatch") or 0}
     parts = [f"{name} in {count} of {row.metrics.get('n', '?')} elements" for name, count in counts.items() if count]
     return ", ".join(parts)
 
 
 def metric(row: Row, name: str) -> str:
-    """A row's metric for a table; a cosine keeps the digits that tell it from 1.
+    """Formats a row's metric; a cosine keeps the digits in which it differs from 1.
 
     Distances skip NaN and infinities that one side alone has: the largest says how many there are instead, and none of
     the others is shown as zero.
@@ -102,7 +102,7 @@ def metric(row: Row, name: str) -> str:
 
 
 def number(value: Any) -> str:
-    """A metric for a table: three significant digits, integers whole up to 99999, a dash for what is not there."""
+    """Formats a metric: three significant digits, integers whole up to 99999, a dash if missing."""
     if value is None:
         return "–"
     if isinstance(value, bool):

@@ -23,7 +23,7 @@ Progress = Callable[[int, int, str], None]
 
 
 def run(quick: bool = False, seed: int = 0, progress: Progress | None = None) -> SelftestReport:
-    """Puts faults into graphs and counts what `diff` makes of them. The same seed tries the same cases.
+    """Injects faults into graphs and counts the verdicts. The same seed tries the same cases.
 
     `quick`: a sample, within a minute on two cores. Subjects whose zoo is not installed are skipped, with the reason.
     """

@@ -25,7 +25,7 @@ _DEADLINE_S: Final = 6.0
 
 
 def try_failures(quick: bool, seed: int) -> list[CaseRow]:
-    """A crash (and a hang, unless quick) in the middle of a graph. Called at once, since workers start slowly."""
+    """Tries a crash (and a hang, unless quick) in the middle of a graph. Called first, since workers start slowly."""
     rows: list[CaseRow] = []
     with tempfile.TemporaryDirectory(prefix="mindgap-selftest-") as name:
         folder = Path(name)
@@ -50,5 +50,5 @@ def try_failures(quick: bool, seed: int) -> list[CaseRow]:
 
 
 def _misnamed(row: CaseRow, status: str) -> CaseRow:
-    """A failure under the wrong name is not found."""
+    """Counts a failure with the wrong status as not found."""
     return dataclasses.replace(row, found=False, detail=f"the outcome was {row.status}, not {status}: {row.detail}")

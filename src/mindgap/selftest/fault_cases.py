@@ -44,7 +44,7 @@ _PRODUCTS: Final = ("linear", "conv2d", "conv1d", "conv_transpose2d", "matmul", 
 
 @dataclass(frozen=True, slots=True)
 class FaultCase:
-    """Faults to inject into one graph. `kind` names them in the report, `op` the operator they strike."""
+    """Faults to inject into one graph. `kind` names them in the report, `op` the operator that they change."""
 
     kind: str
     op: str
@@ -52,12 +52,12 @@ class FaultCase:
     expected: Expectation = "fault"
 
     def to_toml(self) -> str:
-        """The file for `faulty/eager`."""
+        """Formats the fault file for `faulty/eager`."""
         return "".join(_table(fault) for fault in self.faults)
 
 
 def faults_for(graph: Graph, seed: int, limit: int) -> list[FaultCase]:
-    """Up to `limit` faults that must be found if they count, spread over kinds as evenly as the graph lets them."""
+    """Returns up to `limit` faults that must be found if they count, spread evenly over kinds."""
     by_kind: dict[str, list[FaultCase]] = {}
     for node in _distinct(graph):
         for case in _cases(node):
@@ -73,7 +73,7 @@ def faults_for(graph: Graph, seed: int, limit: int) -> list[FaultCase]:
 
 
 def benign_for(graph: Graph, rounding: Sequence[str], seed: int) -> list[FaultCase]:
-    """No fault; every rounding operator wrong by one ulp, or cut towards zero; one such operator alone; a refusal.
+    """Returns benign cases: no fault, all rounding operators off by one ulp or cut, one such alone, a refusal.
 
     `rounding`: the operators that have room for rounding in each of their elements. An error of one ulp elsewhere, in
     a result that is exactly zero for one, is none that a platform may make.
@@ -96,7 +96,7 @@ def _at(op: str, **fault: Any) -> Mapping[str, Any]:
 
 
 def _distinct(graph: Graph) -> Iterator[Node]:
-    """One node for each operator, dtype and shape: a fault cannot tell more of them apart, nor can a cut."""
+    """Returns one node for each operator, dtype and shape: faults have the same effect on all others."""
     seen: set[tuple[str, TensorSpec]] = set()
     for node in graph.nodes:
         spec = node.outputs[0] if node.outputs else None
@@ -150,7 +150,7 @@ def _table(fault: Mapping[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
-    """JSON's spelling, which TOML shares for everything used here but tables."""
+    """Formats as JSON, which TOML shares for all values used here except tables."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{k} = {_value(v)}" for k, v in value.items()) + " }"  # pyright: ignore[reportUnknownVariableType] # any TOML value
     return json.dumps(value)

@@ -30,7 +30,7 @@ _REPLAYS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """How far the results of one node move on right operands, over the two bounds of the operator."""
+    """The change of one node's results on right operands, relative to the two bounds of the operator."""
 
     hard: float
     typical: float
@@ -42,7 +42,7 @@ _UTTER: Final = Change(math.inf, math.inf)
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """`at_node`: the change by node; `at_output`: the largest over σ. `failed`: the graph fails, at such a node."""
+    """The effect of a fault. `at_node`: change by node. `at_output`: the largest over σ. `failed`: the graph fails."""
 
     at_node: dict[int, Change]
     at_output: float
@@ -50,22 +50,22 @@ class Effect:
 
     @property
     def hard(self) -> float:
-        """The largest change at a node over its hard bound."""
+        """The largest change at a node, relative to its hard bound."""
         return max((change.hard for change in self.at_node.values()), default=0.0)
 
     @property
     def typical(self) -> float:
-        """The same over the typical bound."""
+        """The largest change at a node, relative to its typical bound."""
         return max((change.typical for change in self.at_node.values()), default=0.0)
 
     @property
     def struck(self) -> tuple[int, ...]:
-        """Nodes that a fault changes past 16 typical bounds: those that may be called the culprit."""
+        """The nodes that a fault changes past 16 typical bounds: a right culprit is one of them."""
         return tuple(sorted(n for n, change in self.at_node.items() if change.typical > SIGMAS))
 
 
 class GroundTruth:
-    """One graph on its inputs: the bounds of its nodes, σ of its outputs, its right results."""
+    """Holds a graph's right results on its inputs, the bounds of its nodes, and σ of its outputs."""
 
     def __init__(self, graph: Graph, inputs: Sequence[Array]) -> None:
         self.graph = graph
@@ -81,7 +81,7 @@ class GroundTruth:
             return [t.clone() for t in self._tape.run(self._inputs)]
 
     def rounding_operators(self) -> list[str]:
-        """The operators of which every float result has room for rounding everywhere: its bound is nowhere zero."""
+        """Returns the operators whose float results all have bounds above zero everywhere."""
         room: dict[str, bool] = {}
         for index, node in enumerate(self.graph.nodes):
             for slot, spec in enumerate(node.outputs):
@@ -94,7 +94,7 @@ class GroundTruth:
         return [op for op, has_room in room.items() if has_room]
 
     def effect(self, faults: Faults) -> Effect:
-        """What these faults do to this graph. Raises `Unsupported` where they refuse it."""
+        """Measures the effect of faults on this graph. Raises `Unsupported` if they refuse it."""
         try:
             places = injection_sites(faults, self.graph, "")
         except CompileFailure:
@@ -112,13 +112,13 @@ class GroundTruth:
         return Effect(at_node, self._at_outputs(wrong))
 
     def _meant(self, faults: Faults) -> list[int]:
-        """The nodes that faults at load are about."""
+        """Returns the nodes of faults at load."""
         at_load = [fault for fault in faults.fault if isinstance(fault, AT_LOAD)]
         nodes = enumerate(self.graph.nodes)
         return [index for index, node in nodes if any(meets(fault, node, index, "") for fault in at_load)]
 
     def _locally(self, striker: FaultInjector) -> dict[int, Change]:
-        """For each node that is struck, how far its results move on the right operands."""
+        """Returns the change of each affected node's results on the right operands."""
         found: dict[int, Change] = {}
         striker.begin()
 
@@ -160,7 +160,7 @@ class GroundTruth:
         return Change(*(_over(widen(right), widen(wrong), size, name, legal, hazard) for size in sizes))
 
     def _number(self, index: int, slot: int, dtype: str, shape: tuple[int, ...]) -> int | None:
-        """The value of the functional graph that stands for a result of an original node."""
+        """Returns the number, in the functional graph, of a result of an original node."""
         graph = self._oracle.graph
         for node, original in enumerate(self._origin):
             if original == index and slot < len(graph.nodes[node].outputs):
@@ -191,7 +191,7 @@ class GroundTruth:
 
 
 class _Position:
-    """Which node ran last."""
+    """Tracks which node ran last."""
 
     def __init__(self) -> None:
         self.at = -1
@@ -208,7 +208,7 @@ def _over(
     right: torch.Tensor, wrong: torch.Tensor, size: torch.Tensor, dtype: str, legal: torch.Tensor,
     spared: torch.Tensor | None,
 ) -> float:  # fmt: skip
-    """The largest change in units of `size`, which is floored at 1/16 of what a last rounding may do by itself."""
+    """Returns the largest change in units of `size`, which is at least 1/16 of the last rounding's error."""
     counted = torch.ones(right.shape, dtype=torch.bool) if spared is None else ~spared.expand(right.shape)
     if bool((((class_bits(wrong) & legal) == 0) & counted).any()):
         return math.inf

@@ -1,4 +1,4 @@
-"""Small programs that call many operators, for fault injection."""
+"""Defines small programs that call many operators, for fault injection."""
 
 from __future__ import annotations
 

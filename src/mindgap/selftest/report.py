@@ -42,17 +42,17 @@ class CaseRow:
 
     @property
     def counts(self) -> bool:
-        """It must be found."""
+        """Whether the fault must be found."""
         return self.expected == "fault" and self.at_node > 16 and self.at_output > 16
 
     @property
     def counts_typically(self) -> bool:
-        """The same by the typical bound, which more faults pass: what no rule promises to find."""
+        """Whether the fault passes the typical bound; finding it is not promised."""
         return self.expected == "fault" and self.at_node_typical > 16 and self.at_output > 16
 
     @property
     def alarm(self) -> bool:
-        """Something was found where nothing is."""
+        """Whether it is a false alarm."""
         return self.expected != "fault" and (
             self.found or (self.expected == "refusal" and self.status != "unsupported")
         )
@@ -87,7 +87,7 @@ class SelftestReport:
 
     @property
     def culprit_accuracy(self) -> float | None:
-        """Share of the found ones among them whose culprit is right."""
+        """Share of the found faults whose culprit is right."""
         return _share(case.right for case in self.counting if case.found)
 
     @property
@@ -101,7 +101,7 @@ class SelftestReport:
 
     @property
     def passed(self) -> bool:
-        """All that counts found, culprits right in 98 of 100, no alarm; never by having tried nothing."""
+        """Whether all counting faults were found, 98 % of culprits are right, without false alarm or empty run."""
         accuracy = self.culprit_accuracy
         return (
             self.recall == 1.0
@@ -112,7 +112,7 @@ class SelftestReport:
         )
 
     def to_json(self) -> str:
-        """One object: the figures, then a row per case; strict JSON, infinite ratios as "inf"."""
+        """Formats as one object: figures, then a row per case; strict JSON, infinite ratios as "inf"."""
         figures = {
             key: getattr(self, key)
             for key in ("faults", "recall", "recall_typical", "culprit_accuracy", "false_alarms", "benign", "passed")
@@ -122,7 +122,7 @@ class SelftestReport:
         return json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False)
 
     def to_text(self) -> str:
-        """The figures by kind of fault, then every case that went wrong."""
+        """Formats the figures by kind of fault, then every case that went wrong."""
         tried = Counter(case.fault for case in self.counting)
         found = Counter(case.fault for case in self.counting if case.found)
         right = Counter(case.fault for case in self.counting if case.right)

@@ -31,7 +31,7 @@ _FULL: Final = (
 
 @dataclass(frozen=True, slots=True)
 class NotHere(MindgapError):
-    """A subject that cannot be made on this machine, for instance because its zoo is not installed."""
+    """A subject cannot be made on this machine, for instance because its zoo is not installed."""
 
     name: str
     reason: str
@@ -41,12 +41,12 @@ class NotHere(MindgapError):
 
 
 def names(quick: bool) -> Sequence[str]:
-    """Subjects by name: `PROGRAM`, `PROGRAM@DTYPE`, or a source of the corpus."""
+    """Lists subjects by name: `PROGRAM`, `PROGRAM@DTYPE`, or a source of the corpus."""
     return _QUICK if quick else _FULL
 
 
 def graph_of(name: str, seed: int, tensors: TensorStore) -> Graph:
-    """The graph of a subject, the same for the same seed. Raises `NotHere`."""
+    """Makes the graph of a subject, the same for the same seed. Raises `NotHere`."""
     try:
         return _from_source(name, seed, tensors) if ":" in name else _from_program(name, seed, tensors)
     except MindgapError as error:

@@ -43,13 +43,13 @@ class InProcessExecutor:
         return run_job(platform, job, tensors=self._tensors, caches=caches)
 
     def close(self, platform: str) -> None:
-        """Forgets a platform and what it loaded."""
+        """Drops a platform and its loaded graphs."""
         self._open.pop(platform, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """What was tried on one subject; `skipped` is the reason where it could not be made."""
+    """The cases tried on one subject. `skipped`: the reason if it could not be made."""
 
     subject: str
     rows: tuple[CaseRow, ...]
@@ -57,7 +57,7 @@ class Trials:
 
 
 def try_subject(name: str, seed: int, limit: int) -> Trials:
-    """Up to `limit` faults and the benign cases in one subject. Runs in a process of its own, on one thread."""
+    """Tries up to `limit` faults and the benign cases in one subject. Runs in a separate process, on one thread."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(prefix="mindgap-selftest-") as folder:
         tensors = TensorStore(Path(folder) / "tensors")
@@ -65,14 +65,14 @@ def try_subject(name: str, seed: int, limit: int) -> Trials:
             graph = graph_of(name, seed, tensors)
         except MindgapError as error:
             return Trials(name, (), str(error))
-        return Trials(name, tuple(_Bench(name, graph, tensors, Path(folder)).rows(seed, limit)))
+        return Trials(name, tuple(_FaultComparison(name, graph, tensors, Path(folder)).rows(seed, limit)))
 
 
-class _Bench:
-    """A graph, its ground truth, and the comparison that all its faulty platforms go through."""
+class _FaultComparison:
+    """Compares faulty platforms on one graph, and holds its ground truth."""
 
-    def __init__(self, name: str, graph: Graph, tensors: TensorStore, folder: Path) -> None:
-        self._name, self._folder = name, folder
+    def __init__(self, name: str, graph: Graph, tensors: TensorStore, directory: Path) -> None:
+        self._name, self._directory = name, directory
         self._execute = InProcessExecutor(tensors)
         self._comparison = GraphComparison(RunContext(self._execute, RunSettings(_REFERENCE), tensors), name, graph)
         self._ground = GroundTruth(graph, materialise_all(graph, tensors))
@@ -85,9 +85,9 @@ class _Bench:
         return [row for row in found if row is not None]
 
     def _case(self, number: int, case: FaultCase) -> CaseRow | None:
-        """The row of one case; None where the fault changes nothing at all, so that there is nothing to say."""
+        """Tries one case. Returns None if the fault changes nothing."""
         started = time.perf_counter()
-        file = self._folder / f"{number}.toml"
+        file = self._directory / f"{number}.toml"
         file.write_text(case.to_toml())
         effect = self._effect(file)
         if case.expected == "fault" and effect.at_output == effect.typical == 0:
@@ -106,7 +106,7 @@ class _Bench:
 
 
 def case_row(graph: str, case: FaultCase, effect: Effect, row: Row) -> CaseRow:
-    """The row of one case: what was found beside the ground truth."""
+    """Makes the row of one case: verdict and ground truth."""
     culprit = row.culprit
     return CaseRow(
         graph=graph,

@@ -25,7 +25,7 @@ _THREADS: Final = {"threads": "1"}
 
 @dataclass(frozen=True, slots=True)
 class FaultyBackend:
-    """The entry `faulty/eager` of the registry."""
+    """Makes the platform `faulty/eager`."""
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -35,7 +35,7 @@ class FaultyBackend:
         return presence.torch_present(CPU)
 
     def environment(self, options: Options) -> Mapping[str, str]:
-        """Reads the file as well, so that a bad one stops before any worker starts."""
+        """Returns the device's variables. Reads the fault file, to report a bad one before a worker starts."""
         _read(options)
         return known.variables(_THREADS, CPU)
 
@@ -64,7 +64,7 @@ class _Faulty:
         return self.description
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> FaultyExecutable:
-        """Raises `Unsupported` and `CompileFailure` where a fault says so, and for graphs with a backward pass."""
+        """Loads a graph. Raises `Unsupported` and `CompileFailure` as faults demand, and for a backward pass."""
         from mindgap.graph.codec import digest
         from mindgap.platforms.faulty.injection import injection_sites
 
@@ -76,7 +76,7 @@ class _Faulty:
 
 
 class FaultyExecutable:
-    """Executable and traceable: damage shows in the value of the node that a fault strikes, and downstream."""
+    """Executable and traceable: corruption shows in the value of the faulty node, and downstream."""
 
     def __init__(self, graph: Graph, places: list[list[InjectionSite]]) -> None:
         from mindgap.aten.tape import Tape
@@ -88,13 +88,13 @@ class FaultyExecutable:
         self._striker = FaultInjector(graph, places)
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
-        """Outputs as arrays. Raises what PyTorch raises, and what an injected fault does."""
+        """Returns outputs as arrays. Raises PyTorch's errors, and those of injected faults."""
         from mindgap.aten.tensors import to_numpy
 
         return [self._given(to_numpy(t), t) for t in self._run(inputs)]
 
     def trace(self, inputs: Sequence[Array]) -> list[Array | None]:
-        """Every output slot of every node as it was when the node returned."""
+        """Returns every output slot of every node as it was when the node returned."""
         from mindgap.aten.tensors import to_numpy
 
         seen: list[Array | None] = []

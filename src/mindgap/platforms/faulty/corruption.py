@@ -1,4 +1,4 @@
-"""Corrupts one result of an operator as a fault says: a function from tensor to tensor."""
+"""Corrupts one result of an operator: a function from fault and tensor to tensor."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _TOP: Final = {name: _top(dtype) for name, dtype in TORCH_DTYPES.items() if kind
 
 
 def corrupted(fault: schema.Fault, result: torch.Tensor, draw: int) -> torch.Tensor:
-    """The result as this fault leaves it; kinds that act on the call and not on the result change nothing.
+    """Applies a fault to a result; kinds that act on the call and not on the result change nothing.
 
-    `draw` tells apart the draws of one fault (a count of calls). A new tensor, the operand unchanged.
+    `draw`: a count of calls, so that each draws other numbers. Returns a new tensor; the operand is unchanged.
     """
     match fault:
         case schema.Noise() | schema.Nondeterministic():
@@ -56,7 +56,7 @@ def corrupted(fault: schema.Fault, result: torch.Tensor, draw: int) -> torch.Ten
 
 
 def toward_zero(exact: torch.Tensor, rounded: torch.Tensor) -> torch.Tensor:
-    """`exact` (float64 or complex128) cut to the dtype of `rounded`; where that is as wide, one step nearer to zero."""
+    """Truncates `exact` (float64 or complex128) to the dtype of `rounded`; if that is as wide, steps towards zero."""
     if not (rounded.is_floating_point() or rounded.is_complex()) or exact.shape != rounded.shape:
         return rounded
     wide = _parts(to_numpy(exact)).astype(np.float64)
@@ -75,7 +75,7 @@ def toward_zero(exact: torch.Tensor, rounded: torch.Tensor) -> torch.Tensor:
 
 
 def lowered(operand: torch.Tensor, to: str) -> torch.Tensor:
-    """The operand rounded to a narrower format and back; tf32 keeps 10 of 23 mantissa bits, ties away from zero."""
+    """Rounds the operand to a narrower format and back; tf32 keeps 10 of 23 mantissa bits, ties away from zero."""
     if not operand.is_floating_point() or operand.element_size() < 4:
         return operand
     if to != "tf32":
@@ -91,7 +91,7 @@ def _parts(array: Array) -> Array:
 
 
 def _by_parts(result: torch.Tensor, change: Callable[[Array], Array]) -> torch.Tensor:
-    """Applies a change to the real float values of a tensor, the parts of complex ones apart; others stay."""
+    """Applies a change to the real float values of a tensor, to both parts of complex ones; others stay."""
     if not (result.is_floating_point() or result.is_complex()) or result.numel() == 0:
         return result.clone()
     array = to_numpy(result)
@@ -100,7 +100,7 @@ def _by_parts(result: torch.Tensor, change: Callable[[Array], Array]) -> torch.T
 
 
 def _from_ordered(rank: Array, like: Array, where: Array) -> Array:
-    """The floats at these places in the order of all floats; elsewhere `like`, signed zeros included."""
+    """Converts ranks in the order of all floats back to floats; unchanged ones are `like`, with signed zeros."""
     width = like.dtype.itemsize
     bits = np.abs(rank).astype(f"u{width}")
     sign = np.where(rank < 0, np.array(1 << (8 * width - 1), f"u{width}"), np.array(0, f"u{width}"))
@@ -108,7 +108,7 @@ def _from_ordered(rank: Array, like: Array, where: Array) -> Array:
 
 
 def _noisy(parts: Array, ulp: int, seed: int, draw: int) -> Array:
-    """±1 … ±ulp steps for every finite element, from raw Philox bits, never past the largest finite value."""
+    """Moves every finite element by ±1 … ±ulp steps, from raw Philox bits, never past the largest finite value."""
     raw = np.random.Philox(key=seed, counter=[0, 0, 0, draw]).random_raw(parts.size)
     steps = (raw % np.uint64(ulp)).astype(np.int64) + 1
     signed = np.where(raw >> np.uint64(63) == 0, steps, -steps)

@@ -36,7 +36,7 @@ class InjectionSite:
 
 
 def injection_sites(faults: schema.Faults, graph: Graph, digest: str) -> list[list[InjectionSite]]:
-    """For each node, the faults that may strike it. Raises what those that strike at load do."""
+    """Returns, for each node, the faults that may apply to it. Raises the errors of faults at load."""
     found: list[list[InjectionSite]] = []
     for index, node in enumerate(graph.nodes):
         here = [InjectionSite(n, f) for n, f in enumerate(faults.fault) if meets(f, node, index, digest)]
@@ -50,7 +50,7 @@ def injection_sites(faults: schema.Faults, graph: Graph, digest: str) -> list[li
 
 
 def meets(fault: schema.Fault, node: Node, index: int, digest: str) -> bool:
-    """Whether a node meets every condition of a fault that can be known before anything runs."""
+    """Returns whether a node meets every static condition of a fault."""
     when = fault.when
     if not fnmatchcase(node.op, when.op) or not digest.startswith(when.graph) or when.node not in (None, index):
         return False
@@ -70,7 +70,7 @@ def meets(fault: schema.Fault, node: Node, index: int, digest: str) -> bool:
 
 
 class FaultInjector:
-    """Calls nodes with their faults. It lives as long as the loaded graph: stale results and leaks outlast a run."""
+    """Calls nodes with their faults. Lives as long as the loaded graph: stale results and leaks outlast a run."""
 
     def __init__(self, graph: Graph, places: Sequence[Sequence[InjectionSite]]) -> None:
         self._graph, self._places = graph, places
@@ -80,17 +80,17 @@ class FaultInjector:
         self._leaked: list[Any] = []
 
     def begin(self) -> None:
-        """A run begins: occurrences are counted anew."""
+        """Begins a run: resets the counts of occurrences."""
         self._runs += 1
         self._met.clear()
         self._earlier = {key: kept for key, kept in self._earlier.items() if key[0] == "node"}
 
     def may_strike(self, index: int) -> bool:
-        """Some fault is placed at this node."""
+        """Returns whether some fault may apply to this node."""
         return bool(self._places[index])
 
     def call(self, index: int, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """The node's result, damaged by every fault that strikes this call."""
+        """Calls the node, and applies every fault of this call to its result."""
         struck = [place for place in self._places[index] if self._strikes(place, args, kwargs)]
         if not struck:
             return function(*args, **kwargs)
@@ -115,7 +115,7 @@ class FaultInjector:
         return when.nth in (None, count) and (when.every is None or count % when.every == 0)
 
     def _disturb(self, fault: schema.Fault) -> None:
-        """What a fault does to the process before the operator runs."""
+        """Applies a fault's effect on the process before the operator runs."""
         match fault:
             case schema.Crash():
                 os.kill(os.getpid(), signal.Signals[fault.signal])
@@ -149,14 +149,14 @@ class FaultInjector:
 
 @dataclass(frozen=True, slots=True)
 class _Other:
-    """Arguments for a second call of the operator, made before the first may have written to them."""
+    """Copies of the arguments for a second call, made before the first may write to them."""
 
     args: list[Any]
     kwargs: dict[str, Any]
 
     @staticmethod
     def of(fault: schema.Fault, known: Facts, args: list[Any], kwargs: dict[str, Any]) -> _Other | None:
-        """None for a fault that does not call the operator again."""
+        """Copies the arguments; None for a fault that does not call the operator again."""
 
         def each(change: Callable[[Any], Any]) -> _Other:
             return _Other([_map(a, change) for a in args], {k: _map(v, change) for k, v in kwargs.items()})
@@ -211,7 +211,7 @@ def _widened(value: Any) -> Any:
 
 
 def _write_back(wrong: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Into the memory that an in-place operator wrote, where it fits: whoever shares it must see the damage."""
+    """Writes a corrupted result to the memory that an in-place operator wrote, if it fits, so that aliases see it."""
     if wrong.dtype != right.dtype or wrong.shape != right.shape:
         return wrong
     return right.copy_(wrong)

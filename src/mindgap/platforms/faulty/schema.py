@@ -1,4 +1,4 @@
-"""Schema of a fault file. docs/faults.md describes it for users."""
+"""Defines the schema of a fault file. docs/faults.md describes it for users."""
 
 from __future__ import annotations
 
@@ -82,19 +82,19 @@ class FlushSubnormals(_Fault):
 
 
 class NanToZero(_Fault):
-    """NaN is swallowed."""
+    """NaN becomes zero."""
 
     kind: Literal["nan_to_zero"]
 
 
 class NanToInf(_Fault):
-    """Inf where NaN is due."""
+    """NaN becomes Inf."""
 
     kind: Literal["nan_to_inf"]
 
 
 class InfToNan(_Fault):
-    """NaN where ±Inf is due."""
+    """±Inf becomes NaN."""
 
     kind: Literal["inf_to_nan"]
 
@@ -223,7 +223,7 @@ AT_LOAD: Final = (Refusal, CompileError)
 
 
 class Faults(_Model):
-    """The whole file: `[[fault]]` tables, applied in order where several strike one call."""
+    """The whole file: `[[fault]]` tables, applied in order if several match one call."""
 
     fault: tuple[Annotated[Fault, Field(discriminator="kind")], ...] = Field(default=(), strict=False)
 
@@ -236,7 +236,7 @@ class Faults(_Model):
 
 
 def read_faults(path: str) -> tuple[Faults, str]:
-    """The faults in a TOML file, and the SHA-256 of its bytes. Raises `PlatformError` naming the file and the key."""
+    """Reads a TOML file's faults, and its SHA-256. Raises a `PlatformError` that names the file and the key."""
     try:
         data = Path(path).read_bytes()
     except OSError as error:

@@ -1,8 +1,8 @@
 """Converts arrays for ONNX runtimes: bfloat16, float8 and complex numbers, which numpy or ONNX lack.
 
 ONNX has no complex arithmetic: the exporter carries a complex tensor as a real one with a last
-dimension of 2, and so do these arrays. Nothing here converts a value: a platform that answers with
-another dtype or shape than the graph declares must be seen to.
+dimension of 2, and so do these arrays. No value is converted: a wrong dtype or shape in a
+platform's output must stay visible.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _REAL_OF: Final = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.com
 
 
 def carrier(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The unsigned integer of the same width, for a dtype that numpy itself does not know; else the dtype."""
+    """Returns the unsigned integer dtype of the same width for a dtype that numpy lacks, else the dtype."""
     if dtype in _REAL_OF or dtype_name(dtype) not in ONNX_ELEMENT:
         return dtype
     return np.dtype(np.uint8 if dtype.itemsize == 1 else np.uint16)
 
 
 def as_real(array: Array) -> Array:
-    """A contiguous array whose complex numbers are pairs of reals; other dtypes as they are."""
+    """Converts complex numbers to pairs of reals, contiguous; other dtypes stay."""
     array = array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape)
     if array.dtype not in _REAL_OF:
         return array
@@ -41,7 +41,7 @@ def as_real(array: Array) -> Array:
 
 
 def as_declared(array: Array, spec: TensorSpec) -> Array:
-    """The inverse of `as_real` for an output that the graph declares complex; anything else unchanged."""
+    """Inverts `as_real` for an output that the graph declares complex; anything else is unchanged."""
     declared = numpy_dtype(spec.dtype)
     if declared in _REAL_OF and array.dtype == _REAL_OF[declared] and array.shape[-1:] == (2,):
         return np.ascontiguousarray(array).view(declared)[..., 0]

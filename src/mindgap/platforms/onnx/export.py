@@ -1,7 +1,7 @@
 """Exports a graph to the ONNX model that `torch.onnx.export(dynamo=True)` would write, without tracing it again.
 
 Same operator translations, same decompositions, same explicit casts and same optimiser as the
-exporter that users call; only the tracing in front of them is left out (see `onnx_fx`).
+exporter that users call; only the tracing in front of them is left out (see `fx_program`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FED: Final = ("input", "random")
 
 @dataclass(frozen=True)
 class Exported:
-    """`model`: a serialised ONNX `ModelProto`.
+    """An exported graph. `model`: a serialised ONNX `ModelProto`.
 
     `fed`: number of the graph input behind each ONNX input, in their order; the rest are initializers.
     `outputs`: an ONNX output name per graph output, in order, no two alike.
@@ -49,7 +49,7 @@ class Exported:
 
 
 def export(graph: Graph, inputs: Sequence[Array], optimize: bool = True) -> Exported:
-    """Translate a graph, in its functional form; `inputs` gives the values of the inputs that become initializers.
+    """Translates a graph in functional form; `inputs` gives the values of the inputs that become initializers.
 
     `optimize` runs onnxscript's optimiser, which is on for everybody who calls `torch.onnx.export`: it
     folds constants, folds batch-norm and padding into convolutions, and removes what is not used.
@@ -102,7 +102,7 @@ def _onnx_values(graph: torch.fx.Graph, model: ir.Model) -> Mapping[str, Any]:
 
 
 class _quiet:
-    """What the exporter logs, mindgap reports as data."""
+    """Silences the exporter's log, which mindgap reports as data."""
 
     def __enter__(self) -> None:
         self._loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
@@ -116,7 +116,7 @@ class _quiet:
 
 
 def _typed(error: BaseException, program: FxProgram) -> Exception:
-    """A missing translation, or one that says it does not do this, is a refusal; the rest are failures."""
+    """Returns a refusal for a missing or incomplete translation, else a failure."""
     op = next((op for name, op in program.origin.items() if f"%{name} " in str(error)), "")
     found, cause = onnx_export_messages.read(error)
     if found.kind == "failure":
@@ -127,7 +127,7 @@ def _typed(error: BaseException, program: FxProgram) -> Exception:
 def _bind_inputs(
     graph: Graph, inputs: Sequence[Array], model: ir.Model, program: FxProgram, values: Mapping[str, Any]
 ) -> tuple[int, ...]:
-    """Leave what is fed among the model's inputs and give the others their values."""
+    """Keeps fed inputs as the model's inputs, and makes the others initializers."""
     model.graph.inputs.clear()
     fed: list[int] = []
     for number, item in enumerate(graph.inputs):
@@ -143,7 +143,7 @@ def _bind_inputs(
 
 
 def _bind_outputs(graph: Graph, model: ir.Model, program: FxProgram, values: Mapping[str, Any]) -> None:
-    """One ONNX output per graph output; a value that is an input or named twice goes through Identity."""
+    """Makes one ONNX output per graph output; an input or a repeated value goes through Identity."""
     model.graph.outputs.clear()
     taken: set[int] = set()
     for position, number in enumerate(graph.outputs):
@@ -164,7 +164,7 @@ def _fx(program: FxProgram, number: int) -> torch.fx.Node:
 
 
 def _finish(model: ir.Model, optimize: bool) -> None:
-    """Raise the model to `OPSET`, in which some translations write already, and optimise it: the exporter's order."""
+    """Converts the model to `OPSET`, which some translations use already, and optimises it, in the exporter's order."""
     converter: Any = version_converter
     try:
         with _quiet():
@@ -176,7 +176,7 @@ def _finish(model: ir.Model, optimize: bool) -> None:
 
 
 def _origins(model: ir.Model, program: FxProgram) -> dict[str, str]:
-    """Name every node and say where it came from; one that the optimiser made belongs to what reads it."""
+    """Names every node and finds its operator; a node made by the optimiser belongs to its reader's operator."""
     known: dict[str, str] = {}
     for number, node in enumerate(model.graph):
         node.name = node.name or f"unnamed_{number}"
@@ -195,7 +195,7 @@ def _origins(model: ir.Model, program: FxProgram) -> dict[str, str]:
 
 
 def _fewer(before: Counter[str], after: Counter[str]) -> dict[str, int]:
-    """ONNX operators that the optimiser removed or folded, with how many of each."""
+    """Counts the ONNX operators that the optimiser removed or folded."""
     return {name: before[name] - after[name] for name in sorted(before) if before[name] > after[name]}
 
 

@@ -67,7 +67,7 @@ _ASSERTIONS: Final = frozenset(
 
 @cache
 def registry() -> Any:
-    """The exporter's translations (`ONNXRegistry`) for `OPSET`: a third of a second to build, so built once."""
+    """Returns the exporter's translations (`ONNXRegistry`) for `OPSET`; cached, since building takes 0.3 s."""
     return translation_registry(OPSET)
 
 
@@ -82,7 +82,7 @@ def _promotion_rules() -> Any:
 
 
 def to_fx(graph: Graph, names: Sequence[str]) -> FxProgram:
-    """The FX form of a functional graph, whose nodes go by `names`: the operators that they stand for.
+    """Converts a functional graph to FX. `names`: the operators that its nodes stand for.
 
     Raises `Unsupported` or `CompileFailure`, both naming the operator.
     """
@@ -101,7 +101,7 @@ def to_fx(graph: Graph, names: Sequence[str]) -> FxProgram:
 
 @cache
 def _fake_mode() -> FakeTensorMode:
-    """One for the process: fake tensors and traces made under it can be kept."""
+    """Returns the process's fake tensor mode: fake tensors and traces made under it can be kept."""
     return FakeTensorMode(allow_non_fake_inputs=True)
 
 
@@ -112,7 +112,7 @@ def _fake(spec: TensorSpec) -> torch.Tensor:
 
 @lru_cache(maxsize=4096)
 def _fake_value(spec: TensorSpec) -> torch.Tensor:
-    """A fake tensor of this spec; values of equal spec share one, as nothing writes to it."""
+    """Returns a fake tensor of this spec; values of equal spec share one, since nothing writes to it."""
     return _fake(spec)
 
 
@@ -124,7 +124,7 @@ class _Writer:
         self._program = program
 
     def add(self, node: Node, name: str) -> None:
-        """Append one call, decomposed if the exporter has no translation for it."""
+        """Appends one call, decomposed if the exporter has no translation for it."""
         if node.op in _ASSERTIONS:
             return
         if facts(node.op).mutates:
@@ -168,7 +168,7 @@ class _Writer:
         return self._inline(name, traced, [self._program.values[number] for number in places])
 
     def _inline(self, op: str, traced: torch.fx.Graph, operands: list[Any]) -> list[torch.fx.Node | None]:
-        """Copy a traced body into the graph, its constants as `get_attr` nodes of their own."""
+        """Copies a traced body into the graph, with its constants as `get_attr` nodes."""
         graph = self._program.graph
         places = iter(operands)
         copied: dict[torch.fx.Node, torch.fx.Node] = {}
@@ -192,7 +192,7 @@ def _returns_list(target: Any) -> bool:
 
 
 def _bind(arg: Arg, values: Sequence[Any]) -> Any:
-    """An argument as PyTorch takes it, references replaced by `values`."""
+    """Converts an argument to PyTorch's, with references replaced by `values`."""
     if isinstance(arg, Ref):
         return values[arg.index]
     if isinstance(arg, tuple):
@@ -216,7 +216,7 @@ class _Call:
 
 
 def _resamples(op: str) -> bool:
-    """Whether `torch.export` may take the operator apart although the exporter has a translation for it.
+    """Returns whether `torch.export` may decompose the operator although the exporter has a translation for it.
 
     PyTorch registers Python kernels for interpolation that run when a program is traced again. The exporter's own
     translation of `upsample_bicubic2d` gives other values where both sizes and scales are given.
@@ -226,7 +226,7 @@ def _resamples(op: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _decomposition(call: _Call) -> torch.fx.Graph | CompileFailure:
-    """The exporter's decomposition of one call, by the cheap route where it leads to translatable operators.
+    """Decomposes one call as the exporter does, by the cheap route if it leads to translatable operators.
 
     Tracing under functionalization takes 3 ms where the exporter's own `run_decompositions` takes 100; it
     also splits composite operators met inside another (`linear` within attention), which the slow route keeps.
@@ -249,7 +249,7 @@ def _decomposition(call: _Call) -> torch.fx.Graph | CompileFailure:
 
 
 def _untranslatable(traced: torch.fx.Graph) -> str | None:
-    """The first operator of a decomposition that the exporter does not know."""
+    """Returns the first operator of a decomposition that the exporter lacks."""
     return next(
         (str(n.target) for n in traced.nodes if _is_operator(n) and not registry().is_registered(n.target)), None
     )
@@ -264,7 +264,7 @@ def _runner(call: _Call) -> Callable[..., Any]:
 
 
 def _fakes(call: _Call) -> list[torch.Tensor]:
-    """One fake tensor per operand, none shared: a tracer tells its inputs apart by identity."""
+    """Makes one fake tensor per operand, none shared: a tracer identifies its inputs by object."""
     return [_fake(spec) for spec in call.operands if spec is not None]
 
 
@@ -286,7 +286,7 @@ def _is_operator(node: torch.fx.Node) -> bool:
 
 
 def _promote(program: FxProgram) -> None:
-    """Make implicit casts explicit, as the exporter does: ONNX operators take operands of one dtype."""
+    """Makes implicit casts explicit, as the exporter does: ONNX operators take operands of one dtype."""
     graph = program.graph
     end = graph.output(None)
     before = list(graph.nodes)

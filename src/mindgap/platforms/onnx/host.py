@@ -13,7 +13,7 @@ from mindgap.platforms.protocol import Availability, Options, PlatformError
 
 
 def cpu_name() -> str:
-    """The processor's model name, or its architecture where the system does not say."""
+    """Returns the processor's model name, or its architecture if unknown."""
     info = Path("/proc/cpuinfo")
     for line in info.read_text(encoding="utf-8", errors="replace").splitlines() if info.exists() else ():
         if line.startswith("model name"):
@@ -22,7 +22,7 @@ def cpu_name() -> str:
 
 
 def cpu_flags() -> list[str]:
-    """Instruction-set flags as the kernel names them, sorted; empty where it does not say."""
+    """Returns the sorted instruction-set flags by the kernel's names; empty if unknown."""
     info = Path("/proc/cpuinfo")
     for line in info.read_text(encoding="utf-8", errors="replace").splitlines() if info.exists() else ():
         if line.startswith(("flags", "Features")):
@@ -31,7 +31,7 @@ def cpu_flags() -> list[str]:
 
 
 def available(modules: Mapping[str, str]) -> Availability:
-    """Whether every module (import name -> distribution) is installed, without importing any of them."""
+    """Returns whether every module (import name -> distribution) is installed, without importing any."""
     missing = [dist for name, dist in modules.items() if importlib.util.find_spec(name) is None]
     if missing:
         return Availability(False, f"not installed: {', '.join(missing)} (pip install {' '.join(missing)})")
@@ -40,7 +40,7 @@ def available(modules: Mapping[str, str]) -> Availability:
 
 
 def choice(name: str, options: Options, allowed: Sequence[str]) -> str:
-    """The value of an option, the first of `allowed` by default. Raises `PlatformError` for another."""
+    """Returns the value of an option, the first of `allowed` by default. Raises `PlatformError` for another."""
     value = options.get(name, allowed[0])
     if value not in allowed:
         raise PlatformError(f"option {name}={value}: must be one of {', '.join(allowed)}")
@@ -48,7 +48,7 @@ def choice(name: str, options: Options, allowed: Sequence[str]) -> str:
 
 
 def thread_count(options: Options) -> int:
-    """`threads=`, 1 by default. Raises `PlatformError` unless it is a positive number."""
+    """Returns the number of `threads=`, 1 by default. Raises `PlatformError` unless it is a positive number."""
     value = options.get("threads", "1")
     if not value.isdecimal() or int(value) < 1:
         raise PlatformError(f"option threads={value}: must be a number of threads, 1 or more")
@@ -63,7 +63,7 @@ def reject_unknown(options: Options, known: Mapping[str, str]) -> None:
 
 
 def aten_operator(reading: Reading, origin: Mapping[str, str]) -> str:
-    """The ATen operator that a message is about; else the ONNX operator, as `onnx.Conv`; empty where it names none.
+    """Returns the ATen operator of a message; else the ONNX operator, as `onnx.Conv`; empty without one.
 
     `origin`: ONNX node name -> ATen operator. A runtime names no node, or one of its own, where it has expanded an ONNX
     operator (a Softmax) into others (a ReduceMax): then the graph's only operator is meant.

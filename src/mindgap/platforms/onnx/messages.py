@@ -1,6 +1,6 @@
 """Classifies the errors of PyTorch's ONNX exporter.
 
-An operator for which it has no translation at all raises nothing: `onnx_fx` finds it beforehand.
+An operator without any translation raises nothing: `fx_program` finds it beforehand.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TABLE: Final = MessageTable(
 
 
 def chain(error: BaseException) -> list[BaseException]:
-    """The error and what it was raised from, outermost first."""
+    """Lists the error and its causes, outermost first."""
     found: list[BaseException] = []
     current: BaseException | None = error
     while current is not None and current not in found:
@@ -47,16 +47,16 @@ def chain(error: BaseException) -> list[BaseException]:
 
 
 def read(error: BaseException) -> tuple[Reading, BaseException]:
-    """What an error of the exporter says, and which of its causes says it: the innermost, which the others wrap."""
+    """Classifies an error of the exporter. Also returns the cause with the message: the innermost one."""
     innermost = chain(error)[-1]
     row = TABLE.find(str(innermost), type(innermost).__name__)
     return Reading("failure" if row is None else row.kind, row), innermost
 
 
 def why(found: Reading, cause: BaseException) -> str:
-    """The reason of a refusal, in words of ours and the exporter's own."""
+    """Returns the reason of a refusal, with the exporter's message."""
     # The exporter's typed error begins with what it looked for and ends with why it found none.
-    said = str(cause).rpartition("Failure message: ")[2]
+    message = str(cause).rpartition("Failure message: ")[2]
     if found.row is NO_TRANSLATION:
-        return f"the exporter has no ONNX translation for these operands: {said}"
-    return f"its ONNX translation is incomplete: {said}"
+        return f"the exporter has no ONNX translation for these operands: {message}"
+    return f"its ONNX translation is incomplete: {message}"

@@ -1,4 +1,4 @@
-"""Exports a graph with `torch.onnx.export(dynamo=True)`, called as users call it."""
+"""Exports a graph with `torch.onnx.export(dynamo=True)`, as users do."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def export_official(graph: Graph, inputs: Sequence[Array]) -> Exported:
 
 
 def _origin(node: Any) -> str:
-    """The ATen operator that the exporter says a node is for; empty where the optimiser made it."""
+    """Returns the ATen operator in a node's metadata; empty for a node that the optimiser made."""
     said = re.findall(r"\baten\.\w+\.\w+", str(node.metadata_props.get("namespace", "")))
     return said[-1] if said else ""
 
 
 def _typed(error: BaseException, program: ExportedGraph) -> Exception:
-    """What stopped the exporter, as the table of its messages reads it."""
+    """Converts an exporter's error to a refusal or failure by the table of messages."""
     found, inner = onnx_export_messages.read(error)
     op = _operator(error, program)
     if found.kind == "refusal":
@@ -70,7 +70,7 @@ def _typed(error: BaseException, program: ExportedGraph) -> Exception:
 
 
 def _operator(error: BaseException, program: ExportedGraph) -> str:
-    """The program's only operator; else the one that the errors name, innermost first, as it was decomposed."""
+    """Returns the program's only operator; else the decomposed one that the errors name, innermost first."""
     called = {str(node.target) for node in program.exported.graph.nodes if node.op == "call_function"}
     if len(called) == 1:
         return next(iter(called))

@@ -1,4 +1,4 @@
-"""`onnxruntime/cpu`: ONNX Runtime's CPU execution provider, fed by PyTorch's ONNX exporter."""
+"""Backend `onnxruntime/cpu`: runs ONNX models of PyTorch's exporter on ONNX Runtime's CPU execution provider."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _UNNAMED: Final = {
 
 
 class OnnxRuntimeBackend:
-    """The entry `onnxruntime/cpu` of the registry."""
+    """Makes platforms `onnxruntime/cpu`."""
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -79,12 +79,12 @@ def _settings(options: Options) -> tuple[str, str, int]:
 
 
 def _runtime() -> Any:
-    """The real package, which has no types; this module only shares its name."""
+    """Imports ONNX Runtime, which has no types."""
     return importlib.import_module("onnxruntime")
 
 
 class OnnxRuntimePlatform:
-    """Sessions of one setting."""
+    """Makes sessions with one set of options."""
 
     def __init__(self, opt: str, threads: int, way: str) -> None:
         self._export = way
@@ -108,7 +108,7 @@ class OnnxRuntimePlatform:
         }
 
     def _measured(self) -> OnnxRuntimePlatform:
-        """The platform on which dtypes are measured: both exports write the same operators, and this one is fast."""
+        """Returns the platform for measuring dtypes: both exports write the same operators, and this one is fast."""
         return self if self._export == "direct" else OnnxRuntimePlatform(self._opt, self._threads, "direct")
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
@@ -126,7 +126,7 @@ class OnnxRuntimePlatform:
 
 
 def _session(model: bytes, opt: str, threads: int, origin: Mapping[str, str]) -> Any:
-    """Raises `Unsupported`, `CompileFailure` or `Fallback`."""
+    """Makes a session. Raises `Unsupported`, `CompileFailure` or `Fallback`."""
     onnxruntime = _runtime()
     settings = onnxruntime.SessionOptions()
     level = onnxruntime.GraphOptimizationLevel
@@ -145,7 +145,7 @@ def _session(model: bytes, opt: str, threads: int, origin: Mapping[str, str]) ->
 
 
 def _typed(error: Exception, origin: Mapping[str, str], *, running: bool = False) -> Exception:
-    """What stopped a session, or a run, as the table of messages reads it."""
+    """Converts an error of a session or a run to a refusal or failure by the table of messages."""
     if isinstance(error, MemoryError):
         return error
     found = onnxruntime_messages.read(str(error))
@@ -165,7 +165,7 @@ def _require_cpu(session: Any) -> None:
 
 
 class OnnxRuntimeExecutable:
-    """One session. `facts` says what the translation did to the graph."""
+    """Runs one session. `facts`: changes that the translation made to the graph."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class OnnxRuntimeExecutable:
         self._plain = not any(self._unnamed)
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
-        """Raises `Unsupported` where a kernel refuses when it runs, `RunFailure` for other errors of the session."""
+        """Runs the session. Raises `Unsupported` if a kernel refuses, `RunFailure` for other errors."""
         feeds = {name: as_real(inputs[number]) for name, number in self._feeds}
         try:
             found = self._run(feeds)
@@ -202,7 +202,7 @@ class OnnxRuntimeExecutable:
         return self._run_values(feeds)
 
     def _run_values(self, feeds: Mapping[str, Array]) -> list[Array]:
-        """Through OrtValues, the only way for the dtypes that numpy does not have."""
+        """Runs through OrtValues, which support dtypes that numpy lacks."""
         values = {name: _to_ort(array) for name, array in feeds.items()}
         found = self._session.run_with_ort_values(None, values)
         return [

@@ -46,7 +46,7 @@ _OPERATOR: Final = re.compile(r"implementation for (\w+)\(|operator \((\w+)\)|Op
 
 
 def read(message: str) -> Reading:
-    """What the message says. `node` is a node of the ONNX model, `operator` an ONNX operator."""
+    """Classifies a message. `node` is a node of the ONNX model, `operator` an ONNX operator."""
     row = TABLE.find(message)
     kind = "failure" if row is None else row.kind
     running = _RUNNING.search(message)

@@ -1,4 +1,4 @@
-"""`openvino/cpu`: OpenVINO's CPU plugin, fed by its PyTorch front end, or the ONNX model that ONNX Runtime gets."""
+"""Backend `openvino/cpu`: runs OpenVINO's CPU plugin, through its PyTorch front end or an ONNX model."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _REDUCED: Final = frozenset({"bf16", "f16"})
 
 
 class OpenVinoBackend:
-    """The entry `openvino/cpu` of the registry."""
+    """Makes platforms `openvino/cpu`."""
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -71,7 +71,7 @@ def _settings(options: Options) -> tuple[str, str, int]:
 
 
 class OpenVinoPlatform:
-    """Compiled models of one setting."""
+    """Compiles models with one set of options."""
 
     def __init__(self, precision: str, threads: int, frontend: str) -> None:
         from mindgap.platforms.openvino.pytorch_frontend import import_openvino
@@ -84,7 +84,7 @@ class OpenVinoPlatform:
             self._settings["INFERENCE_PRECISION_HINT"] = "f32"
 
     def describe(self) -> Mapping[str, Any]:
-        """`precision_in_force` is the one that OpenVINO says it computes in, whatever was asked for."""
+        """Describes the platform. `precision_in_force`: the one that OpenVINO reports, not the requested one."""
         self._core.set_property("CPU", self._settings)
         found = onnx_host.available(_MODULES)
         return {
@@ -139,7 +139,7 @@ class OpenVinoPlatform:
         return OpenVinoExecutable(compiled, feeds, _specs(graph), facts, range(len(graph.outputs)), stopped)
 
     def _require_precision(self, compiled: Any, graph: Graph) -> dict[str, Any]:
-        """What precision each kind of node runs in. Raises `Fallback` for a reduced one that f32 forbids."""
+        """Returns the precision of each type of node. Raises `Fallback` for a reduced one that f32 forbids."""
         devices = list(compiled.get_property("EXECUTION_DEVICES"))
         if devices != ["CPU"]:
             raise Fallback(f"OpenVINO runs on {devices}, not on CPU alone")
@@ -163,7 +163,7 @@ def _type_name(kind: Any) -> str:
 
 
 def _node_precisions(compiled: Any) -> dict[str, int]:
-    """`Convolution:f32` -> how many such nodes the compiled model holds."""
+    """Counts the compiled model's nodes by type and precision (`Convolution:f32`)."""
     found: Counter[str] = Counter()
     for node in compiled.get_runtime_model().get_ordered_ops():
         said = node.get_rt_info()
@@ -176,13 +176,13 @@ def _asks_for_half(graph: Graph) -> bool:
 
 
 def _typed(error: Exception, origin: Mapping[str, str], *, running: bool = False) -> Exception:
-    """What stopped the ONNX front end, the plugin, or a run, as the table of messages reads it."""
+    """Converts an error of the ONNX front end, the plugin, or a run to a refusal or failure."""
     found = openvino_messages.read(str(error))
     return openvino_messages.stopped(error, found, onnx_host.aten_operator(found, origin), running=running)
 
 
 class OpenVinoExecutable:
-    """One compiled model and its request. `facts` says what the translation and the plugin did."""
+    """Runs one compiled model. `facts`: changes that the translation and the plugin made."""
 
     def __init__(
         self,
@@ -194,8 +194,8 @@ class OpenVinoExecutable:
         stopped: Callable[[Exception], Exception],
     ) -> None:
         """`feeds`: the name of an input of the model and the graph input that it gets; one that OpenVINO removed
-        as unused is left out. `places`: the model's output behind each output of the graph.
-        `stopped`: what to raise for what a run raised.
+        as unused is left out. `places`: the model's output number for each output of the graph.
+        `stopped`: converts an error of a run.
 
         Raises `CompileFailure` for a model with other inputs or outputs.
         """
@@ -214,7 +214,7 @@ class OpenVinoExecutable:
             )
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
-        """Raises `Unsupported` where a kernel refuses when it runs, `RunFailure` for other errors of the request."""
+        """Runs the model. Raises `Unsupported` if a kernel refuses, `RunFailure` for other errors."""
         for port, number in self._feeds:
             self._request.set_tensor(port, _to_tensor(as_real(inputs[number])))
         try:
@@ -243,7 +243,7 @@ def _to_tensor(array: Array) -> Any:
 
 
 def _to_array(tensor: Any) -> Array:
-    """A copy: the request reuses the memory."""
+    """Copies an output: the request reuses its memory."""
     name = _UNNAMED.get(tensor.get_element_type().to_string())
     found: Array = np.array(tensor.data, order="C")
     return found if name is None else found.view(numpy_dtype(name))

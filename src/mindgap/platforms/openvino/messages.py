@@ -76,7 +76,7 @@ _CONSEQUENCE: Final = re.compile(r"Unsupported input type dynamic")
 
 
 def read(message: str, raised: str = "") -> Reading:
-    """What the message of an exception of the class named `raised` says.
+    """Classifies the message of an exception of the class named `raised`.
 
     `node` is a node of the model that was translated, `operator` its operator there.
     """
@@ -88,7 +88,7 @@ def read(message: str, raised: str = "") -> Reading:
 
 
 def parts_of(message: str) -> list[tuple[str, str]]:
-    """The messages that a report holds, each with its operator, without those that only follow from others.
+    """Splits a report into messages, each with its operator, without those that only follow from others.
 
     A message that is no report is its own only part, without an operator.
     """
@@ -116,7 +116,7 @@ def _read_part(operator: str, text: str, raised: str) -> Reading:
 
 
 def stopped(error: Exception, found: Reading, op: str, *, running: bool) -> Exception:
-    """What to raise for an error of OpenVINO's that says `found` of the ATen operator `op`."""
+    """Makes the exception for a classified message of OpenVINO about the ATen operator `op`."""
     if isinstance(error, MemoryError):
         return error
     if running:

@@ -1,7 +1,7 @@
 """Converts a graph with OpenVINO's PyTorch front end: `openvino.convert_model` on a `torch.export` program.
 
-The way that OpenVINO documents for PyTorch's users. Nothing is rewritten on the way: OpenVINO runs the
-decompositions that its own `convert_model` runs, and makes every dimension dynamic, as it does for its users.
+OpenVINO documents this way for PyTorch's users. The graph is not rewritten: OpenVINO runs the decompositions of its
+`convert_model`, and makes every dimension dynamic, as it does for its users.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mindgap.platforms.pytorch.compilation.exported_program import ExportedGraph
 
 @dataclass(frozen=True)
 class Converted:
-    """`model`: an `openvino.Model`. `inputs`: the names of its inputs, `fed` the graph input behind each.
+    """A converted graph. `model`: an `openvino.Model`. `inputs`: their names, `fed` the graph input behind each.
 
     `outputs`: for each output of the graph, the number of the model's output that holds it.
     `facts`: what the conversion did that can change the graph's meaning. JSON only.
@@ -37,7 +37,7 @@ class Converted:
 
 
 def import_openvino() -> Any:
-    """The package without its telemetry, which reports each conversion over the network.
+    """Imports OpenVINO without its telemetry, which reports each conversion over the network.
 
     A process that has imported OpenVINO already keeps what it has.
     """
@@ -86,7 +86,7 @@ def _require_users_program(graph: Graph, inputs: Sequence[Array]) -> None:
 
 
 def _returned(graph: Graph) -> tuple[Graph, tuple[int, ...]]:
-    """The graph without outputs that only mindgap asks for, and for each of its outputs where it is found.
+    """Removes outputs that only mindgap asks for. Also returns, for each output, the number of the one that holds it.
 
     A user's program does not return an input that it writes to. mindgap compares that input's contents; where another
     output holds the same value, that one is read twice, since the front end fails for a value returned twice.
@@ -110,13 +110,13 @@ def _returned(graph: Graph) -> tuple[Graph, tuple[int, ...]]:
 
 
 def typed(error: Exception, program: ExportedGraph, *, running: bool = False) -> Exception:
-    """What stopped the front end, the plugin, or a run, as the table of messages reads it."""
+    """Converts an error of the front end, the plugin, or a run to a refusal or failure."""
     found = openvino_messages.read(str(error), type(error).__name__)
     return openvino_messages.stopped(error, found, _operator(found, program), running=running)
 
 
 def _operator(found: Reading, program: ExportedGraph) -> str:
-    """The ATen operator that was called, for the one (or the node) that a message names after decomposition.
+    """Returns the called ATen operator for the decomposed operator (or node) in a message.
 
     A node of the model is called `convolution/aten.convolution.default/Convolution`: the node of the program, its
     operator, OpenVINO's own.
@@ -143,7 +143,7 @@ def _operator(found: Reading, program: ExportedGraph) -> str:
 
 
 def _table() -> Any:
-    """The decompositions that `convert_model` has run; a converted program has made the table."""
+    """Returns the decompositions of `convert_model`; a converted program has made the table."""
     from openvino.frontend.pytorch.fx_decoder import (  # pyright: ignore[reportMissingImports] # untyped
         TorchFXPythonDecoder,
     )

@@ -14,15 +14,15 @@ _PRINTED_OUTPUT: Final = re.compile(r"^output \d+ \(.*?\) of traced region", re.
 
 
 def refusal(error: BaseException) -> str | None:
-    """Why the platform refuses, in PyTorch's words, on one line; None where `error` is no refusal."""
+    """Returns PyTorch's message of a refusal, on one line; None if `error` is no refusal."""
     found = refusing(error)
     return None if found is None else _line(message_of(found[1])) or type(found[1]).__name__
 
 
 def refusing(error: BaseException) -> tuple[MessageRow, BaseException] | None:
-    """The row that makes the error a refusal, and which of its causes the row is for; None for a failure.
+    """Returns the row that makes the error a refusal, and the cause that it matches; None for a failure.
 
-    Looks at the innermost cause first, for what wraps it quotes it.
+    Tries the innermost cause first, since outer errors quote it.
     """
     for cause in reversed(causes(error)):
         # A subclass counts as the classes that it derives from.
@@ -34,12 +34,12 @@ def refusing(error: BaseException) -> tuple[MessageRow, BaseException] | None:
 
 
 def message_of(error: BaseException) -> str:
-    """The error's message without the values of tensors."""
+    """Returns the error's message without the values of tensors."""
     return _PRINTED_OUTPUT.sub("output of traced region", str(error).strip())
 
 
 def refused_operator(error: BaseException) -> str | None:
-    """The operator that a compiler's message names (`aten.foo.default`), None where it names none."""
+    """Returns the operator that a compiler's message names (`aten.foo.default`), None without one."""
     for cause in reversed(causes(error)):
         found = _QUALIFIED.search(str(cause))
         if found:
@@ -48,7 +48,7 @@ def refused_operator(error: BaseException) -> str | None:
 
 
 def causes(error: BaseException) -> list[BaseException]:
-    """The error and what it was raised from, outermost first."""
+    """Lists the error and its causes, outermost first."""
     found: list[BaseException] = []
     current: BaseException | None = error
     while current is not None and current not in found:
@@ -59,7 +59,7 @@ def causes(error: BaseException) -> list[BaseException]:
 
 
 def _head(text: str) -> str:
-    """The first lines: compilers append stacks that quote other errors."""
+    """Returns the first lines: compilers append stacks that quote other errors."""
     return "\n".join(text.splitlines()[:3])
 
 

@@ -35,7 +35,7 @@ class AotExecutable:
         self.facts = facts
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
-        """Raises `Unsupported` where an operator that was left to ATen is refused there."""
+        """Runs the graph. Raises `Unsupported` if ATen refuses a fallback operator."""
         try:
             return self._executable(inputs)
         except (Unsupported, Fallback, MemoryError):
@@ -48,7 +48,7 @@ class AotExecutable:
 
 
 class Batch:
-    """The programs of some graphs on their way into one library. Numbers are those that `begin` gave out."""
+    """Collects the programs of graphs and builds them as one library. `begin` numbers them."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -63,7 +63,7 @@ class Batch:
         return len(self._graphs) - 1
 
     def translate(self, number: int, module: torch.fx.GraphModule, sample: Sequence[torch.Tensor]) -> Function:
-        """The graph's function, which can be called once the batch is built. Raises whatever the compiler does."""
+        """Translates a graph to a function that works after `build`. Raises the compiler's errors."""
         self._alone[number] = sample
         with configured(self._options), contextlib.suppress(NeedsOwnLibrary):
             self._sources[number] = source_of(module, sample)
@@ -71,7 +71,7 @@ class Batch:
         return lambda *given: functions[number](*given)
 
     def loaded(self, number: int, executable: Executable) -> Executable:
-        """The executable around the function, with what is known of its program."""
+        """Makes the executable of a function, with facts about its program."""
         source = self._sources.get(number)
         if source is None:
             return AotExecutable(executable, {"alone": True})
@@ -79,7 +79,7 @@ class Batch:
         return AotExecutable(executable, facts)
 
     def build(self) -> Mapping[int, Exception]:
-        """Builds all that was translated, and gives the failures: `Unsupported` or `CompileFailure` by number."""
+        """Builds all translated programs. Returns the failures: `Unsupported` or `CompileFailure` by number."""
         with configured(self._options):
             self._build(sorted(self._sources))
             for number in sorted(self._alone.keys() - self._functions.keys()):
@@ -90,8 +90,8 @@ class Batch:
         return self._failures
 
     def _build(self, numbers: Sequence[int]) -> None:
-        """One library for these. Where it cannot be built, one for those that the compiler does not complain of; halves
-        where it was something else. What fails by itself has no function then."""
+        """Builds one library. If that fails, leaves out the sources with compiler errors; without such, builds halves.
+        A program that fails alone has no function then."""
         if not numbers:
             return
         try:
@@ -108,7 +108,7 @@ class Batch:
         self._functions.update(zip(numbers, built, strict=True))
 
     def _build_alone(self, number: int) -> None:
-        """A program as AOTInductor itself builds and loads it, so that a failure is its own and not ours."""
+        """Builds a program with AOTInductor alone, so that a failure is not caused by batching."""
         try:
             path = compile_alone(to_fx(self._graphs[number], "cpu"), self._alone[number])
             self._functions[number] = opened(path)
@@ -117,10 +117,10 @@ class Batch:
             if why is not None:
                 self._failures[number] = Unsupported(refused_operator(error) or "the graph", why)
             else:
-                self._failures[number] = CompileFailure(_told(error), refused_operator(error) or "")
+                self._failures[number] = CompileFailure(_summary(error), refused_operator(error) or "")
 
 
-def _told(error: Exception) -> str:
-    """As for any compiler; of what the C++ compiler printed, its first complaint and not the command."""
+def _summary(error: Exception) -> str:
+    """Summarises an error; for the C++ compiler's output, its first error and not the command."""
     complaint = _COMPLAINT.search(str(causes(error)[-1]))
     return f"{type(error).__name__}: {complaint[0]}" if complaint else error_summary(error)

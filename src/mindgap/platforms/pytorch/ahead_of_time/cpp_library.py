@@ -71,7 +71,7 @@ extern "C" int mindgap_run(int number, AtenTensorHandle* given, AtenTensorHandle
 
 
 def build(sources: Sequence[CppSource]) -> list[Function]:
-    """One function for each source, from one library. Raises what the C++ compiler's caller raises.
+    """Builds one library with one function for each source. Raises the errors of the C++ compiler's caller.
 
     A library that was built before from the same code, by the same compiler under the same settings, is taken
     from Inductor's cache.
@@ -83,18 +83,18 @@ def build(sources: Sequence[CppSource]) -> list[Function]:
 
 
 def accused(error: Exception) -> set[int]:
-    """The places of the sources of a `build` that the compiler complained of; empty where it was something else."""
+    """Returns the indices of the sources with compiler errors; empty for other errors."""
     return {int(number) for number in _ACCUSED.findall(str(error))}
 
 
 def opened(path: str) -> Function:
-    """The function of a library that AOTInductor built by itself. Raises `RuntimeError` where it cannot be loaded."""
+    """Loads the function of a library that AOTInductor built alone. Raises `RuntimeError` if it cannot."""
     runner = load_library(path)
     return lambda *given: runner.run(list(given))
 
 
 def _texts(sources: Sequence[CppSource]) -> tuple[str, str]:
-    """The library's programs, and their kernels, each under a name that is its own in the whole library."""
+    """Returns the library's programs and kernels, each under a unique name."""
     includes = dict.fromkeys(line for source in sources for line in source.includes)
     programs = [*includes, _HEAD]
     kernels = [_HEADED, *dict.fromkeys(line for source in sources for line in source.kernel_includes)]
@@ -121,7 +121,7 @@ def _renamed(source: CppSource, prefix: str) -> tuple[str, str]:
 
 
 def _built(programs: str, kernels: str) -> str:
-    """The library's path. Compiled as AOTInductor does, with the same options, headers and cache.
+    """Compiles the library as AOTInductor does, with the same options, headers and cache. Returns its path.
 
     The program, which only calls kernels, is left unoptimised: that takes most of the time otherwise.
     """
@@ -151,7 +151,7 @@ def _built(programs: str, kernels: str) -> str:
 
 
 def _object(source: str, header: str, options: dict[str, Any], key: str) -> str:
-    """The object file of a source, built upon a header that is compiled once."""
+    """Compiles a source to an object file with a precompiled header."""
     wanted = cpp_builder.CppTorchDeviceOptions(**options, compile_only=True)
     wanted.precompiled_header = _precompiled(header, key, tuple(sorted(options.items())))
     path = Path(source)
@@ -166,7 +166,7 @@ def _precompiled(header: str, key: str, options: tuple[tuple[str, Any], ...]) ->
 
 
 def _key(common: dict[str, Any]) -> str:
-    """What tells two builds of one source apart: the whole command."""
+    """Returns the cache key of a build: it contains the whole command."""
     options = cpp_builder.CppTorchDeviceOptions(**common)
     return repr(cpp_builder.CppBuilder(name="o", sources="i", BuildOption=options).get_command_line())
 
@@ -177,7 +177,7 @@ def _bound(run: Any, number: int, outputs: int) -> Function:
         found = (ctypes.c_void_p * max(1, outputs))()
         message = ctypes.create_string_buffer(_ROOM)
         if run(number, handles, found, message, ctypes.c_size_t(_ROOM)):
-            raise RuntimeError(_told(message.value.decode(errors="replace")))
+            raise RuntimeError(_with_aten_message(message.value.decode(errors="replace")))
         capsules = [_capsule(found[place], None, None) for place in range(outputs)]
         return tensors_of(capsules)
 
@@ -192,8 +192,8 @@ _capsule.restype = ctypes.py_object
 _capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 
 
-def _told(message: str) -> str:
-    """ATen's own words, where a call of ATen failed: the program knows only which call it was."""
+def _with_aten_message(message: str) -> str:
+    """Adds ATen's message for a failed ATen call: the program's message names only the call."""
     if "API call failed" not in message:
         return message
     library: Any = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))

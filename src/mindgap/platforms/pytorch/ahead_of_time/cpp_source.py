@@ -52,8 +52,7 @@ class CppSource:
 
 
 class NeedsOwnLibrary(Exception):
-    """The graph's program needs more than its code: constants of its own, or operators called through Python's
-    description of them. It has to be built by itself."""
+    """The graph's program needs constants, or operators called through Python, and so must be built alone."""
 
 
 class _Taken(BaseException):
@@ -66,7 +65,7 @@ class _Taken(BaseException):
 
 
 class _Bare(CppWrapperCpu):
-    """The program without what every package repeats: its interface, its class, and checks that are switched off."""
+    """The program without the parts that every package repeats: interface, class, disabled checks."""
 
     @staticmethod
     def create(
@@ -85,7 +84,7 @@ class _Bare(CppWrapperCpu):
 
 
 def source_of(module: torch.fx.GraphModule, sample: Sequence[torch.Tensor]) -> CppSource:
-    """The module as C++. Raises `NeedsOwnLibrary`, or whatever the compiler raises."""
+    """Translates the module to C++. Raises `NeedsOwnLibrary`, or the compiler's errors."""
     try:
         with _taking():
             compile_alone(module, sample)
@@ -97,14 +96,14 @@ def source_of(module: torch.fx.GraphModule, sample: Sequence[torch.Tensor]) -> C
 
 
 def compile_alone(module: torch.fx.GraphModule, sample: Sequence[torch.Tensor]) -> str:
-    """The path of the library that AOTInductor makes of this module alone. Raises whatever the compiler raises."""
+    """Compiles this module alone with AOTInductor. Returns the library's path. Raises the compiler's errors."""
     with torch.no_grad():
         return aot_compile(module, sample)
 
 
 @contextlib.contextmanager
 def _taking() -> Generator[None]:
-    """While this holds, AOTInductor hands over its C++ instead of building it."""
+    """Within this block, AOTInductor returns its C++ instead of building it."""
     register_code_generators()
     registered = code_generators["cpu"]
     building = AotCodeCompiler.__dict__["compile"]

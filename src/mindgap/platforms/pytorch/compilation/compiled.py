@@ -1,4 +1,4 @@
-"""Runs a graph that was compiled as a whole, and classifies what fails when it is compiled."""
+"""Runs a graph that was compiled as a whole, and classifies compile errors."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Compiled:
         self._program: Program | None = None
 
     def compile(self, compile_program: Compile, inputs: Sequence[Array]) -> None:
-        """Builds the program and runs it until it is optimised. Raises whatever the compiler does."""
+        """Builds the program and runs it until it is optimised. Raises the compiler's errors."""
         with in_force(self._options, self._device), watched(self._device):
             tensors = self._feeds(inputs)
             module = to_fx(self._graph, self._device.torch_name, {i: tensors[i] for i in self._folded})
@@ -64,7 +64,7 @@ class Compiled:
             self._program = compile_program(module, sample, lambda program: self._run(program, tensors))
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
-        """Raises `ValueError` where an input that was folded at load comes with other bytes now."""
+        """Runs the program. Raises `ValueError` if an input that was folded at load has other bytes now."""
         if self._program is None:
             raise RuntimeError("the graph was not compiled")
         for index, held in self._folded.items():
@@ -107,7 +107,7 @@ class Failing:
 def load(
     graph: Graph, device: TorchDevice, options: Options, inputs: Sequence[Array], compile_program: Compile, fold: bool
 ) -> Executable:
-    """The compiled graph. Raises `Unsupported`, `CompileFailure` or `Fallback`.
+    """Compiles the graph. Raises `Unsupported`, `CompileFailure` or `Fallback`.
 
     A graph that fails uncompiled too is no failure to compile: it loads, and raises its error when run.
     """
@@ -128,7 +128,7 @@ def load(
 
 
 def error_summary(error: BaseException) -> str:
-    """The outermost kind of error and the innermost message, cut to a length that a table bears."""
+    """Returns the outermost error's class and the innermost message, cut to fit a table."""
     innermost = causes(error)[-1]
     kinds = dict.fromkeys((type(error).__name__, type(innermost).__name__))
     return f"{' < '.join(kinds)}: {message_of(innermost)[:_LONGEST_MESSAGE]}"
@@ -137,7 +137,7 @@ def error_summary(error: BaseException) -> str:
 def _own_error(
     graph: Graph, device: TorchDevice, options: Mapping[str, str], inputs: Sequence[Array]
 ) -> Exception | None:
-    """What the graph raises when it runs operator by operator. Raises `Unsupported` where that is a refusal."""
+    """Returns the graph's error when it runs operator by operator. Raises `Unsupported` if that is a refusal."""
     try:
         EagerExecutable(graph, {k: v for k, v in options.items() if k in _UNCOMPILED}, device)(inputs)
     except (Unsupported, Fallback):

@@ -69,7 +69,7 @@ def _copy_written(module: torch.fx.GraphModule, graph: Graph, fed: Sequence[int]
 
 @contextlib.contextmanager
 def quiet() -> Generator[None]:
-    """What the exporter logs beside what it raises is said by the error already."""
+    """Silences the exporter's log, which repeats the error that it raises."""
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

@@ -16,13 +16,13 @@ from mindgap.graph import Arg, Device, DType, Graph, Layout, MemoryFormat, Node,
 
 
 def foldable(graph: Graph) -> frozenset[int]:
-    """Inputs that a program may hold as constants: parameters, buffers and constants that it only reads."""
+    """Returns the inputs that a program may fold: parameters, buffers and constants that it only reads."""
     fixed = {i for i, given in enumerate(graph.inputs) if given.role not in ("input", "random")}
     return frozenset(fixed - set(written_inputs(graph)) - set(graph.grad))
 
 
 def to_fx(graph: Graph, device: str, folded: Mapping[int, torch.Tensor] | None = None) -> torch.fx.GraphModule:
-    """A module that takes the inputs which are not in `folded`, in order, and returns the outputs as a tuple.
+    """Makes a module that takes the inputs not in `folded`, in order, and returns the outputs as a tuple.
 
     The folded ones are frozen parameters of it (buffers where they are no floats). It writes to inputs where
     the graph does: give it copies. Raises `UnknownOperator`.
@@ -64,7 +64,7 @@ def _call(
 
 
 def _paths(node: Node) -> list[tuple[int, ...]]:
-    """For each output slot, the indices that lead to it in what the operator returns."""
+    """Returns, for each output slot, its indices within the operator's nested result."""
     returns = [str(r.type) for r in overload(node.op)._schema.returns]
     slots = len(node.outputs)
     if len(returns) == 1:

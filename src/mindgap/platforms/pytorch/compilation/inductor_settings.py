@@ -1,4 +1,4 @@
-"""Puts Inductor's options in force, checks them, and gives each setting and machine a cache directory of its own."""
+"""Sets and checks Inductor's options, and gives each setting and machine a separate cache directory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _base: str | None = None
 
 
 def establish(options: Options, description: Mapping[str, Any]) -> dict[str, Any]:
-    """Gives this setting its own cache and describes Inductor. Raises `Fallback` where `simdlen=` is not obeyed."""
+    """Sets this setting's cache and describes Inductor. Raises `Fallback` if `simdlen=` has no effect."""
     # It prints a traceback for every graph that is not valid, which is nothing to print about here.
     logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
     compiler = _compiler()
@@ -54,13 +54,13 @@ def establish(options: Options, description: Mapping[str, Any]) -> dict[str, Any
 
 
 def compile_graph(module: torch.fx.GraphModule, options: Options, run: Callable[[Program], Any]) -> Program:
-    """The module compiled by Inductor under these options; see `torch_compile.compile_graph`."""
+    """Compiles the module with Inductor under these options; see `torch_compile.compile_graph`."""
     return torch_compile.compile_graph(module, "inductor", run, lambda: configured(options))
 
 
 @contextlib.contextmanager
 def configured(options: Options) -> Generator[None]:
-    """The options that are Inductor's own, for what is compiled meanwhile."""
+    """Sets Inductor's options within a block."""
     patches: dict[str, Any] = {"freezing": options.get("freezing") == "1"}
     if "simdlen" in options:
         patches["cpp.simdlen"] = int(options["simdlen"])

@@ -25,7 +25,7 @@ def compile_graph(
     run: Callable[[Program], Any],
     configured: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
 ) -> Program:
-    """The module compiled, in one piece, by running it once. Raises what Dynamo and the backend raise.
+    """Compiles the module as one graph by running it once. Raises the errors of Dynamo and the backend.
 
     `configured`: the backend's own settings, to be entered around every run. Raises `Fallback` where the
     run did not go through the compiler (a switch in the environment, a frame that Dynamo skipped, a break).

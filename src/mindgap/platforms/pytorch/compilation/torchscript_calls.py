@@ -19,9 +19,9 @@ from mindgap.torch_private.overloads import OpOverload
 
 
 def without_boolean_lists(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """The module with every call that takes a list of booleans compiled; changed in place.
+    """Compiles every call that takes a list of booleans; changes the module in place.
 
-    A call whose other arguments have no spelling in TorchScript stays, and is refused by the tracer.
+    A call whose other arguments cannot be written in TorchScript stays, and the tracer refuses it.
     """
     calls = [
         node
@@ -47,7 +47,7 @@ def _replace(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
         return
     kept = sorted({int(str(member)) for member in members})
     operands: list[torch.fx.Node] = []
-    spelled = [_spelled(argument, operands) for argument in node.args]
+    spelled = [_as_torchscript(argument, operands) for argument in node.args]
     if None in spelled:
         return
     function = _compiled(node.target, [text for text in spelled if text is not None], len(operands), kept)
@@ -59,7 +59,7 @@ def _replace(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
 
 
 def _compiled(target: Any, arguments: Sequence[str], operands: int, kept: Sequence[int]) -> Callable[..., Any]:
-    """A TorchScript function of the operands that makes the call and gives the results numbered in `kept`."""
+    """Makes a TorchScript function of the operands that returns the results numbered in `kept`."""
     name = str(target.overloadpacket.__name__)
     parameters = ", ".join(f"x{index}: Tensor" for index in range(operands))
     results = "".join(f"made[{index}], " for index in kept)
@@ -76,8 +76,8 @@ def _compiled(target: Any, arguments: Sequence[str], operands: int, kept: Sequen
     return call
 
 
-def _spelled(argument: Any, operands: list[torch.fx.Node]) -> str | None:
-    """The argument in TorchScript's language, None where it has no word for it. Tensors are added to `operands`."""
+def _as_torchscript(argument: Any, operands: list[torch.fx.Node]) -> str | None:
+    """Writes the argument in TorchScript, None if that is impossible. Tensors are added to `operands`."""
     if isinstance(argument, torch.fx.Node):
         operands.append(argument)
         return f"x{len(operands) - 1}"
@@ -86,6 +86,6 @@ def _spelled(argument: Any, operands: list[torch.fx.Node]) -> str | None:
     if isinstance(argument, float):
         return repr(argument) if math.isfinite(argument) else f"float('{argument}')"
     if isinstance(argument, (list, tuple)):
-        items = [_spelled(item, operands) for item in argument]  # pyright: ignore[reportUnknownVariableType] # as above
+        items = [_as_torchscript(item, operands) for item in argument]  # pyright: ignore[reportUnknownVariableType] # as above
         return None if None in items else f"[{', '.join(text for text in items if text is not None)}]"
     return None

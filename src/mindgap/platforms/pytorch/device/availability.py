@@ -24,7 +24,7 @@ _BUILDS: Final = {"cuda": "CUDA", "hip": "ROCm", "xpu": "XPU"}
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """The host's processor: what to call it, its maker's mark, its instruction-set flags."""
+    """The host's processor: model name, vendor, instruction-set flags."""
 
     name: str
     vendor: str
@@ -33,7 +33,7 @@ class Processor:
 
 @cache
 def processor() -> Processor:
-    """From /proc/cpuinfo; elsewhere from what Python knows, without flags."""
+    """Reads the processor from /proc/cpuinfo; elsewhere from Python, without flags."""
     fields: dict[str, str] = {}
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -51,7 +51,7 @@ def processor() -> Processor:
 
 
 def torch_present(device: TorchDevice) -> Availability:
-    """Whether this environment has a PyTorch that can use `device`; if not, what is missing and what to install."""
+    """Checks whether PyTorch here can use `device`; if not, the reason names what to install."""
     if importlib.util.find_spec("torch") is None:
         return Availability(False, "torch is not installed: pip install torch")
     versions = {"torch": version("torch")}
@@ -69,7 +69,7 @@ def torch_present(device: TorchDevice) -> Availability:
 
 
 def triton_present(device: TorchDevice) -> Availability:
-    """Whether Inductor can write kernels for the device; it writes those for Apple's GPUs without Triton."""
+    """Checks whether Inductor can write kernels for the device; Apple's GPUs need no Triton."""
     if device.name not in ("cuda", "rocm", "xpu"):
         return Availability(True)
     for name in ("triton", "pytorch-triton-rocm", "pytorch-triton-xpu", "pytorch-triton"):
@@ -80,7 +80,7 @@ def triton_present(device: TorchDevice) -> Availability:
 
 
 def compiler_present() -> Availability:
-    """Whether there is a C++ compiler, which Inductor needs for the CPU at run time."""
+    """Checks for a C++ compiler, which Inductor needs for the CPU at run time."""
     import os
 
     asked = os.environ.get("CXX")
@@ -92,7 +92,7 @@ def compiler_present() -> Availability:
 
 
 def package_version(name: str) -> str | None:
-    """The version of an installed distribution, None where there is none."""
+    """Returns the version of an installed distribution, None without one."""
     try:
         return version(name)
     except PackageNotFoundError:
@@ -100,7 +100,7 @@ def package_version(name: str) -> str | None:
 
 
 def _top_level(module: str) -> bool:
-    """The package that holds `module` is there. Looked for without importing it, which would import torch."""
+    """Returns whether the package of `module` is installed, without importing it, which would import torch."""
     return importlib.util.find_spec(module.partition(".")[0]) is not None
 
 
@@ -113,7 +113,7 @@ def _no_package(device: TorchDevice, torch_version: str) -> str:
 
 
 def _not_built(device: TorchDevice, torch_version: str) -> str:
-    """Why no build of torch like this one could use the device, empty where it could."""
+    """Returns why this build of torch cannot use the device, empty if it can."""
     if device.name == "mps":
         return "" if sys.platform == "darwin" else "mps is Apple's, and this is not macOS"
     if not device.build:
@@ -132,7 +132,7 @@ def _not_built(device: TorchDevice, torch_version: str) -> str:
 
 
 def _no_node(device: TorchDevice) -> str:
-    """That the driver made no device file, empty where it did or makes none."""
+    """Reports a missing device file of the driver, empty if it exists or is not needed."""
     if not device.nodes or _nodes(device) or sys.platform != "linux":
         return ""
     return f"there is no {device.maker} device on this machine ({device.nodes[0]}), or its driver is not loaded"
@@ -143,7 +143,7 @@ def _nodes(device: TorchDevice) -> list[str]:
 
 
 def _not_working(device: TorchDevice, versions: Mapping[str, str]) -> str:
-    """Why torch finds no device after all, empty where it finds one. Imports torch."""
+    """Returns why torch finds no device, empty if it finds one. Imports torch."""
     said = ", ".join(f"{name} {number}" for name, number in versions.items())
     try:
         torch: Any = importlib.import_module("torch")
@@ -171,7 +171,7 @@ def _device_name(device: TorchDevice) -> str:
 
 @cache
 def _build_variables() -> dict[str, object]:
-    """The assignments in torch/version.py, which says what a build was made for without an import of 2 s."""
+    """Reads torch/version.py, which tells a build's devices without an import of 2 s."""
     spec = importlib.util.find_spec("torch")
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         found: dict[str, object] = {}

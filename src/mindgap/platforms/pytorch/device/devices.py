@@ -1,4 +1,4 @@
-"""Table of the devices that PyTorch computes on. Imports no framework."""
+"""Defines the devices that PyTorch computes on. Imports no framework."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """An environment variable that a worker of a device must have had from its start.
+    """An environment variable that a device's worker must start with.
 
-    `default`: a library that does not find it behaves the same.
+    `default`: an absent variable has the same effect.
     """
 
     name: str
@@ -24,7 +24,7 @@ class Variable:
 class TorchDevice:
     """One kind of device.
 
-    `name`: its word in a platform's name. `torch_name`: what `torch.device` calls it. `distribution`
+    `name`: in a platform's name. `torch_name`: in `torch.device`. `distribution`
     and `module`: the package beside torch that brings it, and what to import so that torch knows it
     (empty where torch's own builds do). `build`: the name in torch/version.py that says whether a
     build is for it. `nodes`: patterns of the device files that its driver makes, empty where there

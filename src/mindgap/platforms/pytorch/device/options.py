@@ -1,4 +1,4 @@
-"""The options of the PyTorch platforms: values, checks, and the environment variables they need."""
+"""Checks the options of the PyTorch platforms, and derives the environment variables that they need."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _EXCLUSIVE: Final = (("matmul", "tf32"),)
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """One coherent tier: the variables that ask for it, and what the libraries then say of themselves.
+    """A tier of CPU instructions: the variables that request it, and what the libraries then report.
 
     `aten`: `torch.backends.cpu.get_cpu_capability()`. `onednn`: a word of its `cpu,isa:` line.
     `mkl`: the number `mkl_cbwr_get` gives on a processor of Intel's, whose other branches MKL follows
@@ -97,12 +97,12 @@ TIERS: Final[dict[str, Tier]] = {
 
 
 def described(names: tuple[str, ...]) -> dict[str, str]:
-    """Each option with what it takes, in words."""
+    """Returns the values that each option takes, as text."""
     return {name: f"{'|'.join(_VALUES[name] or ('N',))}: {_WORDS[name]}" for name in names}
 
 
 def checked(options: Options, names: tuple[str, ...]) -> Options:
-    """The options as given. Raises `PlatformError` for one that is not in `names` or has a bad value."""
+    """Returns the options. Raises `PlatformError` for one that is not in `names` or has a bad value."""
     for key, value in options.items():
         if key not in names:
             raise PlatformError(f"no option {key!r}; there are {', '.join(names)}")
@@ -121,7 +121,7 @@ def checked(options: Options, names: tuple[str, ...]) -> Options:
 
 
 def variables(options: Options, device: TorchDevice) -> dict[str, str]:
-    """The environment in which a worker must start so that device and options take effect at import."""
+    """Returns the environment variables that make device and options take effect at import."""
     found = {variable.name: variable.value for variable in device.variables} | switch_variables(options, device)
     if "isa" in options:
         found.update(TIERS[options["isa"]].variables)
@@ -133,7 +133,7 @@ def variables(options: Options, device: TorchDevice) -> dict[str, str]:
 
 
 def switch_variables(options: Options, device: TorchDevice) -> dict[str, str]:
-    """What some of PyTorch's switches need in the environment besides being set."""
+    """Returns the environment variables that some of PyTorch's switches need in addition."""
     found: dict[str, str] = {}
     if options.get("deterministic") == "on" and device.torch_name == "cuda":
         # Without a fixed workspace cuBLAS chooses among algorithms by what memory is free.

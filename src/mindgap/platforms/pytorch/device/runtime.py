@@ -1,4 +1,4 @@
-"""A device in a worker: import of its package, synchronization, description, detection of CPU fallbacks."""
+"""Manages a device in a worker: imports its package, synchronizes, describes it, detects CPU fallbacks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NO_FALLBACK: Final = frozenset({"aten::_local_scalar_dense", "aten::item"})
 
 
 def attach(device: TorchDevice) -> None:
-    """Imports what makes torch know the device. Raises `Fallback` where a variable was not set in time."""
+    """Imports the device's package. Raises `Fallback` if a variable was not set at the start."""
     for variable in device.variables:
         found = os.environ.get(variable.name)
         if found != variable.value and not (found is None and variable.default):
@@ -36,12 +36,12 @@ def attach(device: TorchDevice) -> None:
     if device.module:
         importlib.import_module(device.module)
     if device.name != "cpu":
-        # Else only the first fallback of a process would be told.
+        # Otherwise only the first fallback of a process is reported.
         torch.set_warn_always(True)
 
 
 def synchronise(device: TorchDevice) -> None:
-    """Waits for the device, so that its errors are raised here; XLA starts what it has gathered only now."""
+    """Waits for the device, so that its errors are raised here; XLA starts its pending work only now."""
     if device.name == "xla":
         _module("torch_xla").sync(wait=True)
     elif device.name != "cpu":
@@ -49,7 +49,7 @@ def synchronise(device: TorchDevice) -> None:
 
 
 def hardware(device: TorchDevice) -> dict[str, Any]:
-    """The device's name and memory, and the versions of what drives it: JSON only. Empty for the host."""
+    """Returns the device's name, memory and driver versions: JSON only. Empty for the host."""
     if device.name == "cpu":
         return {}
     if device.name == "xla":
@@ -103,10 +103,10 @@ def _module(name: str) -> Any:
 
 @contextlib.contextmanager
 def watched(device: TorchDevice) -> Generator[None]:
-    """Raises `Fallback` on the way out where the block made the device hand work to the CPU.
+    """Raises `Fallback` at the block's end if the device ran operators on the CPU.
 
-    Seen by what torch and the maker's package warn, and by what XLA's and Gaudi's packages count. Ends the
-    process (`SystemExit`) where the block broke the device for good, as a kernel's illegal access does.
+    Detects that by warnings of torch and of the maker's package, and by counters of XLA's and Gaudi's packages. Ends
+    the process (`SystemExit`) if the block broke the device for good, as a kernel's illegal access does.
     """
     if device.name == "cpu":
         yield
@@ -135,7 +135,7 @@ def watched(device: TorchDevice) -> Generator[None]:
 
 
 def _lost(device: TorchDevice) -> bool:
-    """The device does not add one and one any more."""
+    """Returns whether the device fails to add one and one."""
     try:
         one = torch.ones(1, device=device.torch_name)
         found = float((one + one).cpu())
@@ -146,7 +146,7 @@ def _lost(device: TorchDevice) -> bool:
 
 
 def handed_over(device: TorchDevice) -> dict[str, int]:
-    """How often each operator has gone to the CPU so far in this process, as far as the device's package counts."""
+    """Returns how often each operator ran on the CPU in this process, if the device's package counts that."""
     if device.name == "xla":
         return counted_by_xla(_module("torch_xla.debug.metrics"))
     if device.name == "hpu":
@@ -155,12 +155,12 @@ def handed_over(device: TorchDevice) -> dict[str, int]:
 
 
 def counted_by_xla(metrics: Any) -> dict[str, int]:
-    """The `aten::` counters of `torch_xla.debug.metrics`: one per operator that had no lowering."""
+    """Reads the `aten::` counters of `torch_xla.debug.metrics`: one per operator that had no lowering."""
     names: list[str] = [name for name in metrics.counter_names() if name.startswith("aten::")]
     return {name: int(metrics.counter_value(name) or 0) for name in names if name not in _NO_FALLBACK}
 
 
 def counted_by_gaudi(metrics: Any) -> dict[str, int]:
-    """The `cpu_fallback` metric of `habana_frameworks.torch.hpu.metrics`, operator by operator."""
+    """Reads the `cpu_fallback` metric of `habana_frameworks.torch.hpu.metrics`, by operator."""
     stats: dict[str, Any] = dict(metrics.metric_global("cpu_fallback").stats())
     return {str(name): int(count) for name, count in dict(stats.get("FallbackOps") or {}).items()}

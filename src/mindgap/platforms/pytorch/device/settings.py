@@ -1,4 +1,4 @@
-"""Puts options in force in a worker, and proves that they are."""
+"""Sets options in a worker, and verifies that they take effect."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FLOAT32_BITS: Final = 16
 
 
 def check_tier(options: Options) -> None:
-    """Raises `Fallback` where this processor lacks what `isa=` asks for, before an illegal instruction does."""
+    """Raises `Fallback` if this processor lacks the instructions of `isa=`, before one crashes the process."""
     tier = TIERS.get(options.get("isa", ""))
     flags = processor().flags
     missing = [flag for flag in tier.flags if flag not in flags] if tier is not None and flags else []
@@ -48,7 +48,7 @@ def check_tier(options: Options) -> None:
 
 
 def establish(options: Options, device: TorchDevice) -> dict[str, Any]:
-    """Puts the lasting options in force and describes what is. Raises `Fallback` where one is not obeyed."""
+    """Sets the lasting options and describes the active ones. Raises `Fallback` if one has no effect."""
     attach(device)
     if "threads" in options:
         torch.set_num_threads(int(options["threads"]))
@@ -64,11 +64,11 @@ def establish(options: Options, device: TorchDevice) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def in_force(options: Options, device: TorchDevice) -> Generator[None]:
-    """The options that PyTorch can change at any time, for one run; everything as before afterwards."""
+    """Sets, within a block, the options that PyTorch can change at any time."""
     with contextlib.ExitStack() as stack:
         for switch in switches(options, device):
             stack.callback(switch.write, switch.read())
-            switch.write(switch.wanted)
+            switch.write(switch.target)
         if "dtype" in options:
             stack.callback(torch.set_default_dtype, torch.get_default_dtype())
             torch.set_default_dtype(TORCH_DTYPES[options["dtype"]])
@@ -78,7 +78,7 @@ def in_force(options: Options, device: TorchDevice) -> Generator[None]:
 
 
 def product_bits(device: str) -> dict[str, int]:
-    """How many leading bits of a float32 matrix product and convolution are right, measured against float64."""
+    """Measures how many leading bits of a float32 matrix product and convolution are right, against float64."""
     left = to_torch(_spread(128 * 128).reshape(128, 128))
     right = to_torch(_spread(128 * 128, 0.7548776662).reshape(128, 128))
     image, kernel = left.reshape(2, 16, 16, 32), right[:36].reshape(16, 32, 3, 3)[:, :16].contiguous()
@@ -97,10 +97,10 @@ def product_bits(device: str) -> dict[str, int]:
 
 
 def onednn_isa() -> str:
-    """The instruction set that oneDNN says it uses, empty where it says nothing.
+    """Returns the instruction set that oneDNN reports, empty without a report.
 
-    It has no call for it in this build and prints the line once, so the first answer is kept. The standard
-    output of the process is set aside for those milliseconds.
+    This build has no call for it and prints the line once, so the first answer is cached. The standard output of the
+    process is redirected for those milliseconds.
     """
     global _isa_line
     if _isa_line is None:
@@ -134,7 +134,7 @@ def _printed_by_onednn() -> str:
 
 
 def mkl_branch() -> str:
-    """The branch of kernels that MKL keeps to (`MKL_CBWR`), empty where MKL is not there."""
+    """Returns MKL's branch of kernels (`MKL_CBWR`), empty without MKL."""
     number = _mkl_number()
     return "" if number is None else _BRANCHES.get(number, f"branch {number}")
 
@@ -179,7 +179,7 @@ def _matmul_precision() -> str:
 
 
 def _threads() -> dict[str, int]:
-    """ATen's, OpenMP's and MKL's, as PyTorch reports them."""
+    """Returns the thread counts of ATen, OpenMP and MKL, as PyTorch reports them."""
     found = {"aten": torch.get_num_threads()}
     for line in torch.__config__.parallel_info().splitlines():
         for name, call in (("openmp", "omp_get_max_threads() :"), ("mkl", "mkl_get_max_threads() :")):
@@ -216,7 +216,7 @@ def _verify(options: Options, device: TorchDevice, found: Mapping[str, Any]) -> 
 
 
 def _verify_bits(options: Options, device: TorchDevice, bits: Mapping[str, int]) -> None:
-    """What was measured must be what was asked for, where something was; on the host full precision is the default."""
+    """Raises `Fallback` if the measured precision is not the requested one; the host's default is full precision."""
     switch = next((name for name in ("tf32", "hf32") if name in options), "")
     if switch and options[switch] == "on":
         if bits["matmul"] >= _FLOAT32_BITS:
@@ -233,5 +233,5 @@ def _verify_bits(options: Options, device: TorchDevice, bits: Mapping[str, int])
 
 
 def _spread(count: int, step: float = 0.6180339887) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Values in [-0.5, 0.5) that no short product of low precision hits by chance."""
+    """Returns values in [-0.5, 0.5) whose low-precision products are not right by chance."""
     return ((np.arange(count) * step) % 1.0 - 0.5).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Options that are switches of PyTorch. Each is read back, which proves that it is in force."""
+"""Sets options that are switches of PyTorch. Each is read back to verify it."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ _CONVOLUTION: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """One switch, what it should be, and how to read and set it. `label`: its name in PyTorch."""
+    """One switch: its target value, and functions that read and set it. `label`: its name in PyTorch."""
 
     option: str
     label: str
-    wanted: Any
+    target: Any
     read: Callable[[], Any]
     write: Callable[[Any], object]
 
 
 def switches(options: Options, device: TorchDevice) -> list[Switch]:
-    """The switches that the options turn, in the order in which they must be set."""
+    """Returns the switches of the options, in the order in which they must be set."""
     found: list[Switch] = []
     for option, make in _MAKERS.items():
         if option in options:
@@ -56,10 +56,10 @@ def switches(options: Options, device: TorchDevice) -> list[Switch]:
 
 
 def not_in_force(options: Options, device: TorchDevice) -> str:
-    """What of the options is not obeyed, in one line; empty where all are. To be asked while they are set."""
+    """Lists the options without effect, in one line; empty if all work. Call it while they are set."""
     for switch in switches(options, device):
         value = switch.read()
-        if value != switch.wanted:
+        if value != switch.target:
             return f"{switch.option}={options[switch.option]} is not in force: {switch.label} is {value!r}"
     for name, value in switch_variables(options, device).items():
         if os.environ.get(name) != value:
@@ -70,7 +70,7 @@ def not_in_force(options: Options, device: TorchDevice) -> str:
 
 
 def _attention_fault(word: str, device: TorchDevice) -> str:
-    """Whether the one kernel that is left switched on runs: no word of the switches says so."""
+    """Returns an error if the only enabled attention kernel does not run: the switches do not show that."""
     dtype = torch.float32 if device.name == "cpu" or word in ("math", "efficient") else torch.bfloat16
     sample = torch.ones(1, 2, 64, 64, dtype=dtype, device=device.torch_name)
     try:
@@ -81,7 +81,7 @@ def _attention_fault(word: str, device: TorchDevice) -> str:
 
 
 def fp32_precisions() -> dict[str, str]:
-    """How float32 products may be computed now, for each library: `ieee`, `tf32`, `bf16`, or `none` (its default)."""
+    """Returns the precision of float32 products by library: `ieee`, `tf32`, `bf16`, or `none` (its default)."""
     return {
         f"{library}.{operation}": fp32_precision(library, operation)
         for library in ("cuda", "mkldnn")
@@ -116,8 +116,8 @@ def _onednn(value: str, _device: TorchDevice) -> Iterator[Switch]:
 
 def _convolution(value: str, device: TorchDevice) -> Iterator[Switch]:
     option = "miopen" if device.name == "rocm" else "cudnn"
-    for name, wanted in zip(("enabled", "benchmark", "deterministic"), _CONVOLUTION[value], strict=True):
-        yield Switch(option, f"torch.backends.cudnn.{name}", wanted, *cudnn_switch(name))
+    for name, target in zip(("enabled", "benchmark", "deterministic"), _CONVOLUTION[value], strict=True):
+        yield Switch(option, f"torch.backends.cudnn.{name}", target, *cudnn_switch(name))
 
 
 def _product_setting(option: str, name: str) -> Callable[[str, TorchDevice], Iterator[Switch]]:

@@ -1,4 +1,4 @@
-"""Runs a graph operator by operator in PyTorch's eager mode, and gives every value on request."""
+"""Runs a graph operator by operator in PyTorch's eager mode; returns every value on request."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _GOING_BACK: Final = -1
 
 
 def rewritten(graph: Graph, options: Options) -> Graph:
-    """The graph that the options ask for. Raises `Unsupported` where it has no such form."""
+    """Rewrites the graph as the options demand. Raises `Unsupported` if that is impossible."""
     if "dtype" in options:
         graph = widened(graph)
     return with_memory_layout(graph, options["layout"]) if "layout" in options else graph
@@ -49,7 +49,7 @@ class EagerExecutable:
         self._at = _FEEDING
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
-        """Outputs (and gradients) as arrays. Raises `Unsupported`, `Fallback`, or what PyTorch raises."""
+        """Returns outputs (and gradients) as arrays. Raises `Unsupported`, `Fallback`, or PyTorch's errors."""
         with in_force(self._options, self._device):
             self._at = _FEEDING
             try:
@@ -64,7 +64,7 @@ class EagerExecutable:
             return given_out(found, self._dtypes, self._feeds, self._cast)
 
     def trace(self, inputs: Sequence[Array]) -> list[Array | None]:
-        """Every output slot of every node as it was when the node returned, of the declared dtypes."""
+        """Returns every output slot of every node as it was when the node returned, in the declared dtypes."""
         seen = _Seen(self._device)
         self._at = _FEEDING
         with in_force(self._options, self._device), torch.no_grad():
@@ -82,7 +82,7 @@ class EagerExecutable:
         ]
 
     def _check_values(self, values: Sequence[torch.Tensor | None]) -> None:
-        """Raises `Fallback` for a node's value that is elsewhere; single numbers may be on the host."""
+        """Raises `Fallback` for a value on another device; single numbers may be on the host."""
         names = [node.op for node in self._graph.nodes for _ in node.outputs]
         for name, value in zip(names, values, strict=True):
             if value is not None and value.dim() > 0 and value.device.type != self._device.torch_name:
@@ -117,7 +117,7 @@ class EagerExecutable:
         return call
 
     def _refuse(self, error: Exception) -> None:
-        """Raises `Unsupported` in place of an error that is a refusal."""
+        """Raises `Unsupported` for an error that is a refusal."""
         why = refusal(error)
         if why is not None:
             stages = {_FEEDING: "an input", _GOING_BACK: "backward"}
@@ -132,7 +132,7 @@ class EagerExecutable:
 
 
 class _Seen:
-    """Values in order. One is copied only when its memory is about to be written to."""
+    """Holds values in order. Copies one only when its memory is about to be written to."""
 
     def __init__(self, device: TorchDevice = CPU) -> None:
         self.values: list[torch.Tensor | None] = []
@@ -144,7 +144,7 @@ class _Seen:
         if self._device.name == "xla":
             synchronise(self._device)
         for result in results:
-            place = None if result is None else _place(result)
+            place = None if result is None else _address(result)
             if result is not None and place is None:
                 result = result.clone()
             elif place is not None:
@@ -154,14 +154,14 @@ class _Seen:
     def save(self, target: Any) -> None:
         """Copies every value so far that lives in the memory of `target` (a tensor, or a list of them)."""
         for tensor in flatten_result(target):
-            place = None if tensor is None else _place(tensor)
+            place = None if tensor is None else _address(tensor)
             for number in () if place is None else self._by_storage.pop(place, ()):
                 held = self.values[number]
                 self.values[number] = None if held is None else held.clone()
 
 
-def _place(tensor: torch.Tensor) -> int | None:
-    """Where the tensor's memory is; None where the device does not say, as for tensors without any."""
+def _address(tensor: torch.Tensor) -> int | None:
+    """Returns the address of the tensor's memory; None if the device does not tell it."""
     try:
         return tensor.untyped_storage().data_ptr() or None
     except (RuntimeError, NotImplementedError):

@@ -11,16 +11,16 @@ from mindgap.aten.cotangent import cotangent
 __all__ = ["as_leaves", "cotangent", "gradients"]
 
 
-def as_leaves(tensors: Sequence[torch.Tensor], wanted: Sequence[int]) -> list[torch.Tensor]:
-    """The same tensors, those numbered in `wanted` as leaves that ask for a gradient (memory is shared)."""
+def as_leaves(tensors: Sequence[torch.Tensor], differentiated: Sequence[int]) -> list[torch.Tensor]:
+    """Makes the tensors numbered in `differentiated` leaves that require a gradient (memory is shared)."""
     found = list(tensors)
-    for index in wanted:
+    for index in differentiated:
         found[index] = found[index].detach().requires_grad_()
     return found
 
 
 def gradients(outputs: Sequence[torch.Tensor], leaves: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """d(Σ cotangent·output)/d(leaf) for every leaf; zeros where no output depends on it.
+    """Computes d(Σ cotangent·output)/d(leaf) for every leaf; zeros if no output depends on it.
 
     Outputs that autograd does not follow (integers, detached values) do not take part.
     """

@@ -29,7 +29,7 @@ class InputBinder:
         self._storages: frozenset[int] = frozenset()
 
     def __call__(self, inputs: Sequence[Array]) -> list[torch.Tensor]:
-        """One tensor per array. Raises `ValueError` where their number or a shape is not the graph's."""
+        """Makes one tensor per array. Raises `ValueError` if their number or a shape is not the graph's."""
         if len(inputs) != len(self._specs):
             raise ValueError(f"the graph takes {len(self._specs)} inputs, {len(inputs)} were given")
         found: list[torch.Tensor] = []
@@ -46,7 +46,7 @@ class InputBinder:
         return found
 
     def owns(self, tensor: torch.Tensor) -> bool:
-        """The tensor's memory is that of an input: what is given out of it must be a copy."""
+        """Returns whether the tensor shares memory with an input, so that an output must be a copy."""
         return tensor.device.type == "cpu" and tensor.untyped_storage().data_ptr() in self._storages
 
     def _make(self, index: int, array: Array) -> torch.Tensor:
@@ -63,7 +63,7 @@ class InputBinder:
 
 
 def given_out(tensors: Sequence[torch.Tensor], dtypes: Sequence[str], feeds: InputBinder, cast: bool) -> list[Array]:
-    """Outputs as arrays that share no memory with the inputs; with `cast`, of the declared dtypes.
+    """Converts outputs to arrays that share no memory with the inputs; with `cast`, to the declared dtypes.
 
     `dtypes`: the declared one for each output.
     """
@@ -77,7 +77,7 @@ def given_out(tensors: Sequence[torch.Tensor], dtypes: Sequence[str], feeds: Inp
 
 
 def _may_cast(dtype: str, declared: str) -> bool:
-    """Only precision is given back: a float that should be an integer is the platform's mistake to show."""
+    """Returns whether to cast: only between precisions. A float in place of an integer must stay visible."""
     return wide(dtype) == wide(declared)
 
 
@@ -91,7 +91,7 @@ def check_devices(tensors: Sequence[torch.Tensor], device: str, gradients: int =
 
 
 def declared_dtypes(graph: Graph) -> list[str]:
-    """The dtype that the graph declares for each output, then for each gradient."""
+    """Returns the declared dtype of each output, then of each gradient."""
     values = graph.values
     found: list[str] = []
     for index in (*graph.outputs, *graph.grad):
@@ -101,7 +101,7 @@ def declared_dtypes(graph: Graph) -> list[str]:
 
 
 def same_bytes(one: Array, other: Array) -> bool:
-    """Equal bit for bit, NaNs included."""
+    """Returns whether arrays are equal bit for bit, NaNs included."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     return one is other or np.ascontiguousarray(one).tobytes() == np.ascontiguousarray(other).tobytes()

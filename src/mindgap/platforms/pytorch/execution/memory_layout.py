@@ -17,7 +17,7 @@ _VIEWS: Final = ("aten.view.default", "aten._unsafe_view.default")
 
 
 def with_memory_layout(graph: Graph, layout: str) -> Graph:
-    """The graph for inputs laid out as `layout` (`channels_last` or `contiguous`); the same where nothing moves.
+    """Rewrites the graph for inputs in `layout` (`channels_last` or `contiguous`); returns it if none changes.
 
     `view` becomes `reshape`, which copies where a view cannot be had. Raises `Unsupported` where that copy
     would be written to, and for operators that address memory.
@@ -39,7 +39,7 @@ def with_memory_layout(graph: Graph, layout: str) -> Graph:
 
 
 def written_later(graph: Graph) -> list[bool]:
-    """For each node, whether a later node may write to memory that its results share with something."""
+    """Returns, for each node, whether a later node may write to memory that its results share."""
     owners: dict[int, frozenset[int]] = {i: frozenset({i}) for i in range(len(graph.inputs))}
     made: list[frozenset[int]] = []
     last_write: dict[int, int] = {}

@@ -15,7 +15,7 @@ _HALF_TO_FLOAT: Final = ("aten._softmax.", "aten._log_softmax.")
 
 
 def widened(graph: Graph) -> Graph:
-    """The graph in float64: specs and dtype arguments rewritten. Raises `Unsupported` where that has no meaning."""
+    """Rewrites specs and dtype arguments to float64. Raises `Unsupported` if that has no meaning."""
     inputs = tuple(replace(i, spec=_spec(i.spec)) for i in graph.inputs)
     return replace(graph, inputs=inputs, nodes=tuple(_node(node) for node in graph.nodes))
 
@@ -43,5 +43,5 @@ def _spec(spec: TensorSpec) -> TensorSpec:
 
 
 def wide(dtype: str) -> str:
-    """float64 for a float, complex128 for a complex, anything else as it is."""
+    """Returns float64 for a float, complex128 for a complex, else the same dtype."""
     return {"float": "float64", "complex": "complex128"}.get(kind_of(dtype), dtype)
