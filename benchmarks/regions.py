@@ -80,7 +80,7 @@ def main() -> None:
             reasons[trial.reason] += 1
             if not trial.reason:
                 operators.update(node.op for node in trial.graph.nodes)
-                counts["outputs"] += len(trial.gives)
+                counts["outputs"] += len(trial.output_spans)
                 counts["dropped"] += len(trial.drops)
                 counts["free"] += len(trial.free)
     show(counts, reasons, sizes, operators)

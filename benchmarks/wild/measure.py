@@ -91,7 +91,7 @@ def answer_of(folder: Path, row: Drawn) -> Path:
 def write_scripts(campaign: Path, folder: Path, rows: list[Drawn]) -> None:
     """The scripts that are not there yet. One pool of regions is read for all of them."""
     opened = open_directory(campaign)
-    reproduce.pool_in = functools.cache(reproduce.pool_in)
+    reproduce.load_pool = functools.cache(reproduce.load_pool)
     for row in rows:
         path = script_of(folder, row)
         if path.exists():

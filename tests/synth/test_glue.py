@@ -37,7 +37,7 @@ def some_spec(rng: Random, *, sourced: bool) -> TensorSpec:
 
 
 def glued(
-    source: TensorSpec, gives: ValueStatistics, target: TensorSpec, takes: ValueStatistics, way: RowConversion
+    source: TensorSpec, gives: ValueStatistics, target: TensorSpec, takes: ValueStatistics, conversion: RowConversion
 ) -> Graph:
     """The three stretches one after another, fed with values like `gives`."""
     out, have = leaving(source, gives)
@@ -46,7 +46,7 @@ def glued(
     parts = Parts()
     pieces = [Piece(Fragment(start, parts))]
     at = (0, 0)
-    for stretch in (out, between(have, want, way), into):
+    for stretch in (out, between(have, want, conversion), into):
         pieces.append(Piece(Fragment(stretch, parts), {0: at}))
         at = (len(pieces) - 1, stretch.outputs[0])
     return Assembly(tuple(pieces), (at,)).graph()

@@ -85,8 +85,8 @@ def _check(region: Region) -> None:
     assert any(bool(torch.isfinite(t).any()) for t in outputs if t.is_floating_point() and t.numel()) or all(
         not t.is_floating_point() for t in outputs
     )
-    assert len(region.takes) == len(region.free) and len(region.gives) == len(graph.outputs)
-    for span, tensor in zip(region.gives, outputs, strict=True):
+    assert len(region.input_spans) == len(region.free) and len(region.output_spans) == len(graph.outputs)
+    for span, tensor in zip(region.output_spans, outputs, strict=True):
         if span is not None:
             assert tensor.is_floating_point() and bool(torch.isfinite(tensor).all())
             assert span.low == pytest.approx(float(tensor.min()), rel=1e-2, abs=1e-9) and span.varies
@@ -208,14 +208,14 @@ def test_a_single_number_is_no_constant_and_an_empty_tensor_no_reason() -> None:
     trial = run_trial(
         draft(call("sum.default", Ref(0), out=floats()), call("narrow.default", Ref(0), 0, 0, 0, out=X), outputs=(1, 2))
     )
-    assert trial.reason == "" and trial.drops == () and trial.gives == (None, None)
+    assert trial.reason == "" and trial.drops == () and trial.output_spans == (None, None)
 
 
 def test_spans_are_of_the_values_that_were_there() -> None:
     trial = run_trial(draft(call("mul.Tensor", Ref(0), 2.0, out=X), outputs=(1,)))
     (value,) = run(trial.graph)
-    (span,) = trial.gives
-    (taken,) = trial.takes
+    (span,) = trial.output_spans
+    (taken,) = trial.input_spans
     assert span is not None and span.high == pytest.approx(float(value.max()), rel=1e-2)
     assert taken.low * 2 == pytest.approx(float(value.min())) and taken.std == pytest.approx(0.9, abs=0.4)
 

@@ -111,9 +111,9 @@ def _pool(directory: Path, file: Path | None, jobs: int) -> tuple[RegionPool, di
 
 def _made_of(file: Path) -> dict[str, Any]:
     """Formats the number of graphs of the pool, and of those that gave no region, by reason."""
-    from mindgap.campaign.cases.variants import yield_of
+    from mindgap.campaign.cases.variants import pool_yield
 
-    made = yield_of(file)
+    made = pool_yield(file)
     return {} if made is None else {"pool_graphs": made.bases, "pool_graphs_without_region": dict(made.barren)}
 
 
@@ -131,13 +131,13 @@ class _Described:
 def _described(merger: Merger, seed: int, wanted: Variants, out: TextIO | None) -> _Described:
     """Describes all variants, with the specs of their borders and their digests."""
     from mindgap.campaign.cases.case import BLOCK
-    from mindgap.campaign.cases.variants import drawn
+    from mindgap.campaign.cases.variants import draw_block
 
     found = _Described()
     every = max(1, wanted.count // _TIMED)
     for block in range(-(-wanted.count // BLOCK)):
         started, prepared = time.process_time(), merger.preparing_s
-        described = drawn(merger, seed, block, wanted, lambda _, v: (v, merger.assembly(v).digest()))
+        described = draw_block(merger, seed, block, wanted, lambda _, v: (v, merger.assembly(v).digest()))
         found.cpu_seconds += time.process_time() - started - (merger.preparing_s - prepared)
         found.sample += [variant for variant, _ in described[::every]]
         for variant, digest in described:

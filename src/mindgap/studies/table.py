@@ -32,7 +32,7 @@ class StudyTable:
     empty: str = ""
 
 
-def asked(store: Store, run: str, *, name: str, title: str, note: str, query: str, empty: str) -> StudyTable:
+def query_table(store: Store, run: str, *, name: str, title: str, note: str, query: str, empty: str) -> StudyTable:
     """Runs a query and returns its table. Raises `StoreError` for a damaged store."""
     found = store.query(query, {"run": run} if "$run" in query else None)
     columns: list[list[Any]] = [column.to_pylist() for column in found.columns]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mindgap.campaign.cases.variants import POOL, VariantSource, pool_in, pool_of, yield_of
+from mindgap.campaign.cases.variants import POOL, VariantSource, load_pool, pool_of, pool_yield
 from mindgap.campaign.plan import Plan
 from mindgap.campaign.state.steps import StepTracker
 from mindgap.synth.regions.pool import RegionPool
@@ -28,7 +28,7 @@ class VariantSourceFactory:
         """Raises `MindgapError` if the directory is no catalogue, or an empty one."""
         self.steps.step(f"cutting regions out of the graphs of {plan.catalogue}, a pool to draw variants from")
         pool = pool_of(plan.catalogue, jobs=self.jobs, on_tick=self.steps.tick)
-        made = yield_of(Path(plan.catalogue) / POOL)
+        made = pool_yield(Path(plan.catalogue) / POOL)
         self.notify(f"{len(pool):,} regions" + (f" of {made.line()}" if made is not None else ""))
         self.steps.step("copying the pool into the campaign's directory")
         pool.save(directory / POOL)
@@ -36,7 +36,7 @@ class VariantSourceFactory:
 
     def reopen(self, plan: Plan, directory: Path) -> VariantSource:
         self.steps.step("loading the pool of regions")
-        return self._supply(pool_in(directory / POOL), plan)
+        return self._supply(load_pool(directory / POOL), plan)
 
     def _supply(self, pool: RegionPool, plan: Plan) -> VariantSource:
         self.steps.step(f"preparing {len(pool):,} regions")

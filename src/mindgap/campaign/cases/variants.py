@@ -46,7 +46,7 @@ class VariantSource:
 
     def block(self, number: int) -> list[Case]:
         """Returns the cases from `number * BLOCK` on."""
-        return drawn(self._merger, self._seed, number, self._variants, self._case)
+        return draw_block(self._merger, self._seed, number, self._variants, self._case)
 
     def samples(self, blocks: Sequence[int]) -> Iterator[Graph]:
         """Returns the graphs of the cases if the blocks are few; else the pool's regions, which hold the same
@@ -64,7 +64,7 @@ class VariantSource:
         )  # fmt: skip
 
 
-def drawn(merger: Merger, seed: int, block: int, wanted: Variants, make: Callable[[int, Variant], _T]) -> list[_T]:
+def draw_block(merger: Merger, seed: int, block: int, wanted: Variants, make: Callable[[int, Variant], _T]) -> list[_T]:
     """Draws the variants of a block and returns `make(index, variant)` of each.
 
     `make` runs right after the draw, while the regions are in the processor's cache. Coverage starts empty in each
@@ -117,13 +117,13 @@ def pool_of(
     return pool
 
 
-def yield_of(file: str | Path) -> PoolYield | None:
+def pool_yield(file: str | Path) -> PoolYield | None:
     """Returns how many graphs gave the pool in a file its regions; None if the file does not hold the counts."""
     made = pool_metadata(file).get("made", "")
     return PoolYield.from_json(made) if made else None
 
 
-def pool_in(file: str | Path) -> RegionPool:
+def load_pool(file: str | Path) -> RegionPool:
     """Loads the pool in a file. Raises `MindgapError` if there is none."""
     if not Path(file).exists():
         raise MindgapError(f"{file}: no such pool; mindgap synth CATALOGUE makes one")
@@ -131,5 +131,5 @@ def pool_in(file: str | Path) -> RegionPool:
 
 
 def _made_of(bases: Sequence[str], wanted: SamplerOptions) -> str:
-    told = [version("mindgap"), torch.__version__, asdict(wanted), list(bases)]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    parts = [version("mindgap"), torch.__version__, asdict(wanted), list(bases)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mindgap.campaign.cases.bundle import BUNDLE, BundleSource
 from mindgap.campaign.cases.case import BLOCK
-from mindgap.campaign.cases.variants import POOL, pool_in
+from mindgap.campaign.cases.variants import POOL, load_pool
 from mindgap.campaign.results.findings import reference_of
 from mindgap.campaign.state.directory import CampaignDirectory
 from mindgap.compare.digest import SAMPLE
@@ -71,7 +71,7 @@ def _described(directory: CampaignDirectory, row: Mapping[str, Any]) -> Graph | 
     found = directory.store.rows("SELECT variant FROM graphs WHERE graph = ?", [row["graph"]])
     if not found or not found[0]["variant"] or not (directory.path / POOL).exists():
         return None
-    return Merger(pool_in(directory.path / POOL)).assembly(Variant.from_json(found[0]["variant"])).graph()
+    return Merger(load_pool(directory.path / POOL)).assembly(Variant.from_json(found[0]["variant"])).graph()
 
 
 def _packed(directory: CampaignDirectory, row: Mapping[str, Any]) -> Graph | None:

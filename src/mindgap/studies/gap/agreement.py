@@ -6,7 +6,7 @@ from typing import Final
 
 from mindgap.store import Store
 from mindgap.studies.gap.vocabulary import CALM, RAN, VERDICTS, WRONG, answer, listed, mode, share
-from mindgap.studies.table import StudyTable, asked
+from mindgap.studies.table import StudyTable, query_table
 
 _CLASSES: Final = f"""
 WITH answers AS (
@@ -33,7 +33,7 @@ ORDER BY {mode()} <> 'eager', platform, bits NULLS LAST
 
 def classes(store: Store, run: str) -> StudyTable:
     """Counts models by the number of bit-distinct results of their platforms."""
-    return asked(
+    return query_table(
         store, run, name="classes", title="Equivalence classes", query=_CLASSES,
         note="For each model that ran on two platforms or more: into how many classes of bitwise equal outputs its "
         "platforms fall, the reference among them. One that answers differently every time counts by its first.",
@@ -43,7 +43,7 @@ def classes(store: Store, run: str) -> StudyTable:
 
 def precision(store: Store, run: str) -> StudyTable:
     """Counts outputs that differ from the reference, by remaining precision in bits."""
-    return asked(
+    return query_table(
         store, run, name="precision", title="Remaining precision", query=_PRECISION,
         note="Bits of the significand that agree with the reference in the worst element of the worst output, for "
         "models whose outputs differ. No figure: outputs that hold no floating-point number, or have another shape.",

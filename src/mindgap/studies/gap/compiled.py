@@ -6,7 +6,7 @@ from typing import Final
 
 from mindgap.store import Store
 from mindgap.studies.gap.vocabulary import CALM, RAN, VERDICTS, WRONG, answer, counted, device, listed, mode, share
-from mindgap.studies.table import StudyTable, asked
+from mindgap.studies.table import StudyTable, query_table
 
 _DIFFER: Final = (*CALM[1:], *WRONG)
 #: NaN on one side where the other has an infinity: other counts of both, and as many elements that are neither.
@@ -72,7 +72,7 @@ ORDER BY grouping(platform), platform
 
 def compiled(store: Store, run: str) -> StudyTable:
     """Compares each compiling platform with the eager mode of its device (Fig. 5)."""
-    return asked(
+    return query_table(
         store, run, name="compiled", title="Compiled against eager (Fig. 5)", query=_COMPILED,
         note="Each compiled platform beside the eager one of the same device, on models that are consistent in eager. "
         "`nan_for_inf`: in some output that differs, NaN stands for infinities or the reverse, as many elements being "

@@ -6,7 +6,7 @@ from typing import Final
 
 from mindgap.store import Store
 from mindgap.studies.gap.vocabulary import CALM, RAN, VERDICTS, WRONG, counted, listed, mode, share, within
-from mindgap.studies.table import StudyTable, asked
+from mindgap.studies.table import StudyTable, query_table
 
 _WRONG: Final = f"count(*) FILTER (WHERE word IN {listed(WRONG)})"
 _COMPARED: Final = "count(*) FILTER (WHERE word <> 'unjudged')"
@@ -74,7 +74,7 @@ ORDER BY profile DESC, grouping(platform), {mode()} <> 'eager', platform
 
 def consistency(store: Store, run: str) -> StudyTable:
     """Counts consistent and wrong outputs per platform, by verdict and under both tolerances (Fig. 4)."""
-    return asked(
+    return query_table(
         store, run, name="consistency", title="Output consistency (Fig. 4)", query=_CONSISTENCY,
         note="`everywhere`: models that ran on the reference and on every platform that was given at least nine tenths "
         "of what the busiest was given, as the paper counts. `both`: models that ran on the reference and on this "
@@ -89,7 +89,7 @@ def consistency(store: Store, run: str) -> StudyTable:
 
 def tolerances(store: Store, run: str) -> StudyTable:
     """Counts outputs on which a fixed tolerance and the verdict disagree, in both directions."""
-    return asked(
+    return query_table(
         store, run, name="tolerances", title="A tolerance against a verdict", query=_TOLERANCES,
         note="Both ways in which a fixed tolerance errs, on all outputs that were compared: it calls a bug what "
         "rounding explains (`only_the_tolerance_alarms`), and it passes what is wrong (`the_tolerance_misses`).",

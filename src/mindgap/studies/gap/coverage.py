@@ -6,7 +6,7 @@ from typing import Final
 
 from mindgap.store import Store
 from mindgap.studies.gap.vocabulary import RAN, mode, share
-from mindgap.studies.table import StudyTable, asked
+from mindgap.studies.table import StudyTable, query_table
 
 _PACKET: Final = "regexp_extract(op, '^[^.]+[.][^.]+')"
 #: Operators of gradients go by their names.
@@ -127,7 +127,7 @@ ORDER BY axis, overloads DESC, class
 
 def coverage(store: Store, run: str) -> StudyTable:
     """Counts operators in graphs that ran, of those in all graphs sent to a platform."""
-    return asked(
+    return query_table(
         store, run, name="coverage", title="Operator coverage", query=_COVERAGE,
         note="Overload packets (`aten.add`) and overloads (`aten.add.Tensor`) in graphs that a platform was given, and "
         "in graphs of which it gave outputs. Backward operators are those whose names say so. `all`: on any platform. "
@@ -138,7 +138,7 @@ def coverage(store: Store, run: str) -> StudyTable:
 
 def never_ran(store: Store, run: str) -> StudyTable:
     """Lists operators that a platform received and that ran in no graph."""
-    return asked(
+    return query_table(
         store, run, name="never_ran", title="Operators that never ran", query=_NEVER_RAN,
         note="Overload packets that a platform was given, or is known to support, and that ran in no graph there: it "
         "lacks them (`refusals_naming_it`), or something beside them failed; with the commonest words of the failures.",
@@ -148,7 +148,7 @@ def never_ran(store: Store, run: str) -> StudyTable:
 
 def breadth(store: Store, run: str) -> StudyTable:
     """Counts operators by dtype, layout and size class of their operands."""
-    return asked(
+    return query_table(
         store, run, name="breadth", title="Breadth of a campaign", query=_BREADTH,
         note="Of all cases together: how many overloads were called with a first operand of each dtype, layout and "
         "class of size; under `all` the distinct combinations, and the distinct pairs of which one reads the other.",

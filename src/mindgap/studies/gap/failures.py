@@ -7,7 +7,7 @@ from typing import Final
 from mindgap.store import Store
 from mindgap.studies.gap.causes import CAUSES, TYPES, classified
 from mindgap.studies.gap.vocabulary import RAN, counted, mode, share
-from mindgap.studies.table import StudyTable, asked
+from mindgap.studies.table import StudyTable, query_table
 
 _FAILURES: Final = f"""
 WITH told AS (
@@ -80,7 +80,7 @@ ORDER BY platform, why, cases DESC, reason
 
 def failures(store: Store, run: str) -> StudyTable:
     """Counts failed outcomes by root cause and platform (Fig. 3)."""
-    return asked(
+    return query_table(
         store, run, name="failures", title="Failures by root cause (Fig. 3)", query=_FAILURES,
         note="Outcomes without outputs, refusals included, the reference's own as well. Causes are told from the "
         "status and the platform's own words by the rules in causes.toml; `signatures` counts distinct words, which "
@@ -91,7 +91,7 @@ def failures(store: Store, run: str) -> StudyTable:
 
 def signatures(store: Store, run: str) -> StudyTable:
     """Lists failure signatures and the cause that the rules assign."""
-    return asked(
+    return query_table(
         store, run, name="signatures", title="What the platforms said", query=_SIGNATURES,
         note="Every distinct failure: the platform's words without numbers, paths and addresses, and the cause "
         "they were taken for.",
@@ -101,7 +101,7 @@ def signatures(store: Store, run: str) -> StudyTable:
 
 def compile_failures(store: Store, run: str) -> StudyTable:
     """Counts failures of platforms that compile or convert whole graphs, by type (Table I)."""
-    return asked(
+    return query_table(
         store, run, name="compile_failures", title="Compile failures by type (Table I)", query=_COMPILE,
         note="Platforms that take the whole graph (every mode but eager), on models that the reference ran. `stalled` "
         "is a time-out; what the paper calls heap corruption is a `crash`; a failure of running counts as well as one "
@@ -112,7 +112,7 @@ def compile_failures(store: Store, run: str) -> StudyTable:
 
 def not_given(store: Store, run: str) -> StudyTable:
     """Counts cases that platforms did not run, because of a known refusal or a spent budget."""
-    return asked(
+    return query_table(
         store, run, name="not_given", title="Not given to a platform", query=_NOT_GIVEN,
         note="Cases of a campaign that a platform was not asked to run: a probe had shown what it lacks, or its budget "
         "was spent. They are no outcomes, and in no other table.",

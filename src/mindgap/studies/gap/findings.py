@@ -7,7 +7,7 @@ from typing import Final
 from mindgap.compare.verdict import FINDINGS
 from mindgap.store import Store
 from mindgap.studies.gap.vocabulary import VERDICTS, listed
-from mindgap.studies.table import StudyTable, asked
+from mindgap.studies.table import StudyTable, query_table
 
 _RANK: Final = f"list_position([{', '.join(repr(str(word)) for word in FINDINGS)}], word)"
 _FINDINGS: Final = f"""
@@ -28,7 +28,7 @@ ORDER BY {_RANK}, findings DESC, culprit, blame, platform
 
 def findings(store: Store, run: str) -> StudyTable:
     """Counts findings by verdict, culprit operator, blame and platform."""
-    return asked(
+    return query_table(
         store, run, name="findings", title="Findings by culprit", query=_FINDINGS,
         note="The operator at fault; where none is known, the platform's own words. Blame: which side is wrong when "
         "the operator is checked against an independent formulation.",

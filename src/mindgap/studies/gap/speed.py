@@ -6,7 +6,7 @@ from typing import Final
 
 from mindgap.store import Store
 from mindgap.studies.gap.vocabulary import RAN, mode, size
-from mindgap.studies.table import StudyTable, asked
+from mindgap.studies.table import StudyTable, query_table
 
 #: The second run, where there was one: the first may hold what is done once only.
 _SECONDS: Final = "coalesce(timings['second_run'], timings['run'])"
@@ -34,7 +34,7 @@ ORDER BY {mode()} <> 'eager', platform, grouping(size), min(nodes)
 
 def slowdown(store: Store, run: str) -> StudyTable:
     """Compares run time with the reference's, by platform and size."""
-    return asked(
+    return query_table(
         store, run, name="slowdown", title="Slow-down", query=_SLOWDOWN,
         note="Seconds of a run over the reference's for the same graph (the second run where there is one, so that "
         "what happens once is not in it; `load` is). Wall-clock on whatever machine and beside whatever else ran.",

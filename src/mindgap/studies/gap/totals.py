@@ -7,7 +7,7 @@ from typing import Final
 from mindgap.compare.verdict import FINDINGS
 from mindgap.store import Store
 from mindgap.studies.gap.vocabulary import RAN, VERDICTS, WORDS, counted, listed, mode, share, size
-from mindgap.studies.table import StudyTable, asked
+from mindgap.studies.table import StudyTable, query_table
 
 _TOTALS: Final = f"""
 SELECT coalesce(platform, 'all') AS platform, count(*) AS rows, count(*) FILTER (WHERE {RAN}) AS ran,
@@ -48,7 +48,7 @@ ORDER BY grouping(kind), kind, grouping(size), min(nodes)
 
 def totals(store: Store, run: str) -> StudyTable:
     """Counts rows by verdict, per platform and in total."""
-    return asked(
+    return query_table(
         store, run, name="totals", title="Totals", query=_TOTALS,
         note="A row is one model on one platform against the reference. `ran` has outputs; `unsupported` is a refusal "
         "in words, `no_reference` has nothing to be compared with, "
@@ -59,7 +59,7 @@ def totals(store: Store, run: str) -> StudyTable:
 
 def makeup(store: Store, run: str) -> StudyTable:
     """Counts models by kind and size."""
-    return asked(
+    return query_table(
         store, run, name="makeup", title="What was run", query=_MAKEUP,
         note="Models by how their graphs came to be (captured from a program, or how a variant was made) and by their "
         "number of nodes; and how many of them the reference ran.",

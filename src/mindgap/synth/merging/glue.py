@@ -106,15 +106,15 @@ def leaving(source: TensorSpec, gives: ValueStatistics) -> tuple[Graph, Standard
     return chain.graph(), row
 
 
-def between(have: StandardRow, want: StandardRow, way: RowConversion) -> Graph:
+def between(have: StandardRow, want: StandardRow, conversion: RowConversion) -> Graph:
     """Builds the graph from one row to another; it has no nodes if they are the same."""
     chain = _Chain(have.spec)
-    if have.length < want.length and way.filling == "pad":
+    if have.length < want.length and conversion.filling == "pad":
         chain.add("aten.constant_pad_nd.default", ((0, want.length - have.length), 0.0), (want.length,))
     elif have.length < want.length:
         chain.add("aten.repeat.default", ((want.length // have.length,),), (want.length,))
     elif have.length > want.length:
-        begin = want.length * (way.part % (have.length // want.length))
+        begin = want.length * (conversion.part % (have.length // want.length))
         chain.add("aten.slice.Tensor", (0, begin, begin + want.length), (want.length,))
     if have.dtype != want.dtype:
         chain.spec = TensorSpec(want.dtype, chain.spec.shape, chain.spec.stride)

@@ -40,7 +40,7 @@ _FILLINGS: Final[tuple[Filling, ...]] = ("repeat", "repeat", "repeat", "pad")
 #: The parts of long rows that are used.
 _PARTS: Final = 4
 #: By part and filling: made once, as wires are by the hundred.
-_WAYS: Final = tuple(tuple(RowConversion(part, filling) for filling in _FILLINGS) for part in range(_PARTS))
+_CONVERSIONS: Final = tuple(tuple(RowConversion(part, filling) for filling in _FILLINGS) for part in range(_PARTS))
 #: The probability of each wire of a region but its first.
 _MORE_WIRES: Final = 0.25
 
@@ -61,15 +61,15 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class RegionPorts:
-    """A region prepared for merging. `feeds`: inputs by number. `gives`: outputs by position.
+    """A region prepared for merging. `input_ports`: inputs by number. `output_ports`: outputs by position.
 
     `outputs`: the values that a variant returns, each once. Internal results are left out, such as saved statistics:
     no public function returns them, and some exporters cannot. A region with no other outputs returns them.
     """
 
     fragment: Fragment
-    feeds: Mapping[int, Port]
-    gives: Mapping[int, Port]
+    input_ports: Mapping[int, Port]
+    output_ports: Mapping[int, Port]
     outputs: tuple[int, ...]
 
 
@@ -85,7 +85,7 @@ class Merger:
             for mutated in (False, True)
             for large in (False, True)
         }
-        self._taps: list[RegionPorts | None] = [None] * len(pool)
+        self._ports: list[RegionPorts | None] = [None] * len(pool)
         self._rows: dict[int, Fragment | None] = {}
         self._parts = Parts()
         #: CPU seconds that went into what is done once for each region and each way between two rows.
@@ -111,7 +111,7 @@ class Merger:
                 break
             ports = self.ports_of(number)
             wires, left = self._wires(rng, parts, ends, ports, left - ports.fragment.nodes)
-            ends += [(len(parts), position) for position in ports.gives]
+            ends += [(len(parts), position) for position in ports.output_ports]
             parts.append(VariantPart(number, wires))
             uncovered[self.pool.feature_codes(number)] = False
         return Variant(self.pool.digest, tuple(parts))
@@ -134,7 +134,7 @@ class Merger:
                     source = _through(pieces, out.glue, (places[wire.part], out.value))
                     left[wire.part, wire.output] = source
                     used.add((wire.part, out.value))
-                source = _through(pieces, self._row(out, into, wire.way), source)
+                source = _through(pieces, self._row(out, into, wire.conversion), source)
                 feeds[wire.input] = _through(pieces, into.glue, source)
             places.append(len(pieces))
             pieces.append(Piece(ports.fragment, feeds))
@@ -155,16 +155,16 @@ class Merger:
 
     def ports_of(self, number: int) -> RegionPorts:
         """Returns a region prepared for merging. Raises `GraphError` if the pool has no such region."""
-        found = self._taps[self._checked(number)]
+        found = self._ports[self._checked(number)]
         if found is None:
             started = time.process_time()
-            found = self._taps[number] = self._prepared(number)
+            found = self._ports[number] = self._prepared(number)
             self.preparing_s += time.process_time() - started
         return found
 
     def _checked(self, number: int) -> int:
-        if not 0 <= number < len(self._taps):
-            raise GraphError(f"the variant has region {number}, the pool has {len(self._taps)}")
+        if not 0 <= number < len(self._ports):
+            raise GraphError(f"the variant has region {number}, the pool has {len(self._ports)}")
         return number
 
     def _prepared(self, number: int) -> RegionPorts:
@@ -173,11 +173,11 @@ class Merger:
         outputs = returned(graph)
         feeds = {
             at: self._end(at, at, *entering(graph.inputs[at].spec, span))
-            for at, span in zip(region.free, region.takes, strict=True)
+            for at, span in zip(region.free, region.input_spans, strict=True)
             if can_be_fed(graph.inputs[at].spec, span)
         }
         gives: dict[int, Port] = {}
-        for place, (value, span) in enumerate(zip(graph.outputs, region.gives, strict=True)):
+        for place, (value, span) in enumerate(zip(graph.outputs, region.output_spans, strict=True)):
             spec = graph.values[value]
             if value in outputs and spec is not None and span is not None and can_feed(spec, span):
                 gives[place] = self._end(place, value, *leaving(spec, span))
@@ -208,18 +208,18 @@ class Merger:
         self, rng: Random, parts: Sequence[VariantPart], ends: Sequence[tuple[int, int]], ports: RegionPorts, left: int
     ) -> tuple[tuple[Wire, ...], int]:
         """Draws wires for a region: at least one if possible, others at random. Returns them and the nodes left."""
-        if not ends or not ports.feeds:
+        if not ends or not ports.input_ports:
             return (), left
         wires: list[Wire] = []
-        numbers = list(ports.feeds)
+        numbers = list(ports.input_ports)
         first = int(rng.random() * len(numbers))
         for offset in range(len(numbers)):
             if offset and rng.random() >= _MORE_WIRES:
                 continue
             near = max(0, len(ends) - _RECENT) if rng.random() < 0.875 else 0
             part, position = ends[near + int(rng.random() * (len(ends) - near))]
-            way = _WAYS[int(rng.random() * _PARTS)][int(rng.random() * len(_FILLINGS))]
-            wire = Wire(numbers[(first + offset) % len(numbers)], part, position, way)
+            conversion = _CONVERSIONS[int(rng.random() * _PARTS)][int(rng.random() * len(_FILLINGS))]
+            wire = Wire(numbers[(first + offset) % len(numbers)], part, position, conversion)
             nodes = self._nodes(parts, ports, wire)
             if nodes <= left:
                 left -= nodes
@@ -229,20 +229,20 @@ class Merger:
     def _nodes(self, parts: Sequence[VariantPart], ports: RegionPorts, wire: Wire) -> int:
         """Returns the most nodes of glue that a wire adds; outputs used twice share their first part."""
         out, into = self._ends(parts, ports, wire)
-        row = self._row(out, into, wire.way)
+        row = self._row(out, into, wire.conversion)
         return sum([glue.nodes for glue in (out.glue, into.glue, row) if glue is not None])
 
     def _ends(self, parts: Sequence[VariantPart], ports: RegionPorts, wire: Wire) -> tuple[Port, Port]:
         try:
-            return self.ports_of(parts[wire.part].region).gives[wire.output], ports.feeds[wire.input]
+            return self.ports_of(parts[wire.part].region).output_ports[wire.output], ports.input_ports[wire.input]
         except LookupError:
             raise GraphError(f"the variant has a wire that its regions do not: {wire}") from None
 
-    def _row(self, out: Port, into: Port, way: RowConversion) -> Fragment | None:
-        key = (out.code << 40) + (into.code << 20) + way.code
+    def _row(self, out: Port, into: Port, conversion: RowConversion) -> Fragment | None:
+        key = (out.code << 40) + (into.code << 20) + conversion.code
         if key not in self._rows:
             started = time.process_time()
-            self._rows[key] = self._glue(between(StandardRow.of(out.code), StandardRow.of(into.code), way))
+            self._rows[key] = self._glue(between(StandardRow.of(out.code), StandardRow.of(into.code), conversion))
             self.preparing_s += time.process_time() - started
         return self._rows[key]
 

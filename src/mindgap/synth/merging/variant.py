@@ -13,12 +13,15 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """Connects an output of an earlier part to an input of a part, through glue. `way`: the random choices of glue."""
+    """Connects an output of an earlier part to an input of a part, through glue.
+
+    `conversion`: the random choices of glue.
+    """
 
     input: int
     part: int
     output: int
-    way: RowConversion
+    conversion: RowConversion
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ class Variant:
     def to_json(self) -> str:
         """Writes one line of ASCII, short enough to keep for every variant; see `_part`."""
         parts = [
-            [part.region, *(n for w in part.wires for n in (w.input, place - w.part, w.output, w.way.code))]
+            [part.region, *(n for w in part.wires for n in (w.input, place - w.part, w.output, w.conversion.code))]
             for place, part in enumerate(self.parts)
         ]
         return json.dumps({"v": VERSION, "pool": self.pool, "parts": parts}, separators=(",", ":"))

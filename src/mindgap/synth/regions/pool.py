@@ -190,8 +190,8 @@ def _table(regions: Sequence[Region]) -> pa.Table:
         "mutated": [bool(region.origin.kinds) for region in regions],
         "origin": [region.origin.to_json() for region in regions],
         "free": [region.free for region in regions],
-        "takes": [[astuple(span) for span in region.takes] for region in regions],
-        "gives": [[None if s is None else astuple(s) for s in region.gives] for region in regions],
+        "takes": [[astuple(span) for span in region.input_spans] for region in regions],
+        "gives": [[None if s is None else astuple(s) for s in region.output_spans] for region in regions],
         "features": [region.features for region in regions],
     }
     return pa.table(columns, schema=_SCHEMA)

@@ -66,15 +66,15 @@ class Origin:
 class Region:
     """A graph of at most 50 nodes that ran, with the specs that its values really had.
 
-    `free`: numbers of the float inputs that may be given any values within their span, because nothing inside asks
-    more of them than a range (no indices, no shapes that depend on values). `takes`: the span of each free input when
-    the region ran. `gives`: for each output its span, None where it is not float, not finite, or one value everywhere.
-    `features`: what running it covers (`mindgap.synth.regions.features`).
+    `free`: the float inputs that accept any values within their span, because the graph requires only a range (no
+    indices, no shapes that depend on values). `input_spans`: the span of each free input when the region ran.
+    `output_spans`: the span of each output; None if it is not float, not finite, or one value everywhere. `features`:
+    the features that it covers (`mindgap.synth.regions.features`).
     """
 
     graph: Graph
     origin: Origin
     free: tuple[int, ...]
-    takes: tuple[ValueStatistics, ...]
-    gives: tuple[ValueStatistics | None, ...]
+    input_spans: tuple[ValueStatistics, ...]
+    output_spans: tuple[ValueStatistics | None, ...]
     features: tuple[str, ...] = ()

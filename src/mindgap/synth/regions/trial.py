@@ -47,14 +47,14 @@ class Trial:
     """The result of running a draft. `reason`: why it is no region, as a short signature; empty if it ran.
 
     `graph`: with the specs that its values had, without what says nothing; the draft itself where it failed.
-    `free`, `takes`, `gives`: as in `Region`. `drops`: positions of the draft's outputs that say nothing.
+    `free`, `input_spans`, `output_spans`: as in `Region`. `drops`: positions of the draft's outputs that say nothing.
     `cpu_seconds`: of running the operators.
     """
 
     graph: Graph
     free: tuple[int, ...] = ()
-    takes: tuple[ValueStatistics, ...] = ()
-    gives: tuple[ValueStatistics | None, ...] = ()
+    input_spans: tuple[ValueStatistics, ...] = ()
+    output_spans: tuple[ValueStatistics | None, ...] = ()
     drops: tuple[int, ...] = ()
     reason: str = ""
     cpu_seconds: float = 0.0
@@ -149,10 +149,10 @@ def run_trial(
     if not kept:
         return Trial(draft, reason="useless", drops=tuple(drops), cpu_seconds=spent)
     graph = without_dead_nodes(Graph(draft.inputs, watch.nodes, tuple(draft.outputs[place] for place in kept)))
-    takes = {number: arrays.span(graph.inputs[number], tensors) for number in free_inputs(graph)}
-    known = {number: span for number, span in takes.items() if span is not None}
-    gives = tuple(_given(results[place]) for place in kept)
-    return Trial(graph, tuple(known), tuple(known.values()), gives, tuple(drops), "", spent)
+    input_spans = {number: arrays.span(graph.inputs[number], tensors) for number in free_inputs(graph)}
+    known = {number: span for number, span in input_spans.items() if span is not None}
+    output_spans = tuple(_given(results[place]) for place in kept)
+    return Trial(graph, tuple(known), tuple(known.values()), output_spans, tuple(drops), "", spent)
 
 
 def with_specs(draft: Graph, tensors: TensorStore | None, most_bytes: int) -> Graph:
@@ -204,7 +204,7 @@ def region_of(
     if trial.reason:
         return trial.reason
     origin = Origin(base, cut.nodes, tuple(edits), tuple(kinds), trial.drops)
-    return Region(trial.graph, origin, trial.free, trial.takes, trial.gives)
+    return Region(trial.graph, origin, trial.free, trial.input_spans, trial.output_spans)
 
 
 def plain_region(

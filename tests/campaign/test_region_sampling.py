@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mindgap.campaign.cases.factory import VariantSourceFactory
 from mindgap.campaign.cases.region_sampling import PoolYield, sample_catalogue
-from mindgap.campaign.cases.variants import POOL, yield_of
+from mindgap.campaign.cases.variants import POOL, pool_yield
 from mindgap.campaign.plan import Plan, Variants
 from mindgap.catalogue import Catalogue, build
 from mindgap.synth.regions.sampler import SamplerOptions
@@ -41,7 +41,7 @@ def test_graphs_that_give_no_region_are_counted_and_said(tmp_path: Path) -> None
     said: list[str] = []
     plan = Plan(seed=1, catalogue=str(catalogue.path), variants=Variants(count=1), platforms={"cpu/jit": {}})  # type: ignore[dict-item]
     VariantSourceFactory(1, notify=said.append).begin(plan, tmp_path)
-    made = yield_of(catalogue.path / POOL)
+    made = pool_yield(catalogue.path / POOL)
     assert made is not None and made.bases == 3 and sum(made.barren.values()) == 2 and made.barren["useless"] == 1
     (damaged,) = made.barren.keys() - {"useless"}
     assert damaged.startswith("damaged: input N: no tensor …")
@@ -50,7 +50,7 @@ def test_graphs_that_give_no_region_are_counted_and_said(tmp_path: Path) -> None
     VariantSourceFactory(1, notify=said.append).begin(plan, tmp_path)
     assert said[1] == said[0]
     pool.save(tmp_path / "older.parquet")
-    assert yield_of(tmp_path / "older.parquet") is None
+    assert pool_yield(tmp_path / "older.parquet") is None
 
 
 def test_a_yield_in_words() -> None:
