@@ -81,10 +81,10 @@ def test_without_a_catalogue_the_samples_are_captured(tmp_path: Path, monkeypatc
     pytest.importorskip("expecttest")
     monkeypatch.setattr("mindgap.support.probe_file.SOURCES", ("ops:tanh",))
     seen: list[str] = []
-    found = probe_set(folder=tmp_path, told=lambda done, total, what: seen.append(what))
+    found = probe_set(folder=tmp_path, on_progress=lambda done, total, what: seen.append(what))
     assert {"aten.tanh.default", "aten.tanh_backward.default"} <= {one.op for one in found} and "ops:tanh" in seen
     seen.clear()
-    assert probe_set(folder=tmp_path, told=lambda done, total, what: seen.append(what)) == found and not seen
+    assert probe_set(folder=tmp_path, on_progress=lambda done, total, what: seen.append(what)) == found and not seen
 
 
 def test_a_cut_holds_what_the_call_was_given() -> None:

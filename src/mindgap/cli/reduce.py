@@ -10,7 +10,7 @@ import typer
 from mindgap.cli.diff import Deadline, Options, seconds
 from mindgap.cli.sources import subjects
 from mindgap.cli.status import Exit
-from mindgap.cli.streams import result_stream
+from mindgap.cli.streams import complain, result_stream
 from mindgap.diff.platform_facts import facts_of, spelled
 from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.pipeline.comparison import GraphComparison, RunContext
@@ -51,18 +51,24 @@ def reduce(
     with result_stream() as stream, WorkerPool([settings.reference, *wanted], tensors=tensors) as pool:
         context = RunContext(pool.run, settings, tensors, pool.describe)
         for subject in subjects(sources, options or [], tensors, backward):
-            with TORCH_STATE:
-                graph = subject.graph()
+            try:
+                with TORCH_STATE:
+                    graph = subject.graph()
+            except MindgapError as error:
+                complain(f"refused: {subject.name}: {error}")
+                continue
             comparison = GraphComparison(context, subject.name, graph)
             for platform in wanted:
                 row = comparison.row(platform)
                 compared += row.verdict is not None
                 found += row.finding
+                text = f"{row.word}: nothing to reduce"
                 if row.finding:
-                    reduced = reduce_finding(context, graph, row, ReductionLimits(checks, limit))
-                    text = summary_text(write_finding(out, reduced, len(graph.nodes)), out)
-                else:
-                    text = f"{row.word}: nothing to reduce"
+                    try:
+                        reduced = reduce_finding(context, graph, row, ReductionLimits(checks, limit))
+                        text = summary_text(write_finding(out, reduced, len(graph.nodes)), out)
+                    except MindgapError as error:
+                        text = f"{row.word}: NOT REDUCED: {error}"
                 print(f"{subject.name} on {platform}: {text}", file=stream)
     if not compared:
         raise MindgapError("nothing was compared: no platform ran any source that the reference ran")

@@ -35,8 +35,8 @@ from mindgap.graph import (
 )
 
 Array = np.ndarray[Any, np.dtype[Any]]
-#: A dtype -> the next narrower one of its kind.
-NARROWER: Final = {"float64": "float32", "complex128": "complex64", "int64": "int32"}
+#: A dtype -> the next narrower one of its kind. A kernel of another float dtype is another cause: floats keep theirs.
+NARROWER: Final = {"int64": "int32"}
 
 
 class _Enough(Exception):

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mindgap.graph import MindgapError, save
+from mindgap.graph import MindgapError, digest, save
 from mindgap.reduction.finding import ReducedFinding
 from mindgap.reduction.reproducer import report, title_of
 
@@ -52,7 +52,7 @@ def write_finding(out: Path, found: ReducedFinding, nodes: int, seen: str = "") 
     row, reduction, made = found.row, found.reduction, found.reproducer
     graph = reduction.graph
     packets = "-".join(dict.fromkeys(node.op.split(".")[1] for node in graph.nodes[:3]))
-    name = re.sub(r"[^\w.-]+", "_", f"{row.model}-{row.platform}-{packets}")
+    name = re.sub(r"[^\w.-]+", "_", f"{row.model}-{row.platform}-{packets}-{digest(graph)[:6]}")
     summary = Summary(
         title=title_of(graph, row),
         platform=row.platform,

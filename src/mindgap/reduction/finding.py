@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mindgap.graph import Graph, materialise_all
+from mindgap.graph import Graph, MindgapError, materialise_all
 from mindgap.pipeline.comparison import GraphComparison, RunContext
 from mindgap.platforms.registry import environment, find, parse
 from mindgap.reduction.reducer import Reduction, ReductionLimits, reduce
@@ -36,6 +36,10 @@ def reduce_finding(
     nodes = (row.culprit.node,) if row.culprit is not None and row.culprit.node >= 0 else ()
     found = reduce(graph, check, context.tensors, nodes=nodes, limits=limits)
     final = GraphComparison(context, row.model, found.graph).row(row.platform)
+    if not symptom.shown_by(final):
+        raise MindgapError(
+            f"{row.model} on {row.platform}: the finding did not come again; the last run is {final.word}"
+        )
     passing = None if found.passing is None else GraphComparison(context, row.model, found.passing).row(row.platform)
     inputs = materialise_all(found.graph, context.tensors)
     target, reference = target_of(row.platform), target_of(context.settings.reference)

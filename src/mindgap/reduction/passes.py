@@ -199,16 +199,25 @@ def _set(reducer: Reducer, number: int, array: edits.Array, start: int, count: i
 
 def simpler_arguments(reducer: Reducer) -> None:
     """For each argument we have tried to leave it out, and every simpler version of it."""
-    for node in range(len(reducer.graph.nodes)):
+    node = 0
+    while node < len(reducer.graph.nodes):
+        count = len(reducer.graph.nodes)
         for name in [name for name, _ in reducer.graph.nodes[node].kwargs]:
             reducer.consider(lambda n=node, k=name: edits.without_argument(reducer.graph, n, k))
-        while reducer.graph.nodes[node].args and reducer.consider(
-            lambda n=node: edits.without_argument(reducer.graph, n, None)
-        ):
-            pass
+        while _same(reducer, count) and reducer.graph.nodes[node].args:
+            if not reducer.consider(lambda n=node: edits.without_argument(reducer.graph, n, None)):
+                break
+        if not _same(reducer, count):
+            node = 0  # a node that made an argument is gone, and nodes have other numbers
+            continue
         places: list[int | str] = [*range(len(reducer.graph.nodes[node].args))]
         for place in [*places, *(name for name, _ in reducer.graph.nodes[node].kwargs)]:
             _simplify_argument(reducer, node, place)
+        node += 1
+
+
+def _same(reducer: Reducer, count: int) -> bool:
+    return len(reducer.graph.nodes) == count
 
 
 def _simplify_argument(reducer: Reducer, node: int, place: int | str) -> None:

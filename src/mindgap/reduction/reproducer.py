@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,7 +19,7 @@ import numpy as np
 from mindgap.graph import Graph
 from mindgap.results.rows import Row
 from mindgap.script import Recorded, Target, render
-from mindgap.script.short import short_script
+from mindgap.script.short import FAULT, short_script
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -24,7 +27,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 RUNS: Final = 2
 #: The share of a message's words that another report of the same failure has at least.
 _COMMON: Final = 0.3
-_TIMEOUT_S: Final = 300.0
+#: Longer than the long script's own limit for the platform.
+_TIMEOUT_S: Final = 400.0
+_PRINTED: Final = 8000
 #: Runs a file as a program in which mindgap cannot be imported.
 _WITHOUT_MINDGAP: Final = (
     "import runpy, sys; sys.modules['mindgap'] = None; sys.argv = sys.argv[1:]; "
@@ -50,29 +55,41 @@ def reproducer(graph: Graph, inputs: Sequence[Array], platform: Target, referenc
     `row`: of this graph, as it was judged; its platform and verdict are named in the script.
     """
     if reference.device_mode == "cpu/eager" and not reference.options:
-        wrong = "reference" if row.blame == "reference" else "platform"
-        text = short_script(graph, platform, title_of(graph, row), wrong=wrong, inputs=inputs)
-        if text is not None:
-            verified, printed = verify(text)
-            if verified and _is_the_fault(printed, row):
+        for public in (True, False):
+            text = short_script(
+                graph, platform, title_of(graph, row), wrong=row.blame or "undecided", fails=row.verdict == "failed",
+                public=public, inputs=inputs,
+            )  # fmt: skip
+            if text is None:
+                break
+            shown, printed = verify(text)
+            if shown and printed.rstrip().endswith(f"\n{FAULT}") and _is_the_failure(printed, row):
                 return Reproducer(text, True, True, printed)
     words = f"Recorded: {row.word}, blamed on the {row.blame}. {row.detail or row.message}"
     culprit = row.culprit.node if row.culprit is not None and row.culprit.node >= 0 else None
     long = render(graph, inputs, platform, reference, name="reduced", culprit=culprit, recorded=Recorded(words=words))
-    verified, printed = verify(long.text)
-    return Reproducer(long.text, False, verified and _is_the_fault(printed, row), printed)
+    shown, printed = verify(long.text)
+    return Reproducer(long.text, False, shown and _long_shows(printed, row), printed)
 
 
-def _is_the_fault(printed: str, row: Row) -> bool:
-    """Whether a script printed what the row recorded: a failure in words of the recorded message, or wrong outputs.
+def _long_shows(printed: str, row: Row) -> bool:
+    """Whether the JSON that the long script prints last has a platform that failed, or ran, as in the row."""
+    try:
+        status = json.loads(printed.rstrip().splitlines()[-1])["status"]["platform"]["status"]
+    except (ValueError, KeyError, IndexError, TypeError):
+        return False
+    return (status != "ok") == (row.verdict == "failed") and _is_the_failure(printed, row)
+
+
+def _is_the_failure(printed: str, row: Row) -> bool:
+    """Whether a script failed in words of the recorded message. True for rows that are no failure.
 
     A script may fail for a reason of its own, such as an input that the runtime's call does not take.
     """
-    failed = "fails: " in printed or '"status": "failed"' in printed
     if row.verdict != "failed":
-        return not failed
+        return True
     recorded, shown = _words(row.message), _words(printed)
-    return failed and (not recorded or len(recorded & shown) >= _COMMON * min(len(recorded), len(shown)))
+    return not recorded or len(recorded & shown) >= _COMMON * min(len(recorded), len(shown))
 
 
 def _words(text: str) -> set[str]:
@@ -87,16 +104,24 @@ def verify(text: str) -> tuple[bool, str]:
             file = Path(folder, "reproducer.py")
             file.write_text(text)
             command = [sys.executable, "-c", _WITHOUT_MINDGAP, str(file)]
-            try:
-                done = subprocess.run(
-                    command, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
-                )
-            except subprocess.TimeoutExpired:
-                return False, f"no end within {_TIMEOUT_S:.0f} s"
-        printed = (done.stdout + ("" if done.returncode == 1 else done.stderr))[-8000:]
-        if done.returncode != 1 or "Traceback" in done.stderr:
-            return False, (done.stdout + done.stderr)[-8000:]
-    return True, printed
+            status, printed, errors = _run(command, folder)
+        if status != 1 or ("Traceback" in errors and FAULT not in printed):
+            return False, (printed + errors)[-_PRINTED:]
+    return True, printed[-_PRINTED:]
+
+
+def _run(command: Sequence[str], folder: str) -> tuple[int, str, str]:
+    """Runs a program: exit status, standard output, standard error. One that hangs is ended with its children."""
+    child = subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        out, err = child.communicate(timeout=_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
+        return -signal.SIGKILL, f"no end within {_TIMEOUT_S:.0f} s", ""
+    return child.returncode, out, err
 
 
 def title_of(graph: Graph, row: Row) -> str:

@@ -13,29 +13,45 @@ from mindgap.results.rows import Row
 
 @dataclass(frozen=True, slots=True)
 class Symptom:
-    """What one row shows. `operators`: overloads at fault, empty where none is named. `signature`: of a failure."""
+    """What one row shows.
+
+    `operators`: overloads at fault, empty where none is named; `culprit`: then the culprit's own text, such as a dtype
+    policy. `status`, `signature`: of a failure; a crash has no signature, as what it prints depends on memory.
+    """
 
     platform: str
     verdict: str
     blame: str
     operators: frozenset[str]
-    signature: str
+    culprit: str = ""
+    status: str = ""
+    signature: str = ""
 
     def shown_by(self, row: Row) -> bool:
-        """Whether the row shows the same. Where this names operators, the row must name one of them."""
+        """Whether the row shows the same: platform, verdict, side, and the failure or the operators.
+
+        The row's operators must be among those of the symptom, and more than one where a set shows it together.
+        """
         if (row.platform, row.verdict, row.blame or "") != (self.platform, self.verdict, self.blame):
             return False
-        if self.signature:
-            return row.signature == self.signature
-        return not self.operators or bool(self.operators & _operators(row))
+        if self.status:
+            return row.status == self.status and (not self.signature or row.signature == self.signature)
+        found = _operators(row)
+        if not self.operators:
+            return not found and _culprit(row) == self.culprit
+        return bool(found) and found <= self.operators and (len(found) > 1 or len(self.operators) == 1)
 
 
 def symptom_of(row: Row) -> Symptom:
-    """The symptom of a finding. Raises `MindgapError` for a row that is none."""
+    """The symptom of a finding. Raises `MindgapError` for a row that is none, and for one whose reference failed."""
     if row.verdict is None or row.verdict in CALM:
         raise MindgapError(f"{row.model} on {row.platform} is {row.word}: there is nothing to reduce")
-    signature = row.signature if row.verdict == "failed" else ""
-    return Symptom(row.platform, row.verdict, row.blame or "", _operators(row), signature)
+    if row.verdict == "reference_failed":
+        raise MindgapError(f"{row.model}: the reference fails, and no script compares with it: {row.detail}")
+    if row.verdict == "failed":
+        signature = "" if row.status == "crash" else row.signature
+        return Symptom(row.platform, row.verdict, row.blame or "", frozenset(), "", row.status, signature)
+    return Symptom(row.platform, row.verdict, row.blame or "", _operators(row), _culprit(row))
 
 
 def check_of(symptom: Symptom, context: RunContext) -> Check:
@@ -51,6 +67,8 @@ def check_of(symptom: Symptom, context: RunContext) -> Check:
 
 
 def _operators(row: Row) -> frozenset[str]:
-    if row.culprit is None or row.verdict == "failed":
-        return frozenset()
-    return frozenset(op for op in row.culprit.op.split("+") if op.count(".") == 2)
+    return frozenset(op for op in _culprit(row).split("+") if op.count(".") == 2)
+
+
+def _culprit(row: Row) -> str:
+    return "" if row.culprit is None else row.culprit.op

@@ -65,7 +65,10 @@ def public_call(graph: Graph, index: int, inputs: Sequence[Any] | None = None) -
     read = {*graph.outputs, *(value for each in graph.nodes for value in operands(each))}
     if packet.endswith("_") or not node.outputs or read & set(range(first + 1, first + len(node.outputs))):
         return None
-    function, args, kwargs, expected = _run(graph, index, inputs or materialise_all(graph))
+    try:
+        function, args, kwargs, expected = _run(graph, index, inputs or materialise_all(graph))
+    except (RuntimeError, ValueError, TypeError, IndexError):  # eager PyTorch fails on the graph
+        return None
     for name, candidate in _candidates(packet):
         for taken in _orders(packet, len(args)):
             if _same(candidate, [args[place] for place in taken], args, kwargs, function, expected):

@@ -1,7 +1,8 @@
 """Writes a short script for a small graph: one page for a vendor, with the backend's own API only.
 
-It prints the result of eager PyTorch, the platform's and the float64 result, and exits with status 1 while the wrong
-side is further from float64 than the other. `render` writes the long script, which runs any graph.
+It prints the result of eager PyTorch, the platform's and, where it can be computed, the float64 result. It exits with
+status 1 while the side at fault is further from float64 than the other, or fails. `render` writes the long script,
+which runs any graph.
 """
 
 from __future__ import annotations
@@ -10,10 +11,14 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from importlib.metadata import version
 from typing import Any, Final, Literal
 
 import numpy as np
+import torch
 
+from mindgap.aten.tape import Tape
+from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.graph import Arg, DType, Graph, Input, contiguous_stride, materialise_all, refs
 from mindgap.script.literals import Files, expression
 from mindgap.script.module_source import argument, call_target
@@ -21,7 +26,10 @@ from mindgap.script.public_calls import public_call
 from mindgap.script.target import Target
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Wrong = Literal["platform", "reference"]
+Wrong = Literal["platform", "reference", "undecided"]
+#: The last line of a script that shows the fault; the last line of one that does not.
+FAULT: Final = "FAULT"
+NO_FAULT: Final = "NO FAULT"
 
 #: Functions of the long script's parts: an input that needs one is not plain enough for a short script.
 _HELPERS: Final = (
@@ -39,10 +47,13 @@ def run(model, arguments):
 """),
     "cpu/jit": ((), """
 def run(model, arguments):
-    traced = torch.jit.trace(model, arguments, check_trace=False)
+    def fresh():
+        return tuple(a.clone() for a in arguments)
+
+    traced = torch.jit.trace(model, fresh(), check_trace=False)
     for _ in range(3):  # TorchScript optimises after the first runs
-        traced(*arguments)
-    return traced(*arguments)
+        traced(*fresh())
+    return traced(*fresh())
 """),
     "cpu/inductor": ((), """
 def run(model, arguments):
@@ -57,7 +68,7 @@ def run(model, arguments):
 def run(model, arguments):
     program = torch.onnx.export(model, arguments, dynamo=True, verbose=False)
     session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
-    feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), arguments)}
+    feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), arguments, strict=True)}
     return [torch.as_tensor(array) for array in session.run(None, feeds)]
 """),
     "onnxruntime/cpu@opt=off": (("onnxruntime",), """
@@ -66,7 +77,7 @@ def run(model, arguments):
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(program.model_proto.SerializeToString(), options)
-    feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), arguments)}
+    feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), arguments, strict=True)}
     return [torch.as_tensor(array) for array in session.run(None, feeds)]
 """),
     "openvino/cpu": (("openvino",), """
@@ -87,82 +98,111 @@ def run(model, arguments):
 _COMPARE: Final = '''
 
 def error(found, exact):
-    """The largest difference from the float64 result, relative to its largest magnitude."""
+    """The largest difference, relative to the largest magnitude of `exact`.
+
+    Infinity where shapes, NaN or infinities differ, and where results that are no floats differ at all.
+    """
     if found.shape != exact.shape:
         return float("inf")
+    if not (exact.is_floating_point() or exact.is_complex()):
+        return 0.0 if torch.equal(found, exact) else float("inf")
+    if exact.is_complex():
+        found, exact = torch.view_as_real(found), torch.view_as_real(exact)
     found, exact = found.double(), exact.double()
-    if not torch.equal(found.isnan(), exact.isnan()) or not torch.equal(found.isinf(), exact.isinf()):
-        return float("inf")
     finite = exact.isfinite()
-    if not torch.equal(found[~finite].sign(), exact[~finite].sign()):
+    same = torch.equal(found.isnan(), exact.isnan()) and torch.equal(found.isfinite(), finite)
+    if not same or not torch.equal(found[exact.isinf()], exact[exact.isinf()]):
         return float("inf")
-    size = exact[finite].abs().max() if finite.any() else torch.tensor(1.0)
-    worst = (found - exact)[finite].abs().max() if finite.any() else torch.tensor(0.0)
+    if not finite.any():
+        return 0.0
+    worst, size = (found - exact)[finite].abs().max(), exact[finite].abs().max()
     return float(worst / size) if size else float(worst)
 '''
 
 
 def short_script(
-    graph: Graph, platform: Target, title: str, *, wrong: Wrong = "platform", inputs: Sequence[Array] | None = None
-) -> str | None:
+    graph: Graph, platform: Target, title: str, *, wrong: Wrong = "platform", fails: bool = False,
+    public: bool = True, inputs: Sequence[Array] | None = None,
+) -> str | None:  # fmt: skip
     """Returns the script, or None if the graph or the platform has no short form.
 
-    `title`: the first line of its docstring, and what is wrong. `wrong`: which side is. `inputs`: the graph's inputs as
-    arrays. The caller has to run it: nothing here knows that it shows the fault.
+    `title`: the first line of its docstring. `wrong`: the side at fault. `fails`: the platform raises an error and
+    gives no wrong result. `public`: call public functions where one runs the operator. `inputs`: the graph's inputs
+    as arrays. The caller has to run the script: nothing here knows that it shows the fault.
     """
     way = _way(platform)
     if way is None or graph.grad or len(graph.nodes) > _MOST_NODES:
         return None
     arrays = list(inputs) if inputs is not None else materialise_all(graph)
-    graph = _with_rounded_scalars(graph)
-    given = [
-        _tensor(number, each, array) for number, (each, array) in enumerate(zip(graph.inputs, arrays, strict=True))
-    ]
-    runtime = platform.device_mode.split("/")[0]
-    if None in given or (runtime != "cpu" and not _numpy_holds(graph)):
+    graph = _with_rounded_scalars(graph, arrays)
+    names = [f"x{number}" for number in range(len(graph.inputs))]
+    tensors = [_tensor(*each) for each in zip(names, graph.inputs, arrays, strict=True)]
+    exact = _can_widen(graph)
+    if None in tensors or (wrong == "reference" and not exact and not fails):
+        return None
+    if not platform.device_mode.startswith("cpu/") and not _numpy_holds(graph):
         return None
     imports, run = way
-    names = [f"x{number}" for number in range(len(graph.inputs))]
-    lines = [f"{name} = {text}" for name, text in zip(names, given, strict=True)]
-    body = "\n".join([*lines, f"arguments = ({', '.join(names)}{',' if len(names) == 1 else ''})"])
-    exact = _can_widen(graph)
-    modules = sorted(
-        {"sys", "platform", *(["tempfile"] if "tempfile" in run else []), *(["os"] if platform.environment else [])}
-    )
-    third = sorted({"torch", *imports, *(["numpy as np"] if "np." in run else [])})
-    parts: list[str] = [
-        f'"""{title}\n\nExit status 1: the fault is there; 0: it is gone.\n"""\n',
-        "\n".join(f"import {name}" for name in modules),
-        *(["from math import inf, nan"] if "inf" in body or "nan" in body else []),
+    data = "\n".join(f"{name} = {text}" for name, text in zip(names, tensors, strict=True))
+    model = "\n".join(_model(graph, names, arrays, public))
+    standard = ["platform", "sys", "traceback", *(["tempfile"] if "tempfile" in run else [])]
+    third = ["torch", *imports, *(["numpy as np"] if "np." in run else [])]
+    environment = dict(platform.environment)
+    parts = [
+        _docstring(title, imports),
+        _imports([*standard, *(["os"] if environment else [])]),
+        *(["from math import inf, nan"] if re.search(r"\b(inf|nan)\b", data + model) else []),
         "",
-        *(
-            [f"os.environ.update({dict(platform.environment)!r})  # before PyTorch is imported\n"]
-            if platform.environment
-            else []
-        ),
-        "\n".join(f"import {name}" for name in third),
+        *([f"os.environ.update({environment!r})  # before PyTorch is imported\n"] if environment else []),
+        _imports(third),
         "",
         *([f"PROPERTIES = {_properties(platform)!r}"] if "PROPERTIES" in run else []),
         "",
-        *_model(graph, names, arrays),
+        model,
         run,
-        _COMPARE,
+        *([] if fails else [_COMPARE]),
         "",
-        body,
-        _main(platform, wrong, exact, imports),
+        data,
+        "",
+        _main(platform, wrong, names, imports, fails=fails, exact=exact),
     ]
     return re.sub(r"\n{4,}", "\n\n\n", "\n".join(parts)).rstrip() + "\n"
 
 
-def _with_rounded_scalars(graph: Graph) -> Graph:
-    """Kernels of float32 and narrower dtypes round scalar arguments to float32. The float64 run must read the same."""
-    if any(given.spec.dtype == "float64" for given in graph.inputs):
-        return graph
+def _docstring(title: str, imports: Sequence[str]) -> str:
+    packages = ["torch", *imports, *(["onnx", "onnxscript"] if "onnxruntime" in imports else [])]
+    seen = ", ".join(f"{name} {version(name)}" for name in packages)
+    return (
+        f'"""{title}\n\nSeen with {seen}.\n'
+        'Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.\n"""\n'
+    )
+
+
+def _imports(modules: Sequence[str]) -> str:
+    return "\n".join(f"import {name}" for name in sorted(modules))
+
+
+def _with_rounded_scalars(graph: Graph, arrays: Sequence[Array]) -> Graph:
+    """Rounds scalar arguments to float32, as kernels of float32 do, so that the float64 run reads the same numbers.
+
+    The graph is unchanged if eager PyTorch gives other bits then.
+    """
     nodes = tuple(
         replace(node, args=tuple(map(_rounded, node.args)), kwargs=tuple((k, _rounded(a)) for k, a in node.kwargs))
         for node in graph.nodes
     )
-    return replace(graph, nodes=nodes)
+    rounded = replace(graph, nodes=nodes)
+    try:
+        return rounded if rounded == graph or _bytes(rounded, arrays) == _bytes(graph, arrays) else graph
+    except (RuntimeError, ValueError, TypeError, IndexError):  # the reference fails: there is nothing to compare
+        return graph
+
+
+def _bytes(graph: Graph, arrays: Sequence[Array]) -> list[bytes]:
+    """The outputs' bytes, by eager PyTorch."""
+    with torch.no_grad():
+        tensors = [to_torch(array, given.spec) for array, given in zip(arrays, graph.inputs, strict=True)]
+        return [to_numpy(output).tobytes() for output in Tape(graph).run(tensors)]
 
 
 def _rounded(arg: Arg) -> Arg:
@@ -173,8 +213,8 @@ def _rounded(arg: Arg) -> Arg:
 
 def _way(platform: Target) -> tuple[tuple[str, ...], str] | None:
     """Returns the code that runs the platform; None if its options have no short form."""
-    options = {k: v for k, v in platform.options.items() if (k, v) not in {("threads", "1"), ("export", "official")}}
-    options.pop("export", None)
+    options = dict(platform.options)
+    options.pop("export", None)  # both ways write the same operators; the script exports as users do
     if platform.device_mode == "openvino/cpu":
         options.pop("precision", None)
         if options.get("frontend") == "pytorch":
@@ -186,8 +226,9 @@ def _way(platform: Target) -> tuple[tuple[str, ...], str] | None:
 
 
 def _properties(platform: Target) -> dict[str, str]:
-    precision = platform.options.get("precision", "")
-    return {"INFERENCE_PRECISION_HINT": precision} if precision else {}
+    """OpenVINO's properties: `precision=default` sets none."""
+    precision = platform.options.get("precision", "f32")
+    return {} if precision == "default" else {"INFERENCE_PRECISION_HINT": precision}
 
 
 def _numpy_holds(graph: Graph) -> bool:
@@ -195,29 +236,29 @@ def _numpy_holds(graph: Graph) -> bool:
     return not any(spec is not None and spec.dtype.startswith(_NOT_NUMPY) for spec in specs)
 
 
-def _tensor(number: int, given: Input, array: Array) -> str | None:
+def _tensor(name: str, given: Input, array: Array) -> str | None:
     """Returns the expression of an input; None if it needs more than a line of plain PyTorch."""
     spec = given.spec
     if spec.numel > _MOST_ELEMENTS:
         return None
     if spec.stride == contiguous_stride(spec.shape) or spec.numel <= 1:
-        text = expression(f"x{number}", given, array, Files())
+        text = expression(name, given, array, Files())
         return None if any(helper in text for helper in _HELPERS) else text
     if spec.overlaps or 0 in spec.stride:
         return None
     plain = Input(type(spec).contiguous(spec.dtype, spec.shape), given.recipe)
-    text = expression(f"x{number}", plain, array, Files())
+    text = expression(name, plain, array, Files())
     if any(helper in text for helper in _HELPERS):
         return None
     return f"torch.empty_strided({spec.shape}, {spec.stride}, dtype=torch.{spec.dtype}).copy_({text})"
 
 
-def _model(graph: Graph, names: Sequence[str], arrays: Sequence[Array]) -> list[str]:
+def _model(graph: Graph, names: Sequence[str], arrays: Sequence[Array], with_public: bool) -> list[str]:
     values = dict(enumerate(names))
     values |= {number: f"v{number}" for number in range(len(names), len(graph.values))}
     lines = ["", "class Model(torch.nn.Module):", f"    def forward({', '.join(['self', *names])}):"]
     for index, node in enumerate(graph.nodes):
-        public = public_call(graph, index, arrays)
+        public = public_call(graph, index, arrays) if with_public else None
         args = node.args if public is None else [node.args[place] for place in public.args]
         given = [argument(arg, values) for arg in args]
         given += [f"{name}={argument(arg, values)}" for name, arg in node.kwargs]
@@ -235,36 +276,63 @@ def _model(graph: Graph, names: Sequence[str], arrays: Sequence[Array]) -> list[
 def _can_widen(graph: Graph) -> bool:
     """Whether the program computes in float64 when its float operands are float64: no argument names a dtype."""
     named = any(isinstance(arg, DType) for node in graph.nodes for arg in (*node.args, *(a for _, a in node.kwargs)))
-    floats = any(given.spec.kind == "float" for given in graph.inputs)
+    floats = any(given.spec.kind in ("float", "complex") for given in graph.inputs)
     read = {value for node in graph.nodes for arg in node.args for value in refs(arg)}
     return not named and floats and bool(read)
 
 
-def _main(platform: Target, wrong: Wrong, exact: bool, imports: Sequence[str]) -> str:
+def _main(
+    platform: Target, wrong: Wrong, names: Sequence[str], imports: Sequence[str], *, fails: bool, exact: bool
+) -> str:
     versions = ", ".join(f'"{name}", {name}.__version__' for name in ("torch", *imports))
-    wide = "[a.double() if a.is_floating_point() else a for a in arguments]"
+    fresh = f"[x.clone() for x in ({', '.join(names)}{',' if len(names) == 1 else ''})]"
     lines = [
         "",
-        f"print({versions}, platform.machine())",
-        "expected = Model()(*[a.clone() for a in arguments])",
-        f"exact = Model()(*{wide})  # in float64" if exact else "exact = expected",
-        "try:",
-        "    actual = run(Model().eval(), arguments)",
-        "except Exception as problem:",
-        f'    print("{platform.name} fails:", type(problem).__name__, str(problem)[-2000:])',
-        "    sys.exit(1)",
-        "found = False",
-        "for number, (a, e, x) in enumerate(zip(actual, expected, exact, strict=True)):",
-        '    print(f"output {number}:")',
-        '    print("  eager   ", e.dtype, e)',
-        f'    print("  {platform.name}", a.dtype, a)',
-        '    print("  float64 ", x)',
-    ]
-    mine, other = ("a", "e") if wrong == "platform" else ("e", "a")
-    lines += [
-        "    eps = torch.finfo(e.dtype).eps if e.dtype.is_floating_point else 0.0",
-        f"    found |= a.dtype != e.dtype or error({mine}, x) > 8 * max(error({other}, x), eps)",
-        f'print("{"wrong" if wrong == "platform" else "eager PyTorch is wrong"}" if found else "right")',
-        "sys.exit(found)",
-    ]
+        "def main():",
+        f"    print({versions}, platform.machine())",
+        f"    expected = Model()(*{fresh})",
+        "    try:",
+        f"        actual = run(Model().eval(), tuple({fresh}))",
+        "    except Exception as problem:",
+        f'        print("{platform.name} fails:", type(problem).__name__, str(problem)[-3000:])',
+        *([f'        print("{FAULT}")', "        return 1"] if fails else
+          ['        print("It fails: another fault than the one that this script shows.")', "        return 2"]),
+    ]  # fmt: skip
+    if fails:
+        lines += [
+            f'    print("{platform.name} gives", actual, "eager", expected)',
+            f'    print("{NO_FAULT}")',
+            "    return 0",
+        ]
+    else:
+        lines += _comparison(platform, wrong, fresh, exact)
+    lines += ["", "", 'if __name__ == "__main__":', "    try:", "        status = main()", "    except Exception:",
+              "        traceback.print_exc()", "        status = 2", "    sys.exit(status)"]  # fmt: skip
     return "\n".join(lines)
+
+
+def _comparison(platform: Target, wrong: Wrong, fresh: str, exact: bool) -> list[str]:
+    """The lines of `main` that compare a result with another. A fault is an error above 16 times the other side's."""
+    wide = "torch.promote_types(x.dtype, torch.float64)"
+    lines: list[str] = []
+    each, sides = ("a, e, x", "actual, expected, exact") if exact else ("a, e", "actual, expected")
+    if exact:
+        lines += [
+            f"    widened = [x.to({wide}) if x.is_floating_point() or x.is_complex() else x for x in {fresh}]",
+            "    exact = Model()(*widened)  # in float64",
+        ]
+    lines += [
+        "    found = False",
+        f"    for number, ({each}) in enumerate(zip({sides}, strict=True)):",
+        '        print(f"output {number}:")',
+        '        print("  eager:", e.dtype, e)',
+        f'        print("  {platform.name}:", a.dtype, a)',
+        *(['        print("  float64:", x)'] if exact else []),
+        "        eps = torch.finfo(e.dtype).eps if e.is_floating_point() or e.is_complex() else 0.0",
+    ]
+    if wrong == "undecided" or not exact:
+        lines.append("        found |= a.dtype != e.dtype or error(a, e) > 16 * eps")
+    else:
+        mine, other = ("a", "e") if wrong == "platform" else ("e", "a")
+        lines.append(f"        found |= a.dtype != e.dtype or error({mine}, x) > 16 * max(error({other}, x), eps)")
+    return [*lines, f'    print("{FAULT}" if found else "{NO_FAULT}")', "    return int(found)"]
