@@ -86,11 +86,6 @@ def facts(name: str) -> Facts:
     )
 
 
-def is_view(name: str) -> bool:
-    """Returns whether a result aliases an operand that is not written to."""
-    return bool(facts(name).views)
-
-
 def is_composite(function: Any) -> bool:
     """Returns whether the operator is defined by calls of others."""
     return has_kernel_for(function.name(), "CompositeImplicitAutograd")

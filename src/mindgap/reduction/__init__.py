@@ -1,8 +1,9 @@
-"""Reduces a graph that shows a symptom to a small one that shows the same symptom.
+"""Reduces a finding to a small graph with the same symptom, and writes a script that shows it without mindgap.
 
-Comes in: a graph, its tensors, and a check that says whether a graph shows the symptom. Goes out: the smallest graph
-found, its nearest neighbour that does not show it, and how many checks that took. Knows graphs and eager PyTorch; what
-the symptom is, and on which platform, only the check knows (`mindgap.reduction.symptom` makes one from a row).
+Comes in: a graph and the row of a finding in it. Goes out: the smallest graph found, its nearest neighbour that is
+calm, and a verified script with a report. The passes (`passes`, `edits`) know graphs and eager PyTorch only: they ask a
+check whether a graph shows the symptom. `symptom` makes that check from a row and the pipeline. Must not know
+campaigns.
 """
 
 from mindgap.reduction.reducer import Answer, Reduction, ReductionLimits, reduce

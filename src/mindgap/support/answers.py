@@ -13,7 +13,7 @@ from mindgap.graph import Graph
 from mindgap.run.outcome import Outcome
 from mindgap.store import Store
 from mindgap.store.records import writable
-from mindgap.support.key import Key, key_of, packet_of
+from mindgap.support.key import Key, key_of
 
 #: `decomposed`: it runs, and as other operators. `refuses`: a typed refusal of every sample. `fails`: any other end.
 Word = Literal["runs", "decomposed", "refuses", "fails"]
@@ -107,12 +107,6 @@ class SupportTable:
             if why is not None:
                 return why
         return None
-
-
-def supported_packets(support: SupportTable, platform: str = "cpu/eager") -> set[str]:
-    """Returns the overload packets (`aten.add`) of which the platform runs any call."""
-    known = support.answers(support.platforms.get(platform, ""))
-    return {packet_of(key.op) for key, answer in known.items() if answer.answer in RUNNING}
 
 
 def rows_of(platform: str, fingerprint: str, answers: Iterable[Answer]) -> Iterator[dict[str, Any]]:

@@ -248,8 +248,3 @@ def matches(outputs: Sequence[torch.Tensor] | None, recorded: Sequence[dict[str,
         if not tensor.is_complex() and int(np.isnan(flat).sum()) != expected["nan"]:
             return False
     return True
-
-
-def wide_outputs(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Converts outputs to float64 or complex128."""
-    return [tensor.to(wide_dtype(tensor.dtype)) for tensor in tensors]
