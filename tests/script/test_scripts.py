@@ -210,7 +210,8 @@ def test_a_crash_and_a_hang_are_data(tmp_path: Path, alone: Mapping[str, str]) -
     assert "def run_jit(" in text
     for body, status in (("os.abort()", "crashed"), ("time.sleep(999)", "timeout"), ("raise KeyError(3)", "failed")):
         file = tmp_path / f"{status}.py"
-        changed = text.replace('    """torch.jit.trace, run', f'    {body}\n    """torch.jit.trace, run')
+        start = text.index('    """', text.index("def run_jit("))
+        changed = f"{text[:start]}    {body}\n{text[start:]}"
         if status == "timeout":
             changed = changed.replace("TIMEOUT_S = 300.0", "TIMEOUT_S = 10.0")
         file.write_text(changed)
