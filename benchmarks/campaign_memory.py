@@ -23,7 +23,7 @@ TESTS = Path(__file__).resolve().parent.parent / "tests" / "campaign"
 sys.path.insert(0, str(TESTS))
 os.environ["PYTHONPATH"] = str(TESTS)
 
-from small_supply import Small, plan_text  # noqa: E402
+from small_source import Small, plan_text  # noqa: E402
 
 from mindgap.campaign.plan import parse_plan  # noqa: E402
 from mindgap.campaign.session import RunOptions, begin  # noqa: E402

@@ -37,8 +37,8 @@ from platforms.onnx_graphs import MODELS
 
 REFERENCE = "cpu/eager"
 PAIRS = (
-    ("openvino/cpu@frontend=pytorch", "openvino/cpu@frontend=onnx"),
-    ("onnxruntime/cpu@export=official", "onnxruntime/cpu@export=direct"),
+    ("openvino/cpu@frontend=pytorch,precision=f32,threads=1", "openvino/cpu@frontend=onnx,precision=f32,threads=1"),
+    ("onnxruntime/cpu@export=official,threads=1", "onnxruntime/cpu@export=direct,threads=1"),
 )
 PLATFORMS = tuple(platform for pair in PAIRS for platform in pair)
 UNITS = 64

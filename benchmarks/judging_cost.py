@@ -30,7 +30,13 @@ from typing import Any
 from mindgap.campaign.state.expenses import lines_of, spent
 from mindgap.store import Store
 
-PLATFORMS = ("cpu/eager@isa=default", "cpu/eager@isa=avx2", "cpu/jit", "onnxruntime/cpu", "openvino/cpu@precision=f32")
+PLATFORMS = (
+    "cpu/eager@isa=default",
+    "cpu/eager@isa=avx2",
+    "cpu/jit",
+    "onnxruntime/cpu@threads=1",
+    "openvino/cpu@precision=f32,threads=1",
+)
 #: The largest share of the operating system's figure that may stay unexplained.
 UNACCOUNTED = 0.05
 ROWS = """

@@ -35,3 +35,9 @@ def test_names_of_the_diff_package_are_reached_by_its_import() -> None:
 
 def test_every_public_name_is_there() -> None:
     assert python("import mindgap; print(all(getattr(mindgap, name) for name in mindgap.__all__))") == "True"
+
+
+def test_the_command_line_starts_without_a_framework() -> None:
+    code = "import sys, mindgap.cli.app; print(sorted({'torch', 'altair', 'onnx'} & set(sys.modules)))"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"

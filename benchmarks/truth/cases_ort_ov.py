@@ -13,10 +13,10 @@ from torch import Tensor
 
 from truth.case import Case
 
-ORT = "onnxruntime/cpu"
-OV = "openvino/cpu"
-OV_ONNX = "openvino/cpu@frontend=onnx"
-OV_DEFAULT = "openvino/cpu@precision=default"
+ORT = "onnxruntime/cpu@threads=1"
+OV = "openvino/cpu@precision=f32,threads=1"
+OV_ONNX = "openvino/cpu@frontend=onnx,precision=f32,threads=1"
+OV_DEFAULT = "openvino/cpu@threads=1"
 INF, NAN = float("inf"), float("nan")
 
 

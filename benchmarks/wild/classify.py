@@ -67,8 +67,8 @@ def main() -> int:
     lines: list[dict[str, Any]] = []
     for row in sample:
         found = unreachable(row, reviewed.get((row.case, row.platform)) or by_rule(folder, row))
-        told = {key: value for key, value in asdict(row).items() if key != "detail"}
-        lines.append({**told, "class": found.kind, "culprit_check": found.culprit_check,
+        measured = {key: value for key, value in asdict(row).items() if key != "detail"}
+        lines.append({**measured, "class": found.kind, "culprit_check": found.culprit_check,
                       "evidence": one_line(found.evidence)})  # fmt: skip
     with (folder / "checked.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, list(lines[0]), lineterminator="\n")
@@ -112,23 +112,23 @@ def by_rule(folder: Path, row: Drawn) -> Checked:
     answer = answer_of(folder, row)
     if not answer.exists():
         return Checked("review", "", "no measurement")
-    told = json.loads(answer.read_text())
-    if not told["inputs_ok"]:
+    measured = json.loads(answer.read_text())
+    if not measured["inputs_ok"]:
         return Checked("review", "", "the script has other inputs than the campaign had")
-    if told["status"]["eager"]["status"] != "ok":
-        return Checked("review", "", f"eager: {told['status']['eager']}")
+    if measured["status"]["eager"]["status"] != "ok":
+        return Checked("review", "", f"eager: {measured['status']['eager']}")
     if row.verdict in CALM:
-        return calm_row(told)
+        return calm_row(measured)
     if row.verdict == "failed":
-        return failed_row(told)
-    return wrong_row(row, told)
+        return failed_row(measured)
+    return wrong_row(row, measured)
 
 
-def failed_row(told: dict[str, Any]) -> Checked:
+def failed_row(measured: dict[str, Any]) -> Checked:
     """A platform that fails in the user's hands as well is a real failure, unless it says that it refuses."""
-    status, alone = told["status"]["platform"], told.get("culprit")
+    status, alone = measured["status"]["platform"], measured.get("culprit")
     if status["status"] == "ok":
-        agrees = not told["differs"]
+        agrees = not measured["differs"]
         return Checked("false" if agrees else "review", "", "runs by the user's own path" + ", and agrees" * agrees)
     if status["status"] == "not_run":
         return Checked("review", "", "the script knows no way to run this platform")
@@ -137,12 +137,12 @@ def failed_row(told: dict[str, Any]) -> Checked:
     return Checked("debatable" if REFUSAL.search(said) else "real", culprit, said)
 
 
-def wrong_row(row: Drawn, told: dict[str, Any]) -> Checked:
+def wrong_row(row: Drawn, measured: dict[str, Any]) -> Checked:
     """A wrong result is real where the side that is blamed is wrong, in the culprit alone or in the whole."""
-    if told["status"]["platform"]["status"] != "ok":
-        return Checked("review", "", f"the user's own path: {told['status']['platform']}"[:300])
-    alone = told.get("culprit")
-    whole_side, whole_why = judged(row, told)
+    if measured["status"]["platform"]["status"] != "ok":
+        return Checked("review", "", f"the user's own path: {measured['status']['platform']}"[:300])
+    alone = measured.get("culprit")
+    whole_side, whole_why = judged(row, measured)
     if alone is None or alone["status"]["platform"]["status"] != "ok":
         return Checked({"wrong": "real", "right": "false"}.get(whole_side, "review"), "", whole_why)
     side, why = judged(row, alone)
@@ -166,13 +166,13 @@ def judged(row: Drawn, program: dict[str, Any]) -> tuple[Side, str]:
     return "right", verdicts[0][1] if verdicts else "no outputs"
 
 
-def calm_row(told: dict[str, Any]) -> Checked:
+def calm_row(measured: dict[str, Any]) -> Checked:
     """A calm row hides something where the platform is wrong; anything unclear is for a person."""
-    status = told["status"]["platform"]
+    status = measured["status"]["platform"]
     if status["status"] != "ok":
         return Checked("review", "", f"the user's own path: {status}"[:300])
     worst = ""
-    for number, output in enumerate(told["outputs"]):
+    for number, output in enumerate(measured["outputs"]):
         for side in ("platform", "eager"):
             word, why = judged_side(output, side)
             if word != "right":

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from mindgap.baseline import Baseline
     from mindgap.capture import capture
-    from mindgap.diff import Report, Row, diff, diff_many
+    from mindgap.diff import Report, Row, Session, diff, diff_many
     from mindgap.graph import Graph, MindgapError
 
 __version__ = "0.1.0"
@@ -24,12 +24,24 @@ _HOMES: Final = {
     "MindgapError": "mindgap.graph",
     "Report": "mindgap.diff",
     "Row": "mindgap.diff",
+    "Session": "mindgap.diff",
     "capture": "mindgap.capture",
     "diff": "mindgap.diff",
     "diff_many": "mindgap.diff",
 }
 
-__all__ = ["Baseline", "Graph", "MindgapError", "Report", "Row", "__version__", "capture", "diff", "diff_many"]
+__all__ = [
+    "Baseline",
+    "Graph",
+    "MindgapError",
+    "Report",
+    "Row",
+    "Session",
+    "__version__",
+    "capture",
+    "diff",
+    "diff_many",
+]
 
 
 def __getattr__(name: str) -> Any:

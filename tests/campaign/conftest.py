@@ -23,7 +23,7 @@ def toys_on_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.fixture
 def campaign(tmp_path: Path) -> Callable[..., Any]:
     """`campaign(count, platforms, out=…, shard=…, **lines of the plan)` begins one and gives where it stands."""
-    from small_supply import Small, plan_text
+    from small_source import Small, plan_text
 
     from mindgap.campaign.cases.case import Shard
     from mindgap.campaign.plan import parse_plan

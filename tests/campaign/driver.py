@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from small_supply import Small, plan_text
+from small_source import Small, plan_text
 
 from mindgap.campaign.plan import parse_plan
 from mindgap.campaign.session import RunOptions, begin, resume_campaign

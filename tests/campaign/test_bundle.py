@@ -1,4 +1,4 @@
-"""A pack goes out, Parquet comes back."""
+"""A bundle goes out, Parquet comes back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_supply import Small
+from small_source import Small
 
 from mindgap.campaign.cases.bundle import BundleError, BundleSource, BundleSourceFactory, is_bundle, plan_of
 from mindgap.campaign.session import RunOptions, begin, resume_campaign
@@ -28,13 +28,13 @@ Campaign = Callable[..., Any]
 def packed(campaign: Campaign, tmp_path: Path) -> Path:
     campaign(12, "toys:PICKY")
     folder = open_directory(tmp_path / "out")
-    path = tmp_path / "cases.pack"
+    path = tmp_path / "cases.bundle"
     found = export(folder, Small().reopen(folder.plan, folder.path), path, ["toys:WRONG", "toys:EXACT@number=2"])
     assert found.cases == 12 and found.nbytes == path.stat().st_size
     return path
 
 
-def test_a_pack_runs_elsewhere_and_what_it_found_comes_back(packed: Path, tmp_path: Path) -> None:
+def test_a_bundle_runs_elsewhere_and_what_it_found_comes_back(packed: Path, tmp_path: Path) -> None:
     assert is_bundle(packed)
     plan, text = plan_of(packed)
     assert list(plan.platforms) == ["toys:WRONG", "toys:EXACT@number=2"] and plan.reference == "toys:EXACT"
@@ -43,9 +43,11 @@ def test_a_pack_runs_elsewhere_and_what_it_found_comes_back(packed: Path, tmp_pa
     there = begin(plan, text, tmp_path / "far", BundleSourceFactory(packed), where="far", options=RunOptions(jobs=2))
     assert there.totals.words == {"discrepant": 4, "identical": 20} and there.run.endswith("-far")
     assert agreement(open_directory(tmp_path / "far")) == there.agreement == (12, 12)
-    told = io.StringIO()
-    print_status(there, told)
-    assert "the reference gave the same bits here and where the pack was made for 12 of 12 cases" in told.getvalue()
+    printed = io.StringIO()
+    print_status(there, printed)
+    assert (
+        "the reference gave the same bits here and where the bundle was made for 12 of 12 cases" in printed.getvalue()
+    )
     # It goes on by itself: the folder has its own copy.
     packed.unlink()
     assert (
@@ -77,18 +79,18 @@ def test_single_segments_come_back_too(packed: Path, tmp_path: Path) -> None:
         import_results(open_directory(tmp_path / "out"), [tmp_path / "nothing"])
 
 
-def test_equal_campaigns_make_equal_packs(packed: Path, tmp_path: Path) -> None:
+def test_equal_campaigns_make_equal_bundles(packed: Path, tmp_path: Path) -> None:
     folder = open_directory(tmp_path / "out")
-    again = tmp_path / "again.pack"
+    again = tmp_path / "again.bundle"
     export(folder, Small().reopen(folder.plan, folder.path), again, ["toys:WRONG", "toys:EXACT@number=2"])
     assert again.read_bytes() == packed.read_bytes()
 
 
-def test_a_damaged_pack_is_named(packed: Path, tmp_path: Path) -> None:
+def test_a_damaged_bundle_is_named(packed: Path, tmp_path: Path) -> None:
     whole = packed.read_bytes()
-    cut = tmp_path / "cut.pack"
+    cut = tmp_path / "cut.bundle"
     cut.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(BundleError, match=r"cut\.pack is no pack, or damaged"):
+    with pytest.raises(BundleError, match=r"cut\.bundle is no bundle, or damaged"):
         BundleSource(cut)
     with zipfile.ZipFile(packed) as file:
         members = {name: file.read(name) for name in file.namelist()}
@@ -97,12 +99,12 @@ def test_a_damaged_pack_is_named(packed: Path, tmp_path: Path) -> None:
     for name, data, said in (
         ("blocks/00000.graphs", members["blocks/00000.graphs"][:-1] + b"?", "damaged at blocks/00000.graphs"),
         ("mindgap-pack.json", members["mindgap-pack.json"].replace(b'"version": 1', b'"version": 7'), "of version 7"),
-        ("mindgap-pack.json", b"{}", "is no pack"),
+        ("mindgap-pack.json", b"{}", "is no bundle"),
     ):
-        other = _rewritten(tmp_path / "other.pack", {**members, name: data})
+        other = _rewritten(tmp_path / "other.bundle", {**members, name: data})
         with pytest.raises(BundleError, match=said):
             BundleSource(other).block(0)
-    other = _rewritten(tmp_path / "other.pack", {**members, "campaign.toml": b"seed = 1"})
+    other = _rewritten(tmp_path / "other.bundle", {**members, "campaign.toml": b"seed = 1"})
     with pytest.raises(BundleError, match=r"damaged at campaign\.toml"):
         plan_of(other)
 
@@ -113,7 +115,7 @@ def test_nothing_ran_nothing_to_export(tmp_path: Path, campaign: Campaign) -> No
     campaign(3, "toys:SLOW", stop="minutes = 0.000001")
     folder = open_directory(tmp_path / "out")
     with pytest.raises(BundleError, match="nothing has run yet"):
-        export(folder, Small().reopen(folder.plan, folder.path), tmp_path / "x.pack")
+        export(folder, Small().reopen(folder.plan, folder.path), tmp_path / "x.bundle")
 
 
 def _rewritten(path: Path, members: dict[str, bytes]) -> Path:

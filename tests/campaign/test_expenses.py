@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_supply import Small
+from small_source import Small
 
 from mindgap.campaign.session import resume_campaign
 from mindgap.campaign.state.expenses import CpuSpent, lines_of, spent
@@ -26,8 +26,8 @@ def test_every_second_has_a_purpose_and_the_rows_have_theirs(campaign: Campaign,
     assert cpu.platforms["running"]["toys:SLOW"] > 12 * 2 * 0.01
     rows = Store(tmp_path / "out", create=False).rows
     for platform in ("toys:SLOW", "toys:WRONG", "toys:EXACT"):
-        told = rows("SELECT sum(element_at(timings, 'cpu')[1]) AS s FROM outcomes WHERE platform = ?", [platform])
-        assert told[0]["s"] == pytest.approx(cpu.platforms["running"][platform])
+        summed = rows("SELECT sum(element_at(timings, 'cpu')[1]) AS s FROM outcomes WHERE platform = ?", [platform])
+        assert summed[0]["s"] == pytest.approx(cpu.platforms["running"][platform])
     (judged,) = rows("SELECT sum(judge_seconds) AS s FROM verdicts")
     assert judged["s"] == pytest.approx(cpu.purposes["judging"])
     first, *others = lines_of(cpu)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_supply import Small
+from small_source import Small
 
 from mindgap.campaign.session import RunOptions, resume_campaign
 from mindgap.campaign.state.directory import open_directory

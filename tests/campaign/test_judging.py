@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_supply import GRAPHS, SmallSupply, plan_text
+from small_source import GRAPHS, SmallSource, plan_text
 
 from mindgap.campaign.cases.case import Case
-from mindgap.campaign.judging.judge import JudgeFailed, JudgeLimits, JudgeProcess
+from mindgap.campaign.judging.judge_process import JudgeFailed, JudgeLimits, JudgeProcess
 from mindgap.campaign.plan import parse_plan
 from mindgap.graph import TensorStore
 from mindgap.pipeline.comparison import GraphComparison, RunContext
@@ -40,7 +40,7 @@ def starter() -> Iterator[ThreadPoolExecutor]:
 
 def cases(count: int) -> list[Case]:
     plan = parse_plan(plan_text(count, {"toys:WRONG": ""}), "p")
-    return SmallSupply(plan, list(GRAPHS)).block(0)
+    return SmallSource(plan, list(GRAPHS)).block(0)
 
 
 def bare(row: Row) -> Row:

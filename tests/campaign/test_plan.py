@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mindgap.campaign.cases.case import Shard
-from mindgap.campaign.judging.judge import judge_limits
+from mindgap.campaign.judging.judge_process import judge_limits
 from mindgap.campaign.plan import Plan, PlanError, changed, parse_plan, read_plan
 from mindgap.campaign.plan.positions import line_of
 from mindgap.graph import MindgapError, default_tensor_store
@@ -74,9 +74,9 @@ def test_what_is_wrong_is_named_with_its_line(old: str, new: str, line: int, wor
     assert old in GOOD
     with pytest.raises(PlanError) as raised:
         parse_plan(GOOD.replace(old, new), "campaign.toml")
-    told = str(raised.value)
-    assert told.startswith(f"campaign.toml:{line}: ") and words in told
-    assert "\n" not in told
+    message = str(raised.value)
+    assert message.startswith(f"campaign.toml:{line}: ") and words in message
+    assert "\n" not in message
 
 
 def test_what_is_missing_is_named() -> None:
@@ -108,6 +108,13 @@ def test_internal_results_are_judged_where_the_plan_asks_for_it() -> None:
     plan, asks = parse_plan(GOOD, "p"), parse_plan("internal = true\n" + GOOD, "p")
     assert not judge_limits(plan, TENSORS).settings.internal and judge_limits(asks, TENSORS).settings.internal
     assert asks.digest != plan.digest
+
+
+def test_exceptional_values_are_a_key_of_the_variants() -> None:
+    plan = parse_plan(GOOD, "p.toml")
+    asked = parse_plan(GOOD.replace("mutated = 0.25", "mutated = 0.25\nexceptional = true"), "p.toml")
+    assert (plan.variants.exceptional, asked.variants.exceptional) == (False, True)
+    assert asked.digest != plan.digest
 
 
 def test_changed_keys_are_named() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mindgap.campaign.cases.factory import VariantSourceFactory
 from mindgap.campaign.cases.region_sampling import PoolYield, sample_catalogue
-from mindgap.campaign.cases.variants import POOL, pool_yield
+from mindgap.campaign.cases.variants import EXCEPTIONAL_POOL, POOL, load_pool, pool_yield
 from mindgap.campaign.plan import Plan, Variants
+from mindgap.campaign.variant_source_factory import VariantSourceFactory
 from mindgap.catalogue import Catalogue, build
 from mindgap.synth.regions.sampler import SamplerOptions
 
@@ -53,8 +53,23 @@ def test_graphs_that_give_no_region_are_counted_and_said(tmp_path: Path) -> None
     assert pool_yield(tmp_path / "older.parquet") is None
 
 
+def test_a_plan_with_exceptional_values_gets_a_pool_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "models.py"
+    file.write_text(MODELS)
+    catalogue = Catalogue(tmp_path / "catalogue", create=True)
+    build(catalogue, [f"{file}:sine"])
+    kinds = {}
+    for exceptional in (False, True):
+        wanted = Variants(count=1, exceptional=exceptional)
+        plan = Plan(seed=1, catalogue=str(catalogue.path), variants=wanted, platforms={"cpu/jit": {}})  # type: ignore[dict-item]
+        VariantSourceFactory(1).begin(plan, tmp_path)
+        kinds[exceptional] = {kind for region in load_pool(tmp_path / POOL) for kind in region.origin.kinds}
+    assert "value" in kinds[True] - kinds[False]
+    assert (catalogue.path / POOL).exists() and (catalogue.path / EXCEPTIONAL_POOL).exists()
+
+
 def test_a_yield_in_words() -> None:
     assert PoolYield(7, {}).line() == "7 graphs, each of which gave some"
-    told = PoolYield(4170, {"useless": 20, "too big": 9, "a": 3, "b": 2, "c": 1, "d": 1})
-    assert told.line() == ("4,170 graphs, of which 36 GAVE NONE: 20 useless; 9 too big; 3 a; 2 b; 2 for other reasons")
-    assert PoolYield.from_json(told.to_json()) == told
+    lost = PoolYield(4170, {"useless": 20, "too big": 9, "a": 3, "b": 2, "c": 1, "d": 1})
+    assert lost.line() == ("4,170 graphs, of which 36 GAVE NONE: 20 useless; 9 too big; 3 a; 2 b; 2 for other reasons")
+    assert PoolYield.from_json(lost.to_json()) == lost

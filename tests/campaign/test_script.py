@@ -1,4 +1,4 @@
-"""Findings listed, and rows made into scripts: kept graphs, graphs made again from the pool, graphs in a pack."""
+"""Findings listed, and rows made into scripts: kept graphs, graphs made again from the pool, graphs in a bundle."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 import torch
-from small_supply import Small
+from small_source import Small
 
 from mindgap.aten.tensors import to_numpy
 from mindgap.campaign.cases.bundle import BundleSourceFactory, plan_of
-from mindgap.campaign.cases.factory import VariantSourceFactory
 from mindgap.campaign.plan import parse_plan
 from mindgap.campaign.results import findings as found
 from mindgap.campaign.results.script import script_of
 from mindgap.campaign.session import RunOptions, begin
 from mindgap.campaign.state.bundle_transfer import export
 from mindgap.campaign.state.directory import CampaignDirectory, open_directory
+from mindgap.campaign.variant_source_factory import VariantSourceFactory
 from mindgap.catalogue import Catalogue, build
 from mindgap.compare.digest import digest_array
 from mindgap.graph import MindgapError
@@ -85,16 +85,16 @@ def test_a_finding_is_a_script(campaign: Campaign, tmp_path: Path) -> None:
         script_of(folder, calm)
 
 
-def test_a_case_of_a_pack(campaign: Campaign, tmp_path: Path) -> None:
+def test_a_case_of_a_bundle(campaign: Campaign, tmp_path: Path) -> None:
     campaign(6, "toys:EXACT@number=2")
     home = open_directory(tmp_path / "out")
-    export(home, Small().reopen(home.plan, home.path), tmp_path / "cases.pack")
-    plan, text = plan_of(tmp_path / "cases.pack")
+    export(home, Small().reopen(home.plan, home.path), tmp_path / "cases.bundle")
+    plan, text = plan_of(tmp_path / "cases.bundle")
     begin(
         plan,
         text,
         tmp_path / "far",
-        BundleSourceFactory(tmp_path / "cases.pack"),
+        BundleSourceFactory(tmp_path / "cases.bundle"),
         where="there",
         options=RunOptions(jobs=1),
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_supply import plan_text
+from small_source import plan_text
 
 from mindgap.campaign.cases.case import BLOCK, Case
 from mindgap.campaign.plan import parse_plan

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_supply import GRAPHS, Small
+from small_source import GRAPHS, Small
 
-from mindgap.campaign.judging.rejudge import judge_again
+from mindgap.campaign.rejudge import judge_again
 from mindgap.campaign.session import RunOptions, begin, resume_campaign
 from mindgap.campaign.state.directory import open_directory
 from mindgap.campaign.state.status import campaign_status, warnings_of
@@ -254,7 +254,7 @@ class Empty:
 
 def test_the_folder_is_made_before_the_first_row(tmp_path: Path) -> None:
     """What fails on the way to a case_source leaves no campaign behind, so that it can be begun again."""
-    from small_supply import plan_text
+    from small_source import plan_text
 
     from mindgap.campaign.plan import parse_plan
 

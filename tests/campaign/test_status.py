@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from small_supply import Small
+from small_source import Small
 
 from mindgap.campaign.session import RunOptions, resume_campaign
 from mindgap.campaign.state.directory import open_directory
@@ -73,8 +73,8 @@ def test_a_running_campaign_is_told_from_a_killed_one(tmp_path: Path) -> None:
         found = campaign_status(open_directory(out))
         assert found.state == "running" and found.running is not None and found.running.pid == process.pid
         assert found.running.step == "running" and 0 < (found.running.cases or 0) <= found.running.planned == 4000
-        told = json.loads(found.to_json())["running"]
-        assert (told["pid"] == process.pid and told["eta_s"] is None) or told["eta_s"] > 0
+        content = json.loads(found.to_json())["running"]
+        assert (content["pid"] == process.pid and content["eta_s"] is None) or content["eta_s"] > 0
         with pytest.raises(MindgapError, match=rf"a session runs there already, process {process.pid} on"):
             resume_campaign(out, Small())
     finally:
@@ -97,22 +97,22 @@ def test_the_file_of_a_session(tmp_path: Path) -> None:
     with published(tmp_path, steps):
         found = running(tmp_path)
         assert found is not None and (found.step, found.done, found.total) == ("making a pool", 1200, 15_000)
-        told = json.loads((tmp_path / SESSION).read_text())
+        content = json.loads((tmp_path / SESSION).read_text())
         with pytest.raises(MindgapError, match="a session runs there already"), published(tmp_path, steps):
             pass
         assert (tmp_path / SESSION).exists()
     assert running(tmp_path) is None
 
     def kept(**changes: Any) -> RunningSession | None:
-        (tmp_path / SESSION).write_text(json.dumps({**told, **changes}))
+        (tmp_path / SESSION).write_text(json.dumps({**content, **changes}))
         return running(tmp_path)
 
     assert kept() == found or kept() is not None
-    assert kept(process=told["process"] - 100) is None, "another process has the number now"
+    assert kept(process=content["process"] - 100) is None, "another process has the number now"
     assert kept(pid=2**22 + 1) is None
     # Of another machine's processes nothing is known here but when they wrote.
     assert kept(host="elsewhere") is not None
-    assert kept(host="elsewhere", moment=told["moment"] - 1000) is None
+    assert kept(host="elsewhere", moment=content["moment"] - 1000) is None
     (tmp_path / SESSION).write_text("{")
     with pytest.raises(MindgapError, match="remove it if no session runs"):
         running(tmp_path)

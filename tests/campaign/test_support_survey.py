@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_supply import GRAPHS, Small, plan_text
+from small_source import GRAPHS, Small, plan_text
 
 from mindgap.campaign.cases.case import Shard
 from mindgap.campaign.plan import parse_plan

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 
+from aten.differing_outputs import differing_outputs
 from mindgap.aten.functional import functionalize
 from mindgap.aten.operators import is_inplace
 from mindgap.aten.tape import Tape
-from mindgap.aten.tensors import to_torch
+from mindgap.aten.tensors import input_tensors
 from mindgap.capture import capture
 from mindgap.corpus.libraries import declare_operators
 from mindgap.graph.materialisation import materialise_all
@@ -30,14 +31,14 @@ def prove(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], store: Tens
     assert not any(word in node.op for node in graph.nodes for word in PORTABLE)
     assert len(graph.labels.nodes) == len(graph.nodes) and all(graph.labels.nodes)
     assert len(graph.labels.outputs) == len(graph.outputs)
-    inputs = [to_torch(a, i.spec) for a, i in zip(materialise_all(graph, store), graph.inputs, strict=True)]
+    inputs = input_tensors(graph, materialise_all(graph, store))
     specs: list[Any] = []
     Tape(graph).run(inputs, on_node=lambda _, flat: specs.append(flat))
     for node, flat in zip(graph.nodes, specs, strict=True):
         shapes = [None if t is None else (str(t.dtype)[6:], tuple(t.shape)) for t in flat]
         assert shapes == [None if s is None else (s.dtype, s.shape) for s in node.outputs], node.op
-    functional = functionalize(graph, inputs)
-    assert functional.differs == ()
+    functional = functionalize(graph)
+    assert differing_outputs(graph, functional.graph, inputs) == []
     assert len(functional.origin) == len(functional.graph.nodes)
     assert not any(is_inplace(node.op) for node in functional.graph.nodes)
 

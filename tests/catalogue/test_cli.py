@@ -32,9 +32,9 @@ def test_list_show_and_stats(built, capfd, tmp_path):
     assert main(["diff", f"graph:{file}", "-p", "cpu/eager"]) == 0
     assert "identical" in capfd.readouterr().out
     assert main(["corpus", "stats", str(catalogue), "--json"]) == 0
-    told = json.loads(capfd.readouterr().out)
-    assert [(z["tried"], z["captured"], z["failed"]) for z in told["zoos"]] == [(2, 1, 1)]
-    assert told["union"] == 1 and told["nbytes"] == sum(told["bytes_by_folder"].values()) > 0
+    printed = json.loads(capfd.readouterr().out)
+    assert [(z["tried"], z["captured"], z["failed"]) for z in printed["zoos"]] == [(2, 1, 1)]
+    assert printed["union"] == 1 and printed["nbytes"] == sum(printed["bytes_by_folder"].values()) > 0
     assert main(["corpus", "stats", str(catalogue)]) == 0
     assert "out of yarn" in capfd.readouterr().out
 
@@ -51,8 +51,8 @@ def test_what_is_not_there_is_one_line(built, capfd, tmp_path):
     }
     for argv, says in wrong.items():
         assert main(["corpus", *argv]) == 2
-        told = capfd.readouterr().err.strip()
-        assert says in told and "\n" not in told, (argv, told)
+        printed = capfd.readouterr().err.strip()
+        assert says in printed and "\n" not in printed, (argv, printed)
 
 
 def test_a_build_that_captures_nothing_is_an_error(built, capfd, tmp_path):

@@ -135,9 +135,9 @@ def test_the_commands_say_so_and_write_files_that_can_be_run(built, models, tmp_
     for file in files(built).values():
         file.unlink()
     ran = mindgap("corpus", "stats", str(built.path), "--json", cwd=tmp_path)
-    told = json.loads(ran.out)
-    assert ran.status == 2 and told["verified"] == 6 and len(told["damaged"]) == 4
-    first = told["damaged"][0]
+    printed = json.loads(ran.out)
+    assert ran.status == 2 and printed["verified"] == 6 and len(printed["damaged"]) == 4
+    first = printed["damaged"][0]
     assert "no tensor" in first["reason"] and first["programs"][0][1] in ("forward", "backward")
     (line,) = ran.err.splitlines()
     assert line.startswith("mindgap: DAMAGED: 4 of 6 graphs, which stand for 5 programs, cannot be run")

@@ -29,5 +29,5 @@ def test_one_line_and_status_2(tmp_path: Path, inputs: object, nodes: object, re
     pq.write_table(pa.table(row), tmp_path / "bad.parquet")
     ran = mindgap("diff", f"records:bad.parquet#{record}", "-p", "cpu/jit", cwd=tmp_path)
     assert ran.status == 2, ran
-    told = [line for line in ran.err.splitlines() if says in line]
-    assert len(told) == 1 and "Traceback" not in ran.err, ran.err
+    lines = [line for line in ran.err.splitlines() if says in line]
+    assert len(lines) == 1 and "Traceback" not in ran.err, ran.err

@@ -54,8 +54,8 @@ def test_what_is_no_campaign(tmp_path: Path) -> None:
         assert ran.status == 2 and "nothing holds no campaign (`mindgap campaign run PLAN --out nothing`" in ran.err
 
 
-def test_a_pack_is_run_looked_at_resumed_and_taken_back(tmp_path: Path) -> None:
-    from small_supply import Small, plan_text
+def test_a_bundle_is_run_looked_at_resumed_and_taken_back(tmp_path: Path) -> None:
+    from small_source import Small, plan_text
 
     from mindgap.campaign.plan import parse_plan
     from mindgap.campaign.session import RunOptions, begin
@@ -65,9 +65,9 @@ def test_a_pack_is_run_looked_at_resumed_and_taken_back(tmp_path: Path) -> None:
     text = plan_text(9, {"toys:EXACT@number=2": ""}, top='reference = "toys:EXACT"')
     begin(parse_plan(text, "p"), text, tmp_path / "home-run", Small(), options=RunOptions(jobs=1))
     folder = open_directory(tmp_path / "home-run")
-    export(folder, Small().reopen(folder.plan, folder.path), tmp_path / "cases.pack", ["toys:PICKY", "toys:REFUSES"])
+    export(folder, Small().reopen(folder.plan, folder.path), tmp_path / "cases.bundle", ["toys:PICKY", "toys:REFUSES"])
 
-    ran = mindgap("campaign", "run", "cases.pack", "--out", "far", "--no-support", "--json", cwd=tmp_path)
+    ran = mindgap("campaign", "run", "cases.bundle", "--out", "far", "--no-support", "--json", cwd=tmp_path)
     # A platform that refuses everything is an error, said beside the figures.
     assert ran.status == 2
     assert "NOTHING RAN on toys:REFUSES: it refused every one of 9 cases" in ran.err
@@ -86,7 +86,7 @@ def test_a_pack_is_run_looked_at_resumed_and_taken_back(tmp_path: Path) -> None:
 
 
 def test_findings_and_a_script(tmp_path: Path) -> None:
-    from small_supply import Small, plan_text
+    from small_source import Small, plan_text
 
     from mindgap.campaign.plan import parse_plan
     from mindgap.campaign.session import RunOptions, begin
@@ -107,6 +107,7 @@ def test_findings_and_a_script(tmp_path: Path) -> None:
     assert ran.status == 0 and ran.out.startswith('"""v000003: toys:WRONG against toys:EXACT')
     assert "discrepant" in ran.err and "identical" in ran.err
     compile(ran.out, "script", "exec")
+    (tmp_path / "made").mkdir()
     ran = mindgap("campaign", "show", "out", "v000003", "-o", "made/case.py", cwd=tmp_path)
     assert ran.status == 0 and "discrepant" in ran.out and "made/case.py" in ran.err
     assert "class Culprit" in (tmp_path / "made" / "case.py").read_text()
@@ -114,8 +115,38 @@ def test_findings_and_a_script(tmp_path: Path) -> None:
     assert ran.status == 2 and "no row of a case v000042" in ran.err
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_second_reduction_knows_the_causes_of_the_first(tmp_path: Path) -> None:
+    from small_source import Small, plan_text
+
+    from mindgap.campaign.plan import parse_plan
+    from mindgap.campaign.session import RunOptions, begin
+    from mindgap.causes import read_causes
+
+    (tmp_path / "faults.toml").write_text('[[fault]]\nkind = "scaled"\nfactor = 1.5\nwhen = { op = "aten.exp*" }\n')
+    platform = f"faulty/eager@faults={tmp_path / 'faults.toml'}"
+    text = plan_text(3, {platform: ""}, top='reference = "cpu/eager"', limits="judge_s = 200")
+    begin(parse_plan(text, "p"), text, tmp_path / "out", Small(), options=RunOptions(jobs=1))
+    command = ("campaign", "reduce", "out", "--out", "found", "--ledger", "known.toml")
+    ran = mindgap(*command, "--update-ledger", "--sarif", "found.sarif", cwd=tmp_path)
+    assert ran.status == 1 and "1 causes, 1 new in 1 groups" in ran.out, ran.err
+    (cause,) = read_causes(tmp_path / "found" / "causes.json")
+    assert (cause.state, cause.rows, cause.cases, cause.damage) == ("new", 1, ("v000000",), "values")
+    assert f"| {cause.severity} | new |" in (tmp_path / "found" / "index.md").read_text()
+    (run,) = json.loads((tmp_path / "found.sarif").read_text())["runs"]
+    assert [result["partialFingerprints"]["mindgapCause/v1"] for result in run["results"]] == [cause.id]
+
+    ledger = tmp_path / "known.toml"
+    lost = '[[issue]]\nnote = "lost"\nmatch = { platform = "faulty/*", operators = ["tanh"] }\n'
+    ledger.write_text(ledger.read_text() + lost)
+    ran = mindgap(*command, cwd=tmp_path)
+    assert ran.status == 1 and "1 causes, 1 known in 1 groups" in ran.out, ran.err
+    assert "gone: nothing that was found fits the issue lost" in ran.err
+
+
 def test_a_log_says_from_the_start_what_is_being_done(tmp_path: Path) -> None:
-    from small_supply import Small, plan_text
+    from small_source import Small, plan_text
 
     from mindgap.campaign.plan import parse_plan
     from mindgap.campaign.session import RunOptions, begin
@@ -125,9 +156,9 @@ def test_a_log_says_from_the_start_what_is_being_done(tmp_path: Path) -> None:
     text = plan_text(6, {"toys:EXACT@number=2": ""}, top='reference = "toys:EXACT"')
     begin(parse_plan(text, "p"), text, tmp_path / "home-run", Small(), options=RunOptions(jobs=1))
     folder = open_directory(tmp_path / "home-run")
-    export(folder, Small().reopen(folder.plan, folder.path), tmp_path / "cases.pack", ["toys:PICKY"])
+    export(folder, Small().reopen(folder.plan, folder.path), tmp_path / "cases.bundle", ["toys:PICKY"])
 
-    ran = mindgap("campaign", "run", "cases.pack", "--out", "far", "--coverage-minutes", "2", cwd=tmp_path)
+    ran = mindgap("campaign", "run", "cases.bundle", "--out", "far", "--coverage-minutes", "2", cwd=tmp_path)
     lines = ran.err.splitlines()
     assert ran.status == 0 and lines[0] == "mindgap: importing PyTorch"
     assert any(
@@ -138,9 +169,9 @@ def test_a_log_says_from_the_start_what_is_being_done(tmp_path: Path) -> None:
     assert "4/6 cases" in ran.err and "unsupported" not in ran.out and "aten.neg.default: not in this toy" in ran.out
     assert (tmp_path / "home/support").is_dir()
 
-    ran = mindgap("campaign", "run", "cases.pack", "--out", "knows", "--no-coverage", cwd=tmp_path)
+    ran = mindgap("campaign", "run", "cases.bundle", "--out", "knows", "--no-coverage", cwd=tmp_path)
     assert ran.status == 0 and "asking" not in ran.err and "unsupported" not in ran.out
-    ran = mindgap("campaign", "run", "cases.pack", "--out", "runs", "--no-support", cwd=tmp_path)
+    ran = mindgap("campaign", "run", "cases.bundle", "--out", "runs", "--no-support", cwd=tmp_path)
     assert ran.status == 0 and "asking" not in ran.err and "unsupported" in ran.out
 
     # What `status` says of a session that is still making its cases.
@@ -150,7 +181,11 @@ def test_a_log_says_from_the_start_what_is_being_done(tmp_path: Path) -> None:
         ran = mindgap("campaign", "status", "early", cwd=tmp_path)
         assert ran.status == 0 and ran.out.startswith("running for 0:00:") and f"process {os.getpid()} on " in ran.out
         ran = mindgap("campaign", "status", "early", "--json", cwd=tmp_path)
-        told = json.loads(ran.out)
-        assert told["state"] == "running" and told["running"]["pid"] == os.getpid() and told["running"]["cases"] is None
+        content = json.loads(ran.out)
+        assert (
+            content["state"] == "running"
+            and content["running"]["pid"] == os.getpid()
+            and content["running"]["cases"] is None
+        )
     ran = mindgap("campaign", "status", "early", cwd=tmp_path)
     assert ran.status == 2 and "holds no campaign" in ran.err

@@ -49,11 +49,15 @@ def test_a_source_with_several_models_gives_a_row_for_each(models: Path) -> None
 
 
 def test_a_source_that_cannot_be_captured_is_refused_and_the_others_go_on(models: Path) -> None:
-    ran = mindgap("diff", "models.py:calm", "models.py:broken", "-p", "cpu/jit", "--json", cwd=models)
+    ran = mindgap("diff", "models.py:calm", "models.py:broken", "absent.py:make", "-p", "cpu/jit", "--json", cwd=models)
     data = json.loads(ran.out)
     assert ran.status == 2
-    assert len(data["rows"]) == 1 and len(data["refused"]) == 1
-    assert "refused" in ran.err
+    assert len(data["rows"]) == 1 and len(data["refused"]) == 2
+    assert [line for line in ran.err.splitlines() if "refused" in line] == [
+        "mindgap: refused: " + each for each in (
+            f"models:broken: {data['refused'][0]['reason']}", "absent.py:make: absent.py: no such file"
+        )
+    ]  # fmt: skip
 
 
 def test_people_get_a_table(models: Path) -> None:
@@ -108,11 +112,12 @@ def test_a_finding_fails_until_the_baseline_knows_it(models: Path) -> None:
     assert "no longer found" in ran.err
 
 
-def test_what_is_unsupported_everywhere_is_said_loudly_and_fails_on_demand(models: Path) -> None:
+def test_what_is_unsupported_everywhere_compares_nothing_and_is_wrong_use(models: Path) -> None:
     (models / "faults.toml").write_text(REFUSAL)
-    ran = mindgap("diff", "models.py:calm", "-p", FAULTY, "--json", cwd=models)
+    ran = mindgap("diff", "models.py:calm", "-p", FAULTY, "--json", "--junit", "junit.xml", cwd=models)
     data = json.loads(ran.out)
-    assert ran.status == 0, ran.err
+    assert ran.status == 2, ran.err
+    assert ET.parse(models / "junit.xml").getroot().get("errors") == "1"
     assert data["rows"][0]["verdict"] is None and data["rows"][0]["status"] == "unsupported"
     assert "NOTHING WAS COMPARED: every row is unsupported" in ran.err and data["nothing"]
     assert mindgap("diff", "models.py:calm", "-p", FAULTY, "--require-support", cwd=models).status == 1

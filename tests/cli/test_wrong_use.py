@@ -29,6 +29,7 @@ from mindgap.cli import main
         (["diff", "models.py:calm", "-p", "cpu/jit", "--baseline", "absent.json"], "absent.json"),
         (["diff", "models.py:calm", "-p", "cpu/jit", "--update-baseline"], "--baseline"),
         (["diff", "models.py:calm", "-p", "cpu/jit", "--deadline", "0"], "--deadline"),
+        (["diff", "models.py:calm", "-p", "cpu/jit", "--deadline", "nan"], "--deadline"),
         (["diff", "models.py:calm", "-p", "cpu/jit", "--repeat", "0"], "--repeat"),
         (["capture", "models.py:calm"], "--output"),
         (["capture", "models.py:broken", "-o", "x.graph"], "models.py"),

@@ -87,11 +87,11 @@ def test_shape_dtype_and_shared_memory(data: st.DataObject) -> None:
     assert array.flags.c_contiguous and array.flags.writeable
     assert array.tobytes() == materialise(Input(spec, recipe)).tobytes()
     if not isinstance(recipe, Literal | Permutation | Constant):
-        places: dict[int, bytes] = {}
+        positions: dict[int, bytes] = {}
         for index in np.ndindex(spec.shape):
             cell = sum(i * step for i, step in zip(index, spec.stride, strict=True))
             value = array[index].tobytes()
-            assert places.setdefault(cell, value) == value, "two elements of one memory cell differ"
+            assert positions.setdefault(cell, value) == value, "two elements of one memory cell differ"
     for axis, step in enumerate(spec.stride):
         if step == 0 and not isinstance(recipe, Literal):
             first = array.take([0] * spec.shape[axis], axis=axis) if spec.shape[axis] else array
@@ -143,7 +143,7 @@ def test_float32_draws_use_the_last_place() -> None:
     """Or sums of inputs would be exact, and the order of summation could not be seen."""
     for recipe in (Uniform(1), Normal(1)):
         bits = made("float32", (4000,), recipe).view(np.uint32)
-        assert all(0.4 < (bits >> place & 1).mean() < 0.6 for place in range(8))
+        assert all(0.4 < (bits >> position & 1).mean() < 0.6 for position in range(8))
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

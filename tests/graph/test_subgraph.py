@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -22,8 +23,9 @@ from mindgap.graph import (
     TensorSpec,
     concatenate,
     extract,
+    live_nodes,
     operands,
-    prune,
+    select,
     validate,
 )
 
@@ -87,16 +89,20 @@ def test_bad_cuts_are_refused() -> None:
             extract(graph, nodes, outputs)
 
 
+def pruned(graph: Graph, keeps: Callable[[Node], bool]) -> Graph:
+    return select(graph, live_nodes(graph, keeps))
+
+
 @given(graphs(max_nodes=8))
 @settings(max_examples=40)
 def test_pruning_keeps_what_outputs_need(graph: Graph) -> None:
-    small = prune(graph, lambda node: node.op.endswith("_.default"))
+    small = pruned(graph, lambda node: node.op.endswith("_.default"))
     validate(small)
     before, after = terms(graph), terms(small)
     assert [after[value] for value in small.outputs] == [before[value] for value in graph.outputs]
     assert small.inputs == graph.inputs and small.grad == graph.grad
     for kept in (False, True):
-        again = prune(small, lambda node, kept=kept: kept or node.op.endswith("_.default"))
+        again = pruned(small, lambda node, kept=kept: kept or node.op.endswith("_.default"))
         assert repr(again) == repr(small), "pruning twice is pruning once"
     needed = {value for node in small.nodes for value in operands(node)} | set(small.outputs)
     for index, node in enumerate(small.nodes):
@@ -112,8 +118,8 @@ def test_pruning_keeps_writes_and_what_they_write_to() -> None:
         call("neg.default", Ref(0)),
     )
     graph = Graph(chain().inputs[:1], nodes, (4,), labels=Labels(nodes=("a", "b", "c", "d")))
-    assert prune(graph, lambda node: node.op == "aten.relu_.default").labels.nodes == ("a", "b", "d")
-    assert prune(graph, lambda node: False) == replace(graph, nodes=(nodes[3],), outputs=(1,))
+    assert pruned(graph, lambda node: node.op == "aten.relu_.default").labels.nodes == ("a", "b", "d")
+    assert pruned(graph, lambda node: False) == replace(graph, nodes=(nodes[3],), outputs=(1,))
 
 
 @given(st.lists(graphs(max_inputs=3, max_nodes=3), max_size=3))

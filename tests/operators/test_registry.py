@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from mindgap.operators import FAMILIES, TRAITS, UNCLASSIFIED, Traits, traits
-from mindgap.operators.traits import family
+from mindgap.operators.operator_traits import family
 from mindgap.oracle.bounds import rules as bounds
 from mindgap.oracle.decisions import STEPS
 

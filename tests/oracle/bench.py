@@ -90,12 +90,12 @@ def bent(curve: float) -> Callable[[torch.Tensor], torch.Tensor]:
     return lambda y: (y + curve * y * y).to(y.dtype)
 
 
-def one_element(place: int, value: float) -> Callable[[torch.Tensor], torch.Tensor]:
+def one_element(position: int, value: float) -> Callable[[torch.Tensor], torch.Tensor]:
     """A single element off by an absolute value."""
 
     def damage(y: torch.Tensor) -> torch.Tensor:
         y = y.contiguous()
-        y.view(-1)[place] += value
+        y.view(-1)[position] += value
         return y
 
     return damage

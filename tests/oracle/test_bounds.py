@@ -170,13 +170,15 @@ def test_an_error_past_the_bound_is_seen_at_any_single_element(dtype: torch.dtyp
         assert y is not None
         hard, exact = one.hard(), one.expected.hard[0]
         assert exact is not None and one.kind(y) is None, name
-        for place in (0, y.numel() // 3, y.numel() - 1):
-            floor = 32 * float(hard.flatten()[place]) + 32 * float(hard.median()) + 2 * float(torch.finfo(dtype).tiny)
-            wrong = y.clone()
-            wrong.view(-1)[place] = (
-                y.flatten()[place].double() + floor + 4 * torch.finfo(dtype).eps * abs(float(y.flatten()[place]))
+        for position in (0, y.numel() // 3, y.numel() - 1):
+            floor = (
+                32 * float(hard.flatten()[position]) + 32 * float(hard.median()) + 2 * float(torch.finfo(dtype).tiny)
             )
-            assert one.kind(wrong) == "discrepant", (name, place)
+            wrong = y.clone()
+            wrong.view(-1)[position] = (
+                y.flatten()[position].double() + floor + 4 * torch.finfo(dtype).eps * abs(float(y.flatten()[position]))
+            )
+            assert one.kind(wrong) == "discrepant", (name, position)
 
 
 def test_sixteen_bits_on_the_way_are_told_from_rounding() -> None:

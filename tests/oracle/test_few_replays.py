@@ -45,9 +45,9 @@ def test_one_element_that_far_off_is_told_alike(name: str, sigmas: float, tmp_pa
     number = one.graph.outputs[0]
     expected = one.oracle().expectation(number)
     flat = expected.step.flatten().clone()
-    for place in range(0, flat.numel(), 13):
+    for position in range(0, flat.numel(), 13):
         moved = flat.clone()
-        moved[place] += sigmas * float(expected.sigma.flatten()[place])
+        moved[position] += sigmas * float(expected.sigma.flatten()[position])
         array = to_numpy(moved.to(torch.float32).reshape(expected.step.shape))
         few = examine_value_cheaply(one.oracle(), number, array)
         all_of_them = one.oracle().examine_value(number, array)

@@ -59,11 +59,11 @@ def test_a_missing_bound_rule_reaches_the_page(tmp_path: Path, monkeypatch: pyte
     assert row.verdict == "rounding" and row.weaknesses == (weak,)
     assert decode_report(found.to_json()).rows[0].weaknesses == (weak,)
     assert report_of(store).rows[0].weaknesses == (weak,)
-    told = f"judged on weaker evidence: {GELU} (bound rule: the operator has no bound rule)"
-    assert told in html_page(found)
+    sentence = f"judged on weaker evidence: {GELU} (bound rule: the operator has no bound rule)"
+    assert sentence in html_page(found)
     out = io.StringIO()
     print_report(found, out)
-    assert told in out.getvalue().replace("\n", " ")
+    assert sentence in out.getvalue().replace("\n", " ")
 
 
 def test_an_implementation_that_raises_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ def agree(one: list[np.ndarray], other: list[np.ndarray]) -> str:
     return "close"
 
 
-def told(error: Exception) -> str:
+def message_of(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).splitlines()[0]}"
 
 
@@ -68,7 +68,7 @@ def main() -> None:
     try:
         platform = backend.open(options)
     except Exception as error:
-        print(json.dumps({"open": told(error)}))
+        print(json.dumps({"open": message_of(error)}))
         return
     found = {"open": platform.describe()}
     plain = find("cpu/eager")[0].open({})
@@ -81,14 +81,14 @@ def main() -> None:
             first, second = executable(inputs), executable(inputs)
             found[name] = agree(first, run("cpu/eager", graph, inputs)) if same(first, second) else "not twice the same"
         except Exception as error:
-            found[name] = told(error)
+            found[name] = message_of(error)
         if graph.grad or not isinstance(executable, Traceable):
             continue
         try:
             values = [v for v in executable.trace(inputs) if v is not None]
             found[f"{name} traced"] = agree(values, [v for v in reference.trace(inputs) if v is not None])
         except Exception as error:
-            found[f"{name} traced"] = told(error)
+            found[f"{name} traced"] = message_of(error)
     print(json.dumps(found, default=str))
 
 

@@ -249,3 +249,29 @@ def test_without_a_compiler_inductor_is_not_available(monkeypatch):
     backend, _ = find("cpu/inductor")
     found = backend.probe()
     assert not found.available and "no-such-compiler" in found.reason
+
+
+# ---- stages left out
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_parts_of_inductor_are_left_out(cache):
+    """The numbers of kernels tell what Inductor made: fused ones, scalar ones, one for each operator, or none."""
+    from torch._inductor import metrics
+
+    graph = unary("aten.softmax.int", "float32", (4, 33), -1)
+    found = {}
+    for option in ("", "@off=vectors", "@off=fusion", "@off=generated_kernels", "@off=passes", "@stage=decomposed"):
+        metrics.reset()
+        with torch._inductor.config.patch(force_disable_caches=True):
+            close(opened(f"cpu/inductor{option}").load(graph, arrays(graph))(arrays(graph)), run("cpu/eager", graph))
+        found[option] = metrics.generated_kernel_count, metrics.generated_cpp_vec_kernel_count
+    kernels, vectors = found[""]
+    assert kernels and vectors and found["@off=vectors"][1] == 0
+    assert found["@off=fusion"][0] > kernels
+    assert found["@off=generated_kernels"] == found["@stage=decomposed"] == (0, 0)
+
+
+def test_torchscript_runs_without_its_optimisation():
+    assert same(run("cpu/jit@opt=off", conv_net()), run("cpu/eager", conv_net()))

@@ -164,7 +164,7 @@ def test_eager_with_another_dtype():
 
 
 def test_openvino_computes_float64_in_float32_and_saturates_bytes():
-    found = policies(openvino.BACKEND.open({}).describe())
+    found = policies(openvino.BACKEND.open({"precision": "f32"}).describe())
     assert found["float64"] == DtypePolicy("float32", "float64", "float32")
     assert found["float32"] == DtypePolicy("float32", "float32", "float32")
     assert (found["int64"].computes_in, found["int64"].returns) == ("int32", "int64")
@@ -179,14 +179,14 @@ def test_onnx_runtime_computes_float64_as_declared_and_float16_in_float32():
 
 
 def test_the_description_stays_data():
-    said = openvino.BACKEND.open({}).describe()
+    said = openvino.BACKEND.open({"precision": "f32"}).describe()
     assert json.loads(json.dumps(said)) == said
     assert policies({}) == {}
 
 
 def test_the_description_reaches_the_parent():
-    with WorkerPool(["openvino/cpu"]) as pool:
-        assert policies(pool.describe("openvino/cpu"))["float64"].computes_in == "float32"
+    with WorkerPool(["openvino/cpu@precision=f32"]) as pool:
+        assert policies(pool.describe("openvino/cpu@precision=f32"))["float64"].computes_in == "float32"
 
 
 @pytest.mark.parametrize("dtype", ["int64", "int32", "int16", "int8", "uint8"])

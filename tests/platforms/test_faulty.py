@@ -88,7 +88,7 @@ def test_a_fault_elsewhere_changes_nothing(tmp_path: Path) -> None:
         assert np.array_equal(run(tmp_path, fault("scaled", when, factor=2.0), graph, [X])[0], right), when
 
 
-def test_a_fault_here_strikes(tmp_path: Path) -> None:
+def test_a_fault_here_is_applied(tmp_path: Path) -> None:
     graph, right = one()
     here = f'graph = "{digest(graph)[:12]}"'
     for when in ('op = "aten.exp*"', 'dtype = "float32"', "shape = [4, -1]", "min_numel = 24", "max_numel = 24",
@@ -102,12 +102,12 @@ def test_a_fault_here_strikes(tmp_path: Path) -> None:
 )
 def test_value_conditions_look_at_operands(tmp_path: Path, wanted: str, value: float) -> None:
     graph, _ = one()
-    for strikes, x in ((True, [1.0, value]), (False, [1.0, 2.0])):
+    for applies, x in ((True, [1.0, value]), (False, [1.0, 2.0])):
         a = np.ones((4, 6), np.float32)
         a[0, :2] = x
         right = BACKEND.open({}).load(graph, ())([a])[0]
         found = run(tmp_path, fault("wrong_element", f'any = "{wanted}"', index=-1, add=1.0), graph, [a])[0]
-        assert (found[-1, -1] == right[-1, -1] + 1) == strikes, x
+        assert (found[-1, -1] == right[-1, -1] + 1) == applies, x
 
 
 def test_nth_and_every_count_within_a_run(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_low_precision_rounds_operands(tmp_path: Path, format_: str, bits: int) 
         assert not (found.view(np.uint32) & 0x1FFF).any()
 
 
-def test_a_second_result_can_be_struck(tmp_path: Path) -> None:
+def test_a_second_result_can_be_faulty(tmp_path: Path) -> None:
     spec = TensorSpec.contiguous
     node = Node("aten.max.dim", (Ref(0), 1), (), (spec("float32", (4,)), spec("int64", (4,))))
     graph = Graph((Input(spec("float32", (4, 6)), Constant(0)),), (node,), (1, 2))
@@ -295,7 +295,7 @@ def test_trace_shows_the_damage_where_it_was_done(tmp_path: Path) -> None:
 # ---- loading, and what the process suffers (in a worker, as it is meant)
 
 
-def test_refusal_and_compile_error_strike_at_load(tmp_path: Path) -> None:
+def test_refusal_and_compile_error_apply_at_load(tmp_path: Path) -> None:
     graph, _ = one()
     with pytest.raises(Unsupported, match="no such thing"):
         load(tmp_path, fault("refusal", 'op = "aten.exp*"', why="no such thing"), graph)
@@ -355,7 +355,7 @@ def test_leak_grows_the_process(tmp_path: Path) -> None:
         (fault("noise", 'any = "big"'), r"fault\.0\.when\.any"),
         (fault("noise", "nth = 1, every = 1"), r"fault\.0\.when: nth and every"),
         (fault("wrong_element"), r"fault\.0: give scale or add"),
-        (fault("refusal", "nth = 1"), "fault.0: refusal strikes at load"),
+        (fault("refusal", "nth = 1"), "fault.0: refusal applies at load"),
         (fault("teleport"), "teleport"),
         ("fault = 3", "fault"),
         ("[[", "not TOML"),

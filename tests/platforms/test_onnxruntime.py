@@ -205,3 +205,14 @@ def test_optimisation_levels_are_what_they_say():
         session = BACKEND.open({"opt": opt, "threads": "2"}).load(graph, inputs)._session
         assert session.get_session_options().graph_optimization_level == expected
         assert session.get_session_options().intra_op_num_threads == 2
+
+
+def test_without_options_onnx_runtime_chooses_the_threads():
+    import onnxruntime
+
+    graph, inputs = captured(*MODELS[next(iter(MODELS))]())
+    chosen = BACKEND.open({}).load(graph, inputs)._session.get_session_options()
+    plain = onnxruntime.SessionOptions()
+    assert chosen.intra_op_num_threads == plain.intra_op_num_threads
+    assert chosen.graph_optimization_level == plain.graph_optimization_level
+    assert chosen.execution_mode == plain.execution_mode

@@ -31,17 +31,17 @@ def exact():
 
 @pytest.fixture(scope="module")
 def onnx():
-    return BACKEND.open({"frontend": "onnx"})
+    return BACKEND.open({"frontend": "onnx", "precision": "f32"})
 
 
 @pytest.fixture(scope="module", params=["pytorch", "onnx"])
 def either(request):
-    return BACKEND.open({"frontend": request.param})
+    return BACKEND.open({"frontend": request.param, "precision": "f32"})
 
 
 @pytest.fixture(scope="module")
 def reduced():
-    platform = BACKEND.open({"precision": "default"})
+    platform = BACKEND.open({})
     if platform.describe()["precision_in_force"] == "f32":
         pytest.skip("OpenVINO chooses f32 on this CPU")
     return platform
@@ -277,4 +277,14 @@ def test_options_are_checked_in_the_parent():
 def test_description_is_data():
     said = BACKEND.open({"threads": "2"}).describe()
     assert json.loads(json.dumps(said)) == said
-    assert said["threads"] == 2 and said["precision_asked"] == "f32" and said["inference_only"] is True
+    assert said["threads"] == 2 and said["precision_asked"] == "default" and said["inference_only"] is True
+
+
+def test_without_options_openvinos_own_defaults_hold():
+    plain = BACKEND.open({})
+    assert plain._settings == {}
+    assert plain.describe()["threads"] is None and plain.describe()["precision_asked"] == "default"
+    import openvino
+
+    asked = openvino.Core().get_property("CPU", "INFERENCE_PRECISION_HINT").to_string()
+    assert plain.describe()["precision_in_force"] == asked

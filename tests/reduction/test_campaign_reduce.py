@@ -5,7 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from mindgap.campaign.results.findings import FindingGroup
-from mindgap.campaign.results.reduce import GroupReduction, index_text
+from mindgap.campaign.results.reduce import (
+    GroupReduction,
+    causes_of_groups,
+    complete_platforms,
+    index_text,
+    worst_groups,
+)
 from mindgap.reduction.files import Summary
 
 
@@ -19,28 +25,43 @@ def reduced(case: str, count: int, op: str, *, verified: bool = True, word: str 
 
 def test_groups_with_one_cause_are_one_line_and_the_worst_comes_first() -> None:
     lost = FindingGroup("r", "cpu/jit", "failed", "", 2, "v9", "platform", None, "", ())
-    text = index_text([
+    groups = [
         reduced("v1", 3, "aten.sin.default", verified=False), reduced("v2", 4, "aten.sin.default"),
         reduced("v3", 1, "aten.cos.default", word="failed"), GroupReduction(lost, None, "gone | now"),
-    ])  # fmt: skip
+    ]  # fmt: skip
+    text = index_text(causes_of_groups(groups), groups)
+    assert complete_platforms(["onnxruntime/cpu", "cpu/jit"], groups) == {"onnxruntime/cpu"}, "a group was lost"
     lines = text.splitlines()
     assert lines[0] == "# 2 causes of 10 findings"
-    rows = [line for line in lines if line.startswith("| ") and "float32" in line]
-    assert len(rows) == 2 and "aten.cos" in rows[0]
-    assert rows[1].startswith("| 7 |") and "v2.py" in rows[1] and rows[1].endswith("| yes |"), (
-        "the verified script is shown"
-    )
+    wrong, failing = [line for line in lines if line.startswith("| ") and "float32" in line]
+    assert "aten.cos" in failing, "a wrong result without a message is worse than a message"
+    assert wrong.startswith("| 7 |") and "v2.py" in wrong and wrong.endswith("| yes |"), "the verified script is shown"
     assert "## Not reduced: 1 groups" in lines and "gone \\| now" in text
+
+
+def test_the_worst_groups_come_first_and_the_frequent_ones_of_them() -> None:
+    groups = [
+        reduced("v1", 9, "aten.sin.default", word="failed").group, reduced("v2", 1, "aten.cos.default").group,
+        reduced("v3", 4, "aten.exp.default").group,
+    ]  # fmt: skip
+    assert [group.case for group in worst_groups(groups, 2)] == ["v3", "v2"]
+    assert [group.case for group in worst_groups(groups, 9)] == ["v3", "v2", "v1"]
+    assert worst_groups(groups, None) == groups
 
 
 def test_a_summary_is_read_as_it_was_written(tmp_path: Path) -> None:
     import json
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
     from mindgap.reduction.files import read_summary
 
-    summary = reduced("v1", 3, "aten.sin.default").summary
-    assert summary is not None
+    made = reduced("v1", 3, "aten.sin.default").summary
+    assert made is not None
+    summary = replace(made, stage="exporter", stage_evidence=("one run", "another run"))
     file = tmp_path / "one.json"
-    file.write_text(json.dumps(asdict(summary)))
+    data = asdict(summary)
+    file.write_text(json.dumps(data))
     assert read_summary(file) == summary
+    older = {key: value for key, value in data.items() if not key.startswith("stage")}
+    file.write_text(json.dumps(older))
+    assert read_summary(file) == made and made.stage == "unknown", "a file of an older version is read too"

@@ -47,7 +47,9 @@ def test_a_wrong_result_becomes_one_call_of_a_public_function(tmp_path: Path) ->
     made = reduced.reproducer
     assert made.verified and made.short and "torch.remainder(x0, " in made.text and "mindgap" not in made.text
     assert len(made.text.splitlines()) < 100
-    text = report(reduced.reduction.graph, reduced.row, made, "1 of 1 variants")
+    assert reduced.stage.stage == "exporter"
+    text = report(reduced.reduction.graph, reduced.row, made, reduced.stage, "1 of 1 variants")
+    assert "- Stage at fault: exporter\n  - The exported model in ONNX's reference evaluator" in text
     assert text.startswith("# onnxruntime/cpu: aten.remainder.Scalar of float32: gives a wrong result")
     assert reduced.passing is None or not reduced.passing.finding
 

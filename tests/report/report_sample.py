@@ -41,7 +41,17 @@ def sample() -> Report:
         Row("sorter", PLATFORMS[3], "crash", None, message="gone", detail="the reference failed as well"),
     )  # fmt: skip
     models = tuple(
-        Model(name, f"{name}-digest", 60, 14, ("float32[1,3,64,64]",), ("float32[1,10]",), "ok", reference_digests=(d,))
+        Model(
+            name,
+            f"{name}-digest",
+            60,
+            14,
+            ("float32[1,3,64,64]",),
+            ("float32[1,10]",),
+            "ok",
+            reference_digests=(d,),
+            source=f"timm:{name}" if name == "resnet18" else "",
+        )
         for name, d in (("resnet18", "a"), ("tiny_bert", "w"), ("sorter", "o"))
     )
     facts = (

@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import math
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from mindgap.compare.example import Example
 from mindgap.diff import Report, Row
 from mindgap.report import html_page
-from mindgap.report.page import heading, letter_name, lettered, roots
+from mindgap.report.page import heading, letter_name, lettered, reduce_command, roots, sort_value
+from mindgap.report.words import TERMS
+from mindgap.results.report_json import decode_report
+from report.browser import CHROMIUM, QUIET, Browser, needs_chromium, needs_driver
 from report.report_sample import PLATFORMS, sample
-
-CHROMIUM = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
-)
-needs_chromium = pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this machine")
-#: The browser keeps quiet itself: no name resolves for it.
-QUIET = (
-    "--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr",
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-    "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
-)  # fmt: skip
 
 
 def test_its_numbers_are_the_totals() -> None:
@@ -41,12 +34,12 @@ def test_every_row_is_in_the_matrix_and_every_finding_has_its_place() -> None:
     page = html_page(sample())
     matrix = page[page.index('id="matrix"') : page.index('id="roots"')]
     assert len(re.findall(r'<td class="w-', matrix)) == 12
-    links = re.findall(r'href="#(f-\d+)"', matrix)
-    assert len(links) == 5 and all(f'<tr id="{link}"' in page for link in links)
+    links = re.findall(r'href="#(r-\d+)"', matrix)
+    assert len(set(links)) == 12 and all(f' id="{link}"' in page for link in links)
 
 
 def test_causes_count_every_finding_once() -> None:
-    assert sum(root.count for root in roots(sample())) == len(sample().findings)
+    assert sum(len(root.rows) for root in roots(sample())) == len(sample().findings)
 
 
 def test_alike_findings_are_one_cause() -> None:
@@ -54,7 +47,7 @@ def test_alike_findings_are_one_cause() -> None:
     again = dataclasses.replace(row, model="tiny_bert", metrics={})
     report = dataclasses.replace(sample(), rows=(row, again))
     (root,) = roots(report)
-    assert root.count == 2 and list(root.models) == ["resnet18", "tiny_bert"]
+    assert len(root.rows) == 2 and root.models == ["resnet18", "tiny_bert"]
 
 
 def test_what_a_platform_says_is_text_and_never_markup() -> None:
@@ -73,6 +66,46 @@ def test_nothing_is_fetched() -> None:
     page = html_page(sample())
     assert not re.findall(r'(?:src|href)="(?!#|data:)', page.split("<script>")[0])
     assert "@import" not in page and "url(" not in page.split("</style>")[0]
+
+
+def test_terms_have_the_words_of_the_glossary() -> None:
+    glossary = (Path(__file__).parents[2] / "docs" / "glossary.md").read_text(encoding="utf-8")
+    glossary = glossary.replace("`", "").replace(" (README.md lists all)", "")
+    told = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|", glossary, re.MULTILINE))
+    assert {term: told[term] for term in TERMS} == TERMS
+    assert f'title="{TERMS["culprit"]}">culprit</abbr>' in html_page(sample())
+
+
+def test_a_finding_has_the_command_that_reduces_it() -> None:
+    report = sample()
+    commands = {(row.model, row.platform): reduce_command(report, row) for row in report.findings}
+    named = [command for command in commands.values() if command]
+    assert named == ["mindgap reduce timm:resnet18 -p openvino/cpu@precision=default"]
+    page = html_page(dataclasses.replace(report, reference="cpu/jit"))
+    assert f"{named[0]} --reference cpu/jit</pre>" in page and "This model came from Python" in page
+
+
+def with_script(report: Report) -> Report:
+    """The sample, its fourth row with an example and a script."""
+    rows = list(report.rows)
+    shown = Example("127 + 1", "127", "-128", True, "int8 wraps to -128")
+    rows[3] = dataclasses.replace(rows[3], example=shown, script='import torch\nprint("<b>")\n')
+    return dataclasses.replace(report, rows=tuple(rows))
+
+
+def test_a_finding_shows_what_went_in_what_came_out_and_what_is_right() -> None:
+    report = with_script(sample())
+    page = html_page(report)
+    assert "<code>127 + 1</code>" in page and "<code>-128</code> (int8 wraps to -128)" in page
+    assert "print(&#34;&lt;b&gt;&#34;)" in page and "It was not run." in page
+    assert "It was not run." not in html_page(sample())
+    assert decode_report(report.to_json()).rows[3] == report.rows[3]
+
+
+def test_figures_sort_as_numbers() -> None:
+    values = (1e-7, 3, None, math.inf, "inf", "-inf", math.nan)
+    rows = [Row("m", "p", "ok", "rounding", {"max_abs": value}) for value in values]
+    assert [sort_value(row, "max_abs") for row in rows] == ["1e-07", "3.0", "", "Infinity", "Infinity", "-inf", ""]
 
 
 def test_letters_follow_the_classes() -> None:
@@ -109,7 +142,7 @@ def test_a_browser_draws_it_without_complaint_or_request(tmp_path: Path, report:
     assert f'id="n-rows">{report.totals.rows}<' in drawn
     if report.rows:
         chart = drawn[drawn.index('id="chart-precision"') :].split("</svg>")[0]
-        assert 'class="marks"' in chart and "bits that agree" in chart, "the chart was not drawn"
+        assert 'class="marks"' in chart and "relative error" in chart, "the chart was not drawn"
 
 
 @pytest.mark.browser
@@ -121,3 +154,71 @@ def test_the_page_lets_no_request_out(tmp_path: Path, smuggled: str) -> None:
     page = html_page(sample())
     _, complaints = browse(page.replace("</main>", f"{smuggled}</main>"), tmp_path)
     assert any("Content Security Policy" in line for line in complaints)
+
+
+def many(count: int) -> Report:
+    """The sample, `count` times, under other names."""
+    report = sample()
+    models = [dataclasses.replace(m, name=f"{m.name}_{n}") for n in range(count) for m in report.models]
+    rows = [dataclasses.replace(r, model=f"{r.model}_{n}") for n in range(count) for r in report.rows]
+    return dataclasses.replace(report, models=tuple(models), rows=tuple(rows))
+
+
+DRAWN = "#all-rows > tbody:not([hidden]) > tr:first-child"
+
+
+@pytest.mark.browser
+@needs_driver
+def test_a_thousand_rows_can_be_filtered_sorted_and_searched(browser: Browser, tmp_path: Path) -> None:
+    browser.open(html_page(many(84)), tmp_path)
+    count = "form.filters output"
+    assert browser.texts(count) == ["1008 of 1008 rows"]
+    assert len(browser.texts(DRAWN)) == 200
+    browser.press("button[data-more]")
+    assert len(browser.texts(DRAWN)) == 400
+
+    browser.choose("select[name=platform]", "cpu/inductor")
+    browser.choose("select[name=verdict]", "every finding")
+    assert browser.texts(count) == ["168 of 1008 rows"]
+    assert {text.split()[1] for text in browser.texts(DRAWN)} == {"cpu/inductor"}
+    browser.find("input[type=search]").send_keys("SORT _7 ")
+    names = [f"sorter_{n}" for n in (7, *range(70, 80))]
+    assert [text.split()[0].strip("▸") for text in browser.texts(f"{DRAWN} td:first-child")] == names
+
+    browser.press("#all-rows th:nth-child(1) button")
+    browser.press("#all-rows th:nth-child(1) button")
+    assert browser.find("#all-rows th:nth-child(1)").get_attribute("aria-sort") == "descending"
+    assert browser.texts(f"{DRAWN} td:first-child") == sorted(names, reverse=True)
+
+    browser.press("button[type=reset]")
+    assert browser.texts(count) == ["1008 of 1008 rows"]
+    browser.press("#roots + p + table tbody tr:nth-child(5) .link")
+    assert browser.texts(count) == ["84 of 1008 rows"]
+    assert {text.split()[2] for text in browser.texts(DRAWN)} == {"reduced"}
+    assert not browser.complaints()
+
+
+@pytest.mark.browser
+@needs_driver
+def test_the_heading_stays_in_sight(browser: Browser, tmp_path: Path) -> None:
+    browser.open(html_page(many(84)), tmp_path)
+    browser.run("document.querySelectorAll('#all-rows > tbody')[150].scrollIntoView()")
+    assert browser.run("return document.querySelector('#all-rows th').getBoundingClientRect().top") == 0
+
+
+@pytest.mark.browser
+@needs_driver
+def test_a_cell_of_the_matrix_opens_its_row_and_the_command_is_copied(browser: Browser, tmp_path: Path) -> None:
+    browser.open(html_page(many(84)), tmp_path)
+    browser.choose("select[name=verdict]", "identical")
+    row = "#r-1000"  # of the 84th model, far below the first rows
+    assert not browser.find(row).is_displayed()
+    browser.press(f"a[href='{row}']")
+    assert browser.find(f"{row} .detail").is_displayed()
+    assert browser.find(f"{row} button").get_attribute("aria-expanded") == "true"
+    browser.run("location.hash = '#r-4'")
+    assert "conv1 (resnet.py:12)" in browser.find("#r-4 .detail").text
+    browser.press("#r-4 button[data-copy]")
+    assert browser.clipboard() == "mindgap reduce timm:resnet18 -p openvino/cpu@precision=default"
+    browser.find("#r-4 button[aria-expanded]").send_keys("\n")
+    assert not browser.find("#r-4 .detail").is_displayed()

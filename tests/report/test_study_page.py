@@ -16,7 +16,8 @@ from mindgap.report.study_html import cell, coded, percent
 from mindgap.store import Store
 from mindgap.studies import StudyTable, records
 from mindgap.studies.gap import PUBLISHED, Study, gap
-from report.test_page import browse, needs_chromium
+from report.browser import needs_chromium
+from report.test_page import browse
 from studies.gap_rows import made
 
 
@@ -93,8 +94,8 @@ def test_columns_of_zeros_are_named_and_long_tables_cut(study: Study) -> None:
     page = study_page(changed(study, "signatures", rows=(table.rows * 20)[:100]))
     assert "… and 40 more rows" in page
     totals = study.table("totals")
-    place = totals.columns.index("structural")
-    rows = tuple((*row[:place], 0, *row[place + 1 :]) for row in totals.rows)
+    position = totals.columns.index("structural")
+    rows = tuple((*row[:position], 0, *row[position + 1 :]) for row in totals.rows)
     assert "Zero everywhere: structural." in study_page(changed(study, "totals", rows=rows))
 
 

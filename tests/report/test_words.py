@@ -34,15 +34,15 @@ def test_nan_is_no_error_of_zero() -> None:
     assert [metric(row, name) for name in ("relative_error", "max_rel", "max_ulp")] == ["–"] * 3
     both = exceptional(inf_mismatch=1, max_abs=0.25)
     assert metric(both, "max_abs") == "0.25; NaN in 2 of 40 elements, infinity in 1 of 40 elements"
-    assert classes(Row("m", "p", "ok", "rounding", {"max_abs": 0.0, "nan_mismatch": 0, "n": 40})) == ""
+    assert classes({"max_abs": 0.0, "nan_mismatch": 0, "n": 40}) == ""
     assert "max_abs NaN in 2 of 40 elements" in explain(row) and "log(-1.0) gave -inf" in explain(row)
 
 
 def test_the_example_is_in_the_table_and_on_the_page() -> None:
     report = sample()
-    place = next(i for i, row in enumerate(report.rows) if row.verdict == "discrepant")
+    position = next(i for i, row in enumerate(report.rows) if row.verdict == "discrepant")
     rows = list(report.rows)
-    rows[place] = replace(rows[place], detail="127 + 1 gave 127; int8 wraps to -128")
+    rows[position] = replace(rows[position], detail="127 + 1 gave 127; int8 wraps to -128")
     several = replace(report, rows=tuple(rows))
     one = replace(several, models=several.models[2:], rows=tuple(r for r in rows if r.model == "sorter"))
     for each in (several, one):

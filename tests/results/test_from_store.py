@@ -24,7 +24,8 @@ def recorded(store: Store, seed: int = 0, finish: bool = True) -> None:
     """The sample report, every row in it, written in an order that nobody promised."""
     report, graph = sample(), small_graph()
     with recording(store, RunSettings(report.reference), lambda platform: {"name": platform}) as record:
-        record.begin(report.created, report.version, report.platforms, PLATFORMS)
+        sources = {model.name: model.source for model in report.models}
+        record.begin(report.created, report.version, report.platforms, PLATFORMS, {"sources": sources})
         for position, model in enumerate(report.models):
             record.model(position, model, Outcome(report.reference, "g", model.reference_status))
         for position, refused in enumerate(report.refused):
@@ -86,7 +87,7 @@ def test_a_real_run_comes_back_equal(tmp_path: Path) -> None:
         raise MindgapError("no such model")
 
     subjects = [
-        Subject("twin", small_graph),
+        Subject("twin", small_graph, "zoo:twin"),
         Subject("twin", small_graph),
         Subject("none", refuses),  # type: ignore[arg-type]
     ]

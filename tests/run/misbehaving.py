@@ -12,14 +12,23 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mindgap.compare.digest import digest_bytes
 from mindgap.graph import Graph, Input, Node, Ref, TensorSpec, Uniform
-from mindgap.platforms.protocol import Array, Availability, CompileFailure, Fallback, PlatformError, Unsupported
+from mindgap.platforms.protocol import (
+    Array,
+    Availability,
+    CompileFailure,
+    Fallback,
+    PlatformError,
+    Unsupported,
+    ValueDigest,
+)
 
 HELD: list[bytearray] = []
 POISONED: list[bool] = []
@@ -46,8 +55,11 @@ class Run:
         found = None if action is None else action(inputs[0])
         return [inputs[0] + 1] if found is None else found
 
-    def trace(self, inputs: Sequence[Array]) -> list[Array | None]:
-        return [inputs[0] + 1]
+    def trace(self, inputs: Sequence[Array], numbers: Collection[int] | None = None) -> list[Array | None]:
+        return [inputs[0] + 1 if numbers is None or 1 in numbers else None]
+
+    def digest_values(self, inputs: Sequence[Array]) -> tuple[list[Array], list[ValueDigest]]:
+        return self(inputs), [digest_bytes(inputs[0] + 1)]
 
     def segfault(self, x: Array) -> None:
         ctypes.string_at(0)

@@ -237,9 +237,11 @@ def test_recorded_values_are_checked(tmp_path: Path, alone: Mapping[str, str]) -
     graph = of_recipe("float32", Normal(1), 3, 5)
     values = materialise_all(graph)[0].ravel()
     sample = [float(values[i * 14 // 7]) for i in range(8)]
-    told = {"dtype": "float32", "shape": [3, 5], "nan": 0, "sampled": 8, "sample": sample}
-    wrong = {**told, "sample": [*sample[:7], sample[7] + 1]}
-    text = script_of(graph, materialise_all(graph), Target.of("cpu/jit"), recorded=Recorded({}, "", [told], [wrong]))
+    sample_metrics = {"dtype": "float32", "shape": [3, 5], "nan": 0, "sampled": 8, "sample": sample}
+    wrong = {**sample_metrics, "sample": [*sample[:7], sample[7] + 1]}
+    text = script_of(
+        graph, materialise_all(graph), Target.of("cpu/jit"), recorded=Recorded({}, "", [sample_metrics], [wrong])
+    )
     (tmp_path / "case.py").write_text(text)
     _, found, printed = run(tmp_path / "case.py", alone)
     assert found["matches_recorded"] == {"eager": True, "platform": False}

@@ -62,7 +62,7 @@ def test_a_seed_repeats_and_a_limit_spreads(graphs: dict[str, Graph]) -> None:
     assert len(sample) == 12 == len({case.kind for case in sample})
 
 
-def test_benign_cases_strike_rounding_operators_only(graphs: dict[str, Graph]) -> None:
+def test_benign_cases_are_of_rounding_operators_only(graphs: dict[str, Graph]) -> None:
     found = benign_for(graphs["mlp"], ["aten.linear.default", "aten.gelu.default"], 0)
     assert [c.expected for c in found].count("refusal") == 1
     assert all(f["when"]["op"] in ("aten.linear.default", "aten.gelu.default") for c in found[:-1] for f in c.faults)

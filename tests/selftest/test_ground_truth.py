@@ -51,12 +51,12 @@ def test_a_local_change_is_over_the_operators_own_bound(ground: GroundTruth, tmp
     assert set(found.at_node) == {0}
     assert found.at_node[0].hard == pytest.approx(2.0**-15 / (2.0**-24 * (1 + 2 / 16)), rel=0.02)
     assert found.at_node[0].typical == found.at_node[0].hard
-    assert found.struck == (0,) and found.at_output > 16
+    assert found.faulty_nodes == (0,) and found.at_output > 16
 
 
 def test_one_ulp_is_no_fault(ground: GroundTruth, tmp_path: Path) -> None:
     found = effect(ground, tmp_path, "noise", "exp")
-    assert 0 < found.typical < 16 and found.struck == () and 0 < found.at_output < 16
+    assert 0 < found.typical < 16 and found.faulty_nodes == () and 0 < found.at_output < 16
 
 
 def test_a_change_that_no_output_shows(ground: GroundTruth, tmp_path: Path) -> None:
@@ -73,11 +73,11 @@ def test_classes_and_structure_are_infinitely_far(ground: GroundTruth, tmp_path:
 
 def test_a_failure_counts_where_it_happens(ground: GroundTruth, tmp_path: Path) -> None:
     raised = effect(ground, tmp_path, "runtime_error", "relu")
-    assert raised.failed and raised.struck == (1,) and raised.at_output == math.inf
+    assert raised.failed and raised.faulty_nodes == (1,) and raised.at_output == math.inf
     refused = effect(ground, tmp_path, "compile_error", "exp")
-    assert refused.failed and refused.struck == (2,)
+    assert refused.failed and refused.faulty_nodes == (2,)
     # An integer result is a dtype that exp takes, and relu's damage is still relu's.
-    assert effect(ground, tmp_path, "wrong_dtype", "relu", 'dtype = "bool"').struck[0] == 1
+    assert effect(ground, tmp_path, "wrong_dtype", "relu", 'dtype = "bool"').faulty_nodes[0] == 1
 
 
 def test_a_refusal_is_told_apart(ground: GroundTruth, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_in_place_and_repeated_faults_are_local(tmp_path: Path) -> None:
     graph = capture(InPlace(), (x, x + 1), tensors=tensors)
     found = effect(GroundTruth(graph, materialise_all(graph, tensors)), tmp_path, "scaled", "add_", "factor = 1.5")
     writers = [i for i, n in enumerate(graph.nodes) if n.op.startswith("aten.add_")]
-    assert list(found.struck) == writers and len(writers) == 2
+    assert list(found.faulty_nodes) == writers and len(writers) == 2
     # Each is half its own size off: the second has not inherited the first one's damage.
     sizes = [found.at_node[i].hard for i in writers]
     assert sizes[1] == pytest.approx(sizes[0], rel=0.5)

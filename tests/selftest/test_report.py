@@ -62,6 +62,7 @@ def test_text_names_what_went_wrong() -> None:
     wrong = replace(FAULT, right=False, culprit_node=4, culprit_op="aten.sum.default")
     text = SelftestReport((FAULT, wrong, CALM), (("timm:x", "not installed"),)).to_text()
     assert (
-        "wrong culprit: all scaled of aten.exp.default in g: discrepant at node 4 aten.sum.default; struck (3,)" in text
+        "wrong culprit: all scaled of aten.exp.default in g: discrepant at node 4 aten.sum.default; faulty nodes (3,)"
+        in text
     )
     assert "skipped timm:x: not installed" in text and "2 faults: recall 100.0 %" in text

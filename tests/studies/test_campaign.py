@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from campaign.small_supply import Small, plan_text
+from campaign.small_source import Small, plan_text
 from mindgap.campaign.plan import parse_plan
 from mindgap.campaign.session import RunOptions, begin
 from mindgap.report import study_page

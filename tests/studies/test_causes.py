@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from mindgap.run.failure_signature import signature
-from mindgap.studies.gap.causes import CAUSES, TYPES, classified, rules
+from mindgap.studies.gap.causes import CAUSES, TYPES, classified, rule_of, rules
 
 KNOWN: dict[str, Any] = tomllib.loads(Path(__file__).with_name("signatures.toml").read_text(encoding="utf-8"))
 CASES = [
@@ -25,7 +25,7 @@ CASES = [
 ]
 
 
-def told(status: str, text: str, message: str | None = None) -> tuple[str, str]:
+def classify(status: str, text: str, message: str | None = None) -> tuple[str, str]:
     sql = (
         f"SELECT {classified('cause')}, {classified('type')} "
         "FROM (SELECT $status AS status, $signature AS signature, $message AS message)"
@@ -38,7 +38,10 @@ def told(status: str, text: str, message: str | None = None) -> tuple[str, str]:
 
 @pytest.mark.parametrize(("status", "text", "message", "cause", "kind"), CASES)
 def test_a_real_signature_has_its_cause(status: str, text: str, message: str, cause: str, kind: str) -> None:
-    assert told(status, text, message) == (cause, kind)
+    assert classify(status, text, message) == (cause, kind)
+    rule = rule_of(status, text, message)
+    found = ("other", "other") if rule is None else (rule.cause, rule.type)
+    assert found == (cause, kind), "in Python as in the query"
 
 
 def test_every_rule_has_a_real_signature_and_a_known_word() -> None:
@@ -49,7 +52,7 @@ def test_every_rule_has_a_real_signature_and_a_known_word() -> None:
 
 
 def test_upper_and_lower_case_are_alike_and_quotes_are_safe() -> None:
-    assert told("runtime_error", "OUT OF MEMORY: it's gone") == ("memory", "other")
+    assert classify("runtime_error", "OUT OF MEMORY: it's gone") == ("memory", "other")
 
 
 @pytest.mark.parametrize(
@@ -65,4 +68,4 @@ def test_upper_and_lower_case_are_alike_and_quotes_are_safe() -> None:
 def test_the_pytorch_that_is_here_says_what_the_rules_know(call: Any, cause: str) -> None:
     with pytest.raises(Exception) as raised:
         call()
-    assert told("runtime_error", signature(f"{type(raised.value).__name__}: {raised.value}"))[0] == cause
+    assert classify("runtime_error", signature(f"{type(raised.value).__name__}: {raised.value}"))[0] == cause

@@ -19,15 +19,16 @@ def test_files_json_and_text_say_the_same(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     made(store, 0)
     study = gap(store)
+    (tmp_path / "out").mkdir()
     ran = mindgap(
         *("study", "gap", "store", "--json", "--html", "out/page.html", "--csv", "out/csv"), cwd=tmp_path
     )  # fmt: skip
     assert ran.status == 0 and not ran.err
-    told = json.loads(ran.out)
-    assert told["wrong"] == [] and told["run"] == "campaign-0" and told["checks"] == len(study.checks)
-    assert {path.stem for path in (tmp_path / "out" / "csv").iterdir()} == set(told["tables"])
+    content = json.loads(ran.out)
+    assert content["wrong"] == [] and content["run"] == "campaign-0" and content["checks"] == len(study.checks)
+    assert {path.stem for path in (tmp_path / "out" / "csv").iterdir()} == set(content["tables"])
     for table in study.tables:
-        assert [tuple(row) for row in told["tables"][table.name]["rows"]] == list(table.rows)
+        assert [tuple(row) for row in content["tables"][table.name]["rows"]] == list(table.rows)
         with (tmp_path / "out" / "csv" / f"{table.name}.csv").open(newline="") as file:
             rows = list(csv.reader(file))
         assert tuple(rows[0]) == table.columns and len(rows) == len(table.rows) + 1
@@ -58,7 +59,7 @@ def test_totals_that_do_not_agree_are_a_failure_of_the_tool(tmp_path: Path, capf
         (["absent"], "absent is no store"),
         (["empty"], "empty holds no run with outcomes"),
         (["store", "--run", "other"], "holds no run other; it holds campaign-0"),
-        (["store", "--csv", "empty/mindgap-store.json"], "cannot be written"),
+        (["store", "--csv", "empty/mindgap-store.json"], "cannot be made"),
         (["store", "--nonsense"], "--nonsense"),
     ],
 )

@@ -274,8 +274,8 @@ def test_lacks_are_told_by_dtype_and_layout() -> None:
     assert here.packets == {"runs": 1, "decomposed": 0, "fails": 0, "refuses": 0, "untried": 1}
     assert here.calls == {"runs": 1, "decomposed": 0, "fails": 1, "refuses": 1, "untried": 1}
     assert here.dtypes["float32"] == (1, 2) and here.dtypes["float16"] == (0, 1)
-    told = [(lack.op, lack.word, lack.whole, lack.dtypes, lack.layouts) for lack in here.lacks]
-    assert told == [
+    listed_lacks = [(lack.op, lack.word, lack.whole, lack.dtypes, lack.layouts) for lack in here.lacks]
+    assert listed_lacks == [
         ("aten.tan.default", "untried", True, ("float32",), ("contiguous",)),
         (op, "refuses", False, ("float16",), ("contiguous",)),
         (op, "fails", False, ("float32",), ("permuted",)),

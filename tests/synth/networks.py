@@ -54,10 +54,10 @@ class Odds(nn.Module):
         z = torch.cat([x, y], 1).clamp(-1, 1)
         mask = z > 0.1
         z = torch.where(mask, z, z.exp()).masked_fill(mask.logical_not(), 0.5)
-        top, places = z.max(1, keepdim=True)
+        top, positions = z.max(1, keepdim=True)
         z = z / (1e-3 + z.abs().sum(1, keepdim=True))
         w = torch.zeros(4, 6).add_(z.mean(0)[:6]).mul_(2.0)
-        return [top, places, z.var(0), w.pow(2), torch.cumsum(w, 1), torch.sort(z, 1)[0], torch.log1p(z * z).mean()]
+        return [top, positions, z.var(0), w.pow(2), torch.cumsum(w, 1), torch.sort(z, 1)[0], torch.log1p(z * z).mean()]
 
 
 class Rows(nn.Module):

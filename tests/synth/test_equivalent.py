@@ -109,16 +109,16 @@ def test_a_rule_leaves_calls_alone_that_it_does_not_describe():
     random.seed(0)
     spec = TensorSpec.contiguous("float32", (3, 4))
     small = TensorSpec.contiguous("float32", (3,))
-    places = TensorSpec.contiguous("int64", (3,))
+    positions = TensorSpec.contiguous("int64", (3,))
     rule = next(rule for rule in RULES if rule.name == "largest without its place")
-    node = Node("aten.max.dim", (Ref(0), 1), (), (small, places))
+    node = Node("aten.max.dim", (Ref(0), 1), (), (small, positions))
     unread = Graph((Input(spec, Normal(1)),), (node,), (1,))
     read = Graph((Input(spec, Normal(1)),), (node,), (1, 2))
     assert rule.rewrite(DataFlow(unread), 0) is not None
     assert rule.rewrite(DataFlow(read), 0) is None
     unknown = Graph(
         (Input(spec, Normal(1)),),
-        (Node("aten.relu.default", (Ref(0),), (), (None,)), Node("aten.max.dim", (Ref(1), 1), (), (small, places))),
+        (Node("aten.relu.default", (Ref(0),), (), (None,)), Node("aten.max.dim", (Ref(1), 1), (), (small, positions))),
         (2,),
     )
     assert rule.rewrite(DataFlow(unknown), 1) is None

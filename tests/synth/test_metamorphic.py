@@ -57,12 +57,12 @@ def test_exact_mutants_of_real_regions_are_exact_and_others_are_near():
         for mutant in mutants_of(region.graph, rng, RULES):
             got = run(mutant.graph)
             seen[mutant.kind] += 1
-            for place, wanted in zip(mutant.outputs, original, strict=True):
-                equal = same(got[place], wanted)
+            for position, wanted in zip(mutant.outputs, original, strict=True):
+                equal = same(got[position], wanted)
                 identical[mutant.kind] += equal
                 assert equal or mutant.relation == "rounding", mutant.kind
-                assert equal or near(region.graph, got[place], wanted), mutant.kind
-            for one, other in mutant.twins:
+                assert equal or near(region.graph, got[position], wanted), mutant.kind
+            for one, other in mutant.equal_outputs:
                 assert same(got[one], got[other])
     assert len(regions()) >= 36
     for kind in (

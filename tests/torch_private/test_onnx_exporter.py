@@ -17,10 +17,10 @@ def graph_of(target: object, *values: torch.Tensor) -> torch.fx.Graph:
     graph = torch.fx.Graph()
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         fakes = [mode.from_tensor(value) for value in values]
-        places = [graph.placeholder(f"x{number}") for number in range(len(values))]
-        for place, fake in zip(places, fakes, strict=True):
-            place.meta["val"] = fake
-        call = graph.call_function(target, tuple(places))  # type: ignore[arg-type]
+        positions = [graph.placeholder(f"x{number}") for number in range(len(values))]
+        for position, fake in zip(positions, fakes, strict=True):
+            position.meta["val"] = fake
+        call = graph.call_function(target, tuple(positions))  # type: ignore[arg-type]
         call.meta["val"] = target(*fakes)  # type: ignore[operator]
     return graph
 

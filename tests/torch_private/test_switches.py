@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from mindgap.torch_private import switches
 
@@ -39,3 +40,10 @@ def test_a_pair_of_getter_and_setter(pair: object, name: str) -> None:
 def test_torchscript() -> None:
     switches.use_profiling_executor()
     assert isinstance(switches.torchscript_fuses_on_cpu(), bool)
+
+
+def test_torchscript_optimisation() -> None:
+    switches.optimise_torchscript(False)
+    assert not torch._C._get_graph_executor_optimize()
+    switches.optimise_torchscript(True)
+    assert torch._C._get_graph_executor_optimize()

@@ -120,8 +120,8 @@ def test_floats_that_are_not_narrowed_are_judged_as_usual() -> None:
     fault = computed_in(torch.float32, torch.bfloat16)
     found = judged(graph, arrays, fault)
     assert found.culprit is not None and found.culprit.op == "aten.tanh.default"
-    told = judged(graph, arrays, fault, {"float32": {"computes_in": "bfloat16", "returns": "float32"}})
-    assert told.culprit is not None and told.culprit.op == "dtype policy: float32 computed in bfloat16"
+    decided = judged(graph, arrays, fault, {"float32": {"computes_in": "bfloat16", "returns": "float32"}})
+    assert decided.culprit is not None and decided.culprit.op == "dtype policy: float32 computed in bfloat16"
 
 
 def test_integers_computed_in_fewer_bits() -> None:

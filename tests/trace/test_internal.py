@@ -31,8 +31,8 @@ def test_a_saved_statistic_is_no_finding_unless_asked_for(damage: Any) -> None:
     assert "no public function returns" in found.detail and "_native_batch_norm_legit" in found.detail
     given = dict(enumerate(arrays))
     asked = Judge(graph, arrays, bench.execute, REFERENCE, internal=True)
-    told = asked.judge(*(bench.execute(Job(name, graph, inputs=given)) for name in (PLATFORM, REFERENCE)))
-    assert told.verdict in ("discrepant", "structural") and told.culprit is not None
+    judgement = asked.judge(*(bench.execute(Job(name, graph, inputs=given)) for name in (PLATFORM, REFERENCE)))
+    assert judgement.verdict in ("discrepant", "structural") and judgement.culprit is not None
 
 
 def test_rounding_of_a_saved_statistic_is_rounding() -> None:

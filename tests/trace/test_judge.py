@@ -16,10 +16,10 @@ from oracle.bench import PLATFORM, REFERENCE, Bench, bent, build, chain, normal,
 
 
 @pytest.mark.parametrize(("op", "node"), [("linear", 0), ("gelu", 1), ("layer_norm", 2), ("softmax", 4)])
-@pytest.mark.parametrize("place", [0, 77])
-def test_the_culprit_of_a_chain(op: str, node: int, place: int) -> None:
+@pytest.mark.parametrize("position", [0, 77])
+def test_the_culprit_of_a_chain(op: str, node: int, position: int) -> None:
     graph, arrays = chain()
-    found = Bench({PLATFORM: wrong_at(op, one_element(place, 0.05))}).judge(graph, arrays)
+    found = Bench({PLATFORM: wrong_at(op, one_element(position, 0.05))}).judge(graph, arrays)
     assert (found.verdict, found.blame) == ("discrepant", "platform")
     assert found.culprit is not None and found.culprit.node == node
 

@@ -14,7 +14,7 @@ import torch
 
 class Model(torch.nn.Module):
     def forward(self, x0):
-        v1 = torch.nn.functional.avg_pool2d(x0, [1, 1], [1, 1], [0], False, False, 2)
+        v1 = torch.nn.functional.avg_pool2d(x0, [3, 3], [1, 1], [1], False, False, 2)
         return (v1,)
 
 

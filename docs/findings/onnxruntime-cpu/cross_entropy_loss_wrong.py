@@ -50,8 +50,8 @@ def error(found, exact):
 x0 = torch.full((1, 1, 2, 2), 0, dtype=torch.int64)
 x1 = torch.full((2,), 1.0, dtype=torch.float32)
 x2 = torch.tensor(
-    [[[[[0.0, 0.0], [0.0, 0.0]]],
-      [[[0.0, 0.0], [0.0, 0.1]]]]],
+    [[[[[0.0, 0.0], [0.0, -0.0]]],
+      [[[0.0, 0.0], [1.0, -0.0]]]]],
     dtype=torch.float32,
 )
 

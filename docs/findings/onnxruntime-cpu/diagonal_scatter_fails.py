@@ -14,7 +14,7 @@ import torch
 
 class Model(torch.nn.Module):
     def forward(self, x0, x1):
-        v2 = torch.diagonal_scatter(x0, x1, 0, 1, 0)
+        v2 = torch.diagonal_scatter(x0, x1)
         return (v2,)
 
 

@@ -14,7 +14,7 @@ import torch
 
 class Model(torch.nn.Module):
     def forward(self, x0):
-        v1 = torch.linalg.vector_norm(x0, 0, None, True)
+        v1 = torch.linalg.vector_norm(x0, 0.0, None, True)
         return (v1,)
 
 

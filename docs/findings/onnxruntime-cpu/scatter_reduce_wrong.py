@@ -14,7 +14,7 @@ import torch
 
 class Model(torch.nn.Module):
     def forward(self, x0, x1, x2):
-        v3 = torch.scatter_reduce(x2, 0, x0, x1, 'mean', include_self=False)
+        v3 = torch.scatter_reduce(x0, 0, x1, x2, 'mean')
         return (v3,)
 
 
@@ -47,9 +47,9 @@ def error(found, exact):
     return float(worst / size) if size else float(worst)
 
 
-x0 = torch.full((2, 2), 0, dtype=torch.int32)
-x1 = torch.tensor([[0.0, 0.0], [0.0, 8.0]], dtype=torch.float32)
-x2 = torch.full((1, 2), 0.0, dtype=torch.float32)
+x0 = torch.tensor([0.0], dtype=torch.float32)
+x1 = torch.tensor([0], dtype=torch.int32)
+x2 = torch.tensor([1.0], dtype=torch.float32)
 
 
 def main():

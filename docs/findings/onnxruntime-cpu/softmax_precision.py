@@ -14,7 +14,7 @@ import torch
 
 class Model(torch.nn.Module):
     def forward(self, x0):
-        v1 = torch.softmax(x0, 0, torch.float64)
+        v1 = torch.softmax(x0, 1, torch.float64)
         return (v1,)
 
 
@@ -47,7 +47,7 @@ def error(found, exact):
     return float(worst / size) if size else float(worst)
 
 
-x0 = torch.tensor([0.0, 4.0], dtype=torch.float32)
+x0 = torch.tensor([[0.0, 7.0]], dtype=torch.float32)
 
 
 def main():

@@ -1,4 +1,4 @@
-"""onnxruntime/cpu: aten.squeeze.dim of int32: fails
+"""onnxruntime/cpu: aten.squeeze.dim of float32: fails
 
 Seen with torch 2.13.0+cpu, onnxruntime 1.31.1, onnx 1.23.2, onnxscript 0.7.2.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
@@ -25,7 +25,7 @@ def run(model, arguments):
     return [torch.as_tensor(array) for array in session.run(None, feeds)]
 
 
-x0 = torch.full((2, 1, 1, 1), 0, dtype=torch.int32)
+x0 = torch.full((2,), 0.0, dtype=torch.float32)
 
 
 def main():

@@ -14,7 +14,7 @@ import torch
 
 class Model(torch.nn.Module):
     def forward(self, x0):
-        v1 = torch.ops.aten.unfold_backward.default(x0, [1], 0, 0, 1)
+        v1 = torch.ops.aten.unfold_backward.default(x0, [0, 1], 1, 0, 1)
         return (v1,)
 
 
@@ -25,7 +25,7 @@ def run(model, arguments):
     return [torch.as_tensor(array) for array in session.run(None, feeds)]
 
 
-x0 = torch.tensor([[0.0]], dtype=torch.float32)
+x0 = torch.tensor([[[0.0]]], dtype=torch.float32)
 
 
 def main():

@@ -17,25 +17,28 @@ import torch
 from mindgap.aten.counterpart import counterpart, is_layout_change
 from mindgap.aten.operators import facts, is_inplace, makes_new
 from mindgap.aten.restride import laid_out_as
-from mindgap.aten.storage import READS_STORAGE, call_on, empty, identity
+from mindgap.aten.storage import READS_STORAGE, call_on, empty
 from mindgap.aten.tape import Tape, flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, spec_of
-from mindgap.aten.unread_nodes import without_unread
-from mindgap.aten.view_inverse import Step, scattered, write_back, writes_back
+from mindgap.aten.view_inverse import Step, same_layout, scattered, write_back, writes_back
 from mindgap.graph import (
     Arg,
     DType,
     Graph,
     GraphError,
+    Labels,
     Node,
     Ref,
     TensorSpec,
+    live_nodes,
     map_refs,
     operands,
     refs,
     renumbered,
+    select,
 )
 from mindgap.torch_private.fake_tensors import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
+from mindgap.torch_private.storage import storage_id
 
 #: What fake kernels say where values decide, or of batch norms over nothing.
 _BY_VALUES: Final = (DynamicOutputShapeException, DataDependentOutputException, ZeroDivisionError)
@@ -43,53 +46,34 @@ _BY_VALUES: Final = (DynamicOutputShapeException, DataDependentOutputException, 
 
 @dataclass(frozen=True)
 class Functional:
-    """A functional form. `origin`: for each node of `graph`, the index of its node in the original graph.
-
-    `differs`: positions of outputs whose bits the rewriting changed on given inputs; None without inputs.
-    """
+    """A functional form. `origin`: for each node of `graph`, the index of its node in the original graph."""
 
     graph: Graph
     origin: tuple[int, ...]
-    differs: tuple[int, ...] | None = None
 
 
-def functionalize(graph: Graph, inputs: Sequence[torch.Tensor] | None = None) -> Functional:
+def functionalize(graph: Graph) -> Functional:
     """Rewrites `graph` to its functional form: same inputs, same outputs in the same order.
 
     An output that was an input written to becomes the value that the input ends with. The graph itself is returned
-    where nothing writes. With `inputs`, both forms run on the CPU and outputs that differ in a bit are listed.
+    where nothing writes.
 
     Raises `GraphError` for a write that has no functional form (`resize_`, a write through an unknown view).
     """
     if not any(is_inplace(node.op) for node in graph.nodes):
-        return Functional(graph, tuple(range(len(graph.nodes))), None if inputs is None else ())
+        return Functional(graph, tuple(range(len(graph.nodes))))
     with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
         builder = _Builder(graph)
         for index, node in enumerate(graph.nodes):
             builder.add(index, node)
         outputs = tuple(builder.read(builder.values[value]) for value in graph.outputs)
-    found, origin = without_unread(graph, builder.nodes, builder.origin, outputs)
-    if inputs is None:
-        return Functional(found, origin)
-    return Functional(found, origin, _differing(graph, found, inputs))
-
-
-def _differing(graph: Graph, functional: Graph, inputs: Sequence[torch.Tensor]) -> tuple[int, ...]:
-    pairs = zip(Tape(graph).run(inputs), Tape(functional).run(inputs), strict=True)
-    return tuple(i for i, (one, other) in enumerate(pairs) if not _same(one, other))
-
-
-def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Returns whether dtype, shape and values are equal; NaN equals NaN, and +0 differs from -0."""
-    if one.dtype != other.dtype or one.shape != other.shape:
-        return False
-    if one.is_complex():
-        return _same(torch.view_as_real(one.resolve_conj()), torch.view_as_real(other.resolve_conj()))
-    if not one.is_floating_point():
-        return torch.equal(one, other)
-    a, b = one.double(), other.double()
-    alike = (a == b) & (torch.signbit(a) == torch.signbit(b)) | (a.isnan() & b.isnan())
-    return bool(alike.all())
+    labels = graph.labels
+    ordered = tuple(labels.nodes[node] for node in builder.origin) if labels.nodes else ()
+    rewritten = Graph(
+        graph.inputs, tuple(builder.nodes), outputs, graph.grad, Labels(labels.inputs, ordered, labels.outputs)
+    )
+    kept = live_nodes(rewritten)
+    return Functional(select(rewritten, kept), tuple(builder.origin[node] for node in kept))
 
 
 @dataclass(eq=False)
@@ -136,7 +120,7 @@ class _Builder:
     def _keep(self, value: Value | None) -> None:
         self.values.append(value)
         if value is not None:
-            self._by_memory.setdefault(identity(value.fake), []).append(value)
+            self._by_memory.setdefault(storage_id(value.fake), []).append(value)
 
     def add(self, index: int, node: Node) -> None:
         """Adds one node of the original graph."""
@@ -277,7 +261,7 @@ class _Builder:
         """
         root, now = _root(operand), self._fake(self.read(operand))
         base = self._fake(self.read(root))
-        if identity(now) == identity(base) and _lie_alike(now, operand.fake) and _lie_alike(base, root.fake):
+        if storage_id(now) == storage_id(base) and same_layout(now, operand.fake) and same_layout(base, root.fake):
             numbers = {i: self.read(self.values[i]) for arg in args for i in refs(arg)} | {
                 next(refs(args[0])): self.read(operand)
             }
@@ -303,7 +287,7 @@ class _Builder:
         """Returns the operand whose memory a result shares."""
         for index in operands(node):
             value = self.values[index]
-            if value is not None and identity(value.fake) == identity(result):
+            if value is not None and storage_id(value.fake) == storage_id(result):
                 return index, value
         return None
 
@@ -347,7 +331,7 @@ class _Builder:
 
     def _known(self, result: torch.Tensor, number: int) -> Value:
         """Returns the value of an in-place call's result: the written one, or a new one."""
-        for value in reversed(self._by_memory.get(identity(result), [])):
+        for value in reversed(self._by_memory.get(storage_id(result), [])):
             if value.fake is result:
                 return value
         return Value(result, Memory(), number)
@@ -385,10 +369,6 @@ def _root(value: Value) -> Value:
     while value.parent is not None:
         value = value.parent
     return value
-
-
-def _lie_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.stride() == other.stride() and one.storage_offset() == other.storage_offset()
 
 
 def _copy_of(fake: torch.Tensor | None) -> torch.Tensor:

@@ -34,13 +34,12 @@ def internal_values(graph: Graph, judged: bool = False) -> InternalValues:
         chosen |= {first + slot for slot in known.kernel_chosen_outputs if slot < len(node.outputs)}
         taken = set(operands(node))
         if known.hands_on and taken and taken <= found:
-            found |= set(range(first, first + len(node.outputs)))
+            found |= set(graph.results(index))
     if judged or not found:
         return InternalValues(hidden=frozenset(chosen.difference(graph.outputs)))
     read: set[int] = set()
     for index in reversed(range(len(graph.nodes))):
-        node, first = graph.nodes[index], graph.first_value[index]
-        made = set(range(first, first + len(node.outputs)))
+        node, made = graph.nodes[index], set(graph.results(index))
         hands_on = traits(node.op).hands_on and bool(made) and made <= found
         if not hands_on or made & read:
             read |= set(operands(node)) & found

@@ -12,17 +12,14 @@ from typing import Any, Final
 
 import torch
 
+from mindgap.aten.arguments import bind
 from mindgap.aten.fake_call import fake_call
 from mindgap.aten.operators import facts, makes_new, overload
 from mindgap.aten.tape import flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, extent, torch_dtype_name
 from mindgap.graph import (
     Arg,
-    Device,
-    DType,
     Graph,
-    Layout,
-    MemoryFormat,
     MindgapError,
     Node,
     Ref,
@@ -30,6 +27,7 @@ from mindgap.graph import (
     operands,
 )
 from mindgap.torch_private.fake_tensors import FakeTensorMode
+from mindgap.torch_private.storage import storage_id
 
 #: Of each, the position of the first argument after the tensors: sizes, strides and an offset follow from there.
 READS_STORAGE: Final = {
@@ -137,35 +135,17 @@ def _end(at: Window) -> int:
     return at.offset + 1 + sum(step * (size - 1) for size, step in zip(at.shape, at.stride, strict=True))
 
 
-def identity(fake: torch.Tensor) -> int:
-    """Returns a number that is equal for tensors that share memory."""
-    return fake.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage] # PyTorch's only identity of memory
-
-
 def empty(spec: TensorSpec) -> torch.Tensor:
     """Makes an uninitialised tensor of this spec."""
     return torch.empty_strided(spec.shape, spec.stride, dtype=TORCH_DTYPES[spec.dtype])
-
-
-def concrete(arg: Arg, tensors: Sequence[torch.Tensor | None]) -> Any:
-    """Converts an argument of a node to the operator's."""
-    if isinstance(arg, Ref):
-        return tensors[arg.index]
-    if isinstance(arg, tuple):
-        return [concrete(item, tensors) for item in arg]
-    if isinstance(arg, DType):
-        return TORCH_DTYPES[arg.name]
-    if isinstance(arg, (MemoryFormat, Layout)):
-        return getattr(torch, arg.name)
-    return torch.device("cpu") if isinstance(arg, Device) else arg
 
 
 def call_on(
     op: str, args: Sequence[Arg], kwargs: Sequence[tuple[str, Arg]], tensors: Sequence[torch.Tensor | None]
 ) -> Any:
     """Calls an operator under a fake tensor mode. `tensors`: the tensors that references name."""
-    bound = [concrete(arg, tensors) for arg in args]
-    named = {key: concrete(arg, tensors) for key, arg in kwargs}
+    bound = [bind(arg, tensors) for arg in args]
+    named = {key: bind(arg, tensors) for key, arg in kwargs}
     if facts(op).takes_device and "device" not in named and len(args) <= facts(op).arguments.index("device"):
         named["device"] = torch.device("cpu")
     return fake_call(overload(op), bound, named)
@@ -226,7 +206,7 @@ class _ValueLocations:
             ) from None
         assert result is not None
         for root, fake, views in places.values():
-            if identity(fake) == identity(result):
+            if storage_id(fake) == storage_id(result):
                 return root, result, (*views, index)
         if result.storage_offset() or (extent(result) > 0 and tuple(result.stride()) != spec.stride):
             raise UnknownStorage(

@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
+from mindgap.aten.arguments import attribute
 from mindgap.aten.operators import facts, overload
-from mindgap.aten.tensors import TORCH_DTYPES, extent
-from mindgap.graph import Arg, Device, DType, Graph, Layout, MemoryFormat, Node, Ref, operands, refs
+from mindgap.aten.tensors import extent
+from mindgap.graph import Arg, Graph, Node, Ref, operands, refs
 
 #: Called after each node: (node index, its flattened results). May return replacements for the results.
 OnNode = Callable[[int, list[torch.Tensor | None]], "list[torch.Tensor | None] | None"]
@@ -61,16 +62,10 @@ class Tape:
         return overload(node.op), args, kwargs
 
     def _constant(self, arg: Arg) -> Any:
-        if isinstance(arg, DType):
-            return TORCH_DTYPES[arg.name]
-        if isinstance(arg, (MemoryFormat, Layout)):
-            return getattr(torch, arg.name)
-        if isinstance(arg, Device):
-            return self._device
         if isinstance(arg, tuple):
             items = [self._constant(item) for item in arg]
             return _Items(items) if any(isinstance(i, (Ref, _Items)) for i in items) else items
-        return arg
+        return attribute(arg, self._device)
 
 
 class _Items(list[Any]):

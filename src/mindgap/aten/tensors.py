@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 import torch
 
-from mindgap.graph import DTYPES, TensorSpec, dtype_name, numpy_dtype
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from mindgap.graph import DTYPES, Array, Graph, TensorSpec, dtype_name, numpy_dtype
 
 TORCH_DTYPES: Final[dict[str, torch.dtype]] = {name: getattr(torch, name) for name in DTYPES}
 _NAMES: Final = {dtype: name for name, dtype in TORCH_DTYPES.items()}
@@ -29,6 +28,14 @@ def spec_of(tensor: torch.Tensor) -> TensorSpec:
 
 def _needs_carrier(dtype: np.dtype[Any]) -> bool:
     return dtype.kind == "V" or dtype_name(dtype).startswith(("bfloat", "float8"))
+
+
+#: For the dtypes that `_CARRIER` moves: the carrier, and numpy's dtype.
+_CARRIED: Final = {
+    dtype: (_CARRIER[numpy_dtype(name).itemsize][1], numpy_dtype(name))
+    for dtype, name in _NAMES.items()
+    if _needs_carrier(numpy_dtype(name))
+}
 
 
 def to_torch(array: Array, spec: TensorSpec | None = None, device: str = "cpu") -> torch.Tensor:
@@ -51,6 +58,11 @@ def to_torch(array: Array, spec: TensorSpec | None = None, device: str = "cpu") 
     return tensor if device == "cpu" else tensor.to(device)
 
 
+def input_tensors(graph: Graph, arrays: Sequence[Array]) -> list[torch.Tensor]:
+    """Converts the arrays of a graph's inputs to tensors with the strides that the graph declares."""
+    return [to_torch(array, given.spec) for array, given in zip(arrays, graph.inputs, strict=True)]
+
+
 def _fill_overlapping(laid_out: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
     """Fills expanded and sliding-window inputs cell by cell; elements that share a cell are equal."""
     cells = torch.as_strided(laid_out, (extent(laid_out),), (1,))
@@ -67,15 +79,14 @@ def extent(tensor: torch.Tensor) -> int:
 
 def to_numpy(tensor: torch.Tensor) -> Array:
     """Converts a tensor to a C-contiguous array of its dtype; shares memory if possible."""
-    tensor = tensor.detach()
+    if tensor.requires_grad:
+        tensor = tensor.detach()
     if tensor.is_conj():
         tensor = tensor.resolve_conj()
     if tensor.is_neg():
         tensor = tensor.resolve_neg()
-    tensor = tensor.to("cpu").contiguous()
-    name = torch_dtype_name(tensor.dtype)
-    wanted = numpy_dtype(name)
-    if _needs_carrier(wanted):
-        _, carrier = _CARRIER[wanted.itemsize]
-        return tensor.view(carrier).numpy().view(wanted)
-    return tensor.numpy()
+    if not tensor.is_cpu:
+        tensor = tensor.to("cpu")
+    tensor = tensor.contiguous()
+    carried = _CARRIED.get(tensor.dtype)
+    return tensor.numpy() if carried is None else tensor.view(carried[0]).numpy().view(carried[1])

@@ -69,7 +69,7 @@ def write_back(
 def writes_back(step: Step, base: torch.Tensor, view: torch.Tensor) -> bool:
     """Returns whether `write_back` supports the step: an operator undoes it, or it shows its whole base."""
     alike = base.dtype == view.dtype and base.shape == view.shape
-    return step.op.split(".")[1] in _BACK or (alike and _in_place(base, view))
+    return step.op.split(".")[1] in _BACK or (alike and same_layout(base, view))
 
 
 def scattered(builder: Builder, base: int, view: int, base_fake: torch.Tensor, view_fake: torch.Tensor) -> int:
@@ -82,8 +82,9 @@ def scattered(builder: Builder, base: int, view: int, base_fake: torch.Tensor, v
     return builder.emit("aten.as_strided_scatter.default", Ref(base), Ref(view), shape, stride, offset)[0]
 
 
-def _in_place(base: torch.Tensor, view: torch.Tensor) -> bool:
-    return base.stride() == view.stride() and base.storage_offset() == view.storage_offset()
+def same_layout(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Returns whether strides and offsets into the memory are equal."""
+    return one.stride() == other.stride() and one.storage_offset() == other.storage_offset()
 
 
 def _reshaped(builder: Builder, written: _Written) -> list[int]:

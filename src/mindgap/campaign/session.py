@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Final, Protocol
 
 from mindgap.campaign.cases.case import BLOCK, CaseSource, Shard
-from mindgap.campaign.judging.judge import judge_limits, judge_processes
+from mindgap.campaign.judging.judge_process import judge_limits, judge_processes
 from mindgap.campaign.plan import Plan
 from mindgap.campaign.schedule.budget import CpuBudget
 from mindgap.campaign.schedule.driver import CampaignDriver, DriverContext

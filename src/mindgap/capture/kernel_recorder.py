@@ -23,11 +23,11 @@ class KernelRecorder(TorchDispatchMode):
     """Records every call that reaches a backend: forward, backward and optimiser. Identifies tensors by their
     fakes."""
 
-    def __init__(self, fake_mode: FakeTensorMode, place: Callable[[], str]) -> None:
-        """`place` returns the origin of the running forward call."""
+    def __init__(self, fake_mode: FakeTensorMode, forward_origin: Callable[[], str]) -> None:
+        """`forward_origin` returns the origin of the running forward call."""
         super().__init__()  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
         self.values = ValueTable(fake_mode, self._origin, lambda: self, self._unseen)
-        self._place = place
+        self._forward_origin = forward_origin
         self._origins: dict[int, str] = {}
         self._deaf = False
 
@@ -44,7 +44,7 @@ class KernelRecorder(TorchDispatchMode):
         running = running_autograd_node()
         if running is not None:
             return f"backward of {self._origins.get(running) or 'the loss'}"
-        found = self._place()
+        found = self._forward_origin()
         self._origins.setdefault(newest_autograd_node(), found)  # calls without a gradient follow under the same number
         return found or "the training step"
 

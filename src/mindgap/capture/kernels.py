@@ -84,13 +84,13 @@ def _traced(work: TrainingPass, program: Any, args: Sequence[Any], kwargs: Mappi
 def _trace(work: TrainingPass, program: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Traced:
     """Returns the pass, the recording, and (label, value number) of each resulting tensor."""
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
-    twin, fakes = fake_program(program, args, kwargs, fake_mode)
-    paths = module_paths(twin.program)
+    copied, fakes = fake_program(program, args, kwargs, fake_mode)
+    paths = module_paths(copied.program)
     recorder = KernelRecorder(fake_mode, lambda: current_origin(paths))
     values = recorder.values
     for held, fake in fakes:
         values.add_input(held.tensor.detach(), fake, held.role, held.name)
-    named = run_traced(lambda: run_pass(work, twin, fakes, values.made), record_kernels(fake_mode, recorder))
+    named = run_traced(lambda: run_pass(work, copied, fakes, values.made), record_kernels(fake_mode, recorder))
     with fake_mode:
         return work, values.recorded, [(label, values.number(tensor)) for label, tensor in named]
 
@@ -108,6 +108,6 @@ def _replay_with(work: TrainingPass) -> Run:
             return found
 
         with KernelReplayMode(ready.pool):
-            return [tensor for _, tensor in run_pass(work, ready.twin, ready.held, own)]
+            return [tensor for _, tensor in run_pass(work, ready.copied, ready.held, own)]
 
     return run

@@ -102,20 +102,20 @@ def copy_program(
     `CaptureError` if Python cannot copy the program.
     """
     memo: dict[int, Any] = {}
-    places: dict[Any, torch.Tensor] = {}
+    locations: dict[Any, torch.Tensor] = {}
     held: list[HeldTensor] = []
 
     def put(tensor: torch.Tensor, role: Role, name: str) -> torch.Tensor:
         if id(tensor) in memo:
             return memo[id(tensor)]
-        place = _place(tensor)
-        if place not in places:
+        location = _location(tensor)
+        if location not in locations:
             one = HeldTensor(tensor, role, name)
             held.append(one)
-            places[place] = swap(one)
-        memo[id(tensor)] = places[place]
+            locations[location] = swap(one)
+        memo[id(tensor)] = locations[location]
         memo.setdefault(id(memo), []).append(tensor)  # what deepcopy does to keep ids unique
-        return places[place]
+        return locations[location]
 
     for name, leaf in _named_arguments(program, args, kwargs):
         if isinstance(leaf, torch.Tensor):
@@ -134,7 +134,7 @@ def copy_program(
     return ProgramCopy(new_program, new_args, new_kwargs, held)
 
 
-def _place(tensor: torch.Tensor) -> Any:
+def _location(tensor: torch.Tensor) -> Any:
     """Returns a key that is equal for two tensors with the same elements of the same memory."""
     try:
         memory = storage_id(tensor)

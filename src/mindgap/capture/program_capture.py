@@ -85,12 +85,15 @@ def _trace(
     a gradient.
     """
     fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
-    twin, fakes = fake_program(program, args, kwargs, fake_mode)
-    recorder = Recorder(fake_mode, module_paths(twin.program))
+    copied, fakes = fake_program(program, args, kwargs, fake_mode)
+    recorder = Recorder(fake_mode, module_paths(copied.program))
     values = recorder.values
     for held, fake in fakes:
         values.add_input(held.tensor.detach(), fake, held.role, held.name)
-    result = run_traced(lambda: twin.program(*twin.args, **twin.kwargs), run_under_pre_dispatch(fake_mode, recorder))
+    result = run_traced(
+        lambda: copied.program(*copied.args, **copied.kwargs),
+        run_under_pre_dispatch(fake_mode, recorder),
+    )
     with fake_mode:
         returned = [(path, values.number(leaf)) for path, leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
     able = {(held.role, held.name) for held, _ in fakes if differentiable(held)}

@@ -38,7 +38,7 @@ class PreparedRun:
     name; `pool`: the drawn tensors in order.
     """
 
-    twin: ProgramCopy
+    copied: ProgramCopy
     held: Sequence[tuple[HeldTensor, torch.Tensor]]
     made: Mapping[str, torch.Tensor]
     pool: Sequence[torch.Tensor]
@@ -52,7 +52,7 @@ def run_calls(ready: PreparedRun) -> list[torch.Tensor]:
     """Runs the program with the random numbers of the graph."""
     modes = run_under_pre_dispatch(_CallReplayMode(ready.pool)) if ready.pool else nullcontext()
     with modes:
-        result = ready.twin.program(*ready.twin.args, **ready.twin.kwargs)
+        result = ready.copied.program(*ready.copied.args, **ready.copied.kwargs)
     return [leaf for _, leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
 
 
@@ -248,22 +248,22 @@ def _program_outputs(subject: CheckSubject, tensors: list[torch.Tensor]) -> tupl
         known = by_name.get((held.role, held.name))
         if held.role == "constant":
             # The very tensor: Python may write to its memory by another name, which a copy would not show.
-            twin = held.tensor
-            originals.append((twin, _own_copy(twin)))
+            copied = held.tensor
+            originals.append((copied, _own_copy(copied)))
         else:
-            twin = _lazy_copy(held.tensor if known is None else known[1], held.role)
+            copied = _lazy_copy(held.tensor if known is None else known[1], held.role)
         if isinstance(held.tensor, torch.nn.Parameter):
-            twin = torch.nn.Parameter(twin, requires_grad=False)
+            copied = torch.nn.Parameter(copied, requires_grad=False)
         if known is not None:
-            placed[known[0]] = twin
-        taken.append((held, twin))
-        return twin
+            placed[known[0]] = copied
+        taken.append((held, copied))
+        return copied
 
-    twin = copy_program(subject.program, subject.args, subject.kwargs, swap)
+    program_copy = copy_program(subject.program, subject.args, subject.kwargs, swap)
     originals += [(s.real, _own_copy(s.real)) for i, s in enumerate(sources) if s.real is not None and i not in placed]
     pool = [t for s, t in zip(sources, tensors, strict=True) if s.role == "random"]
     try:
-        outputs = [t.detach().clone() for t in _run_program(subject.run, PreparedRun(twin, taken, made, pool))]
+        outputs = [t.detach().clone() for t in _run_program(subject.run, PreparedRun(program_copy, taken, made, pool))]
         left = _StateAfterRun()
         declared = subject.graph.outputs[subject.returned :]
         after = {**placed, **{i: s.real for i, s in enumerate(sources) if s.real is not None and i not in placed}}
@@ -283,7 +283,7 @@ def _run_program(run: Run, ready: PreparedRun) -> Sequence[torch.Tensor]:
         return run(ready)
     except CaptureError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         message = (str(error).strip().splitlines() or [""])[0]
         raise _InvalidInputs(f"{type(error).__name__}: {message}", user_line_of(error.__traceback__)) from error
 

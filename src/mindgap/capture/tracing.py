@@ -16,7 +16,7 @@ from mindgap.torch_private.fake_tensors import FakeTensorMode
 
 
 def run_traced(call: Callable[[], Any], modes: AbstractContextManager[Any]) -> Any:
-    """Runs `call()` under `modes`. Raises `CaptureError` with the user's line for any exception."""
+    """Runs `call()` under `modes`. Raises `CaptureError` with the user's line for any exception, `SystemExit` too."""
     try:
         with modes:
             return call()
@@ -24,11 +24,11 @@ def run_traced(call: Callable[[], Any], modes: AbstractContextManager[Any]) -> A
         raise
     except MindgapError as error:
         raise CaptureError(str(error), user_line_of(error.__traceback__)) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise CaptureError(_reason(error), user_line_of(error.__traceback__)) from error
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     message = (str(error).strip().splitlines() or [""])[0]
     for words, meaning in _MEANINGS.items():
         if words in message:

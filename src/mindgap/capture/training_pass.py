@@ -41,7 +41,7 @@ Named = list[tuple[str, torch.Tensor]]
 
 
 def run_pass(
-    work: TrainingPass, twin: ProgramCopy, held: Sequence[tuple[HeldTensor, torch.Tensor]], own: MakeTensor
+    work: TrainingPass, program_copy: ProgramCopy, held: Sequence[tuple[HeldTensor, torch.Tensor]], own: MakeTensor
 ) -> Named:
     """Runs the pass and returns (label, tensor) of each result.
 
@@ -53,7 +53,7 @@ def run_pass(
     if work.backward:
         for _, tensor in wanted:
             tensor.requires_grad_()
-    result = twin.program(*twin.args, **twin.kwargs)
+    result = program_copy.program(*program_copy.args, **program_copy.kwargs)
     returned = [(path or "output", leaf) for path, leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
     if not work.backward:
         return returned

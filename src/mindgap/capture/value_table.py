@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import torch
 
+from mindgap.aten.arguments import bind
 from mindgap.aten.fake_call import fake_call
 from mindgap.aten.operators import facts, overload_name
 from mindgap.aten.tape import flatten_result
@@ -309,31 +310,24 @@ class ValueTable:
             for call in self.recorded.calls[self._evaluated :]:
                 if call.fixed:
                     result = call.func(
-                        *[self._real(a) for a in call.args], **{k: self._real(a) for k, a in call.kwargs}
+                        *[bind(a, self._real) for a in call.args], **{k: bind(a, self._real) for k, a in call.kwargs}
                     )
                     for offset, slot in enumerate(flatten_result(result)):
                         if slot is not None:
                             self._actual[call.first + offset] = slot
             self._evaluated = len(self.recorded.calls)
-            operands = [stand_ins[i] if i in stand_ins else self._real(a) for i, a in enumerate(args)]
-            return func(*operands, **{k: self._real(a) for k, a in kwargs})
+            operands = [stand_ins[i] if i in stand_ins else bind(a, self._real) for i, a in enumerate(args)]
+            return func(*operands, **{k: bind(a, self._real) for k, a in kwargs})
 
-    def _real(self, arg: Arg) -> Any:
-        if isinstance(arg, Ref):
-            if arg.index not in self._actual:
-                source = self.recorded.inputs[-arg.index - 1]
-                real = source.real if source.real is not None else _made(source)
-                if real.device.type == "meta":
-                    raise CaptureError("the program reads a value that was never set (a meta tensor)", current_line())
-                self._actual[arg.index] = real.clone()
-            return self._actual[arg.index]
-        if isinstance(arg, tuple):
-            return [self._real(item) for item in arg]
-        if isinstance(arg, DType):
-            return getattr(torch, arg.name)
-        if isinstance(arg, (MemoryFormat, Layout)):
-            return getattr(torch, arg.name)
-        return torch.device("cpu") if isinstance(arg, Device) else arg
+    def _real(self, index: int) -> torch.Tensor:
+        """Returns the value that a `Ref` of this index names. Copies an input when it is first read."""
+        if index not in self._actual:
+            source = self.recorded.inputs[-index - 1]
+            real = source.real if source.real is not None else _made(source)
+            if real.device.type == "meta":
+                raise CaptureError("the program reads a value that was never set (a meta tensor)", current_line())
+            self._actual[index] = real.clone()
+        return self._actual[index]
 
 
 def _made(source: RecordedInput) -> torch.Tensor:

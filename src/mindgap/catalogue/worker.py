@@ -38,11 +38,11 @@ from mindgap.graph import (
     default_tensor_store,
     digest,
     encode,
+    stored_keys,
     structure_digest,
 )
 from mindgap.run.channel import ChannelClosed, FrameReader, send_frame
 from mindgap.run.worker_setup import claim_channel, prepare_to_die, serve_until_hangup
-from mindgap.store.records import stored_keys
 
 if TYPE_CHECKING:
     from mindgap.corpus import Built, Captured, Program

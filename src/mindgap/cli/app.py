@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Annotated
 
 import typer
@@ -16,6 +19,7 @@ from mindgap.cli.campaign import campaign
 from mindgap.cli.campaign_reduce import reduce as campaign_reduce
 from mindgap.cli.campaign_show import findings, show
 from mindgap.cli.capture import capture
+from mindgap.cli.causes import causes
 from mindgap.cli.corpus import corpus
 from mindgap.cli.coverage import coverage
 from mindgap.cli.demo import demo
@@ -29,6 +33,7 @@ from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain
 from mindgap.cli.study import study
 from mindgap.cli.synth import synth
+from mindgap.cli.trace import trace
 from mindgap.cli.worker import worker
 from mindgap.graph import MindgapError
 from mindgap.run.log_setup import VARIABLE, configure_logging
@@ -41,7 +46,7 @@ app = typer.Typer(
     help="Finds where a model's behaviour changes when the hardware or the runtime under it does.",
     epilog="Exit status: 0 nothing found, 1 findings, 2 wrong use or bad input, 3 mindgap itself failed.",
 )
-for command in (platforms, coverage, capture, diff, reduce, metamorphic, demo, selftest, report, synth):
+for command in (platforms, coverage, capture, diff, trace, reduce, metamorphic, demo, selftest, report, synth):
     app.command()(command)
 # The name of before: scripts use it.
 app.command("alone", hidden=True)(metamorphic)
@@ -50,6 +55,7 @@ for command in (findings, show):
     campaign.command()(command)
 campaign.command("reduce")(campaign_reduce)
 app.add_typer(campaign, name="campaign")
+app.add_typer(causes, name="causes")
 app.add_typer(study, name="study")
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})(
     worker
@@ -90,6 +96,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command and returns the exit status. A user's mistake is one line, a bug of ours a traceback."""
     # Workers and the judge share the cores: a thread that waits for work must sleep, not spin. No result depends on it.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    with _terminated() as signals:
+        status = _run(argv)
+    return 128 + signals[0] if signals else status
+
+
+@contextlib.contextmanager
+def _terminated() -> Generator[list[int]]:
+    """Makes SIGTERM end a command as Ctrl-C does, so that no process or file is left. Yields the signals that came."""
+    came: list[int] = []
+
+    def interrupt(number: int, _: object) -> None:
+        came.append(number)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield came
+        return
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield came
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _run(argv: Sequence[str] | None) -> int:
     try:
         found = app(
             args=_verbose_first(sys.argv[1:] if argv is None else argv), prog_name="mindgap", standalone_mode=False

@@ -36,7 +36,7 @@ Jobs = Annotated[int | None, typer.Option("-j", "--jobs", min=1, help="Workers a
 
 @campaign.command()
 def run(
-    plan: Annotated[Path, typer.Argument(metavar="PLAN.toml|PACK", help="A plan, or what `export` wrote elsewhere.")],
+    plan: Annotated[Path, typer.Argument(metavar="PLAN.toml|BUNDLE", help="A plan, or what `export` wrote elsewhere.")],
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="A new directory (default: out/NAME-OF-THE-PLAN).")
     ] = None,
@@ -66,8 +66,8 @@ def run(
     from mindgap.campaign.plan import read_plan
 
     part = Shard.parse(shard)
-    packed = plan.is_file() and is_bundle(plan)
-    meant, text = plan_of(plan) if packed else read_plan(plan)
+    bundled = plan.is_file() and is_bundle(plan)
+    meant, text = plan_of(plan) if bundled else read_plan(plan)
     where = Path("out") / plan.stem if out is None else out
     known = None if no_support else support or _home() / "support"
     with result_stream() as stream:
@@ -77,8 +77,8 @@ def run(
 
             minutes = 0.0 if no_coverage else coverage_minutes
             options = replace(_run_options(jobs, steps), support=known, coverage_minutes=minutes)
-            source: CaseSourceFactory = BundleSourceFactory(plan) if packed else _from_catalogue(jobs, steps)
-            here = re.sub(r"[^A-Za-z0-9_.]+", "_", machine.node()) if packed else ""
+            source: CaseSourceFactory = BundleSourceFactory(plan) if bundled else _from_catalogue(jobs, steps)
+            here = re.sub(r"[^A-Za-z0-9_.]+", "_", machine.node()) if bundled else ""
             found = begin(meant, text, where, source, shard=part, where=here, options=options)
         return _told(found, where, stream, as_json)
 
@@ -98,6 +98,19 @@ def resume(directory: Directory, jobs: Jobs = None, as_json: AsJson = False) -> 
 
             found = resume_campaign(directory, _source_of(folder, jobs, steps), options=_run_options(jobs, steps))
         return _told(found, directory, stream, as_json)
+
+
+def begin_or_resume(plan: Path, directory: Path, jobs: int) -> CampaignStatus:
+    """Runs the plan's campaign without a support survey; goes on where the directory holds it already."""
+    from mindgap.campaign.plan import read_plan
+    from mindgap.campaign.session import begin, resume_campaign
+
+    meant, text = read_plan(plan)
+    with _shown() as steps:
+        source, options = _from_catalogue(jobs, steps), _run_options(jobs, steps)
+        if directory.exists():
+            return resume_campaign(directory, source, options=options)
+        return begin(meant, text, directory, source, options=options)
 
 
 @campaign.command()
@@ -136,7 +149,7 @@ def judge(
     """
     with result_stream() as stream:
         with _shown() as steps:
-            from mindgap.campaign.judging.rejudge import judge_again
+            from mindgap.campaign.rejudge import judge_again
 
             changed = judge_again(directory, words or (), options=_run_options(jobs, steps))
         counts = [{"before": old, "now": new, "rows": count} for (old, new), count in sorted(changed.items())]
@@ -177,7 +190,7 @@ def merge(
 @campaign.command("export")
 def export_(
     directory: Directory,
-    pack: Annotated[Path, typer.Argument(metavar="PACK", help="The file to write (a zip file).")],
+    bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="The file to write (a zip file).")],
     platforms: Annotated[
         list[str] | None,
         typer.Option("-p", "--platform", metavar="PLATFORM", help="To run there, instead of the plan's. May repeat."),
@@ -185,7 +198,7 @@ def export_(
 ) -> int:
     """Write the cases that have run into one file, to be run on a machine without network or catalogue.
 
-    Example: mindgap campaign export out/campaign cases.pack -p cuda/eager   (there: mindgap campaign run cases.pack)
+    Example: mindgap campaign export out/campaign cases.bundle -p cuda/eager (there: mindgap campaign run cases.bundle)
     """
     from mindgap.campaign.state.bundle_transfer import export
     from mindgap.campaign.state.directory import open_directory
@@ -194,8 +207,8 @@ def export_(
     with result_stream() as stream:
         folder = open_directory(directory)
         source = _source_of(folder, None, StepTracker())
-        packed = export(folder, source.reopen(folder.plan, folder.path), pack, platforms or ())
-        stream.write(f"{pack}: {packed.cases} cases, {packed.nbytes:,} bytes\n")
+        exported = export(folder, source.reopen(folder.plan, folder.path), bundle, platforms or ())
+        stream.write(f"{bundle}: {exported.cases} cases, {exported.nbytes:,} bytes\n")
         return Exit.NOTHING_FOUND
 
 
@@ -238,7 +251,7 @@ def _shown() -> Generator[StepTracker]:
 
 
 def _from_catalogue(jobs: int | None, steps: StepTracker) -> CaseSourceFactory:
-    from mindgap.campaign.cases.factory import VariantSourceFactory
+    from mindgap.campaign.variant_source_factory import VariantSourceFactory
 
     return VariantSourceFactory(jobs, steps, complain)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mindgap.cli.report import write_file
+from mindgap.cli.known_findings import load_ledger, reviewed
+from mindgap.cli.outputs import check_directory, make_directory, write_file
+from mindgap.cli.report import write_causes
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
 
@@ -25,23 +28,42 @@ def reduce(
     case: Annotated[str, typer.Option("--case", metavar="CASE", help="Only this case, on the platform of -p.")] = "",
     checks: Annotated[int, typer.Option(min=1, help="How often a platform may be tried for one finding.")] = 1000,
     seconds: Annotated[float, typer.Option(min=1, help="How long one reduction may take.")] = 120.0,
+    most: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Only N groups: wrong results first, and the most frequent.")
+    ] = None,
+    no_stage: Annotated[bool, typer.Option("--no-stage", help="Do not look for the stage at fault: faster.")] = False,
     jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="Reductions at a time.")] = 1,
+    ledger: Annotated[Path | None, typer.Option(metavar="FILE", help="Known issues in TOML: docs/causes.md.")] = None,
+    update_ledger: Annotated[bool, typer.Option("--update-ledger", help="Write what is new and gone to it.")] = False,
+    sarif: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the causes as SARIF 2.1.0.")] = None,
     seen: Annotated[str, typer.Option(hidden=True)] = "",
 ) -> int:
     """Reduce one case of each group of findings to a small program, and write a script that shows it without mindgap.
 
-    Findings with one cause (platform, verdict, side, operators, failure) are one line of index.md. Exit status 1 where
-    anything was reduced.
+    Findings with one cause are one line of index.md and one entry of causes.json, worst first. With a ledger, each
+    cause is new, known, or back. Exit status 1 where anything was reduced.
 
     Example: mindgap campaign reduce out/campaign --out out/findings -j 2
     """
-    from mindgap.campaign.results.reduce import index_text, reduce_case, reduce_groups
+    from mindgap import __version__
+    from mindgap.campaign.results.reduce import (
+        causes_of_groups,
+        complete_platforms,
+        index_text,
+        reduce_case,
+        reduce_groups,
+    )
     from mindgap.campaign.state.directory import open_directory
     from mindgap.graph import MindgapError
     from mindgap.reduction import ReductionLimits
     from mindgap.reduction.files import summary_text
+    from mindgap.report import sarif_of_causes
 
-    opened, limits = open_directory(directory), ReductionLimits(checks, seconds)
+    if update_ledger and ledger is None:
+        raise MindgapError("--update-ledger needs --ledger FILE, the file to write")
+    known = None if ledger is None else load_ledger(ledger, update_ledger)
+    check_directory("--out", out)
+    opened, limits = open_directory(directory), ReductionLimits(checks, seconds, not no_stage)
     with result_stream() as stream:
         if case:
             if not platform:
@@ -57,13 +79,25 @@ def reduce(
                 stream.write(f"{each.group.count} rows: {summary_text(each.summary, out)}\n")
                 stream.flush()
 
-        found = reduce_groups(opened, out, limits, words=words or (), platform=platform, jobs=jobs, progress=show)
-        write_file(out / "index.md", index_text(found))
+        found = reduce_groups(
+            opened, out, limits, words=words or (), platform=platform, most=most, jobs=jobs, progress=show
+        )
+        causes = causes_of_groups(found)
+        if known is not None:
+            asked = () if words or most else [platform] if platform else opened.plan.platforms
+            causes = reviewed(known, causes, complete_platforms(asked, found), ledger if update_ledger else None)
+        make_directory(out)
+        write_file(out / "index.md", index_text(causes, found))
+        write_causes(out, causes)
+        if sarif is not None:
+            write_file(sarif, sarif_of_causes(causes, __version__))
         reduced = [each.summary for each in found if each.summary is not None]
         if not reduced:
             raise MindgapError("NOTHING WAS REDUCED: every group ended for the reason above")
         verified = sum(summary.verified for summary in reduced)
-        causes = len({summary.cause for summary in reduced})
         scripts = f"{verified} of {len(reduced)} scripts verified"
-        stream.write(f"{causes} causes in {len(found)} groups; {scripts}: {out / 'index.md'}\n")
+        states = "".join(
+            f", {count} {state}" for state, count in Counter(cause.state for cause in causes).items() if state
+        )
+        stream.write(f"{len(causes)} causes{states} in {len(found)} groups; {scripts}: {out / 'index.md'}\n")
         return Exit.FINDINGS

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
-from rich.table import Table
 
-from mindgap.cli.report import write_file
+from mindgap.cli.outputs import write_file
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
-from mindgap.cli.tables import console
+from mindgap.cli.tables import console, plain_table
 
 if TYPE_CHECKING:
     from mindgap.campaign.results.findings import FindingGroup
@@ -105,23 +104,12 @@ def _rank(row: Mapping[str, Any]) -> int:
 
 def _print_groups(groups: Sequence[FindingGroup], directory: Path, out: TextIO) -> None:
     page = console(out)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("platform", "verdict", "culprit or signature"):
-        table.add_column(column, overflow="fold")
-    table.add_column("rows", justify="right")
-    for column in ("blame", "for example", "what is said of it"):
-        table.add_column(column, overflow="fold")
+    columns = ("platform", "verdict", "culprit or signature", "rows", "blame", "for example", "what is said of it")
+    table = plain_table(*columns, right=["rows"])
     for group in groups:
         said = " ".join(group.detail.split())[:_LONGEST]
-        cells = (
-            group.platform,
-            group.word,
-            group.culprit[:_LONGEST],
-            f"{group.count:,}",
-            group.blame,
-            group.case,
-            said,
-        )
+        culprit = group.culprit[:_LONGEST]
+        cells = (group.platform, group.word, culprit, f"{group.count:,}", group.blame, group.case, said)
         table.add_row(*(cell.replace("[", r"\[") for cell in cells))
     page.print(table)
     page.print(
@@ -133,9 +121,7 @@ def _print_groups(groups: Sequence[FindingGroup], directory: Path, out: TextIO) 
 
 def _print_rows(rows: Sequence[Mapping[str, Any]], out: TextIO) -> None:
     page = console(out)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("case", "platform", "verdict", "culprit", "blame", "max abs", "what is said of it"):
-        table.add_column(column, overflow="fold")
+    table = plain_table("case", "platform", "verdict", "culprit", "blame", "max abs", "what is said of it")
     for row in rows:
         culprit = f"{row['culprit_op']} (node {row['culprit_node']})" if row["culprit_op"] else ""
         figure = "" if row["max_abs"] is None else f"{row['max_abs']:.4g}"

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live as Screen
-from rich.table import Table
 from rich.text import Text
 
-from mindgap.cli.tables import console
+from mindgap.cli.tables import console, plain_table
 from mindgap.compare.verdict import FINDINGS
 from mindgap.results.rows import ordered
 
@@ -64,7 +63,8 @@ def print_status(found: CampaignStatus, out: TextIO) -> None:
 
     page = console(out)
     page.print(_head(found), highlight=False)
-    table = _platform_table([word.replace("_", " ") for word in found.totals.words])
+    numbers = ("rows", *(word.replace("_", " ") for word in found.totals.words), "known to lack", "beyond budget")
+    table = plain_table("platform", *numbers, right=numbers)
     for each in found.platforms:
         cells = [f"{each.words.get(word, 0):,}" for word in found.totals.words]
         table.add_row(each.platform, f"{each.rows:,}", *cells, f"{each.refused:,}", f"{each.left:,}")
@@ -97,8 +97,8 @@ def running_line(session: RunningSession) -> str:
 
 def _references(equal: int, both: int) -> str:
     if not both:
-        return "no case has run on the reference both here and where the pack was made"
-    return f"the reference gave the same bits here and where the pack was made for {equal:,} of {both:,} cases"
+        return "no case has run on the reference both here and where the bundle was made"
+    return f"the reference gave the same bits here and where the bundle was made for {equal:,} of {both:,} cases"
 
 
 def _head(found: CampaignStatus) -> str:
@@ -115,14 +115,6 @@ def _head(found: CampaignStatus) -> str:
     )
 
 
-def _platform_table(words: list[str]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("platform", overflow="fold")
-    for column in ("rows", *words, "known to lack", "beyond budget"):
-        table.add_column(column, justify="right")
-    return table
-
-
 def _on_terminal(steps: StepTracker, over: threading.Event) -> None:
     with Screen(console=Console(stderr=True), refresh_per_second=4, transient=True) as screen:
         while not over.wait(_LOOK_S):
@@ -133,15 +125,15 @@ def _on_terminal(steps: StepTracker, over: threading.Event) -> None:
 def _in_log(steps: StepTracker, over: threading.Event) -> None:
     """Logs the first step at once, each other step that lasts, one line every ten seconds, and the last counts."""
     step, last, ran, ended_with = steps.now(), time.monotonic(), None, None
-    told = step.number
+    shown = step.number
     _log(_log_line(step))
     while not over.wait(_LOOK_S):
         step, now = steps.now(), time.monotonic()
         ended = ran is not None and step.running is None
-        begun = step.number != told and step.seconds >= _SHORT_S and step.running is None
+        begun = step.number != shown and step.seconds >= _SHORT_S and step.running is None
         if ended or begun or now - last >= _LOG_S:
             _log(line_of(ran.snapshot()) if ran is not None and ended else _log_line(step))
-            told, last = step.number, now
+            shown, last = step.number, now
             ended_with = ran if ended else ended_with
         ran = steps.ran if step.running is not None else None
     # Cases may run for less time than passes between two looks.
@@ -159,17 +151,15 @@ def _log(line: str) -> None:
 
 def _picture(snapshot: ProgressSnapshot) -> Group:
     words = _words(snapshot.words)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("platform", overflow="fold")
-    for column in (*words, "status"):
-        table.add_column(column.replace("_", " "), justify="right")
+    numbers = [column.replace("_", " ") for column in (*words, "status")]
+    table = plain_table("platform", *numbers, right=numbers)
     platforms = sorted({platform for platform, _ in snapshot.words})
     for platform in platforms:
         statuses = {status: n for (p, status), n in sorted(snapshot.statuses.items()) if p == platform}
-        told = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in statuses.items())
+        counted = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in statuses.items())
         cells = [Text(str(snapshot.words.get((platform, word), 0)), "bold red" if word in FINDINGS else "")
                  for word in words]  # fmt: skip
-        table.add_row(platform, *cells, told)
+        table.add_row(platform, *cells, counted)
     head = (
         f"{snapshot.cases:,}/{snapshot.planned:,} cases, {snapshot.cases_per_second:.1f}/s; {snapshot.rows:,} rows, "
         f"{snapshot.rows_per_second:.1f}/s; {_eta(snapshot.eta_s)}; block {snapshot.block}: {snapshot.features:,} "

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from mindgap.cli.report import write_file
+from mindgap.catalogue.source_client import SourceClient
+from mindgap.cli.diff import seconds
+from mindgap.cli.outputs import check_files, write_file
 from mindgap.cli.sources import with_options
 from mindgap.cli.streams import result_stream
-from mindgap.graph import Graph, MindgapError, default_tensor_store, digest
-
-if TYPE_CHECKING:
-    from mindgap.corpus import CaptureFailure
+from mindgap.graph import Graph, MindgapError, ModelFile, default_tensor_store, digest, encode, write_model
+from mindgap.graph.model_file import SUFFIX
 
 
 def capture(
@@ -31,25 +32,40 @@ def capture(
     optimizer: Annotated[
         str | None, typer.Option(metavar="sgd|adamw", help="A whole training step, gradients included.")
     ] = None,
+    deadline: Annotated[
+        float, typer.Option(metavar="SECONDS", help="For opening the source, and for each capture.")
+    ] = 300.0,
+    no_weights: Annotated[
+        bool, typer.Option("--no-weights", help="Leave weights and inputs out of a .mindgap file.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="What was captured, as JSON.")] = False,
 ) -> None:
-    """Capture a model as a portable graph, proven to replay it. Several models are numbered FILE-1, FILE-2, …
+    """Capture a model as one file that runs on another machine: `mindgap diff FILE.mindgap`.
 
-    Example: mindgap capture timm:resnet18 --set size=64 -o resnet18.graph
+    A FILE.mindgap holds the graph, the weights and the inputs; any other name gets the graph alone, whose tensors stay
+    in this machine's cache. Replaying the graph gives the model's bits. Several models are numbered FILE-1, FILE-2, …
+
+    Example: mindgap capture timm:resnet18 --set size=64 -o resnet18.mindgap
     """
-    with result_stream() as out:
-        from mindgap.corpus import capture_source
-        from mindgap.graph import encode
-
-        named = with_options(source, options or [])
+    check_files(("--output", output))
+    travels = output.suffix == SUFFIX
+    if no_weights and not travels:
+        raise MindgapError(f"--no-weights is for FILE{SUFFIX}: {output.name} holds no weights anyway")
+    tensors = default_tensor_store()
+    with result_stream() as out, SourceClient(tensors, seconds(deadline)) as client:
         step = _optimizer(optimizer)
-        found = list(capture_source(named, default_tensor_store(), backward=backward, optimizer=step))
-        files = [output] if len(found) == 1 else [_numbered(output, n + 1) for n in range(len(found))]
+        opened = client.open(with_options(source, options or []))
+        count = len(opened.programs)
+        files = [output] if count == 1 else [_numbered(output, n + 1) for n in range(count)]
         told: list[dict[str, Any]] = []
-        for (name, graph), file in zip(found, files, strict=True):
-            captured = _captured(name, graph)
-            write_file(file, encode(captured))
-            told.append(_told(name, captured, file))
+        for index, ((name, _), file) in enumerate(zip(opened.programs, files, strict=True)):
+            graph = client.capture(opened, index, backward=backward, optimizer=step)
+            if travels:
+                made_by = {"mindgap": version("mindgap"), "torch": version("torch")}
+                write_model(file, ModelFile(name, source, graph, made_by), tensors, weights=not no_weights)
+            else:
+                write_file(file, encode(graph))
+            told.append(_told(name, graph, file))
         if as_json:
             json.dump(told, out, indent=1)
             out.write("\n")
@@ -62,12 +78,6 @@ def _optimizer(name: str | None) -> Literal["sgd", "adamw"] | None:
     if name is None or name == "sgd" or name == "adamw":
         return name
     raise MindgapError(f"--optimizer {name}: sgd or adamw")
-
-
-def _captured(name: str, found: Graph | CaptureFailure) -> Graph:
-    if isinstance(found, Graph):
-        return found
-    raise MindgapError(f"{name}: {found.reason}")
 
 
 def _told(name: str, graph: Graph, file: Path) -> dict[str, Any]:

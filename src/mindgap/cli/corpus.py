@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 from rich.table import Table
 
+from mindgap.cli.outputs import write_file
 from mindgap.cli.progress import counting
-from mindgap.cli.report import write_file
 from mindgap.cli.streams import result_stream
 from mindgap.cli.tables import console
 from mindgap.graph import MindgapError, TensorStore, default_tensor_store
@@ -118,8 +118,7 @@ def show(
     Example: mindgap corpus show out/catalogue timm:resnet18 -o resnet18.graph
     """
     from mindgap.catalogue import Catalogue
-    from mindgap.graph import encode
-    from mindgap.store.records import stored_keys
+    from mindgap.graph import encode, stored_keys
 
     with result_stream() as out:
         catalogue = Catalogue(directory)

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from mindgap.cli.progress import counting
 from mindgap.cli.streams import result_stream
-from mindgap.cli.tables import console
+from mindgap.cli.tables import console, plain_table
 
 if TYPE_CHECKING:
     from mindgap.support.coverage import OperatorCoverage
@@ -110,17 +110,17 @@ def _asked(
 
 
 def _objects(platforms: list[str], asked: SurveyResult, found: Mapping[str, OperatorCoverage]) -> list[dict[str, Any]]:
-    told: list[dict[str, Any]] = []
+    reports: list[dict[str, Any]] = []
     for platform in dict.fromkeys(platforms):
         here = found.get(platform)
         if here is None:
-            told.append({"platform": platform, "available": False, "reason": asked.absent[platform]})
+            reports.append({"platform": platform, "available": False, "reason": asked.absent[platform]})
             continue
         dtypes = {dtype: {"runs": runs, "asked": count} for dtype, (runs, count) in here.dtypes.items()}
         about = {"platform": platform, "available": True, "fingerprint": asked.support.platforms[platform]}
         cpu = round(asked.cpu_seconds.get(platform, 0.0), 2)
-        told.append({**about, "cpu_seconds": cpu, **asdict(here), "dtypes": dtypes})
-    return told
+        reports.append({**about, "cpu_seconds": cpu, **asdict(here), "dtypes": dtypes})
+    return reports
 
 
 def _print(asked: SurveyResult, found: Mapping[str, OperatorCoverage], missing: bool, out: TextIO) -> None:
@@ -137,17 +137,10 @@ def _print(asked: SurveyResult, found: Mapping[str, OperatorCoverage], missing: 
             page.print(_lacks(platform, here) if here.lacks else f"{platform} lacks nothing of what was asked")
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
-
-
 def _totals(found: Mapping[str, OperatorCoverage]) -> Table:
     """Makes a table with a line per platform and measure, as shares of the calls that the reference runs."""
     words = ("of", "runs", "decomposed", "fails", "refuses", "untried")
-    table = _table("operators, of those that cpu/eager runs", "platform", "count of", *words)
+    table = plain_table("platform", "count of", *words, title="operators, of those that cpu/eager runs")
     for platform, here in found.items():
         for what, counts in (("packets", here.packets), ("overloads", here.overloads), ("calls", here.calls)):
             numbers = [sum(counts.values()), *(counts[word] for word in words[1:])]
@@ -157,14 +150,14 @@ def _totals(found: Mapping[str, OperatorCoverage]) -> Table:
 
 def _dtypes(found: Mapping[str, OperatorCoverage]) -> Table:
     names = list(next(iter(found.values())).dtypes)
-    table = _table("overloads that run, of those asked, by dtype", "platform", *names)
+    table = plain_table("platform", *names, title="overloads that run, of those asked, by dtype")
     for platform, here in found.items():
         table.add_row(platform, *(f"{runs}/{count}" for runs, count in here.dtypes.values()))
     return table
 
 
 def _lacks(platform: str, here: OperatorCoverage) -> Table:
-    table = _table(f"what {platform} lacks", "operator", "answer", "in", "reason")
+    table = plain_table("operator", "answer", "in", "reason", title=f"what {platform} lacks")
     for lack in here.lacks:
         where = "every call asked" if lack.whole else f"{', '.join(lack.dtypes)} ({', '.join(lack.layouts)})"
         table.add_row(lack.op, lack.word, where, Text(lack.reason[:_REASON]))

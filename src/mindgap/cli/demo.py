@@ -1,76 +1,139 @@
-"""Implements `mindgap demo`, which runs real models on the available platforms."""
+"""Implements `mindgap demo`: real models on every platform here, and a small campaign with a script for each bug."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, TextIO
 
 import typer
 
+from mindgap.catalogue.source_client import SourceClient
+from mindgap.cli.campaign import begin_or_resume
+from mindgap.cli.campaign_reduce import reduce
 from mindgap.cli.diff import Jobs, say_loudly, write_pages
+from mindgap.cli.outputs import check_directory, write_file
 from mindgap.cli.progress import progress
-from mindgap.cli.report import write_file
 from mindgap.cli.sources import subjects
 from mindgap.cli.status import Exit
-from mindgap.cli.streams import result_stream
+from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import print_report
 from mindgap.diff import RunSettings, diff_many
 from mindgap.graph import default_tensor_store
 from mindgap.store import Store
 
+if TYPE_CHECKING:
+    from mindgap.diff import Report
+
 #: Unlike in make, in instruction set, in precision and in how much of the graph each compiles.
-PLATFORMS: Final = (
-    "cpu/eager@isa=avx2",
-    "cpu/eager@isa=default",
-    "cpu/eager@threads=1,onednn=off",
-    "cpu/jit",
-    "cpu/inductor",
-    "onnxruntime/cpu",
-    "onnxruntime/cpu@opt=off",
-    "openvino/cpu@precision=f32",
-    "openvino/cpu@precision=default",
-)
+PLATFORMS: Final = ("cpu/eager@isa=avx2", "cpu/jit", "onnxruntime/cpu", "openvino/cpu", "cpu/inductor")
+#: The campaign's plan. A seed that is fixed: everybody with these versions on such a processor finds the same.
+_PLAN: Final = """\
+# The campaign of `mindgap demo`. docs/campaigns/README.md lists all keys.
+seed = 1
+catalogue = "{catalogue}"
+skip_unavailable = true
+
+[variants]
+count = 80
+sizes = [ {{ nodes = 8, share = 1.0 }} ]
+
+[platforms]
+"cpu/jit" = {{}}
+"onnxruntime/cpu@threads=1" = {{}}
+"openvino/cpu@precision=f32,threads=1" = {{}}
+
+[limits]
+coverage_minutes = 0
+"""
+#: How long a capture, or a model on one platform, may take.
+_DEADLINE_S: Final = 240.0
+#: Groups of findings that are reduced: three bugs in hand, and one to spare.
+_GROUPS: Final = 4
+#: How long the reduction of one finding may take.
+_REDUCTION_S: Final = 30.0
+#: Causes that are printed in full.
+_SHOWN: Final = 3
 
 
 def demo(
     output: Annotated[Path, typer.Option("-o", "--output", metavar="DIRECTORY", help="Where results go.")] = Path(
-        "out"
+        "out/demo"
     ),
-    records: Annotated[
-        Path, typer.Option(metavar="FILE.parquet", help="A collection of recorded graphs; left out where it is not.")
-    ] = Path("../shared/corpus/graphnet.parquet"),
     jobs: Jobs = None,
 ) -> int:
-    """Run real architectures on every platform at hand, print the matrix and write the page.
+    """Run real models on every platform here, then find bugs with a small campaign and write a script for each.
 
     Findings are the point of it, so the exit status is 0 when it ran.
 
-    Example: mindgap demo -o out
+    Example: mindgap demo -o out/demo
     """
+    check_directory("--output", output)
+    started = time.monotonic()
     with result_stream() as out:
-        from mindgap.corpus.demo import demo_sources
-
-        sources = demo_sources(records)
-        tensors = default_tensor_store()
-        with progress(lines=True) as tell:
-            report = diff_many(
-                [*subjects(sources.forward, [], tensors), *subjects(sources.trained, [], tensors, backward=True)],
-                PLATFORMS,
-                settings=RunSettings(deadline_s=240.0),
-                progress=tell,
-                tensors=tensors,
-                jobs=jobs,
-                skip_unavailable=True,
-                store=Store(output / "store"),
-            )
-        page, data = output / "demo.html", output / "demo.json"
-        write_pages(report, page, None)
-        write_file(data, report.to_json())
-        print_report(report, out)
-        if sources.left_out:
-            out.write(f"{sources.left_out}\n")
-        out.write(f"{report.seconds:.0f} s; the page is {page.resolve()}, the data {data.resolve()}\n")
+        report = _models(output, jobs, out)
+        findings = _campaign(output, jobs or 2)
+    folder = output / "findings"
+    if findings:
+        complain(f"3 of 3: {findings} findings; the worst are reduced to scripts that run without mindgap")
+        reduce(output / "campaign", folder, seconds=_REDUCTION_S, most=_GROUPS, no_stage=True, jobs=jobs or 2)
+    else:
+        complain("the campaign found nothing on the platforms here: there is nothing to reduce")
+    with result_stream() as out:
+        if findings:
+            _print_causes(folder, out)
+        page = (output / "models.html").resolve()
+        out.write(f"{time.monotonic() - started:.0f} s. The models: {page}\n")
     say_loudly(report)
     if report.totals.broken:
         return Exit.TOOL_FAILED
     return Exit.WRONG_USE if report.nothing else Exit.NOTHING_FOUND
+
+
+def _models(output: Path, jobs: int | None, out: TextIO) -> Report:
+    """Compares the platforms on real models; prints the table and writes the page."""
+    from mindgap.corpus.demo import DEMO_MODELS
+
+    complain(f"1 of 3: {len(DEMO_MODELS)} real models on {len(PLATFORMS)} platforms")
+    tensors = default_tensor_store()
+    with progress(lines=True) as tell, SourceClient(tensors, _DEADLINE_S) as client:
+        report = diff_many(
+            subjects(DEMO_MODELS, [], client),
+            PLATFORMS,
+            settings=RunSettings(deadline_s=_DEADLINE_S),
+            progress=tell,
+            tensors=tensors,
+            jobs=jobs,
+            skip_unavailable=True,
+            store=Store(output / "store"),
+        )
+    write_pages(report, output / "models.html", None)
+    write_file(output / "models.json", report.to_json())
+    print_report(report, out)
+    out.flush()
+    return report
+
+
+def _campaign(output: Path, jobs: int) -> int:
+    """Runs variants of operator samples on the runtimes. Returns the number of findings."""
+    from mindgap.catalogue import Catalogue, build
+    from mindgap.corpus.demo import DEMO_OPERATORS
+
+    complain("2 of 3: a campaign: variants of PyTorch's samples of pooling, padding, normalisation and others")
+    catalogue = Catalogue(output / "catalogue", create=True)
+    build(catalogue, DEMO_OPERATORS, jobs=jobs)
+    plan = output / "campaign.toml"
+    write_file(plan, _PLAN.format(catalogue=catalogue.path))
+    return begin_or_resume(plan, output / "campaign", jobs).totals.findings
+
+
+def _print_causes(folder: Path, out: TextIO) -> None:
+    """The worst causes that a script shows, with the command that runs it."""
+    from mindgap.causes import FILE_NAME, read_causes
+
+    causes = read_causes(folder / FILE_NAME)
+    verified = [cause for cause in causes if cause.verified]
+    for number, cause in enumerate(verified[:_SHOWN], 1):
+        script = folder / cause.findings[0].script
+        out.write(f"\n{number}. {cause.title}\n   {cause.severity}: {cause.severity_reason}\n   python {script}\n")
+    out.write(f"\n{len(causes)} causes, {len(verified)} with a script that was run twice: {folder / 'index.html'}\n")

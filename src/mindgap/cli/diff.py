@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import math
+import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, TextIO
 
 import typer
 
-from mindgap.baseline import Baseline
+from mindgap.catalogue.source_client import SourceClient
+from mindgap.cli.known_findings import known_findings
+from mindgap.cli.outputs import check_files, each_alone, write_file
 from mindgap.cli.progress import progress
-from mindgap.cli.report import write_file
 from mindgap.cli.sources import subjects
-from mindgap.cli.status import status_of
+from mindgap.cli.status import Exit, status_of
 from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import print_report
-from mindgap.diff import Report, RunSettings, diff_many
+from mindgap.diff import DiffInterrupted, Report, RunSettings, StoreNotWritten, diff_many
+from mindgap.diff.platform_facts import spelled
 from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.store import Store
 
@@ -25,7 +31,11 @@ Options = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="The report as JSON on standard output.")]
 Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the self-contained page.")]
 Junit = Annotated[Path | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")]
-Deadline = Annotated[float, typer.Option(metavar="SECONDS", help="For one graph on one platform.")]
+Sarif = Annotated[Path | None, typer.Option(metavar="FILE", help="Also write SARIF 2.1.0.")]
+Deadline = Annotated[
+    float,
+    typer.Option(metavar="SECONDS", help="For one graph on one platform, for opening a source, and for a capture."),
+]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Workers that work at once (default: one per core).")]
 
 
@@ -47,11 +57,13 @@ def diff(
     as_json: AsJson = False,
     html: Html = None,
     junit: Junit = None,
+    sarif: Sarif = None,
     store: Annotated[
         str | None, typer.Option(metavar="DIR", help="Also write what is found into a store, as it is found.")
     ] = None,
     baseline: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Fail on findings that it does not hold.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Fail on findings that it does not hold: JSON, or a ledger in TOML."),
     ] = None,
     update_baseline: Annotated[bool, typer.Option("--update-baseline", help="Write the findings to it.")] = False,
     require_support: Annotated[bool, typer.Option("--require-support", help="`unsupported` counts as found.")] = False,
@@ -70,60 +82,88 @@ def diff(
     if update_baseline and baseline is None:
         raise MindgapError("--update-baseline needs --baseline FILE, the file to write")
     settings = RunSettings(reference, not no_trace, repeat, seconds(deadline), internal)
-    known = Baseline.load(baseline) if baseline and not (update_baseline and not baseline.exists()) else Baseline()
+    mark_known = known_findings(baseline, update_baseline)
+    check_files(
+        ("--html", html), ("--junit", junit), ("--sarif", sarif),
+        ("--baseline", baseline if update_baseline else None),
+    )  # fmt: skip
+    # A store is made for names that are right: no directory is left by a typing error.
+    wanted = [spelled(platform) for platform in (reference, *platforms)][1:]
     kept = None if store is None else Store(store)
-    with result_stream() as out:
+
+    def run() -> Report:
         tensors = default_tensor_store()
-        with progress() as tell:
-            found = subjects(sources, options or [], tensors, backward)
-            report = diff_many(
-                found, platforms, settings=settings, progress=tell, tensors=tensors, jobs=jobs, store=kept
-            )
-        for gone in known.gone(report):
-            complain(f"no longer found, and still in the baseline: {gone.model} on {gone.platform}: {gone.verdict}")
-        if baseline and update_baseline:
-            known = known.updated(report)
-            write_file(baseline, known.text())
-        report = known.mark(report)
-        put_out(report, out, as_json, html, junit)
+        with progress() as tell, SourceClient(tensors, settings.deadline_s) as client:
+            found = subjects(sources, options or [], client, backward)
+            return diff_many(found, wanted, settings=settings, progress=tell, tensors=tensors, jobs=jobs, store=kept)
+
+    with result_stream() as out:
+        report, status = finished(run)
+        # What did not run is neither gone nor to be forgotten.
+        if status != Exit.INTERRUPTED:
+            try:
+                report = mark_known(report)
+            except MindgapError as error:
+                complain(str(error))
+                status = Exit.WRONG_USE
+        status = put_out(report, out, as_json, html, junit, sarif) or status
     say_loudly(report)
-    return status_of(report, require_support=require_support)
+    return status or status_of(report, require_support=require_support)
 
 
-def put_out(report: Report, out: TextIO, as_json: bool, html: Path | None, junit: Path | None) -> None:
-    """Writes the report: the requested files, then JSON or a table."""
-    write_pages(report, html, junit)
+def finished(run: Callable[[], Report]) -> tuple[Report, Exit]:
+    """Runs a comparison. Returns its report, and a status other than 0 if it was interrupted or its store failed."""
+    try:
+        return run(), Exit.NOTHING_FOUND
+    except DiffInterrupted as error:
+        complain(f"interrupted: what follows is what was known after {error.report.seconds:.0f} s")
+        return error.report, Exit.INTERRUPTED
+    except StoreNotWritten as error:
+        complain(f"the store is incomplete: {error}")
+        return error.report, Exit.WRONG_USE
+
+
+def put_out(
+    report: Report, out: TextIO, as_json: bool, html: Path | None, junit: Path | None, sarif: Path | None = None
+) -> Exit:
+    """Writes the report: JSON or a table, then the requested files. A failure costs its file and gives a status."""
     if as_json:
         out.write(report.to_json() + "\n")
     else:
         print_report(report, out)
+    return Exit.NOTHING_FOUND if write_pages(report, html, junit, sarif) else Exit.WRONG_USE
 
 
 def seconds(deadline: float) -> float:
     """Parses a deadline. Raises `MindgapError` for an invalid one."""
-    if deadline <= 0:
+    if not 0 < deadline < math.inf:
         raise MindgapError(f"--deadline {deadline:g}: it takes seconds, more than 0")
     return deadline
 
 
-def write_pages(report: Report, html: Path | None, junit: Path | None) -> None:
-    """Writes the requested HTML and JUnit files."""
-    from mindgap.report import html_page, junit_xml
+def write_pages(report: Report, html: Path | None, junit: Path | None, sarif: Path | None = None) -> bool:
+    """Writes the requested JUnit, SARIF and HTML files. Returns whether all were written."""
+    from mindgap.report import html_page, junit_xml, sarif_of_report
 
-    if html is not None:
-        write_file(html, html_page(report))
-    if junit is not None:
-        write_file(junit, junit_xml(report))
+    wanted = [(junit, junit_xml), (sarif, sarif_of_report), (html, html_page)]
+    return each_alone([partial(_write, path, make, report) for path, make in wanted if path is not None])
+
+
+def _write(path: Path, make: Callable[[Report], str | bytes], report: Report) -> None:
+    write_file(path, make(report))
 
 
 def say_loudly(report: Report) -> None:
-    """Prints warnings about a report on standard error."""
+    """Prints what was refused, what mindgap failed on and why nothing was compared, on standard error."""
     for refused in report.refused:
-        complain(f"refused: {refused.source}: {refused.reason}")
+        if refused.broken:
+            sys.stderr.write(refused.broken)
+        named = refused.reason.startswith(refused.source)
+        complain(f"refused: {'' if named else f'{refused.source}: '}{refused.reason}")
     for row in report.rows:
         if row.broken:
             complain(f"not judged, mindgap failed: {row.model} on {row.platform}: {row.broken.splitlines()[-1]}")
-    if report.nothing:
+    if report.nothing and (report.models or not report.refused):
         complain(f"NOTHING WAS COMPARED: {report.nothing}")
     elif unsupported := report.totals.words.get("unsupported", 0):
         complain(f"{unsupported} of {len(report.rows)} rows are unsupported: nothing is known of them")

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
+from mindgap.catalogue.source_client import SourceClient
 from mindgap.cli.diff import AsJson, Deadline, Html, Jobs, Junit, Options, put_out, say_loudly, seconds
+from mindgap.cli.outputs import check_files
 from mindgap.cli.sources import subjects
 from mindgap.cli.status import status_of
 from mindgap.cli.streams import result_stream
@@ -37,11 +39,13 @@ def metamorphic(
 
     Example: mindgap metamorphic timm:resnet18 -p onnxruntime/cpu
     """
+    check_files(("--html", html), ("--junit", junit))
     settings = RunSettings(reference, deadline_s=seconds(deadline))
     with result_stream() as out:
         tensors = default_tensor_store()
-        found = subjects(sources, options or [], tensors, backward)
-        report = run_metamorphic(found, platform, settings=settings, tensors=tensors, seed=seed, jobs=jobs)
-        put_out(report, out, as_json, html, junit)
+        with SourceClient(tensors, settings.deadline_s) as client:
+            found = subjects(sources, options or [], client, backward)
+            report = run_metamorphic(found, platform, settings=settings, tensors=tensors, seed=seed, jobs=jobs)
+        status = put_out(report, out, as_json, html, junit)
     say_loudly(report)
-    return status_of(report, require_support=False)
+    return status or status_of(report)

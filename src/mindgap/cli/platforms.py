@@ -7,10 +7,9 @@ import json
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from mindgap.cli.streams import result_stream
-from mindgap.cli.tables import console
+from mindgap.cli.tables import console, plain_table
 
 
 def platforms(
@@ -28,17 +27,9 @@ def platforms(
             json.dump([dataclasses.asdict(fact) for fact in facts], out, indent=1, default=str)
             out.write("\n")
             return
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for column in ("platform", "there", "versions, or why not", "hardware", "options"):
-            table.add_column(column, overflow="fold")
+        table = plain_table("platform", "there", "versions, or why not", "hardware", "options")
         for fact in facts:
             versions = ", ".join(f"{name} {version}" for name, version in fact.versions.items())
-            there = "yes" if fact.available else "no"
-            table.add_row(
-                fact.platform,
-                there,
-                versions if fact.available else fact.reason,
-                fact.hardware,
-                ", ".join(fact.options),
-            )
+            there = ("yes", versions) if fact.available else ("no", fact.reason)
+            table.add_row(fact.platform, *there, fact.hardware, ", ".join(fact.options))
         console(out).print(table)

@@ -1,11 +1,13 @@
-"""Shows a progress bar on a terminal; elsewhere a line per row, or nothing."""
+"""Shows a progress bar on a terminal; elsewhere a line at least every 15 seconds, or a line per row."""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import Final
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -13,17 +15,25 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from mindgap.diff import ProgressEvent
 from mindgap.diff.api import OnProgress
 
+#: Without a terminal, a log is not silent for longer.
+_SILENCE_S: Final = 15.0
+
 
 @contextmanager
 def progress(*, lines: bool = False) -> Generator[OnProgress]:
-    """Yields the tick receiver for `diff_many`. `lines`: without a terminal, write a line per finished row."""
+    """Yields the tick receiver for `diff_many`.
+
+    Without a terminal a line is printed at least every 15 s; `lines`: also one per finished row.
+    """
     if sys.stderr.isatty():
         with _bar() as tell:
             yield tell
-    elif lines:
-        yield _Lines()
     else:
-        yield _silent
+        shown = _Lines(lines)
+        try:
+            yield shown
+        finally:
+            shown.close()
 
 
 @contextmanager
@@ -55,19 +65,31 @@ def _bar() -> Generator[OnProgress]:
 
 
 class _Lines:
-    """Prints one line per finished row, for a log."""
+    """Prints what is done, for a log: a line when none was printed for 15 s, and on request one per finished row."""
 
-    def __init__(self) -> None:
-        self._started = time.monotonic()
+    def __init__(self, every_row: bool) -> None:
+        self._started = self._printed = time.monotonic()
+        self._every_row = every_row
+        self._line = "   0/?     opening sources"
+        self._closed = threading.Event()
+        threading.Thread(target=self._watch, name="mindgap-progress", daemon=True).start()
 
     def __call__(self, tick: ProgressEvent) -> None:
-        if tick.stage == "ran":
-            return
         word = tick.row.word if tick.row else tick.stage
-        seconds = time.monotonic() - self._started
         where = f"{tick.model}  {tick.platform}".rstrip()
-        print(f"{seconds:6.0f} s  {tick.done:>4}/{tick.total}  {where}: {word}", file=sys.stderr, flush=True)  # noqa: T201
+        self._line = f"{tick.done:>4}/{tick.total}  {where}: {word}"
+        if self._every_row and tick.stage != "ran":
+            self._print()
 
+    def close(self) -> None:
+        """Prints nothing more."""
+        self._closed.set()
 
-def _silent(tick: ProgressEvent) -> None:
-    """Ignores a tick, so that standard error stays empty for a successful script."""
+    def _watch(self) -> None:
+        while not self._closed.wait(max(self._printed + _SILENCE_S - time.monotonic(), 0.0)):
+            if time.monotonic() - self._printed >= _SILENCE_S:
+                self._print()
+
+    def _print(self) -> None:
+        self._printed = time.monotonic()
+        print(f"{self._printed - self._started:6.0f} s  {self._line}", file=sys.stderr, flush=True)  # noqa: T201

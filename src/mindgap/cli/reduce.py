@@ -7,15 +7,16 @@ from typing import Annotated
 
 import typer
 
+from mindgap.catalogue.source_client import SourceClient
 from mindgap.cli.diff import Deadline, Options, seconds
+from mindgap.cli.outputs import check_directory
+from mindgap.cli.report import write_causes
 from mindgap.cli.sources import subjects
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
 from mindgap.diff.platform_facts import facts_of, spelled
 from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.pipeline.comparison import GraphComparison, RunContext
-from mindgap.reduction.files import summary_text, write_finding
-from mindgap.reduction.finding import reduce_finding
 from mindgap.results.settings import RunSettings
 
 
@@ -34,27 +35,36 @@ def reduce(
 ) -> int:
     """Reduce each finding to a small program, and write a script that shows it without mindgap.
 
-    Every script is run twice in a fresh process before it is called verified. Exit status: 1 where there are findings,
+    Every script is run twice in a fresh process before it is called verified. causes.json lists the distinct causes,
+    worst first. Exit status: 1 where there are findings,
     0 where there are none.
 
     Example: mindgap reduce timm:resnet18 -p onnxruntime/cpu --out reduced
     """
-    from mindgap.aten.state import TORCH_STATE
+    from mindgap.causes import ReducedGroup, causes_of
     from mindgap.reduction import ReductionLimits
+    from mindgap.reduction.files import summary_text, write_finding
+    from mindgap.reduction.finding import reduce_finding
     from mindgap.run.pool import WorkerPool
 
+    check_directory("--out", out)
     tensors = default_tensor_store()
     settings = RunSettings(spelled(reference), deadline_s=seconds(deadline))
     wanted = list(dict.fromkeys(spelled(platform) for platform in platforms))
     facts_of([settings.reference, *wanted], reference=settings.reference, skip_unavailable=False)
-    found = compared = 0
-    with result_stream() as stream, WorkerPool([settings.reference, *wanted], tensors=tensors) as pool:
+    found = compared = refused = 0
+    groups: list[ReducedGroup] = []
+    with (
+        result_stream() as stream,
+        WorkerPool([settings.reference, *wanted], tensors=tensors) as pool,
+        SourceClient(tensors, settings.deadline_s) as client,
+    ):
         context = RunContext(pool.run, settings, tensors, pool.describe)
-        for subject in subjects(sources, options or [], tensors, backward):
+        for subject in subjects(sources, options or [], client, backward):
             try:
-                with TORCH_STATE:
-                    graph = subject.graph()
+                graph = subject.captured()
             except MindgapError as error:
+                refused += 1
                 complain(f"refused: {subject.name}: {error}")
                 continue
             comparison = GraphComparison(context, subject.name, graph)
@@ -66,10 +76,16 @@ def reduce(
                 if row.finding:
                     try:
                         reduced = reduce_finding(context, graph, row, ReductionLimits(checks, limit))
-                        text = summary_text(write_finding(out, reduced, len(graph.nodes)), out)
+                        summary = write_finding(out, reduced)
+                        groups.append(ReducedGroup(summary, 1, (subject.name,)))
+                        text = summary_text(summary, out)
                     except MindgapError as error:
                         text = f"{row.word}: NOT REDUCED: {error}"
                 print(f"{subject.name} on {platform}: {text}", file=stream)
+        if groups:
+            write_causes(out, causes_of(groups))
     if not compared:
         raise MindgapError("nothing was compared: no platform ran any source that the reference ran")
-    return Exit.FINDINGS if found else Exit.NOTHING_FOUND
+    if found:
+        return Exit.FINDINGS
+    return Exit.WRONG_USE if refused else Exit.NOTHING_FOUND

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mindgap.cli.outputs import check_files, make_directory, write_file
 from mindgap.cli.streams import result_stream
 from mindgap.diff import Report
 from mindgap.graph import MindgapError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mindgap.causes import Cause
 
 
 def report(
@@ -21,10 +27,11 @@ def report(
 ) -> None:
     """Make the self-contained HTML page of a report, or of a run in a store.
 
-    Example: mindgap report out/demo.json -o page.html
+    Example: mindgap report out/demo/models.json -o page.html
     """
     from mindgap.report import html_page
 
+    check_files(("--output", output))
     found = _stored(source, run) if source.is_dir() else _decoded(source)
     with result_stream() as out:
         write_file(output, html_page(found))
@@ -48,10 +55,12 @@ def _decoded(source: Path) -> Report:
     return decode_report(text, str(source))
 
 
-def write_file(path: Path, text: str | bytes) -> None:
-    """Writes a result to a file. Raises `MindgapError` if that fails."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text.encode() if isinstance(text, str) else text)
-    except OSError as error:
-        raise MindgapError(f"{path} cannot be written: {error.strerror}") from None
+def write_causes(out: Path, causes: Sequence[Cause]) -> None:
+    """Writes causes.json, index.html and a page for each cause beside their scripts. Raises `MindgapError`."""
+    from mindgap.causes import FILE_NAME, causes_text
+    from mindgap.report import cause_pages
+
+    write_file(out / FILE_NAME, causes_text(causes))
+    for name, page in cause_pages(causes, out):
+        make_directory((out / name).parent)
+        write_file(out / name, page)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 
+from mindgap.catalogue.source_client import OpenedSource, SourceClient
 from mindgap.diff import Subject
-from mindgap.graph import Graph, MindgapError, TensorStore
-
-if TYPE_CHECKING:
-    from mindgap.corpus import Captured, Program
+from mindgap.graph import Graph, MindgapError
 
 
 def with_options(source: str, options: Sequence[str]) -> str:
@@ -25,25 +23,32 @@ def with_options(source: str, options: Sequence[str]) -> str:
 
 
 def subjects(
-    sources: Sequence[str], options: Sequence[str], tensors: TensorStore, backward: bool = False
-) -> list[Subject]:
-    """Makes a subject per model of the sources. `backward`: with gradients, and `+grad` in its name.
+    sources: Sequence[str], options: Sequence[str], client: SourceClient, backward: bool = False
+) -> Iterator[Subject]:
+    """Yields a subject per model of the sources. `backward`: with gradients, and `+grad` in its name.
 
-    Raises `MindgapError` for a source that names nothing.
+    A source that cannot be opened is one subject, whose graph raises the reason. Raises `MindgapError` for an option
+    that is none.
     """
-    from mindgap.corpus import open_source
-
-    opened = [one for source in sources for one in open_source(with_options(source, options))]
     suffix = " +grad" if backward else ""
-    return [Subject(one.name + suffix, _graph_of(one, tensors, backward)) for one in opened]
+    more = " --backward" if backward else ""
+    for source in [with_options(source, options) for source in sources]:
+        try:
+            opened = client.open(source)
+        except (MindgapError, RuntimeError) as error:
+            yield Subject(source, _raising(error), in_process=False)
+        else:
+            for index, (name, text) in enumerate(opened.programs):
+                graph = _graph_of(client, opened, index, backward)
+                yield Subject(name + suffix, graph, shlex.quote(text) + more, in_process=False, stop=client.stop)
 
 
-def _graph_of(one: Program | Captured, tensors: TensorStore, backward: bool) -> Callable[[], Graph]:
+def _graph_of(client: SourceClient, opened: OpenedSource, index: int, backward: bool) -> Callable[[], Graph]:
+    return lambda: client.capture(opened, index, backward=backward)
+
+
+def _raising(error: Exception) -> Callable[[], Graph]:
     def graph() -> Graph:
-        from mindgap.corpus import Captured, capture_program, captured_graph
-
-        if isinstance(one, Captured):
-            return captured_graph(one, backward)
-        return capture_program(one, tensors, backward=backward)
+        raise error
 
     return graph

@@ -20,15 +20,11 @@ class Exit(IntEnum):
 def status_of(report: Report, *, require_support: bool = False) -> Exit:
     """Returns the exit status for a report whose known findings are marked.
 
-    The tool's own failure outweighs findings, which outweigh a source that could not be captured. Rows that
-    are all `unsupported` are no finding unless support is required; a report that compares nothing for
-    another reason is wrong use.
+    The tool's own failure outweighs findings. They outweigh a source that could not be captured, and a report that
+    compares nothing: both are wrong use. `require_support`: a row that is `unsupported` is a finding.
     """
     if report.totals.broken:
         return Exit.TOOL_FAILED
-    unsupported = report.totals.words.get("unsupported", 0)
-    if report.totals.new or (require_support and unsupported):
+    if report.totals.new or (require_support and report.totals.words.get("unsupported", 0)):
         return Exit.FINDINGS
-    if report.refused or (report.nothing and unsupported != len(report.rows)) or not report.rows:
-        return Exit.WRONG_USE
-    return Exit.NOTHING_FOUND
+    return Exit.WRONG_USE if report.refused or report.nothing else Exit.NOTHING_FOUND

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table as Grid
 from rich.text import Text
 
-from mindgap.cli.report import write_file
+from mindgap.cli.outputs import check_files, make_directory, write_file
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import console
@@ -43,11 +43,13 @@ def gap(
     from mindgap.studies.gap import gap as asked
     from mindgap.studies.gap import to_json
 
+    check_files(("--html", html))
     found = asked(Store(store, create=False), run)
     with result_stream() as out:
         if html is not None:
             write_file(html, study_page(found))
         if csv is not None:
+            make_directory(csv)
             for table in found.tables:
                 write_file(csv / f"{table.name}.csv", to_csv(table))
         if as_json:

@@ -16,7 +16,7 @@ import typer
 from mindgap.cli.corpus import Directory
 from mindgap.cli.progress import counting
 from mindgap.cli.streams import result_stream
-from mindgap.graph import Graph, MindgapError, decode, prune
+from mindgap.graph import Graph, MindgapError, decode, live_nodes
 
 if TYPE_CHECKING:
     from mindgap.campaign.cases.region_sampling import SamplingReport
@@ -196,7 +196,7 @@ def _influential(graph: Graph) -> int:
     """Counts the nodes that an output depends on, through values or written memory."""
     from mindgap.aten.operators import is_inplace
 
-    return len(prune(graph, lambda node: is_inplace(node.op)).nodes)
+    return len(live_nodes(graph, lambda node: is_inplace(node.op)))
 
 
 def _ran(graphs: Sequence[bytes]) -> dict[str, Any]:

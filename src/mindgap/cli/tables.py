@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final, TextIO
 
 from rich.console import Console
@@ -23,7 +24,7 @@ _STYLES: Final = {
     "no_reference": "dim italic",
 }
 _FINDING: Final = "bold red"
-_HAPPENED: Final = "what happened"
+_COLUMNS: Final = ("platform", "verdict", "culprit", "blame", *METRICS.values(), "what happened")
 #: Columns of text when standard output is no terminal, which would otherwise count as 80.
 _PLAIN_WIDTH: Final = 200
 
@@ -33,12 +34,28 @@ def console(out: TextIO) -> Console:
     return Console(file=out, width=None if out.isatty() else _PLAIN_WIDTH)
 
 
+def plain_table(*columns: str, title: str | None = None, right: Collection[str] = ()) -> Table:
+    """Makes a table without borders. `right`: the columns that are aligned to the right."""
+    table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
+    for column in columns:
+        if column in right:
+            table.add_column(column, justify="right")
+        else:
+            table.add_column(column, overflow="fold")
+    return table
+
+
 def print_report(report: Report, out: TextIO) -> None:
-    """Prints a line per platform for one model; a matrix and the findings for several."""
+    """Prints a line per platform for one model; a matrix and the findings for several; nothing without a model.
+
+    What was refused, and why nothing was compared, is for standard error.
+    """
+    if not report.models:
+        return
     page = console(out)
     if len(report.models) == 1:
         page.print(_one_model(report))
-    elif report.models:
+    else:
         page.print(_matrix(report))
         for number_, platform in enumerate(_platforms(report), 1):
             page.print(f"  [{number_}] {platform}", markup=False, highlight=False)
@@ -47,11 +64,7 @@ def print_report(report: Report, out: TextIO) -> None:
             page.print(_findings(report))
     if weak := weaker_evidence(report.rows):
         page.print(Text(weak, style="yellow"))
-    for refused in report.refused:
-        page.print(Text(f"refused: {refused.source}: {refused.reason}", style="bold"))
     page.print(totals_line(report), highlight=False)
-    if report.nothing:
-        page.print(Text(f"NOTHING WAS COMPARED: {report.nothing}", style="bold reverse"))
 
 
 def totals_line(report: Report) -> str:
@@ -81,32 +94,28 @@ def _word(row: Row | None) -> Text:
 def _matrix(report: Report) -> Table:
     cells = {(row.model, row.platform): row for row in report.rows}
     platforms = _platforms(report)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("model", overflow="fold")
-    for index in range(len(platforms)):
-        table.add_column(f"[{index + 1}]".replace("[", r"\["))
+    table = plain_table("model", *(rf"\[{number}]" for number in range(1, len(platforms) + 1)))
     for model in report.models:
         table.add_row(model.name, *(_word(cells.get((model.name, platform))) for platform in platforms))
     return table
 
 
 def _one_model(report: Report) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", title=report.models[0].name, title_justify="left")
-    for column in ("platform", "verdict", "culprit", "blame", *METRICS.values(), _HAPPENED):
-        table.add_column(column, overflow="fold")
+    table = plain_table(*_COLUMNS, title=report.models[0].name)
     for row in report.rows:
-        table.add_row(row.platform, _word(row), _culprit(row), row.blame or "", *_figures(row), _happened(row))
+        table.add_row(*_cells(row))
     return table
 
 
 def _findings(report: Report) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", title="findings", title_justify="left")
-    for column in ("model", "platform", "verdict", "culprit", "blame", *METRICS.values(), _HAPPENED):
-        table.add_column(column, overflow="fold")
+    table = plain_table("model", *_COLUMNS, title="findings")
     for row in report.findings:
-        cells = (row.model, row.platform, _word(row), _culprit(row), row.blame or "", *_figures(row), _happened(row))
-        table.add_row(*cells)
+        table.add_row(row.model, *_cells(row))
     return table
+
+
+def _cells(row: Row) -> tuple[str | Text, ...]:
+    return row.platform, _word(row), _culprit(row), row.blame or "", *_figures(row), _happened(row)
 
 
 def _culprit(row: Row) -> str:

@@ -13,9 +13,8 @@ from typing import Any, Final
 import numpy as np
 
 from mindgap.compare.digest import widened
-from mindgap.graph import dtype_name, kind_of
+from mindgap.graph import Array, dtype_name, kind_of
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 #: Stored mantissa bits, the remaining precision of equal values.

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 
 from mindgap.compare.digest import widened
-from mindgap.graph import dtype_name, kind_of
+from mindgap.graph import Array, dtype_name, kind_of
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Profile = Literal["paper", "assert_close"]
 
 

@@ -1,6 +1,7 @@
 """Parses sources, the text that names models on the command line, and lists their schemes.
 
 SCHEME:NAME            timm:resnet18, transformers:BertModel, records:FILE.parquet#ID
+FILE.mindgap           what `mindgap capture` wrote, with its weights
 FILE.py:CALLABLE       mymodel.py:make, mymodel.py:make#2 (the third of the models that it returns)
 PACKAGE.MODULE:CALLABLE
 …?OPTION=VALUE&OPTION=VALUE at the end of any of them
@@ -74,6 +75,7 @@ SCHEMES: Final[Mapping[str, Scheme]] = {
     "graphnet": Scheme("DIR", ".records.graphnet_folder:open_graphnet", ("seed", "dtype")),
     "pt2": Scheme("FILE.pt2", ".files.exported_program:open_pt2", ("seed",)),
     "graph": Scheme("FILE.graph", ".files.graph_file:open_graph", ()),
+    "model": Scheme("FILE.mindgap", ".files.graph_file:open_model", ()),
 }
 
 #: The entry-point group in which an installed package registers schemes of its own (name: scheme, object: `Scheme`).
@@ -138,6 +140,11 @@ class SourceOptions:
     length: int | None = None
     layers: int | None = None
 
+    @property
+    def examples(self) -> int:
+        """The examples in an input: `batch`, or 2 in training mode, where statistics of one are undefined, else 1."""
+        return self.batch or (2 if self.train else 1)
+
 
 def parse(text: str) -> Source:
     """Parses a source. Raises `SourceError` if it has no known form."""
@@ -150,6 +157,8 @@ def parse(text: str) -> Source:
         if not tail:
             raise SourceError(f"{text}: nothing after {head}:; write {head}:{schemes()[head].form}")
         return Source(text, head, tail, options)
+    if body.endswith(".mindgap"):
+        return Source(text, "model", body, options)
     path, colon, name = body.rpartition(":")
     called, hash_, item = name.partition("#")
     if colon and path and called.isidentifier() and (not hash_ or item.isdecimal()):

@@ -10,12 +10,15 @@ from types import ModuleType
 
 from mindgap.compare.culprit import Culprit
 from mindgap.diff.api import diff, diff_many
+from mindgap.diff.errors import DiffInterrupted, StoreNotWritten
+from mindgap.diff.session import Session
 from mindgap.diff.subject import ProgressEvent, Subject
 from mindgap.results.rows import Model, PlatformFacts, Refused, Report, Row, Totals
 from mindgap.results.settings import RunSettings
 
 __all__ = [
     "Culprit",
+    "DiffInterrupted",
     "Model",
     "PlatformFacts",
     "ProgressEvent",
@@ -23,6 +26,8 @@ __all__ = [
     "Report",
     "Row",
     "RunSettings",
+    "Session",
+    "StoreNotWritten",
     "Subject",
     "Totals",
     "diff",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -20,8 +20,8 @@ from mindgap.diff.platform_facts import facts_of, spelled
 from mindgap.diff.subject import Subject
 from mindgap.graph import MindgapError
 from mindgap.graph.tensors import TensorStore, default_tensor_store
-from mindgap.pipeline.compare import as_identical, model_of, refusal, row_of, row_or_failure
 from mindgap.pipeline.comparison import GraphComparison, RunContext
+from mindgap.pipeline.outcome_rows import as_identical, model_of, refusal, row_of, row_or_failure
 from mindgap.results.rows import Model, Refused, Report, Row, identities
 from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Outcome
@@ -35,7 +35,7 @@ _MOST_BYTES: Final = 1 << 30
 
 
 def metamorphic(
-    subjects: Sequence[Subject],
+    subjects: Iterable[Subject],
     platform: str,
     *,
     settings: RunSettings | None = None,
@@ -96,10 +96,10 @@ class _MutantRunner:
         from mindgap.synth.metamorphic.mutants import mutants_of
 
         self._context, self._name, self._platform = context, subject.name, platform
+        graph = subject.captured()
+        if graph.grad:
+            raise MindgapError("it asks for gradients, which no mutant is made of; capture it with --backward")
         with TORCH_STATE:
-            graph = subject.graph()
-            if graph.grad:
-                raise MindgapError("it asks for gradients, which no mutant is made of; capture it with --backward")
             self.mutants = [self._specified(mutant) for mutant in mutants_of(graph, Random(seed))]
         self._original = context.run(platform, graph)
         if not self._original.ran:
@@ -107,7 +107,7 @@ class _MutantRunner:
 
     def _specified(self, mutant: Mutant) -> Mutant:
         """The mutant with the specs that its values have. Raises `MindgapError` where it does not run on the CPU."""
-        from mindgap.synth.regions.trial import with_specs
+        from mindgap.aten.specs import with_specs
 
         return dataclasses.replace(mutant, graph=with_specs(mutant.graph, self._context.tensors, _MOST_BYTES))
 
@@ -126,9 +126,9 @@ class _MutantRunner:
         return comparison.model({}), row
 
     def _as_before(self, mutant: Mutant, outcome: Outcome) -> bool:
-        """Every output of the original, and every pair of twins, has the same bits."""
+        """Every output of the original, and every pair of outputs that must be equal, has the same bits."""
         if not outcome.ran or outcome.status != "ok":
             return False
         now, before = identities(outcome), identities(self._original)
-        same = all(now[place] == wanted for place, wanted in zip(mutant.outputs, before, strict=True))
-        return same and all(now[one] == now[other] for one, other in mutant.twins)
+        same = all(now[position] == wanted for position, wanted in zip(mutant.outputs, before, strict=True))
+        return same and all(now[one] == now[other] for one, other in mutant.equal_outputs)

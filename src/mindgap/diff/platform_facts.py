@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mindgap.platforms.listing import PlatformInfo, list_platforms
 from mindgap.platforms.protocol import PlatformError
-from mindgap.platforms.registry import canonical, parse
+from mindgap.platforms.registry import canonical, is_import_path, parse
 from mindgap.results.rows import PlatformFacts
 
 
@@ -16,7 +16,7 @@ def spelled(platform: str) -> str:
 
     Raises `PlatformError` for a platform, option or value that is not known.
     """
-    return platform if ":" in platform.partition("@")[0] else canonical(platform)
+    return platform if is_import_path(platform) else canonical(platform)
 
 
 def facts_of(platforms: Sequence[str], *, reference: str, skip_unavailable: bool) -> tuple[PlatformFacts, ...]:
@@ -29,7 +29,7 @@ def facts_of(platforms: Sequence[str], *, reference: str, skip_unavailable: bool
     for fact in asked:
         if not fact.available and (fact.platform == reference or not skip_unavailable):
             raise PlatformError(f"platform {fact.platform} is not available here: {fact.reason}")
-    named = {parse(fact.platform).device_mode for fact in asked if ":" not in fact.platform.partition("@")[0]}
+    named = {parse(fact.platform).device_mode for fact in asked if not is_import_path(fact.platform)}
     absent = [_plain(info) for info in registered.values() if not info.available and info.platform not in named]
     return (*asked, *absent)
 
@@ -40,7 +40,7 @@ def every_platform() -> tuple[PlatformFacts, ...]:
 
 
 def _fact(platform: str, registered: dict[str, PlatformInfo]) -> PlatformFacts:
-    if ":" in platform.partition("@")[0]:
+    if is_import_path(platform):
         return PlatformFacts(platform, platform.partition("@")[0], available=True)
     return dataclasses.replace(_plain(registered[parse(platform).device_mode]), platform=platform)
 

@@ -12,10 +12,28 @@ from mindgap.results.rows import Row
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A model to run. `graph` makes its graph; where it raises `MindgapError` the subject is refused."""
+    """A model to run. `graph` makes its graph; where it raises `MindgapError` the subject is refused.
+
+    `source`: the arguments by which a command line names it; empty for a model of the Python API.
+    `in_process`: `graph` runs PyTorch in this process, and so under the lock of its state.
+    `stop`: ends a running `graph` from another thread.
+    """
 
     name: str
     graph: Callable[[], Graph]
+    source: str = ""
+    in_process: bool = True
+    stop: Callable[[], None] | None = None
+
+    def captured(self) -> Graph:
+        """Makes the graph, under the lock where it needs that. Raises what `graph` raises."""
+        if not self.in_process:
+            return self.graph()
+        # Imported late: a process that captures nothing itself needs no PyTorch for that.
+        from mindgap.aten.state import TORCH_STATE
+
+        with TORCH_STATE:
+            return self.graph()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +49,6 @@ class ProgressEvent:
     done: int
     total: int
     row: Row | None = None
+
+
+OnProgress = Callable[[ProgressEvent], None]

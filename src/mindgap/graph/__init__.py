@@ -25,7 +25,8 @@ from mindgap.graph.graph import (
     operands,
     refs,
 )
-from mindgap.graph.materialisation import materialise, materialise_all
+from mindgap.graph.materialisation import materialise, materialise_all, stored_keys
+from mindgap.graph.model_file import ModelFile, read_model, write_model
 from mindgap.graph.recipe import (
     Constant,
     Exceptional,
@@ -37,15 +38,16 @@ from mindgap.graph.recipe import (
     Stored,
     Uniform,
 )
-from mindgap.graph.spec import DTYPES, TensorSpec, contiguous_stride, dtype_name, kind_of, numpy_dtype
+from mindgap.graph.spec import DTYPES, Array, TensorSpec, contiguous_stride, dtype_name, kind_of, numpy_dtype
 from mindgap.graph.structure import structure_digest
-from mindgap.graph.subgraph import concatenate, extract, prune, renumbered
+from mindgap.graph.subgraph import concatenate, extract, live_nodes, renumbered, select
 from mindgap.graph.tensors import PendingTensors, TensorStore, default_tensor_store, tensor_key
 from mindgap.graph.validation import validate
 
 __all__ = [
     "DTYPES",
     "Arg",
+    "Array",
     "Assembly",
     "Constant",
     "DType",
@@ -61,6 +63,7 @@ __all__ = [
     "Literal",
     "MemoryFormat",
     "MindgapError",
+    "ModelFile",
     "Node",
     "Normal",
     "Parts",
@@ -85,17 +88,21 @@ __all__ = [
     "encode",
     "extract",
     "kind_of",
+    "live_nodes",
     "load",
     "map_refs",
     "materialise",
     "materialise_all",
     "numpy_dtype",
     "operands",
-    "prune",
+    "read_model",
     "refs",
     "renumbered",
     "save",
+    "select",
+    "stored_keys",
     "structure_digest",
     "tensor_key",
     "validate",
+    "write_model",
 ]

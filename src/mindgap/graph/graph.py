@@ -123,6 +123,11 @@ class Graph:
             number += len(node.outputs)
         return tuple(starts)
 
+    def results(self, index: int) -> range:
+        """The numbers of the values that a node makes."""
+        first = self.first_value[index]
+        return range(first, first + len(self.nodes[index].outputs))
+
     @cached_property
     def producer(self) -> tuple[int, ...]:
         """For each value, the index of the node that made it, -1 for an input."""

@@ -85,7 +85,7 @@ def _stored(spec: TensorSpec, recipe: Stored, tensors: TensorStore) -> Array:
 
 
 def _permuted(spec: TensorSpec, seed: int) -> Array:
-    shape = _distinct_shape(spec)
+    shape = distinct_shape(spec)
     length = shape[-1] if shape else 1
     rows = math.prod(shape) // length if length else 0
     drawn = draws.permutations(draws.generator(seed), rows, length).reshape(shape)
@@ -94,8 +94,8 @@ def _permuted(spec: TensorSpec, seed: int) -> Array:
 
 def _drawn(spec: TensorSpec, recipe: Uniform | Normal | Integers | Exceptional) -> Array:
     """Draws one number for each memory cell, and lays them out in the spec's shape."""
-    cells = _overlapping_cells(spec)
-    shape = _distinct_shape(spec) if cells is None else (cells,)
+    cells = overlapping_cells(spec)
+    shape = distinct_shape(spec) if cells is None else (cells,)
     source, count = draws.generator(recipe.seed), math.prod(shape)
     part = PART.get(spec.dtype)
     draw = _draw(recipe, part or spec.dtype)
@@ -139,7 +139,7 @@ def _in_pieces(draw: _Draw, source: np.random.Philox, count: int, dtype: str) ->
     return drawn
 
 
-def _distinct_shape(spec: TensorSpec) -> tuple[int, ...]:
+def distinct_shape(spec: TensorSpec) -> tuple[int, ...]:
     """Returns the shape with 1 for every expanded dimension."""
     if 0 not in spec.stride:
         return spec.shape
@@ -152,7 +152,7 @@ def _spread(values: Array, spec: TensorSpec) -> Array:
     return np.array(np.broadcast_to(values, spec.shape), order="C")
 
 
-def _overlapping_cells(spec: TensorSpec) -> int | None:
+def overlapping_cells(spec: TensorSpec) -> int | None:
     """Returns how many memory cells a spec spans if elements share memory other than by a stride of 0; else None."""
     if spec.numel == 0:
         return None
@@ -163,3 +163,8 @@ def _overlapping_cells(spec: TensorSpec) -> int | None:
             overlaps = overlaps or step < reach
             reach += step * (size - 1)
     return reach if overlaps else None
+
+
+def stored_keys(graph: Graph) -> list[str]:
+    """Returns the sorted keys of the tensors that the graph's inputs need from a store."""
+    return sorted({given.recipe.key for given in graph.inputs if isinstance(given.recipe, Stored)})

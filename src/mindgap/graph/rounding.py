@@ -14,9 +14,7 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from mindgap.graph.spec import numpy_dtype
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from mindgap.graph.spec import Array, numpy_dtype
 
 #: dtypes that numpy holds through ml_dtypes.
 _EXTENDED: Final = frozenset({"bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"})

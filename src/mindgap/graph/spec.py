@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import ml_dtypes
 import numpy as np
 
 Kind = Literal["float", "complex", "int", "bool"]
+#: An array of any shape and dtype.
+Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Every dtype a graph may name: PyTorch's spelling -> (kind, numpy dtype).
 DTYPES: Final[dict[str, tuple[Kind, np.dtype]]] = {

@@ -61,16 +61,16 @@ def spliced_content(fragments: Sequence[Fragment], wiring: Wiring) -> bytes:
 
 def _column(table: Numbered[_E], numbers: _Ints) -> Column[_E]:
     """Returns `tables.column` of the entries with these numbers."""
-    place, first = _places(table, numbers)
-    return Column(_entries(table, numbers[first]), len(numbers), _counts(np.where(first, wire.NEXT, place + 1)))
+    position, first = _positions(table, numbers)
+    return Column(_entries(table, numbers[first]), len(numbers), _counts(np.where(first, wire.NEXT, position + 1)))
 
 
 def _slot_column(table: Numbered[bytes], specs: Sequence[bytes], numbers: _Ints) -> Column[bytes]:
     """Returns `tables.slot_column` of the entries with these numbers."""
     known = [table.number(entry) for entry in (NO_TENSOR, LIKE_FIRST, *specs)]
-    place, first = _places(table, np.concatenate((np.array(known, np.int64), numbers)))
-    place, first = place[len(known) :], first[len(known) :]
-    codes = np.where(first, FIRST_SLOT, place + (place >= FIRST_SLOT))
+    position, first = _positions(table, np.concatenate((np.array(known, np.int64), numbers)))
+    position, first = position[len(known) :], first[len(known) :]
+    codes = np.where(first, FIRST_SLOT, position + (position >= FIRST_SLOT))
     return Column([*specs, *_entries(table, numbers[first])], len(numbers), _counts(codes))
 
 
@@ -79,7 +79,7 @@ def _entries(table: Numbered[_E], numbers: _Ints) -> list[_E]:
     return [table.entries[number] for number in wanted]
 
 
-def _places(table: Numbered[Any], numbers: _Ints) -> tuple[_Ints, _Bools]:
+def _positions(table: Numbered[Any], numbers: _Ints) -> tuple[_Ints, _Bools]:
     """Returns each number's index among the distinct ones, in order of first use, and whether it is the first use."""
     order = np.arange(len(numbers))
     begins = np.empty(len(table.entries), np.int64)
@@ -119,11 +119,11 @@ def _input_codes(read: _Ints, roles: _Bytes) -> _Ints:
     Both inputs and references are sorted by role, so that a rank less the expected one is the difference between the
     places of two inputs, where they are of one role, and else the distance from the first input of that role.
     """
-    place = np.empty(len(roles), np.int64)
-    place[np.argsort(roles, kind="stable")] = np.arange(len(roles))
+    position = np.empty(len(roles), np.int64)
+    position[np.argsort(roles, kind="stable")] = np.arange(len(roles))
     role = roles[read]
     order = np.argsort(role, kind="stable")
-    found = place[read[order]]
+    found = position[read[order]]
     expected = np.empty_like(found)
     expected[1:] = found[:-1] + 1
     kinds = len(wire.ROLE_CODES)

@@ -120,10 +120,8 @@ def _edges(graph: Graph) -> _Edges:
     for index, node in enumerate(graph.nodes):
         read = operands(node)
         edges.nodes.append([source for value in read for source in sources(value)])
-        first = graph.first_value[index]
         shared = frozenset[int]().union(*(memory[value] for value in read)) if may_alias(node) else frozenset[int]()
-        for slot in range(len(node.outputs)):
-            memory.append(shared or frozenset([first + slot]))
+        memory += [shared or frozenset([value]) for value in graph.results(index)]
         for value in written_operands(node):
             for cell in memory[value]:
                 writer[cell] = index
@@ -166,9 +164,8 @@ class _Colours:
         """Mixes dependencies' colours into nodes, and nodes' colours into their slots."""
         for index, sources in enumerate(self._edges.nodes):
             colour = self._nodes[index] = _mixed([self._nodes[index], *map(self._of, sources)])
-            first = self._graph.first_value[index]
-            for slot in range(len(self._graph.nodes[index].outputs)):
-                self._values[first + slot] = _mixed([colour, slot.to_bytes(16, "little"), self._values[first + slot]])
+            for slot, value in enumerate(self._graph.results(index)):
+                self._values[value] = _mixed([colour, slot.to_bytes(16, "little"), self._values[value]])
 
     def _back(self) -> None:
         """Mixes the colours and positions of uses into values and nodes."""
@@ -177,8 +174,7 @@ class _Colours:
             for source in sources:
                 uses.setdefault(source, []).append(b"output" + position.to_bytes(10, "little"))
         for index in reversed(range(len(self._nodes))):
-            first = self._graph.first_value[index]
-            slots = range(first, first + len(self._graph.nodes[index].outputs))
+            slots = self._graph.results(index)
             for value in slots:
                 self._values[value] = _mixed([self._values[value], *sorted(uses.get(value, ()))])
             own = [*(self._values[value] for value in slots), *sorted(uses.get(-1 - index, ()))]

@@ -27,9 +27,7 @@ def extract(graph: Graph, nodes: Sequence[int], outputs: Sequence[int]) -> tuple
     _check_cut(graph, nodes, outputs)
     made: dict[int, int] = {}
     for position, index in enumerate(nodes):
-        first = graph.first_value[index]
-        for slot in range(len(graph.nodes[index].outputs)):
-            made[first + slot] = position
+        made.update(dict.fromkeys(graph.results(index), position))
     needed = set(outputs)
     for position, index in enumerate(nodes):
         for value in operands(graph.nodes[index]):
@@ -54,8 +52,8 @@ def extract(graph: Graph, nodes: Sequence[int], outputs: Sequence[int]) -> tuple
     return cut, borders
 
 
-def prune(graph: Graph, keeps: Callable[[Node], bool]) -> Graph:
-    """Removes the nodes that no output needs; the inputs and their numbers stay.
+def live_nodes(graph: Graph, keeps: Callable[[Node], bool] = lambda node: False) -> list[int]:
+    """Returns the nodes that some output needs, in order.
 
     A node for which `keeps` is true stays, with all that it needs: pass a predicate that is true of
     operators that write to an operand, because what they write to may be seen through another value.
@@ -64,25 +62,32 @@ def prune(graph: Graph, keeps: Callable[[Node], bool]) -> Graph:
     kept: list[int] = []
     for index in reversed(range(len(graph.nodes))):
         node = graph.nodes[index]
-        first = graph.first_value[index]
-        if keeps(node) or any(first + slot in live for slot in range(len(node.outputs))):
+        if keeps(node) or not live.isdisjoint(graph.results(index)):
             kept.append(index)
             live.update(operands(node))
     kept.reverse()
-    renumber = {number: number for number in range(len(graph.inputs))}
-    for index in kept:
-        first = graph.first_value[index]
-        for slot in range(len(graph.nodes[index].outputs)):
-            renumber[first + slot] = len(renumber)
+    return kept
+
+
+def select(graph: Graph, nodes: Sequence[int], inputs: Sequence[int] | None = None) -> Graph:
+    """Returns the graph with these nodes, in this order, and these inputs (by default all), renumbered.
+
+    The caller makes sure that every operand and output is still there, before it is read.
+    """
+    inputs = range(len(graph.inputs)) if inputs is None else inputs
+    renumber = {number: position for position, number in enumerate(inputs)}
+    for value in (value for index in nodes for value in graph.results(index)):
+        renumber[value] = len(renumber)
+    labels = graph.labels
     return Graph(
-        inputs=graph.inputs,
-        nodes=tuple(renumbered(graph.nodes[index], renumber) for index in kept),
+        inputs=tuple(graph.inputs[number] for number in inputs),
+        nodes=tuple(renumbered(graph.nodes[index], renumber) for index in nodes),
         outputs=tuple(renumber[value] for value in graph.outputs),
-        grad=graph.grad,
+        grad=tuple(renumber[value] for value in graph.grad),
         labels=Labels(
-            inputs=graph.labels.inputs,
-            nodes=tuple(graph.labels.nodes[index] for index in kept) if graph.labels.nodes else (),
-            outputs=graph.labels.outputs,
+            inputs=tuple(labels.inputs[number] for number in inputs) if labels.inputs else (),
+            nodes=tuple(labels.nodes[index] for index in nodes) if labels.nodes else (),
+            outputs=labels.outputs,
         ),
     )
 

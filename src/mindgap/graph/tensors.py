@@ -9,9 +9,9 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import numpy as np
 import safetensors
@@ -19,9 +19,7 @@ import safetensors.numpy
 import zstandard
 
 from mindgap.graph.errors import GraphError
-from mindgap.graph.spec import DTYPES, dtype_name, numpy_dtype
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from mindgap.graph.spec import DTYPES, Array, dtype_name, numpy_dtype
 
 #: Kept as their raw bytes, with the dtype in the file's metadata.
 _RAW: Final = frozenset(name for name in DTYPES if name.startswith(("bfloat", "float8", "complex")))
@@ -61,27 +59,37 @@ class TensorStore:
         self.path = Path(path)
 
     def put(self, array: Array) -> str:
-        """Stores the tensor and returns its key. Does nothing if it is stored already."""
+        """Stores the tensor and returns its key. Does nothing if it is stored already.
+
+        Raises `GraphError` if the directory cannot be written.
+        """
         key = tensor_key(array)
         if key in self:
             return key
         packed = _packed(array)
-        self.path.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=self.path, prefix=".put-")
         try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(packed)
-            os.replace(temporary, self._file(key))
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+            self._write(key, lambda file: file.write(packed))
+        except OSError as error:
+            raise GraphError(
+                f"tensors cannot be written to {self.path}: {error.strerror}; MINDGAP_HOME names another directory"
+            ) from None
         return key
+
+    def adopt(self, key: str, write: Callable[[IO[bytes]], object]) -> None:
+        """Stores the file of a tensor that another store held. `write` writes its content.
+
+        Raises `GraphError` for a content that is damaged or another tensor's; the store is then as it was.
+        """
+        self._write(key, write)
+        try:
+            self.get(key)
+        except GraphError:
+            self.remove(key)
+            raise
 
     def get(self, key: str) -> Array:
         """Reads the tensor with this key. Raises `GraphError` if it is missing or its file is damaged."""
-        file = self._file(key)
-        if not file.is_file():
-            raise GraphError(f"no tensor {key} in {self.path}: copy the tensors that belong to the graph there")
+        file = self.file(key)
         try:
             with _open(file, framework="np") as opened:
                 about: dict[str, str] = opened.metadata() or {}
@@ -105,12 +113,30 @@ class TensorStore:
             if key not in self and self.put(source.get(key)) != key:
                 raise GraphError(f"tensor {key} of {source.path} is another than its key says")
 
+    def file(self, key: str) -> Path:
+        """The file of a tensor. Raises `GraphError` if there is none."""
+        file = self._file(key)
+        if not file.is_file():
+            raise GraphError(f"no tensor {key} in {self.path}: copy the tensors that belong to the graph there")
+        return file
+
     def remove(self, key: str) -> None:
         """Removes a tensor's file, if there is one."""
         self._file(key).unlink(missing_ok=True)
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and is_tensor_key(key) and self._file(key).is_file()
+
+    def _write(self, key: str, write: Callable[[IO[bytes]], object]) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=self.path, prefix=".put-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                write(file)
+            os.replace(temporary, self._file(key))
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
 
     def _file(self, key: str) -> Path:
         if not is_tensor_key(key):

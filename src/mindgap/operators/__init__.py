@@ -5,7 +5,7 @@ PyTorch's schemas hold (what is written to, what may alias) is in `mindgap.aten.
 `mindgap.oracle`.
 """
 
+from mindgap.operators.operator_traits import Family, Traits
 from mindgap.operators.registry import FAMILIES, TRAITS, UNCLASSIFIED, traits
-from mindgap.operators.traits import Family, Traits
 
 __all__ = ["FAMILIES", "TRAITS", "UNCLASSIFIED", "Family", "Traits", "traits"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mindgap.operators.traits import Traits, family
+from mindgap.operators.operator_traits import Traits, family
 
 RECURRENT = family(
     "recurrent",

@@ -24,6 +24,7 @@ from mindgap.operators.linear_algebra import LINEAR_ALGEBRA
 from mindgap.operators.losses import LOSSES
 from mindgap.operators.movement import MOVEMENT
 from mindgap.operators.normalisation import NORMALISATION
+from mindgap.operators.operator_traits import Family, Traits
 from mindgap.operators.ordering import ORDERING
 from mindgap.operators.pooling import POOLING
 from mindgap.operators.quantisation import QUANTISATION
@@ -32,7 +33,6 @@ from mindgap.operators.recurrent import RECURRENT
 from mindgap.operators.reductions import REDUCTIONS
 from mindgap.operators.rounding import ROUNDING
 from mindgap.operators.special import SPECIAL
-from mindgap.operators.traits import Family, Traits
 
 FAMILIES: Final[tuple[Family, ...]] = (
     ACTIVATIONS,

@@ -10,7 +10,7 @@ from typing import Any, Final
 import psutil
 import torch
 
-from mindgap.aten.tensors import to_torch
+from mindgap.aten.tensors import input_tensors, to_torch
 from mindgap.compare.weakness import Missing, Weakness
 from mindgap.graph import Graph, operands
 from mindgap.operators import traits
@@ -63,7 +63,7 @@ class Oracle:
         segment_bytes: int = SEGMENT_BYTES, noise_bytes_held: int = NOISE_BYTES,
     ) -> None:  # fmt: skip
         self.graph = graph
-        self._inputs = [to_torch(array, spec.spec) for array, spec in zip(inputs, graph.inputs, strict=True)]
+        self._inputs = input_tensors(graph, inputs)
         self._noise: Noise = "hard" if hard else "typical"
         self._noise_bytes = noise_bytes_held
         self._decisions = decisions or {}
@@ -129,9 +129,8 @@ class Oracle:
         rounding = self.step.typical
         found = set(range(len(self.graph.inputs)))
         for index, node in enumerate(self.graph.nodes):
-            first = self.graph.first_value[index]
             if found.issuperset(operands(node)):
-                found.update(n for n in range(first, first + len(node.outputs)) if n not in rounding)
+                found.update(n for n in self.graph.results(index) if n not in rounding)
         return frozenset(found)
 
     @cached_property
@@ -148,7 +147,7 @@ class Oracle:
                 return {n: torch.ones(self.step.values[n].shape, dtype=torch.bool) for n in self.graph.outputs}
             for number in self.graph.outputs:
                 clean = self.step.wide(number)
-                changed = ~((filled[number] == clean) | (torch.isnan(_f(filled[number])) & torch.isnan(_f(clean))))
+                changed = ~((filled[number] == clean) | (torch.isnan(filled[number]) & torch.isnan(clean)))
                 found[number] = changed | found.get(number, torch.zeros(clean.shape, dtype=torch.bool))
         for number, mask in self.step.undefined.items():
             if number in found:
@@ -263,7 +262,3 @@ class Oracle:
         value = self.step.wide(number)
         watched = number in self.replays.squares
         return value, self.replays.sigma(number) if watched else torch.zeros(())
-
-
-def _f(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor if tensor.is_floating_point() or tensor.is_complex() else tensor.to(torch.float64)

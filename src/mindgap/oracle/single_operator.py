@@ -66,10 +66,9 @@ class LocalExpectation:
 
 def local_expectation(oracle: Oracle, node: int) -> LocalExpectation:
     """The node's exact results on S's operands, with their bounds."""
-    first = oracle.graph.first_value[node]
-    slots = range(first, first + len(oracle.graph.nodes[node].outputs))
+    slots = oracle.graph.results(node)
     typical = tuple(oracle.step.typical.get(n, torch.zeros(())).to(torch.float64) for n in slots)
-    return LocalExpectation(node, first, tuple(_expect(oracle, node, n) for n in slots), typical, oracle)
+    return LocalExpectation(node, slots.start, tuple(_expect(oracle, node, n) for n in slots), typical, oracle)
 
 
 def _expect(oracle: Oracle, node: int, number: int) -> Expectation | None:

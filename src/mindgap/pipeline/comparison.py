@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mindgap.graph import Graph, materialise_all
 from mindgap.graph.tensors import TensorStore
-from mindgap.pipeline.compare import compare_outcomes, is_traced, model_of, row_of, row_of_reference
+from mindgap.pipeline.outcome_rows import compare_outcomes, is_traced, model_of, row_of, row_of_reference
 from mindgap.platforms.protocol import PYTORCH_DECOMPOSITIONS
 from mindgap.results.recording import Describe
 from mindgap.results.rows import Model, Row
@@ -112,7 +112,12 @@ class GraphComparison:
                 return dataclasses.replace(row, verdict="reference_failed", blame="reference", detail=detail)
             started = time.perf_counter()
             judgement = self._the_judge().judge(whole, reference)
-            return with_judgement(row, judgement, time.perf_counter() - started)
+            # Imported late, as the judge is: both need PyTorch.
+            from mindgap.pipeline.culprit_script import culprit_script
+
+            judged = with_judgement(row, judgement, time.perf_counter() - started)
+            script = culprit_script(judged, judgement.alone, self.context.settings.reference)
+            return dataclasses.replace(judged, script=script)
 
     def _failure_traced(self, row: Row, outcome: Outcome) -> Row:
         """The same row with the operator that makes the platform fail."""
@@ -158,5 +163,6 @@ def with_judgement(row: Row, judgement: Judgement, seconds: float) -> Row:
         detail=judgement.detail,
         nodes=tuple(judgement.nodes),
         weaknesses=judgement.weaknesses,
+        example=judgement.example,
         timings={**row.timings, "judge": seconds},
     )

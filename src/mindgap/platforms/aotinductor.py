@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from mindgap.platforms.pytorch.ahead_of_time.batch import Batch
     from mindgap.platforms.pytorch.compilation.compiled import Program
 
-#: What is put into a program at load would be a constant of it, and no two programs share those.
-_NOT_AHEAD: Final = ("freezing",)
+#: What is put into a program at load would be a constant of it, and no two programs share those. `stage` stops before
+#: anything is built.
+_NOT_AHEAD: Final = ("freezing", "stage")
 
 
 @dataclass(frozen=True, slots=True)

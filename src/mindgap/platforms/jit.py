@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from mindgap.platforms.pytorch.compilation.compiled import Program
 
-_OPTIONS: Final = ("isa", "threads", "onednn", "matmul", "deterministic", "tf32", "sdpa", "freezing")
+_OPTIONS: Final = ("isa", "threads", "onednn", "matmul", "deterministic", "tf32", "sdpa", "freezing", "opt")
 #: The executor records shapes in its first run and rewrites the graph before its second; a backward pass starts that
 #: round when the forward pass is through with it.
 _FEWEST_RUNS: Final = 2
@@ -43,11 +43,16 @@ class JitBackend:
     def open(self, options: Options) -> Platform:
         """Opens the platform. Raises `Fallback` if an option has no effect."""
         from mindgap.platforms.pytorch.device import settings
-        from mindgap.torch_private.switches import torchscript_fuses_on_cpu, use_profiling_executor
+        from mindgap.torch_private.switches import (
+            optimise_torchscript,
+            torchscript_fuses_on_cpu,
+            use_profiling_executor,
+        )
 
         known.checked(options, _OPTIONS)
         settings.check_tier(options)
         use_profiling_executor()
+        optimise_torchscript(options.get("opt") != "off")
         description = settings.establish(options, DEVICES["cpu"])
         description["fuses_on_cpu"] = torchscript_fuses_on_cpu()
         return _Jit(dict(options), description)
@@ -71,15 +76,19 @@ class _Jit:
         def trace(
             module: torch.fx.GraphModule, sample: Sequence[torch.Tensor], run: Callable[[Program], Any]
         ) -> Program:
-            return _trace(module, sample, run, freezing)
+            return _trace(module, sample, run, freezing, optimised=self.options.get("opt") != "off")
 
         return compiled.load(graph, DEVICES["cpu"], self.options, inputs, trace, freezing)
 
 
 def _trace(
-    module: torch.fx.GraphModule, sample: Sequence[torch.Tensor], run: Callable[[Program], Any], freezing: bool
+    module: torch.fx.GraphModule,
+    sample: Sequence[torch.Tensor],
+    run: Callable[[Program], Any],
+    freezing: bool,
+    optimised: bool,
 ) -> Program:
-    """Traces the module to optimised TorchScript. Raises `Fallback` if the executor never left its first plan."""
+    """Traces the module. Raises `Fallback` if the executor was to optimise it, and never left its first plan."""
     import torch
 
     from mindgap.aten.tape import clone_strided
@@ -93,6 +102,9 @@ def _trace(
         program: Any = jit.trace(without_boolean_lists(module).eval(), arguments, check_trace=False)
         if freezing:
             program = jit.freeze(program)
+    if not optimised:
+        run(program)
+        return program
     for number in range(1, _MOST_RUNS + 1):
         run(program)
         if number >= _FEWEST_RUNS and "prim::profile" not in str(jit.last_executed_optimized_graph()):

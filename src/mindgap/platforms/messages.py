@@ -93,3 +93,14 @@ def loading_error(kind: Kind, message: str, op: str) -> Unsupported | CompileFai
 def running_error(kind: Kind, message: str, op: str) -> Unsupported | RunFailure:
     """Makes the exception for a message that stopped a run."""
     return Unsupported(op, message) if kind == "refusal" else RunFailure(message, op)
+
+
+def causes(error: BaseException) -> list[BaseException]:
+    """Lists the error and its causes, outermost first."""
+    found: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and current not in found:
+        found.append(current)
+        inner = getattr(current, "inner_exception", None)  # how Inductor's errors carry the real one
+        current = inner if isinstance(inner, BaseException) else current.__cause__
+    return found

@@ -8,13 +8,11 @@ imports its framework inside `probe` and `open` only. `open` is called in a work
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, runtime_checkable
 
-import numpy as np
-
-from mindgap.graph import Graph, MindgapError
+from mindgap.graph import Array, Graph, MindgapError
 
 Options = Mapping[str, str]
 #: Key of `describe()`: true for a runtime whose users run inference only. Campaigns give it no gradient operators.
@@ -24,7 +22,9 @@ INFERENCE_ONLY: Final = "inference_only"
 PYTORCH_DECOMPOSITIONS: Final = "pytorch_decompositions"
 #: Keys of `describe()` that a backend's code declares. They do not depend on the machine, so fingerprints omit them.
 DECLARED: Final = frozenset({INFERENCE_ONLY, PYTORCH_DECOMPOSITIONS})
-Array = np.ndarray[Any, np.dtype[Any]]
+#: What identifies the bytes of a node's result: a digest (`compare.digest.digest_bytes`); the number of the value that
+#: it is a view of, while that value's digest still holds; or None where the operator returned no tensor.
+ValueDigest = str | int | None
 
 
 class PlatformError(MindgapError):
@@ -86,8 +86,15 @@ class Executable(Protocol):
 class Traceable(Protocol):
     """An executable that can also return every node's outputs."""
 
-    def trace(self, inputs: Sequence[Array]) -> list[Array | None]:
-        """Returns every output slot of every node, in value order after the inputs, as of its creation."""
+    def trace(self, inputs: Sequence[Array], numbers: Collection[int] | None = None) -> list[Array | None]:
+        """Returns every output slot of every node, in value order after the inputs, as of its creation.
+
+        `numbers`: the values that are wanted; the others are None.
+        """
+        ...
+
+    def digest_values(self, inputs: Sequence[Array]) -> tuple[list[Array], list[ValueDigest]]:
+        """Returns the outputs, and the digest of every output slot of every node as of its creation."""
         ...
 
 

@@ -74,6 +74,11 @@ def parse(text: str) -> PlatformName:
     return PlatformName(device_mode, options)
 
 
+def is_import_path(text: str) -> bool:
+    """Whether a platform is named by where its backend is (`package.module:attribute`) and not as DEVICE/MODE."""
+    return ":" in text.partition("@")[0]
+
+
 def backends() -> Mapping[str, Backend]:
     """Returns every registered backend by `DEVICE/MODE`, sorted. One that fails to load is a `BrokenBackend`."""
     return {name: _load(point) for name, point in sorted(_points().items())}

@@ -178,9 +178,7 @@ def with_argument(graph: Graph, node: int, place: int | str, arg: Arg) -> Graph:
     old = graph.nodes[node]
     args = tuple(arg if position == place else a for position, a in enumerate(old.args))
     kwargs = tuple((name, arg if name == place else a) for name, a in old.kwargs)
-    nodes = list(graph.nodes)
-    nodes[node] = Node(old.op, args, kwargs, old.outputs)
-    return replace(graph, nodes=tuple(nodes))
+    return _with_node(graph, node, replace(old, args=args, kwargs=kwargs))
 
 
 def without_argument(graph: Graph, node: int, place: str | None) -> Graph:
@@ -188,9 +186,7 @@ def without_argument(graph: Graph, node: int, place: str | None) -> Graph:
     old = graph.nodes[node]
     args = old.args[:-1] if place is None else old.args
     kwargs = tuple((name, a) for name, a in old.kwargs if name != place)
-    nodes = list(graph.nodes)
-    nodes[node] = Node(old.op, args, kwargs, old.outputs)
-    return replace(graph, nodes=tuple(nodes))
+    return _with_node(graph, node, replace(old, args=args, kwargs=kwargs))
 
 
 def dense(graph: Graph, number: int, tensors: TensorStore | None) -> Graph:
@@ -234,6 +230,10 @@ def _with_input(graph: Graph, number: int, given: Input) -> Graph:
     inputs = list(graph.inputs)
     inputs[number] = given
     return replace(graph, inputs=tuple(inputs))
+
+
+def _with_node(graph: Graph, index: int, node: Node) -> Graph:
+    return replace(graph, nodes=(*graph.nodes[:index], node, *graph.nodes[index + 1 :]))
 
 
 def _recipe(array: Array) -> Recipe:

@@ -8,18 +8,28 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mindgap.graph import MindgapError, digest, save
+from mindgap.graph import Graph, MindgapError, digest, save
+from mindgap.operators import traits
+from mindgap.reduction.evidence import evidence_file, evidence_of, evidence_text
 from mindgap.reduction.finding import ReducedFinding
 from mindgap.reduction.reproducer import report, title_of
+from mindgap.reduction.stage import Stage
+from mindgap.results.rows import Row
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
     """What a table needs of a reduced finding.
 
-    `nodes`: of the graph before. `operators`, `dtypes`: of the reduced graph and its inputs. `signature`: of a failure.
+    `nodes`: of the graph before. `operators`, `dtypes`: of the reduced graph and its inputs. `signature`: of a failure;
+    of another shape or dtype, what becomes of an output (`float32[2,1] becomes float32[2]`).
     `verified`: the script showed the finding twice without mindgap. `short`: it is the short form. `complete`: no limit
-    ended the reduction. `seconds`: wall-clock time of the reduction. `script`: name of the file.
+    ended the reduction. `seconds`: wall-clock time of the reduction. `script`: name of the file. `stage`: the stage of
+    the platform that brings the fault; `stage_evidence`: one sentence for each run that tells so. `status`: of the
+    platform's outcome. `culprit`: what the row names, an operator, several joined by `+`, or a dtype policy. `origin`:
+    module and line of the user's program. `special_inputs`: an input of the reduced graph holds NaN or infinity.
+    `internal`: no public function returns any of its outputs. A file of an older version has none of the fields from
+    `stage` on.
     """
 
     title: str
@@ -36,17 +46,19 @@ class Summary:
     short: bool
     verified: bool
     script: str
+    stage: Stage = "unknown"
+    stage_evidence: tuple[str, ...] = ()
+    status: str = ""
+    culprit: str = ""
+    origin: str = ""
+    special_inputs: bool = False
+    internal: bool = False
 
-    @property
-    def cause(self) -> tuple[object, ...]:
-        """Two findings with equal causes are counted once."""
-        return self.platform, self.verdict, self.blame, tuple(sorted(set(self.operators))), self.signature
 
+def write_finding(out: Path, found: ReducedFinding, seen: str = "") -> Summary:
+    """Writes NAME.py, .md, .graph, .json, .evidence.json and, where there is one, NAME.passing.graph into `out`.
 
-def write_finding(out: Path, found: ReducedFinding, nodes: int, seen: str = "") -> Summary:
-    """Writes NAME.py, .md, .graph, .json and, where there is one, NAME.passing.graph into `out`, which is made.
-
-    `nodes`: of the graph before the reduction. `seen`: how often and where the finding was met, for the report. Raises
+    The directory is made. `seen`: how often and where the finding was met, for the report. Raises
     `MindgapError` where the directory cannot be written.
     """
     row, reduction, made = found.row, found.reduction, found.reproducer
@@ -60,20 +72,28 @@ def write_finding(out: Path, found: ReducedFinding, nodes: int, seen: str = "") 
         blame=row.blame or "",
         operators=tuple(node.op for node in graph.nodes),
         dtypes=tuple(sorted({given.spec.dtype for given in graph.inputs})),
-        signature=row.signature if row.verdict == "failed" else "",
-        nodes=nodes,
+        signature=signature_of(row),
+        nodes=len(found.before.nodes),
         checks=reduction.checks,
         seconds=round(reduction.seconds, 2),
         complete=reduction.complete,
         short=made.short,
         verified=made.verified,
         script=f"{name}.py",
+        status=row.status,
+        culprit=row.culprit.op if row.culprit is not None else "",
+        origin=row.culprit.label if row.culprit is not None else "",
+        special_inputs=found.special_inputs,
+        internal=_only_internal(graph),
+        stage=found.stage.stage,
+        stage_evidence=found.stage.evidence,
     )
     try:
         out.mkdir(parents=True, exist_ok=True)
         Path(out, f"{name}.py").write_text(made.text)
-        Path(out, f"{name}.md").write_text(report(graph, row, made, seen))
+        Path(out, f"{name}.md").write_text(report(graph, row, made, found.stage, seen))
         Path(out, f"{name}.json").write_text(json.dumps(asdict(summary), indent=1) + "\n")
+        evidence_file(out, summary.script).write_text(evidence_text(evidence_of(found)), encoding="utf-8")
         save(graph, Path(out, f"{name}.graph"))
         if reduction.passing is not None:
             save(reduction.passing, Path(out, f"{name}.passing.graph"))
@@ -82,20 +102,38 @@ def write_finding(out: Path, found: ReducedFinding, nodes: int, seen: str = "") 
     return summary
 
 
+def signature_of(row: Row) -> str:
+    """The failure signature of a row, or what becomes of the output that has another shape or dtype."""
+    if row.verdict == "structural" and "reference" in row.metrics and "other" in row.metrics:
+        sides = row.metrics["reference"], row.metrics["other"]
+        return " becomes ".join(sides if row.blame != "reference" else reversed(sides))
+    return row.signature if row.verdict in ("failed", "reference_failed") else ""
+
+
+def _only_internal(graph: Graph) -> bool:
+    """Whether all outputs are results that no public function returns, such as saved statistics."""
+    producers = [(number, graph.producer[number]) for number in graph.outputs]
+    return bool(producers) and all(
+        node >= 0 and number - graph.first_value[node] in traits(graph.nodes[node].op).internal_outputs
+        for number, node in producers
+    )
+
+
 def read_summary(file: Path) -> Summary:
     """The summary in a file that `write_finding` wrote."""
     data: dict[str, Any] = json.loads(file.read_text())
-    data["operators"], data["dtypes"] = tuple(data["operators"]), tuple(data["dtypes"])
+    data |= {key: tuple(data[key]) for key in ("operators", "dtypes", "stage_evidence") if key in data}
     return Summary(**data)
 
 
 def summary_text(summary: Summary, out: Path) -> str:
-    """The summary in three lines of text."""
+    """The summary in four lines of text."""
     verified = "verified twice without mindgap" if summary.verified else "NOT VERIFIED: it does not show the finding"
     ended = "" if summary.complete else ", ended by its limit"
     spent = f"in {summary.checks} checks, {summary.seconds:.1f} s{ended}"
     return (
         f"{summary.title}\n"
         f"  {summary.nodes} -> {len(summary.operators)} operators {spent}\n"
+        f"  stage at fault: {summary.stage}\n"
         f"  {out / summary.script}: {verified}"
     )

@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
 
 from mindgap.graph import Graph, MindgapError, materialise_all
 from mindgap.pipeline.comparison import GraphComparison, RunContext
-from mindgap.platforms.registry import environment, find, parse
+from mindgap.pipeline.culprit_script import target_of
+from mindgap.reduction.hang import with_hang_deadline
 from mindgap.reduction.reducer import Reduction, ReductionLimits, reduce
-from mindgap.reduction.reproducer import Reproducer, reproducer
+from mindgap.reduction.reproducer import CRASH_LIMIT_S, Reproducer, reproducer
+from mindgap.reduction.specification import SPECIFIER, specified_in_worker
+from mindgap.reduction.stage import StageAtFault, stage_at_fault
 from mindgap.reduction.symptom import check_of, symptom_of
 from mindgap.results.rows import Row
-from mindgap.script import Target
+from mindgap.run.pool import WorkerPool
 
 
 @dataclass(frozen=True, slots=True)
 class ReducedFinding:
-    """`row`: of the reduced graph. `passing`: the row of the nearest graph that is calm; None where there is none."""
+    """`row`: of the reduced graph. `passing`: the row of the nearest graph that is calm; None where there is none.
+
+    `before`, `row_before`: the graph as it was found, and what was found in it. `special_inputs`: an input of the
+    reduced graph holds NaN or infinity. `stage`: the stage of the side at fault that brings the finding.
+    """
 
     reduction: Reduction
     row: Row
     passing: Row | None
     reproducer: Reproducer
+    before: Graph
+    row_before: Row
+    special_inputs: bool
+    stage: StageAtFault
 
 
 def reduce_finding(
@@ -32,9 +46,20 @@ def reduce_finding(
     Raises `MindgapError` for a row that is no finding, and where the graph no longer shows it.
     """
     symptom = symptom_of(row)
-    check = check_of(symptom, context)
+    trials, deadline = context, None
+    if symptom.status == "timeout":
+        trials, deadline = with_hang_deadline(context, row.platform, graph)
+    check = check_of(symptom, trials)
     nodes = (row.culprit.node,) if row.culprit is not None and row.culprit.node >= 0 else ()
-    found = reduce(graph, check, context.tensors, nodes=nodes, limits=limits)
+    with WorkerPool([SPECIFIER], tensors=context.tensors, busy=1) as pool:
+        found = reduce(
+            graph,
+            check,
+            context.tensors,
+            nodes=nodes,
+            limits=limits,
+            specify=partial(specified_in_worker, pool=pool),
+        )
     final = GraphComparison(context, row.model, found.graph).row(row.platform)
     if not symptom.shown_by(final):
         raise MindgapError(
@@ -43,10 +68,11 @@ def reduce_finding(
     passing = None if found.passing is None else GraphComparison(context, row.model, found.passing).row(row.platform)
     inputs = materialise_all(found.graph, context.tensors)
     target, reference = target_of(row.platform), target_of(context.settings.reference)
-    return ReducedFinding(found, final, passing, reproducer(found.graph, inputs, target, reference, final))
-
-
-def target_of(platform: str) -> Target:
-    """The platform as a script runs it, with the environment variables that its worker starts with."""
-    backend, _ = find(platform)
-    return Target.of(platform, environment(parse(platform), backend))
+    limit_s = CRASH_LIMIT_S if deadline is None else deadline.script_seconds
+    made = reproducer(found.graph, inputs, target, reference, final, limit_s)
+    special = not all(np.isfinite(array).all() for array in inputs)
+    asked = limits is None or limits.stage
+    stage = (
+        stage_at_fault(trials, found.graph, final) if asked else StageAtFault("unknown", ("It was not looked for.",))
+    )
+    return ReducedFinding(found, final, passing, made, graph, row, special, stage)

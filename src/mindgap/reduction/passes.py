@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from mindgap.graph import Constant, Graph, materialise, operands
+from mindgap.graph import Constant, Graph, contiguous_stride, materialise, operands
 from mindgap.reduction import edits
 from mindgap.reduction.find_integer import find_integer
 from mindgap.reduction.reducer import Reducer
@@ -241,7 +241,7 @@ def narrower_dtypes(reducer: Reducer) -> None:
 def plain_layouts(reducer: Reducer) -> None:
     """For each input that is not contiguous we have tried a contiguous one."""
     for number, given in enumerate(reducer.graph.inputs):
-        if given.spec.stride != type(given.spec).contiguous(given.spec.dtype, given.spec.shape).stride:
+        if given.spec.stride != contiguous_stride(given.spec.shape):
             reducer.consider(lambda n=number: edits.dense(reducer.graph, n, reducer.tensors))
 
 

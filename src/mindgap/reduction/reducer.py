@@ -5,25 +5,32 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from functools import partial
+from typing import Literal
 
+from mindgap.aten.dead_nodes import without_dead_nodes
+from mindgap.aten.specs import with_specs
 from mindgap.graph import Graph, GraphError, TensorStore, digest
 from mindgap.reduction.simplicity_order import Simplicity, simplicity
-from mindgap.synth.regions.trial import with_specs, without_dead_nodes
+from mindgap.reduction.specification import MOST_BYTES
 
 #: What a check says of a graph: it shows the symptom, it shows nothing, or it shows something else or does not run.
 Answer = Literal["shows", "calm", "other"]
 Check = Callable[[Graph], Answer]
-#: A candidate's values may take so many bytes each: one reduction makes no graph larger than it was.
-_MOST_BYTES: Final = 1 << 30
+#: Returns a draft with the specs of its values. Raises `GraphError` where it does not run.
+Specify = Callable[[Graph], Graph]
 
 
 @dataclass(frozen=True, slots=True)
 class ReductionLimits:
-    """When a reduction ends early: after `checks` checks, or `seconds` of wall-clock time."""
+    """When a reduction ends early: after `checks` checks, or `seconds` of wall-clock time.
+
+    `stage`: whether the stage at fault is looked for, which takes a worker for each run that tells it.
+    """
 
     checks: int = 1000
     seconds: float = 120.0
+    stage: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +56,10 @@ class Exhausted(Exception):
 class Reducer:
     """The simplest graph so far, and what has been tried."""
 
-    def __init__(self, graph: Graph, check: Check, tensors: TensorStore | None, limits: ReductionLimits) -> None:
+    def __init__(
+        self, graph: Graph, check: Check, tensors: TensorStore | None, limits: ReductionLimits, specify: Specify | None
+    ) -> None:
+        self._specify: Specify = specify or partial(with_specs, tensors=tensors, most_bytes=MOST_BYTES)
         self.graph, self.tensors = graph, tensors
         self._check, self._limits = check, limits
         self._order = simplicity(graph, tensors)
@@ -64,7 +74,7 @@ class Reducer:
         `candidate` may raise `GraphError`: then there is none. Raises `Exhausted`.
         """
         try:
-            graph = with_specs(without_dead_nodes(candidate()), self.tensors, _MOST_BYTES)
+            graph = self._specify(without_dead_nodes(candidate()))
         except GraphError:
             return False
         order = simplicity(graph, self.tensors)
@@ -99,16 +109,18 @@ class Reducer:
 
 def reduce(
     graph: Graph, check: Check, tensors: TensorStore | None = None, *, nodes: tuple[int, ...] = (),
-    limits: ReductionLimits | None = None,
+    limits: ReductionLimits | None = None, specify: Specify | None = None,
 ) -> Reduction:  # fmt: skip
     """The simplest graph with the symptom that the passes reach.
 
     `nodes`: those that are taken for the cause; the part of the graph that holds them alone is tried first.
+    `specify`: runs candidates to learn the specs of their values; by default eager PyTorch in this process, where a
+    kernel that crashes ends it.
     Raises `GraphError` where the graph itself does not show the symptom.
     """
     from mindgap.reduction.passes import PASSES, only
 
-    reducer = Reducer(graph, check, tensors, limits or ReductionLimits())
+    reducer = Reducer(graph, check, tensors, limits or ReductionLimits(), specify)
     if check(graph) != "shows":
         raise GraphError("the graph does not show the symptom that was to be reduced")
     try:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,9 +17,10 @@ from typing import Any, Final
 import numpy as np
 
 from mindgap.graph import Graph
+from mindgap.reduction.stage import StageAtFault
 from mindgap.results.rows import Row
 from mindgap.script import Recorded, Target, render
-from mindgap.script.short import FAULT, short_script
+from mindgap.script.short import FAULT, Ends, short_script
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -30,6 +31,10 @@ _COMMON: Final = 0.3
 #: Longer than the long script's own limit for the platform.
 _TIMEOUT_S: Final = 400.0
 _PRINTED: Final = 8000
+#: Seconds that a short script gives a platform that crashes.
+CRASH_LIMIT_S: Final = 150.0
+#: Status of an outcome whose process did not end by itself -> what the short script looks for.
+_ENDS: Final[Mapping[str, Ends]] = {"timeout": "hangs", "crash": "crashes"}
 #: Runs a file as a program in which mindgap cannot be imported.
 _WITHOUT_MINDGAP: Final = (
     "import runpy, sys; sys.modules['mindgap'] = None; sys.argv = sys.argv[1:]; "
@@ -49,21 +54,29 @@ class Reproducer:
     printed: str
 
 
-def reproducer(graph: Graph, inputs: Sequence[Array], platform: Target, reference: Target, row: Row) -> Reproducer:
+def reproducer(
+    graph: Graph, inputs: Sequence[Array], platform: Target, reference: Target, row: Row, limit_s: float = CRASH_LIMIT_S
+) -> Reproducer:
     """The short script where it shows the fault, otherwise the long one, verified or not.
 
-    `row`: of this graph, as it was judged; its platform and verdict are named in the script.
+    `row`: of this graph, as it was judged; its platform and verdict are named in the script. `limit_s`: of a crash or
+    a hang: seconds that the short script gives the platform.
     """
+    ends = _ENDS.get(row.status) if row.verdict == "failed" else None
     if reference.device_mode == "cpu/eager" and not reference.options:
         for public in (True, False):
             text = short_script(
                 graph, platform, title_of(graph, row), wrong=row.blame or "undecided", fails=row.verdict == "failed",
-                public=public, inputs=inputs,
+                public=public, inputs=inputs, ends=ends, limit_s=limit_s,
             )  # fmt: skip
             if text is None:
                 break
             shown, printed = verify(text)
-            if shown and printed.rstrip().endswith(f"\n{FAULT}") and _is_the_failure(printed, row):
+            if (
+                shown
+                and printed.rstrip().endswith(f"\n{FAULT}")
+                and (ends is not None or _is_the_failure(printed, row))
+            ):
                 return Reproducer(text, True, True, printed)
     words = f"Recorded: {row.word}, blamed on the {row.blame}. {row.detail or row.message}"
     culprit = row.culprit.node if row.culprit is not None and row.culprit.node >= 0 else None
@@ -104,23 +117,26 @@ def verify(text: str) -> tuple[bool, str]:
             file = Path(folder, "reproducer.py")
             file.write_text(text)
             command = [sys.executable, "-c", _WITHOUT_MINDGAP, str(file)]
-            status, printed, errors = _run(command, folder)
+            status, printed, errors = run_script(command, folder)
         if status != 1 or ("Traceback" in errors and FAULT not in printed):
             return False, (printed + errors)[-_PRINTED:]
     return True, printed[-_PRINTED:]
 
 
-def _run(command: Sequence[str], folder: str) -> tuple[int, str, str]:
-    """Runs a program: exit status, standard output, standard error. One that hangs is ended with its children."""
+def run_script(command: Sequence[str], folder: str, timeout_s: float = _TIMEOUT_S) -> tuple[int, str, str]:
+    """Runs a program: exit status, standard output, standard error. One that hangs is ended with its children.
+
+    Raises `OSError` where it cannot be started.
+    """
     child = subprocess.Popen(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     try:
-        out, err = child.communicate(timeout=_TIMEOUT_S)
+        out, err = child.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGKILL)
         child.communicate()
-        return -signal.SIGKILL, f"no end within {_TIMEOUT_S:.0f} s", ""
+        return -signal.SIGKILL, f"no end within {timeout_s:.0f} s", ""
     return child.returncode, out, err
 
 
@@ -130,11 +146,17 @@ def title_of(graph: Graph, row: Row) -> str:
     if row.verdict == "failed" and len(graph.nodes) == 1:
         ops = graph.nodes[0].op
     dtypes = sorted({given.spec.dtype for given in graph.inputs})
-    side = "eager PyTorch" if row.blame == "reference" else row.platform
-    return f"{side}: {ops} of {', '.join(dtypes) or 'no inputs'}: {_HAPPENS.get(row.verdict or '', row.word)}"
+    what = HAPPENS.get(row.verdict or "", row.word)
+    return f"{side_at_fault(row)}: {ops} of {', '.join(dtypes) or 'no inputs'}: {what}"
 
 
-_HAPPENS: Final = {
+def side_at_fault(row: Row) -> str:
+    """The side that a title names: eager PyTorch where the reference is wrong."""
+    return "eager PyTorch" if row.blame == "reference" else row.platform
+
+
+#: What a finding of each verdict does, in a title.
+HAPPENS: Final = {
     "failed": "fails",
     "structural": "gives another shape or dtype",
     "exceptional": "gives NaN or infinity, or loses it",
@@ -144,7 +166,7 @@ _HAPPENS: Final = {
 }
 
 
-def report(graph: Graph, row: Row, made: Reproducer, seen: str = "") -> str:
+def report(graph: Graph, row: Row, made: Reproducer, stage: StageAtFault, seen: str = "") -> str:
     """A Markdown report for an issue tracker. `seen`: how often and where the finding was met."""
     wrong = {"platform": row.platform, "reference": "eager PyTorch"}.get(row.blame or "", "undecided")
     lines = [
@@ -153,6 +175,8 @@ def report(graph: Graph, row: Row, made: Reproducer, seen: str = "") -> str:
         f"- Wrong side: {wrong}",
         f"- Verdict: {row.word}" + (f" ({row.detail})" if row.detail else ""),
         f"- Operators: {', '.join(node.op for node in graph.nodes)}",
+        f"- Stage at fault: {stage.stage}",
+        *(f"  - {sentence}" for sentence in stage.evidence),
         *([f"- Seen: {seen}"] if seen else []),
         "- Verified: ran twice in fresh processes without mindgap"
         if made.verified

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mindgap.compare.verdict import CALM
 from mindgap.graph import Graph, MindgapError
@@ -55,7 +55,12 @@ def symptom_of(row: Row) -> Symptom:
 
 
 def check_of(symptom: Symptom, context: RunContext) -> Check:
-    """A check that runs a graph on the reference and on the symptom's platform, and judges it."""
+    """A check that runs a graph on the reference and on the symptom's platform, and judges it.
+
+    A failure is known by its status and message: the operator that causes it is not looked for.
+    """
+    if symptom.status:
+        context = replace(context, settings=replace(context.settings, trace=False))
 
     def check(graph: Graph) -> Answer:
         row = GraphComparison(context, "reduced", graph).row(symptom.platform)

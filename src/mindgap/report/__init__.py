@@ -1,11 +1,35 @@
 """Writes reports for people and for CI systems.
 
-Comes in: a `Report`, or a study. Goes out: a self-contained HTML page, a JUnit XML file. Knows nothing of how
-anything was run, and counts nothing: `Report.totals` and a study's tables have every number.
+Comes in: a `Report`, a study, or causes with their scripts. Goes out: self-contained HTML pages, JUnit XML, SARIF.
+Knows nothing of how anything was run, and counts nothing: `Report.totals` and a study's tables have every number.
+Each name is loaded at its first use: a command that prints a table imports no page, and no PyTorch.
 """
 
-from mindgap.report.junit import junit_xml
-from mindgap.report.page import html_page
-from mindgap.report.study_html import study_page
+from __future__ import annotations
 
-__all__ = ["html_page", "junit_xml", "study_page"]
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from mindgap.report.cause_page import cause_pages
+    from mindgap.report.junit import junit_xml
+    from mindgap.report.page import html_page
+    from mindgap.report.sarif import sarif_of_causes, sarif_of_report
+    from mindgap.report.study_html import study_page
+
+_HOMES: Final = {
+    "cause_pages": "cause_page",
+    "html_page": "page",
+    "junit_xml": "junit",
+    "sarif_of_causes": "sarif",
+    "sarif_of_report": "sarif",
+    "study_page": "study_html",
+}
+
+__all__ = ["cause_pages", "html_page", "junit_xml", "sarif_of_causes", "sarif_of_report", "study_page"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'mindgap.report' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"mindgap.report.{_HOMES[name]}"), name)

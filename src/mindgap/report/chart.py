@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from functools import cache
 from typing import Any, Final
@@ -40,20 +41,26 @@ _SHAPES: Final = {
 _DRAW: Final = 'window.draw = (place, spec) => vegaEmbed(place, spec, {actions: false, renderer: "svg"});'
 
 
-def precision_chart(report: Report) -> dict[str, Any] | None:
-    """Makes a Vega-Lite chart of remaining precision in bits by platform, a mark per model; None without data."""
+def difference_chart(report: Report) -> dict[str, Any] | None:
+    """Makes a Vega-Lite chart of relative error by platform, a mark per model; None without data.
+
+    The relative error is over whole outputs: unlike ulp or bits, it is not large where one value near zero differs.
+    """
     shift = random.Random(0)
     points = [
         {
             "platform": row.platform,
             "model": row.model,
             "verdict": short(row.word),
-            "bits": float(bits),
+            "error": error,
+            "opacity": 0.9 if row.finding else 0.35,
             "culprit": row.culprit.op if row.culprit else "–",
             "shift": shift.random(),
         }
         for row in report.rows
-        if (bits := row.metrics.get("remaining_precision")) is not None and row.word in COLOURS
+        if isinstance(error := row.metrics.get("relative_error"), float)
+        and 0 < error < math.inf
+        and row.word in COLOURS
     ]
     if not points:
         return None
@@ -63,19 +70,20 @@ def precision_chart(report: Report) -> dict[str, Any] | None:
     base = alt.Chart(alt.Data(values=points)).encode(
         y=alt.Y("platform:N", sort=platforms, title=None, axis=alt.Axis(labelLimit=320, grid=True, tickBand="extent"))
     )
-    marks = base.mark_point(filled=True, size=55, opacity=0.85).encode(
+    marks = base.mark_point(filled=True, size=55).encode(
         x=alt.X(
-            "bits:Q",
-            title="bits that agree",
-            axis=alt.Axis(format="d", tickMinStep=1),
-            scale=alt.Scale(nice=True, zero=True),
+            "error:Q",
+            title="relative error of the worst output",
+            axis=alt.Axis(format=".0e", tickCount=10),
+            scale=alt.Scale(type="log"),
         ),
         yOffset=alt.YOffset("shift:Q", scale=alt.Scale(domain=[-0.15, 1.15])),
+        opacity=alt.Opacity("opacity:Q", legend=None, scale=None),
         color=alt.Color("verdict:N", title=None, scale=alt.Scale(domain=names, range=[COLOURS[w] for w in words])),
         shape=alt.Shape("verdict:N", title=None, scale=alt.Scale(domain=names, range=[_SHAPES[w] for w in words])),
-        tooltip=["model:N", "platform:N", "verdict:N", "bits:Q", "culprit:N"],
+        tooltip=["model:N", "platform:N", "verdict:N", alt.Tooltip("error:Q", format=".2e"), "culprit:N"],
     )
-    middle = base.mark_tick(thickness=2, color="#16181d", height=22).encode(x=alt.X("median(bits):Q"))
+    middle = base.mark_tick(thickness=2, color="#16181d", height=22).encode(x=alt.X("median(error):Q"))
     chart = (middle + marks).properties(width=760, height=alt.Step(30)).configure_view(stroke=None)
     chart = chart.configure_legend(orient="top", labelFontSize=12).configure_axis(
         labelFontSize=12, titleFontSize=12, titleFontWeight="normal", gridColor="#eceef1", domainColor="#9aa0ab"

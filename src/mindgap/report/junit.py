@@ -13,8 +13,8 @@ _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 
 
 def junit_xml(report: Report) -> str:
-    """Writes JUnit XML. New findings are failures, refused sources errors; known findings and rows without a verdict
-    are skipped.
+    """Writes JUnit XML. New findings are failures. Refused sources, rows on which mindgap failed, and a report that
+    compares nothing are errors. Known findings and other rows without a verdict are skipped.
     """
     suites = ET.Element("testsuites", name="mindgap")
     for model in report.models:
@@ -29,6 +29,11 @@ def junit_xml(report: Report) -> str:
             case = ET.SubElement(suite, "testcase", classname="sources", name=_clean(refused.source))
             ET.SubElement(case, "error", message=_clean(refused.reason), type="refused")
         _count(suite)
+    if report.nothing:
+        suite = ET.SubElement(suites, "testsuite", name="comparison")
+        case = ET.SubElement(suite, "testcase", classname="comparison", name="something was compared")
+        ET.SubElement(case, "error", message=_clean(f"NOTHING WAS COMPARED: {report.nothing}"), type="nothing")
+        _count(suite)
     for name in ("tests", "failures", "errors", "skipped"):
         suites.set(name, str(sum(int(suite.get(name, "0")) for suite in suites)))
     ET.indent(suites)
@@ -39,7 +44,9 @@ def _case(suite: ET.Element, row: Row) -> None:
     seconds = f"{row.timings.get('total', 0.0):.3f}"
     case = ET.SubElement(suite, "testcase", classname=_clean(row.model), name=_clean(row.platform), time=seconds)
     text = _clean(explain(row))
-    if row.verdict is None:
+    if row.broken:
+        ET.SubElement(case, "error", message=text, type="broken").text = _clean(row.broken)
+    elif row.verdict is None:
         ET.SubElement(case, "skipped", message=text)
     elif row.finding and row.known:
         ET.SubElement(case, "skipped", message=f"known finding: {text}")

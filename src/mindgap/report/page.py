@@ -2,89 +2,148 @@
 
 from __future__ import annotations
 
+import math
+import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
+from mindgap.causes import CauseKey, cause_key_of_row
 from mindgap.compare.culprit import GRAPH_OUTPUTS
 from mindgap.compare.verdict import DTYPE_POLICY
 from mindgap.diff import Report, Row
-from mindgap.report.chart import bundle, precision_chart
-from mindgap.report.words import MEANINGS, detail_line, explain, metric, short, weaker_evidence
+from mindgap.report.chart import bundle, difference_chart
+from mindgap.report.words import (
+    MEANINGS,
+    METRICS,
+    MORE_METRICS,
+    TERMS,
+    detail_line,
+    explain,
+    metric,
+    short,
+    weaker_evidence,
+)
 
 _HERE = Path(__file__).parent
+#: The columns of the table of comparisons, and how wide each is.
+_COLUMNS: Final = {
+    "model": "17%", "platform": "16%", "verdict": "8%", "culprit": "16%", "blame": "7%", "rel. error": "7%",
+    "max abs": "8%", "what happened": "21%",
+}  # fmt: skip
+#: Rows of a long table that are drawn at first, as STEP in table.js: a browser lays out no hidden row.
+DRAWN: Final = 200
+_SEVERITY: Final = {word: rank for rank, word in enumerate(MEANINGS)}
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """Findings that share verdict, culprit operator and blame."""
+    """Findings that share a cause, as far as rows that were not reduced tell. `rows`: worst first."""
 
-    word: str
-    op: str
-    blame: str
-    platforms: Sequence[str]
-    models: Sequence[str]
-    count: int
+    key: CauseKey
+    rows: tuple[Row, ...]
+
+    @property
+    def word(self) -> str:
+        """The worst verdict."""
+        return self.rows[0].word
+
+    @property
+    def blame(self) -> str:
+        """The side that is wrong, or empty."""
+        return self.rows[0].blame or ""
+
+    @property
+    def name(self) -> str:
+        """The operators, or the message or policy where that tells the causes apart."""
+        return " + ".join(self.key.operators) or self.key.signature[:120]
+
+    @property
+    def platforms(self) -> list[str]:
+        """The platforms of the findings, each once."""
+        return _unique(row.platform for row in self.rows)
+
+    @property
+    def models(self) -> list[str]:
+        """The models of the findings, each once."""
+        return _unique(row.model for row in self.rows)
 
 
 def html_page(report: Report) -> str:
     """Writes the page, one HTML document without external files."""
-    platforms = list(dict.fromkeys(row.platform for row in report.rows))
-    chart = precision_chart(report)
-    return _template().render(
+    platforms = _unique(row.platform for row in report.rows)
+    found = roots(report)
+    chart = difference_chart(report)
+    return template("page.html.j2").render(
         report=report,
         platforms=platforms,
         cells={(row.model, row.platform): row for row in report.rows},
-        anchors={(row.model, row.platform): f"f-{n}" for n, row in enumerate(report.findings, 1)},
-        roots=roots(report),
+        anchors={(row.model, row.platform): f"r-{n}" for n, row in enumerate(report.rows, 1)},
+        ordered=[*report.findings, *(row for row in report.rows if not row.finding)],
+        roots=found,
+        cause_numbers={(row.model, row.platform): n for n, root in enumerate(found, 1) for row in root.rows},
         classes={model.name: lettered(report, model.name) for model in report.models},
         class_columns=list(dict.fromkeys([report.reference, *platforms])),
+        columns=_COLUMNS,
+        figures={**METRICS, **MORE_METRICS},
+        severity=_SEVERITY,
         chart=chart,
         bundle=Markup(bundle()) if chart else "",
-        css=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
-        meanings=MEANINGS,
     )
 
 
+def template(name: str) -> Template:
+    """Returns a template of this folder, which can use the functions, styles and script of all pages."""
+    return _environment().get_template(name)
+
+
+def source_text(name: str) -> str:
+    """Returns the text of a style sheet or script of this folder."""
+    return (_HERE / name).read_text(encoding="utf-8")
+
+
 @cache
-def _template() -> Template:
+def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     functions: dict[str, Any] = {
+        "drawn": DRAWN,
+        "css": Markup(source_text("page.css")),
+        "script": Markup(source_text("table.js")),
+        "meanings": MEANINGS,
+        "terms": TERMS,
         "heading": heading,
         "hover": explain,
+        "filter_words": filter_words,
         "letter_name": letter_name,
         "metric": metric,
         "profiles": profiles,
+        "reduce_command": reduce_command,
         "roles": roles,
         "detail_line": detail_line,
         "short": short,
+        "sort_value": sort_value,
         "under": under,
         "weaker_evidence": weaker_evidence,
     }
     environment.globals.update(functions)
-    return environment.get_template("page.html.j2")
+    return environment
 
 
 def roots(report: Report) -> list[Root]:
     """Groups the findings by cause: worst verdict first, then by count."""
-    grouped: dict[tuple[str, str, str], list[Row]] = {}
+    grouped: dict[CauseKey, list[Row]] = {}
     for row in report.findings:
-        cause = row.culprit.op if row.culprit else row.signature.splitlines()[0][:120] if row.signature else ""
-        grouped.setdefault((row.word, cause, row.blame or ""), []).append(row)
-    severity = {word: rank for rank, word in enumerate(MEANINGS)}
-    found = [
-        Root(word, op, blame, _unique(r.platform for r in rows), _unique(r.model for r in rows), len(rows))
-        for (word, op, blame), rows in grouped.items()
-    ]
-    return sorted(found, key=lambda root: (severity[root.word], -root.count))
+        grouped.setdefault(cause_key_of_row(row), []).append(row)
+    found = [Root(key, tuple(rows)) for key, rows in grouped.items()]
+    return sorted(found, key=lambda root: (_SEVERITY[root.word], -len(root.rows)))
 
 
 def lettered(report: Report, model: str) -> Mapping[str, int]:
@@ -134,6 +193,27 @@ def plain_op(op: str) -> str:
     return f"{name[:22]} +{len(rest)}" if rest else name[:22]
 
 
+def filter_words(row: Row) -> str:
+    """Returns the values of the verdict filter that show this row, one a line."""
+    return f"{row.word}\nfinding" if row.finding else row.word
+
+
+def sort_value(row: Row, name: str) -> str:
+    """Formats a metric as JavaScript reads numbers; empty if it is missing or is no number."""
+    value = row.metrics.get(name)
+    number = float(value) if isinstance(value, (int, float, str)) else math.nan
+    return "" if math.isnan(number) else "Infinity" if number == math.inf else repr(number)
+
+
+def reduce_command(report: Report, row: Row) -> str:
+    """Returns the command that reduces this finding; empty if the model has no source that a command can name."""
+    source = next((model.source for model in report.models if model.name == row.model), "")
+    if not source:
+        return ""
+    reference = "" if report.reference == "cpu/eager" else f" --reference {shlex.quote(report.reference)}"
+    return f"mindgap reduce {source} -p {shlex.quote(row.platform)}{reference}"
+
+
 def profiles(row: Row) -> str:
     """Formats the verdicts of the two fixed tolerances: `fail / pass`."""
     words = {True: "pass", False: "fail", None: "–"}
@@ -150,5 +230,5 @@ def roles(row: Row) -> str:
     return "; ".join(parts)
 
 
-def _unique(names: Any) -> list[str]:
+def _unique(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))

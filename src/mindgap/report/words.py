@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from mindgap.compare.row_metrics import RowMetrics
 from mindgap.diff import Row
 
 #: What a table calls a row -> (short form for narrow cells, what it means).
@@ -30,6 +31,19 @@ MEANINGS: Final[Mapping[str, tuple[str, str]]] = {
     "no_reference": ("no reference", "the reference gave nothing to compare with"),
 }
 
+#: A term of a page -> its meaning, in the words of docs/glossary.md.
+TERMS: Final[Mapping[str, str]] = {
+    "reference": "the platform that others are compared with",
+    "platform": "a device, a runtime and options: DEVICE/MODE[@option=value]",
+    "verdict": "the result of comparing two outcomes",
+    "finding": "a verdict worth a person's time; all others are calm",
+    "culprit": "the operator, or set of operators, that shows the difference by itself",
+    "blame": "which side is wrong: platform, reference, undecided",
+    "variant": "a graph merged from regions, with its description",
+    "reproducer": "a script that shows a finding without mindgap; verified when it did so twice",
+    "profile": "a fixed tolerance of the literature, shown beside the verdict",
+}
+
 #: Of the metrics below, distances over the elements that are finite on both sides.
 _DISTANCES: Final = frozenset({"relative_error", "max_abs", "max_rel", "max_ulp"})
 #: The metrics that tables show, and their headings.
@@ -40,6 +54,13 @@ METRICS: Final[Mapping[str, str]] = {
     "max_ulp": "max ulp",
     "remaining_precision": "bits left",
     "cosine": "cosine",
+}
+#: What the page shows of a row that was opened, besides `METRICS`.
+MORE_METRICS: Final[Mapping[str, str]] = {
+    "error_ratio": "error ratio",
+    "n_differing": "elements that differ",
+    "top1_flips": "top-1 labels that change",
+    "top5_flips": "top-5 sets that change",
 }
 
 
@@ -80,21 +101,26 @@ def detail_line(row: Row) -> str:
     return text.strip().splitlines()[0][:400] if text.strip() else ""
 
 
-def classes(row: Row) -> str:
+def classes(metrics: RowMetrics) -> str:
     """Counts elements where one side alone has NaN or another infinity: `NaN in 2 of 40 elements`; else empty."""
-    counts = {"NaN": row.metrics.get("nan_mismatch") or 0, "infinity": row.metrics.get("inf_mismatch") or 0}
-    parts = [f"{name} in {count} of {row.metrics.get('n', '?')} elements" for name, count in counts.items() if count]
+    counts = {"NaN": metrics.get("nan_mismatch") or 0, "infinity": metrics.get("inf_mismatch") or 0}
+    parts = [f"{name} in {count} of {metrics.get('n', '?')} elements" for name, count in counts.items() if count]
     return ", ".join(parts)
 
 
 def metric(row: Row, name: str) -> str:
-    """Formats a row's metric; a cosine keeps the digits in which it differs from 1.
+    """Formats a row's metric: see `figure`."""
+    return figure(row.metrics, name)
+
+
+def figure(metrics: RowMetrics, name: str) -> str:
+    """Formats a metric; a cosine keeps the digits in which it differs from 1.
 
     Distances skip NaN and infinities that one side alone has: the largest says how many there are instead, and none of
     the others is shown as zero.
     """
-    value = row.metrics.get(name)
-    if name in _DISTANCES and (there := classes(row)):
+    value = metrics.get(name)
+    if name in _DISTANCES and (there := classes(metrics)):
         if name == "max_abs":
             return f"{number(value)}; {there}" if value else there
         return number(value) if value else "–"

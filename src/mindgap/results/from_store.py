@@ -47,8 +47,8 @@ def totals(store: Store, run: str) -> Totals:
 def report_of(store: Store, run: str | None = None) -> Report:
     """The report of a run, by default of the youngest. Raises `StoreError` where there is none.
 
-    Equal to the one that `diff_many` returned, but for what a baseline added. Of a run that was cut short: the
-    models that were finished, and the rows that were.
+    Equal to the one that `diff_many` returned, but for what a baseline added, and for examples and scripts of rows. Of
+    a run that was cut short: the models that were finished, and the rows that were.
     """
     known = runs(store)
     if run is None and not known:
@@ -61,15 +61,16 @@ def report_of(store: Store, run: str | None = None) -> Report:
     for row in store.rows("SELECT * FROM outcomes WHERE run = ?", [run]):
         outcomes[row["model"], row["platform"]] = outcome_of(row)
     reference: str = about["reference"]
+    settings: dict[str, Any] = json.loads(about["settings"])
     models = [
-        _model(row, outcomes.get((row["model"], reference)))
+        _model(row, outcomes.get((row["model"], reference)), settings.get("sources", {}))
         for row in store.rows("SELECT * FROM models WHERE run = ? ORDER BY position", [run])
     ]
     report = Report(
         reference=reference,
         platforms=_platforms(store, run),
         models=tuple(models),
-        rows=_rows(store, run, [model.name for model in models], json.loads(about["settings"])["platforms"], outcomes),
+        rows=_rows(store, run, [model.name for model in models], settings["platforms"], outcomes),
         refused=tuple(
             Refused(row["source"], row["reason"], row["broken"])
             for row in store.rows("SELECT * FROM refused WHERE run = ? ORDER BY position", [run])
@@ -90,7 +91,7 @@ def _platforms(store: Store, run: str) -> tuple[PlatformFacts, ...]:
     return tuple(PlatformFacts(**{name: row[name] for name in names}) for row in store.rows(sql, [run]))
 
 
-def _model(row: dict[str, Any], outcome: Outcome | None) -> Model:
+def _model(row: dict[str, Any], outcome: Outcome | None, sources: dict[str, str]) -> Model:
     outcome = outcome or Outcome("", row["graph"], "crash", message="the reference's outcome was not written")
     return Model(
         name=row["model"],
@@ -103,6 +104,7 @@ def _model(row: dict[str, Any], outcome: Outcome | None) -> Model:
         reference_message=outcome.message,
         reference_digests=identities(outcome),
         timings={**row["timings"], **outcome.timings},
+        source=sources.get(row["model"], ""),
     )
 
 

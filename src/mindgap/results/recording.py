@@ -14,7 +14,7 @@ from mindgap.results.rows import Model, PlatformFacts, Refused, Row
 from mindgap.results.settings import RunSettings
 from mindgap.run.identity import digest_of
 from mindgap.run.outcome import Outcome
-from mindgap.store import Store, Writer, graph_row, metric_columns, new_run, outcome_row
+from mindgap.store import Store, StoreError, Writer, graph_row, metric_columns, new_run, outcome_row
 from mindgap.store.records import writable
 
 #: Gives what a platform reports of itself.
@@ -23,12 +23,18 @@ Describe = Callable[[str], Mapping[str, Any]]
 
 @contextmanager
 def recording(store: Store | None, settings: RunSettings, describe: Describe) -> Generator[Recording]:
-    """A recording of a new run into the store; without a store, one that keeps nothing."""
-    if store is None:
-        yield Recording(None, None, settings, describe)
-        return
-    with store.writer() as writer:
-        yield Recording(store, writer, settings, describe)
+    """A recording of a new run into the store; without a store, one that keeps nothing.
+
+    Where the store cannot be written, the recording keeps nothing more, and `failure` is the error.
+    """
+    writer = None if store is None else store.writer()
+    record = Recording(store, writer, settings, describe, forgiving=True)
+    try:
+        yield record
+    finally:
+        if writer is not None and record.failure is None:
+            with record.forgiving():
+                writer.close()
 
 
 class Recording:
@@ -36,9 +42,12 @@ class Recording:
 
     def __init__(
         self, store: Store | None, writer: Writer | None, settings: RunSettings, describe: Describe,
-        kind: str = "diff", run: str | None = None,
+        kind: str = "diff", run: str | None = None, *, forgiving: bool = False,
     ) -> None:  # fmt: skip
-        """`run`: the run to go on with, or None for a new one."""
+        """`run`: the run to go on with, or None for a new one. `forgiving`: a `StoreError` is kept as `failure`."""
+        self._forgiving = forgiving
+        #: Why nothing more is written.
+        self.failure: StoreError | None = None
         self.run = run or new_run(kind)
         self._kind = kind
         self._store = store
@@ -70,7 +79,8 @@ class Recording:
     def graph(self, name: str, graph: Graph) -> None:
         """A graph and its bytes, before anything runs it. Its weights stay where they are."""
         if self._store is not None:
-            self._store.put_graph(graph)
+            with self.forgiving():
+                self._store.put_graph(graph)
             self._append("graphs", graph_row(graph, name=writable(name), source=writable(name)))
 
     def variant(self, name: str, graph: Graph, description: str) -> None:
@@ -171,26 +181,33 @@ class Recording:
         """The run came to its end."""
         self._append("runs", {**self._start, "seconds": seconds})
         if self._writer is not None:
-            self._writer.flush()
+            with self.forgiving():
+                self._writer.flush()
 
     def _append(self, table: str, rows: Mapping[str, Any] | list[dict[str, Any]]) -> None:
         if self._writer is not None:
-            self._writer.append(table, rows)
+            with self.forgiving():
+                self._writer.append(table, rows)
+
+    @contextmanager
+    def forgiving(self) -> Generator[None]:
+        """Keeps a `StoreError` as `failure` and writes nothing more, if this recording is forgiving."""
+        try:
+            yield
+        except StoreError as error:
+            if not self._forgiving:
+                raise
+            self.failure = self.failure or error
+            self._store = self._writer = None
 
     def _platform(self, name: str, fingerprint: str = "", description: str | None = None) -> dict[str, Any]:
         position, fact = self._facts[name]
         return {
             "run": self.run,
-            "platform": name,
             "fingerprint": fingerprint,
             "position": position,
-            "backend": fact.backend,
-            "available": fact.available,
-            "reason": fact.reason,
-            "hardware": fact.hardware,
-            "versions": dict(fact.versions),
-            "options": dict(fact.options),
             "description": description,
+            **dataclasses.asdict(fact),
         }
 
 

@@ -51,8 +51,8 @@ def decode_report(text: str, where: str = "the report") -> Report:
         return _REPORTS.validate_python(fields)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise MindgapError(f"{where} is damaged at {place}: {first['msg']}") from None
+        field = ".".join(map(str, first["loc"]))
+        raise MindgapError(f"{where} is damaged at {field}: {first['msg']}") from None
 
 
 def _take_verdicts_out_of_metrics(rows: Any) -> None:

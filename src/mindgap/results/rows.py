@@ -13,6 +13,7 @@ from typing import Final
 
 from mindgap.compare.classes import equivalence_classes
 from mindgap.compare.culprit import Culprit
+from mindgap.compare.example import Example
 from mindgap.compare.row_metrics import RowMetrics
 from mindgap.compare.verdict import CALM, FINDINGS, Blame, Verdict
 from mindgap.compare.weakness import Weakness
@@ -31,7 +32,9 @@ class Row:
     `assert_close` pass. `timings`: seconds by stage. `nodes`: (node, operator, role) for each node that the difference
     reaches, role being `introduces`, `amplifies`, `propagates` or `masks`. `known`: the baseline holds this finding.
     `broken`: the traceback of a failure of mindgap itself. `unjudged`: the row differs, and the limits on judging were
-    reached. `weaknesses`: operators that were judged on weaker evidence.
+    reached. `weaknesses`: operators that were judged on weaker evidence. `example`: one element that the culprit gets
+    wrong. `script`: runs the culprit by itself without mindgap, and was not run; empty where there is none. A store
+    holds neither.
     """
 
     model: str
@@ -53,6 +56,8 @@ class Row:
     unjudged: bool = False
     verdicts: tuple[Verdict, ...] = ()
     weaknesses: tuple[Weakness, ...] = ()
+    example: Example | None = None
+    script: str = ""
 
     @property
     def finding(self) -> bool:
@@ -80,7 +85,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What was run. `digest` is the graph's identity; `reference` what the reference did with it, in words."""
+    """What was run. `digest` is the graph's identity; `reference` what the reference did with it, in words.
+
+    `source`: the arguments by which a command line names it; empty where there are none.
+    """
 
     name: str
     digest: str
@@ -92,6 +100,7 @@ class Model:
     reference_message: str = ""
     reference_digests: tuple[str, ...] = ()
     timings: Mapping[str, float] = field(default_factory=dict[str, float])
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,7 @@ from typing import Any, Final, cast
 import numpy as np
 import xxhash
 
-from mindgap.graph import DTYPES, dtype_name, numpy_dtype
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from mindgap.graph import DTYPES, Array, dtype_name, numpy_dtype
 
 MAGIC: Final = b"mgap"
 _PREFIX: Final = struct.Struct("<4sIQQ")

@@ -8,7 +8,7 @@ from typing import Final
 
 from mindgap.graph import Graph, encode
 from mindgap.graph import digest as graph_digest
-from mindgap.run.cache import Cache
+from mindgap.graph.cache import Cache
 
 #: By `id`: hashing a graph by its content costs as much as its digest.
 _DIGESTS: Final[dict[int, tuple[weakref.ref[Graph], str]]] = {}

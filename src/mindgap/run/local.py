@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -18,6 +19,7 @@ import xxhash
 
 from mindgap.compare.digest import Digested, digest_array, digested
 from mindgap.graph import DTYPES, Graph, GraphError, Recipe, Stored, TensorSpec, TensorStore, materialise
+from mindgap.graph.cache import Cache
 from mindgap.platforms.protocol import (
     DECLARED,
     CompileFailure,
@@ -28,7 +30,6 @@ from mindgap.platforms.protocol import (
     Traceable,
     Unsupported,
 )
-from mindgap.run.cache import Cache
 from mindgap.run.failure_signature import signature
 from mindgap.run.identity import digest_of
 from mindgap.run.outcome import Array, Job, Outcome, Status, check_job
@@ -217,16 +218,22 @@ def _run(
         _check_untouched(job.graph, inputs, before)
     found = tuple(digested(a) for a in outputs)
     # An executable may hand out the same buffers again, so what is kept is copied before the next run.
-    first = tuple(a.copy() for a in outputs) if job.want != "digests" else None
-    repeats, differing = _repeat(executable, job, inputs, found, first, timings)
-    values: tuple[Array | None, ...] | None = None
-    if job.want == "trace" and isinstance(executable, Traceable):
-        values = tuple(executable.trace(inputs))
+    first = tuple(a.copy() for a in outputs) if job.want in ("outputs", "trace") else None
+    counts = Counter([" ".join(d.digest for d in found)])
+    repeats, differing = _repeat(executable, job, inputs, found, first, timings, counts)
     fields: dict[str, Any] = {"status": "ok", "facts": _facts(executable)}
+    if job.want == "counts":
+        fields["counts"] = dict(counts)
+    elif isinstance(executable, Traceable) and job.want == "trace":
+        fields["values"] = tuple(executable.trace(inputs, job.values))
+    elif isinstance(executable, Traceable) and job.want == "value_digests" and not job.graph.grad:
+        observed, digests = executable.digest_values(inputs)
+        fields["value_digests"] = tuple(digests)
+        fields["observed"] = tuple(digest_array(a) for a in _checked(observed, job.graph))
     if differing:
         message = f"a later run gave other outputs than the first: outputs {', '.join(map(str, sorted(differing)))}"
         fields |= {"status": "nondeterministic", "message": message, "signature": signature(message)}
-    return {**fields, "outputs": found, "arrays": first, "repeats": repeats, "values": values}
+    return {**fields, "outputs": found, "arrays": first, "repeats": repeats}
 
 
 def _facts(executable: Executable) -> Mapping[str, Any]:
@@ -244,8 +251,12 @@ def _repeat(
     found: Sequence[Digested],
     first: tuple[Array, ...] | None,
     timings: dict[str, float],
+    counts: Counter[str],
 ) -> tuple[tuple[tuple[Array, ...], ...], set[int]]:
-    """Does runs 2 to `repeat`. Returns all runs' outputs (if wanted and any differs), and which outputs differ."""
+    """Does runs 2 to `repeat`. Returns all runs' outputs (if wanted and any differs), and which outputs differ.
+
+    Adds each run's digests, joined, to `counts`.
+    """
     runs: list[tuple[Array, ...]] = [] if first is None else [first]
     differing: set[int] = set()
     for number in range(2, job.repeat + 1):
@@ -253,7 +264,9 @@ def _repeat(
         outputs = _checked(executable(inputs), job.graph)
         if number == 2:
             timings["second_run"] = time.perf_counter() - clock
-        differing |= {i for i, a in enumerate(outputs) if digest_array(a) != found[i].digest}
+        digests = [digest_array(a) for a in outputs]
+        counts[" ".join(digests)] += 1
+        differing |= {i for i, digest in enumerate(digests) if digest != found[i].digest}
         if first is not None:
             runs.append(tuple(a.copy() for a in outputs))
     return (tuple(runs) if differing and first is not None else ()), differing

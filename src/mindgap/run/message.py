@@ -25,7 +25,7 @@ from mindgap.run.channel import Array, Frame
 from mindgap.run.outcome import Job, Outcome
 
 #: Raised when either side would misread the other: a worker may be another installation.
-PROTOCOL: Final = 2
+PROTOCOL: Final = 3
 #: The exit status of a worker that saw itself past its memory limit.
 OOM_EXIT: Final = 86
 
@@ -41,6 +41,8 @@ def job_frame(
         "repeat": job.repeat,
         "inputs": list(job.inputs),
     }
+    if job.values is not None:
+        header["values"] = list(job.values)
     arrays = list(job.inputs.values())
     if graph is not None:
         header["bytes"] = True
@@ -79,7 +81,9 @@ def read_job(frame: Frame, platform: str, graph: Graph) -> Job:
     header = frame.header
     numbers: Sequence[int] = header["inputs"]
     inputs = dict(zip(numbers, frame.arrays[: len(numbers)], strict=True))
-    return Job(platform, graph, want=header["want"], repeat=header["repeat"], inputs=inputs)
+    wanted: Sequence[int] | None = header.get("values")
+    values = None if wanted is None else tuple(wanted)
+    return Job(platform, graph, want=header["want"], repeat=header["repeat"], inputs=inputs, values=values)
 
 
 def outcome_frame(outcome: Outcome, rss: int) -> tuple[dict[str, Any], list[Array]]:
@@ -98,6 +102,9 @@ def outcome_frame(outcome: Outcome, rss: int) -> tuple[dict[str, Any], list[Arra
         header.update(message=outcome.message, signature=outcome.signature, op=outcome.op)
     if outcome.facts:
         header["facts"] = dict(outcome.facts)
+    for name in _PLAIN:
+        if getattr(outcome, name) is not None:
+            header[name] = getattr(outcome, name)
     arrays: list[Array] = []
     if outcome.arrays is not None:
         header["whole"] = len(outcome.arrays)
@@ -131,6 +138,9 @@ def read_outcome(frame: Frame, platform: str, digest: str, fingerprint: str) -> 
         arrays=arrays,
         repeats=tuple(repeats),
         values=values,
+        value_digests=_tuple_or_none(header.get("value_digests")),
+        observed=_tuple_or_none(header.get("observed")),
+        counts=header.get("counts"),
         message=header.get("message", ""),
         signature=header.get("signature", ""),
         op=header.get("op"),
@@ -140,6 +150,12 @@ def read_outcome(frame: Frame, platform: str, digest: str, fingerprint: str) -> 
     )
 
 
+def _tuple_or_none(found: Sequence[Any] | None) -> tuple[Any, ...] | None:
+    return None if found is None else tuple(found)
+
+
+#: Fields of an outcome that travel as they are, where there are any.
+_PLAIN: Final = ("value_digests", "observed", "counts")
 _SKETCH_FIELDS: Final = tuple(Sketch.__dataclass_fields__)
 
 

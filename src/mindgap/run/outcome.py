@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import numpy as np
-
 from mindgap.compare.digest import Digested
-from mindgap.graph import Graph, MindgapError, numpy_dtype
+from mindgap.graph import Array, Graph, MindgapError, numpy_dtype
+from mindgap.platforms.protocol import ValueDigest
 from mindgap.run.cpu import Purpose
 
 Status = Literal["ok", "unsupported", "compile_error", "runtime_error", "crash", "timeout", "oom", "nondeterministic"]
-Array = np.ndarray[Any, np.dtype[Any]]
-Want = Literal["digests", "outputs", "trace"]
+Want = Literal["digests", "outputs", "trace", "value_digests", "counts"]
 
 
 @dataclass(frozen=True)
@@ -22,8 +20,9 @@ class Job:
     """A request to run one graph on one platform.
 
     `inputs` replaces materialised inputs by number. `want`: `outputs` also brings whole outputs (of
-    every repetition when they differ), `trace` every node's values. `purpose`: the account of its
-    processor time; it changes no result.
+    every repetition when they differ), `trace` these and nodes' values (`values`: which, by number; None for all),
+    `value_digests` the digest of every node's values, `counts` how often each result occurred among the repetitions.
+    `purpose`: the account of its processor time; it changes no result.
     """
 
     platform: str
@@ -33,6 +32,7 @@ class Job:
     deadline_s: float = 120.0
     inputs: Mapping[int, Array] = field(default_factory=dict[int, Array])
     purpose: Purpose = "running"
+    values: tuple[int, ...] | None = None
 
 
 def check_job(job: Job) -> None:
@@ -54,7 +54,10 @@ def check_job(job: Job) -> None:
 class Outcome:
     """The result of a job. `outputs`: digest and sketch of each output (first run). `arrays`: outputs if wanted.
 
-    `values`: with want="trace", the value of every node output slot. `message` is the platform's own;
+    `values`: with want="trace", the value of every node output slot, None for those not wanted. With
+    want="value_digests", `value_digests` has an entry for every such slot, and `observed` the digests of the outputs of
+    the run in which they were taken. `counts`: the number of repetitions by result, which is the digests of all
+    outputs joined by spaces. None where the executable cannot tell, or nobody asked. `message` is the platform's own;
     `signature` is that message with addresses, numbers and paths taken out, so that alike failures are equal.
     `timings`: seconds by stage (`load`, `run`, `second_run`, `total`). `facts`: what the translation
     changed in a graph that ran, as the executable reports it (JSON).
@@ -67,6 +70,9 @@ class Outcome:
     arrays: tuple[Array, ...] | None = None
     repeats: tuple[tuple[Array, ...], ...] = ()
     values: tuple[Array | None, ...] | None = None
+    value_digests: tuple[ValueDigest, ...] | None = None
+    observed: tuple[str, ...] | None = None
+    counts: Mapping[str, int] | None = None
     message: str = ""
     signature: str = ""
     op: str | None = None

@@ -63,16 +63,13 @@ class WorkerPool:
         semaphore = FairSemaphore(busy)
         environments = {name: _environment(name, name in launch) for name in platforms}
         self._shared = make_shared()
+        self._limits, self._store, self._semaphore = limits, store, semaphore
         #: Processor time of all workers.
         self.cpu = CpuAccount()
         self._supervisors: dict[str, WorkerSupervisor] = {}
         self._queues: dict[str, ThreadPoolExecutor] = {}
         for platform, own in environments.items():
-            command = _command(platform, launch.get(platform), store.path, limits)
-            environment = {**os.environ, "MINDGAP_SHARED": str(self._shared), **own}
-            self._supervisors[platform] = WorkerSupervisor(
-                platform, self._starting(command, environment), limits, semaphore, store, self.cpu
-            )
+            self._supervisors[platform] = self._supervised(platform, own, launch.get(platform))
         self._closed = threading.Event()
         self._keeper = threading.Thread(target=self._keep, args=(idle_s,), name="mindgap-idle", daemon=True)
         self._keeper.start()
@@ -80,6 +77,19 @@ class WorkerPool:
     def run(self, job: Job) -> Outcome:
         """Runs one job and waits for it. Raises `MindgapError` for bad input only."""
         return self._supervisor(job.platform).run(job)
+
+    def add(self, platforms: Sequence[str]) -> None:
+        """Adds platforms, and starts their workers without waiting. One that cannot start says so with its first job.
+
+        Raises `PlatformError` for a platform that is not known, or an option that it does not take.
+        """
+        if self._closed.is_set():
+            raise MindgapError("the worker pool is closed")
+        for platform in dict.fromkeys(platforms):
+            if platform not in self._supervisors:
+                supervisor = self._supervised(platform, _environment(platform, launched=False), None)
+                self._supervisors[platform] = supervisor
+                threading.Thread(target=supervisor.describe, name="mindgap-warm", daemon=True).start()
 
     def prepare(self, platform: str, graphs: Sequence[Graph], deadline_s: float) -> Prepared:
         """Loads the graphs together, if the platform can, for the jobs that follow. Blocks until done.
@@ -160,12 +170,19 @@ class WorkerPool:
             known = ", ".join(self._supervisors) or "none"
             raise MindgapError(f"platform {platform!r} is not in this pool, which has {known}") from None
 
+    def _supervised(self, platform: str, own: Mapping[str, str], launch: Sequence[str] | None) -> WorkerSupervisor:
+        command = _command(platform, launch, self._store.path, self._limits)
+        environment = {**os.environ, "MINDGAP_SHARED": str(self._shared), **own}
+        return WorkerSupervisor(
+            platform, self._starting(command, environment), self._limits, self._semaphore, self._store, self.cpu
+        )
+
     def _starting(self, command: list[str], environment: dict[str, str]) -> Callable[[], WorkerProcess]:
         return lambda: self._starter.submit(WorkerProcess, command, environment).result()
 
     def _keep(self, idle_s: float) -> None:
         while not self._closed.wait(min(5.0, idle_s / 4)):
-            for supervisor in self._supervisors.values():
+            for supervisor in [*self._supervisors.values()]:
                 supervisor.stop_if_idle(idle_s)
 
 

@@ -102,6 +102,13 @@ class WorkerProcess:
         lines = self._tail.decode(errors="replace").splitlines()
         return "\n".join(line for line in lines if not line.startswith("Extension modules: ")).strip()
 
+    def printed(self) -> str:
+        """Returns what the worker printed since the last call, at most its last 8 KiB."""
+        self._drain_stderr()
+        text = self._tail.decode(errors="replace")
+        self._tail.clear()
+        return text
+
     def ask(self, header: Mapping[str, Any], arrays: Sequence[Array], limits: RequestLimits) -> Frame:
         """Sends a request and returns the answer. Raises `WorkerFailed`, after which the process has ended."""
         return self._exchange(encode_frame(header, arrays), limits)

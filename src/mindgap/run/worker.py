@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from mindgap.graph import Graph, GraphError, MindgapError, TensorStore, decode, default_tensor_store
+from mindgap.graph.cache import Cache
 from mindgap.platforms.protocol import Platform
 from mindgap.run.backend_lookup import find_backend
 from mindgap.run.batch_loading import prepare
-from mindgap.run.cache import Cache
 from mindgap.run.channel import Frame, FrameReader, send_frame
 from mindgap.run.identity import remember
 from mindgap.run.local import Caches, fingerprint_of, missing_tensors, run_job

@@ -14,6 +14,7 @@ import torch
 
 from mindgap.aten.tensors import to_torch
 from mindgap.graph import (
+    Array,
     Exceptional,
     Input,
     Integers,
@@ -24,9 +25,8 @@ from mindgap.graph import (
     contiguous_stride,
 )
 from mindgap.graph.draws import special_values
+from mindgap.graph.materialisation import distinct_shape, overlapping_cells
 from mindgap.graph.rounding import PART, interval_in
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: A tensor of more elements is drawn by a function where it has a recipe.
 _LITERAL_MOST: Final = 256
@@ -139,8 +139,8 @@ def _nested(texts: Sequence[str], shape: Sequence[int], indent: int) -> str:
 def _drawn(given: Input) -> str:
     """Returns a call of the recipe's drawing function; empty if the recipe draws nothing."""
     spec, recipe = given.spec, given.recipe
-    cells = _cells(spec)
-    shape = (cells,) if cells else _distinct(spec)
+    cells = overlapping_cells(spec)
+    shape = (cells,) if cells else distinct_shape(spec)
     start, dtype = "", f"torch.{spec.dtype}"
     part = PART.get(spec.dtype, spec.dtype)
     match recipe:
@@ -153,7 +153,7 @@ def _drawn(given: Input) -> str:
         case Integers():
             start = f"integers({recipe.seed}, {shape}, {dtype}, {recipe.low}, {recipe.high})"
         case Permutation():
-            cells, shape = None, _distinct(spec)
+            cells, shape = None, distinct_shape(spec)
             start = f"permutation({recipe.seed}, {shape}, {dtype})"
         case Exceptional():
             first, last = interval_in(part, -1.0, 1.0)
@@ -165,21 +165,6 @@ def _drawn(given: Input) -> str:
     if cells:
         return f"{start}.as_strided({spec.shape}, {spec.stride})"
     return _laid_out(start if shape == spec.shape else f"{start}.expand({spec.shape})", spec)
-
-
-def _distinct(spec: TensorSpec) -> tuple[int, ...]:
-    """Returns the shape to draw: 1 for every expanded dimension."""
-    return tuple(min(size, 1) if step == 0 else size for size, step in zip(spec.shape, spec.stride, strict=True))
-
-
-def _cells(spec: TensorSpec) -> int | None:
-    """Returns how many memory cells to draw if elements share memory other than by a stride of 0; else None."""
-    reach, overlaps = 1, False
-    for step, size in sorted(zip(spec.stride, spec.shape, strict=True)):
-        if step and size > 1:
-            overlaps = overlaps or step < reach
-            reach += step * (size - 1)
-    return reach if overlaps else None
 
 
 def _packed(name: str, array: Array, spec: TensorSpec, files: Files) -> str:

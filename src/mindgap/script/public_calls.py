@@ -10,7 +10,7 @@ import torch
 
 from mindgap.aten.operators import packet_of
 from mindgap.aten.tape import Tape, flatten_result
-from mindgap.aten.tensors import to_numpy, to_torch
+from mindgap.aten.tensors import input_tensors, to_numpy
 from mindgap.graph import Graph, materialise_all, operands
 from mindgap.operators import traits
 from mindgap.torch_private.dispatch_modes import TorchDispatchMode
@@ -100,7 +100,7 @@ def _run(graph: Graph, index: int, inputs: Sequence[Any]) -> tuple[Any, list[Any
             results.append(found[0])
 
     with torch.no_grad():
-        Tape(graph).run([to_torch(a, i.spec) for a, i in zip(inputs, graph.inputs, strict=True)], note, call)
+        Tape(graph).run(input_tensors(graph, inputs), note, call)
     return *seen[0], results[0]
 
 

@@ -15,12 +15,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from mindgap.graph import Graph, TensorSpec, digest
+from mindgap.graph import Array, Graph, TensorSpec, digest
 from mindgap.script.literals import Files, expression
 from mindgap.script.module_source import Names, culprit_source, model_source, names_of
 from mindgap.script.target import Recorded, Target
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: For each platform, the part with the function that runs a model, and the function's name.
 _PATHS: Final = {
@@ -152,8 +150,8 @@ def _main(
     alone: tuple[str, tuple[int, ...], tuple[int, ...]] | None,
 ) -> str:  # fmt: skip
     outputs = _declared([graph.values[o] for o in (*graph.outputs, *graph.grad)])
-    places = {value: place for place, value in enumerate(names_of(graph).arguments)}
-    gradients = [places[value] for value in graph.grad]
+    positions = {value: position for position, value in enumerate(names_of(graph).arguments)}
+    gradients = [positions[value] for value in graph.grad]
     lines = [
         "CASE = ScriptCase(",
         f"    name={name!r},",

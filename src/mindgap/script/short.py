@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, Final, Literal
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from mindgap.aten.tape import Tape
-from mindgap.aten.tensors import to_numpy, to_torch
+from mindgap.aten.tensors import input_tensors, to_numpy
 from mindgap.graph import Arg, DType, Graph, Input, contiguous_stride, materialise_all, refs
 from mindgap.script.literals import Files, expression
 from mindgap.script.module_source import argument, call_target
@@ -27,10 +27,17 @@ from mindgap.script.target import Target
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Wrong = Literal["platform", "reference", "undecided"]
+#: How the platform's process ends where it raises nothing.
+Ends = Literal["hangs", "crashes"]
 #: The last line of a script that shows the fault; the last line of one that does not.
 FAULT: Final = "FAULT"
 NO_FAULT: Final = "NO FAULT"
 
+#: The last lines of every short script.
+_END: Final = (
+    "", "", 'if __name__ == "__main__":', "    try:", "        status = main()", "    except Exception:",
+    "        traceback.print_exc()", "        status = 2", "    sys.exit(status)",
+)  # fmt: skip
 #: Functions of the long script's parts: an input that needs one is not plain enough for a short script.
 _HELPERS: Final = (
     "strided(", "unpacked(", "loaded(", "from_bits(", "uniform(", "normal(", "integers(", "permutation(", "exceptional("
@@ -122,13 +129,14 @@ def error(found, exact):
 
 def short_script(
     graph: Graph, platform: Target, title: str, *, wrong: Wrong = "platform", fails: bool = False,
-    public: bool = True, inputs: Sequence[Array] | None = None,
+    public: bool = True, inputs: Sequence[Array] | None = None, ends: Ends | None = None, limit_s: float = 60.0,
 ) -> str | None:  # fmt: skip
     """Returns the script, or None if the graph or the platform has no short form.
 
     `title`: the first line of its docstring. `wrong`: the side at fault. `fails`: the platform raises an error and
     gives no wrong result. `public`: call public functions where one runs the operator. `inputs`: the graph's inputs
-    as arrays. The caller has to run the script: nothing here knows that it shows the fault.
+    as arrays. `ends`: the platform hangs or crashes: the script runs it in a process of its own, for at most `limit_s`
+    seconds with its imports. The caller has to run the script: nothing here knows that it shows the fault.
     """
     way = _way(platform)
     if way is None or graph.grad or len(graph.nodes) > _MOST_NODES:
@@ -146,11 +154,12 @@ def short_script(
     data = "\n".join(f"{name} = {text}" for name, text in zip(names, tensors, strict=True))
     model = "\n".join(_model(graph, names, arrays, public))
     standard = ["platform", "sys", "traceback", *(["tempfile"] if "tempfile" in run else [])]
+    standard += ["os", "signal", "subprocess"] if ends else []
     third = ["torch", *imports, *(["numpy as np"] if "np." in run else [])]
     environment = dict(platform.environment)
     parts = [
         _docstring(title, imports),
-        _imports([*standard, *(["os"] if environment else [])]),
+        _imports({*standard, *(["os"] if environment else [])}),
         *(["from math import inf, nan"] if re.search(r"\b(inf|nan)\b", data + model) else []),
         "",
         *([f"os.environ.update({environment!r})  # before PyTorch is imported\n"] if environment else []),
@@ -164,7 +173,9 @@ def short_script(
         "",
         data,
         "",
-        _main(platform, wrong, names, imports, fails=fails, exact=exact),
+        _main_of_process(platform, names, imports, ends, limit_s)
+        if ends
+        else _main(platform, wrong, names, imports, fails=fails, exact=exact),
     ]
     return re.sub(r"\n{4,}", "\n\n\n", "\n".join(parts)).rstrip() + "\n"
 
@@ -178,7 +189,7 @@ def _docstring(title: str, imports: Sequence[str]) -> str:
     )
 
 
-def _imports(modules: Sequence[str]) -> str:
+def _imports(modules: Collection[str]) -> str:
     return "\n".join(f"import {name}" for name in sorted(modules))
 
 
@@ -201,7 +212,7 @@ def _with_rounded_scalars(graph: Graph, arrays: Sequence[Array]) -> Graph:
 def _bytes(graph: Graph, arrays: Sequence[Array]) -> list[bytes]:
     """The outputs' bytes, by eager PyTorch."""
     with torch.no_grad():
-        tensors = [to_torch(array, given.spec) for array, given in zip(arrays, graph.inputs, strict=True)]
+        tensors = input_tensors(graph, arrays)
         return [to_numpy(output).tobytes() for output in Tape(graph).run(tensors)]
 
 
@@ -214,9 +225,12 @@ def _rounded(arg: Arg) -> Arg:
 def _way(platform: Target) -> tuple[tuple[str, ...], str] | None:
     """Returns the code that runs the platform; None if its options have no short form."""
     options = dict(platform.options)
+    if platform.device_mode == "onnxruntime/cpu" and options.get("threads") == "1":
+        del options["threads"]  # the operands are small: the session takes one thread for them
     options.pop("export", None)  # both ways write the same operators; the script exports as users do
     if platform.device_mode == "openvino/cpu":
-        options.pop("precision", None)
+        options.pop("precision", None)  # this and the threads are among its properties
+        options.pop("threads", None)
         if options.get("frontend") == "pytorch":
             del options["frontend"]
     if platform.device_mode.startswith("cpu/"):
@@ -225,10 +239,14 @@ def _way(platform: Target) -> tuple[tuple[str, ...], str] | None:
     return _RUN.get(key)
 
 
-def _properties(platform: Target) -> dict[str, str]:
-    """OpenVINO's properties: `precision=default` sets none."""
-    precision = platform.options.get("precision", "f32")
-    return {} if precision == "default" else {"INFERENCE_PRECISION_HINT": precision}
+def _properties(platform: Target) -> dict[str, str | int]:
+    """OpenVINO's properties: none without options."""
+    given, found = platform.options, dict[str, str | int]()
+    if given.get("precision", "default") != "default":
+        found["INFERENCE_PRECISION_HINT"] = given["precision"]
+    if "threads" in given:
+        found["INFERENCE_NUM_THREADS"] = int(given["threads"])
+    return found
 
 
 def _numpy_holds(graph: Graph) -> bool:
@@ -284,8 +302,7 @@ def _can_widen(graph: Graph) -> bool:
 def _main(
     platform: Target, wrong: Wrong, names: Sequence[str], imports: Sequence[str], *, fails: bool, exact: bool
 ) -> str:
-    versions = ", ".join(f'"{name}", {name}.__version__' for name in ("torch", *imports))
-    fresh = f"[x.clone() for x in ({', '.join(names)}{',' if len(names) == 1 else ''})]"
+    versions, fresh = _versions(imports), _fresh(names)
     lines = [
         "",
         "def main():",
@@ -306,9 +323,48 @@ def _main(
         ]
     else:
         lines += _comparison(platform, wrong, fresh, exact)
-    lines += ["", "", 'if __name__ == "__main__":', "    try:", "        status = main()", "    except Exception:",
-              "        traceback.print_exc()", "        status = 2", "    sys.exit(status)"]  # fmt: skip
-    return "\n".join(lines)
+    return "\n".join([*lines, *_END])
+
+
+def _main_of_process(platform: Target, names: Sequence[str], imports: Sequence[str], ends: Ends, limit_s: float) -> str:
+    """`main` for a platform that hangs or crashes: runs this script again as a child, which runs the platform."""
+    hangs, fault = ends == "hangs", [f'        print("{FAULT}")', "        return 1"]
+    other = ['        print("Another fault than the one that this script shows.")', "        return 2"]
+    return "\n".join([
+        "",
+        f"LIMIT_S = {max(1, round(limit_s))}  # the platform's process is ended after so many seconds",
+        "",
+        "",
+        "def main():",
+        f"    arguments = tuple({_fresh(names)})",
+        '    if sys.argv[1:] == ["run"]:',
+        "        run(Model().eval(), arguments)",
+        "        return 0",
+        f"    print({_versions(imports)}, platform.machine())",
+        '    print("eager:", Model()(*arguments), flush=True)',
+        '    child = subprocess.Popen([sys.executable, __file__, "run"], start_new_session=True)',
+        "    try:",
+        "        status = child.wait(timeout=LIMIT_S)",
+        "    except subprocess.TimeoutExpired:",
+        "        os.killpg(child.pid, signal.SIGKILL)",
+        "        child.wait()",
+        f'        print(f"{platform.name} does not end within {{LIMIT_S}} s")',
+        *(fault if hangs else other),
+        "    if status < 0:",
+        f'        print("{platform.name} ends with", signal.Signals(-status).name)',
+        *(other if hangs else fault),
+        f'    print("{NO_FAULT}" if status == 0 else "It fails in another way.")',
+        "    return 0 if status == 0 else 2",
+        *_END,
+    ])  # fmt: skip
+
+
+def _versions(imports: Sequence[str]) -> str:
+    return ", ".join(f'"{name}", {name}.__version__' for name in ("torch", *imports))
+
+
+def _fresh(names: Sequence[str]) -> str:
+    return f"[x.clone() for x in ({', '.join(names)}{',' if len(names) == 1 else ''})]"
 
 
 def _comparison(platform: Target, wrong: Wrong, fresh: str, exact: bool) -> list[str]:

@@ -17,7 +17,7 @@ from mindgap.selftest.subjects import graph_of
 from mindgap.selftest.trial import case_row
 
 _SUBJECT: Final = "mlp"
-_STRUCK: Final = "aten.gelu.default"
+_FAULTY_OPERATOR: Final = "aten.gelu.default"
 #: What the outcome must be called, by kind of fault; the hang costs its deadline several times over.
 _QUICK: Final = {"crash": "crash"}
 _FULL: Final = {"crash": "crash", "hang": "timeout"}
@@ -31,10 +31,10 @@ def try_failures(quick: bool, seed: int) -> list[CaseRow]:
         folder = Path(name)
         tensors = TensorStore(folder / "tensors")
         graph = graph_of(_SUBJECT, seed, tensors)
-        node = [n.op for n in graph.nodes].index(_STRUCK)
+        node = [n.op for n in graph.nodes].index(_FAULTY_OPERATOR)
         for kind, status in (_QUICK if quick else _FULL).items():
-            when: dict[str, Any] = {"kind": kind, "when": {"op": _STRUCK}}
-            case = FaultCase(kind, _STRUCK, (when,))
+            when: dict[str, Any] = {"kind": kind, "when": {"op": _FAULTY_OPERATOR}}
+            case = FaultCase(kind, _FAULTY_OPERATOR, (when,))
             file = folder / f"{kind}.toml"
             file.write_text(case.to_toml())
             report = diff_many(

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-import numpy as np
 import torch
 
 from mindgap.aten.functional import functionalize
 from mindgap.aten.tape import Tape, clone_strided, flatten_result
-from mindgap.aten.tensors import TORCH_DTYPES, to_torch
-from mindgap.graph import Graph
+from mindgap.aten.tensors import TORCH_DTYPES, input_tensors
+from mindgap.graph import Array, Graph
 from mindgap.oracle import Oracle
 from mindgap.oracle.evaluation.formats import FORMATS, is_real, widen
 from mindgap.oracle.examination import SIGMAS, expect_floor
@@ -23,7 +22,6 @@ from mindgap.platforms.faulty.injection import FaultInjector, injection_sites, m
 from mindgap.platforms.faulty.schema import AT_LOAD, Faults
 from mindgap.platforms.protocol import CompileFailure
 
-Array = np.ndarray[Any, np.dtype[Any]]
 #: Replays behind σ at the outputs.
 _REPLAYS: Final = 64
 
@@ -59,7 +57,7 @@ class Effect:
         return max((change.typical for change in self.at_node.values()), default=0.0)
 
     @property
-    def struck(self) -> tuple[int, ...]:
+    def faulty_nodes(self) -> tuple[int, ...]:
         """The nodes that a fault changes past 16 typical bounds: a right culprit is one of them."""
         return tuple(sorted(n for n, change in self.at_node.items() if change.typical > SIGMAS))
 
@@ -69,7 +67,7 @@ class GroundTruth:
 
     def __init__(self, graph: Graph, inputs: Sequence[Array]) -> None:
         self.graph = graph
-        self._inputs = [to_torch(a, i.spec) for a, i in zip(inputs, graph.inputs, strict=True)]
+        self._inputs = input_tensors(graph, inputs)
         self._tape = Tape(graph)
         functional = functionalize(graph)
         self._oracle = Oracle(functional.graph, inputs)
@@ -96,11 +94,11 @@ class GroundTruth:
     def effect(self, faults: Faults) -> Effect:
         """Measures the effect of faults on this graph. Raises `Unsupported` if they refuse it."""
         try:
-            places = injection_sites(faults, self.graph, "")
+            sites = injection_sites(faults, self.graph, "")
         except CompileFailure:
             return Effect(dict.fromkeys(self._meant(faults), _UTTER), math.inf, failed=True)
-        at_node = self._locally(FaultInjector(self.graph, places))
-        whole = FaultInjector(self.graph, places)
+        at_node = self._locally(FaultInjector(self.graph, sites))
+        whole = FaultInjector(self.graph, sites)
         whole.begin()
         seen = _Position()
         try:
@@ -117,17 +115,17 @@ class GroundTruth:
         nodes = enumerate(self.graph.nodes)
         return [index for index, node in nodes if any(meets(fault, node, index, "") for fault in at_load)]
 
-    def _locally(self, striker: FaultInjector) -> dict[int, Change]:
+    def _locally(self, injector: FaultInjector) -> dict[int, Change]:
         """Returns the change of each affected node's results on the right operands."""
         found: dict[int, Change] = {}
-        striker.begin()
+        injector.begin()
 
         def call(index: int, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
-            if not striker.may_strike(index):
+            if not injector.may_inject(index):
                 return function(*args, **kwargs)
             copies = [_copied(a) for a in args], {k: _copied(v) for k, v in kwargs.items()}
             try:
-                wrong = flatten_result(striker.call(index, function, *copies))
+                wrong = flatten_result(injector.call(index, function, *copies))
             except Exception:  # an injected failure, or PyTorch's on overridden arguments
                 found[index] = _UTTER
                 return function(*args, **kwargs)
@@ -196,10 +194,10 @@ class _Position:
     def __init__(self) -> None:
         self.at = -1
 
-    def watching(self, striker: FaultInjector) -> Any:
+    def watching(self, injector: FaultInjector) -> Any:
         def call(index: int, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
             self.at = index
-            return striker.call(index, function, args, kwargs)
+            return injector.call(index, function, args, kwargs)
 
         return call
 

@@ -120,8 +120,8 @@ def _in_place(draw: Draw) -> SubjectProgram:
 def _discrete(draw: Draw) -> SubjectProgram:
     def call(x: Any, table: Any, tokens: Any) -> Any:
         h = F.embedding(tokens, table) + x
-        values, places = h.topk(3, -1)
-        return values.sum(-1), places, h.argmax(1), torch.sort(h.mean(1), -1).values, (h > 0).sum(-1), tokens * 3 - 1
+        values, positions = h.topk(3, -1)
+        return values.sum(-1), positions, h.argmax(1), torch.sort(h.mean(1), -1).values, (h > 0).sum(-1), tokens * 3 - 1
 
     return call, (draw(4, 7, 8), draw(20, 8), torch.arange(28).view(4, 7) % 20)
 

@@ -58,6 +58,14 @@ class CaseRow:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Trials:
+    """The cases tried on one subject. `skipped`: the reason if it could not be made."""
+
+    rows: tuple[CaseRow, ...]
+    skipped: str = ""
+
+
 @dataclass(frozen=True)
 class SelftestReport:
     """Every case, and the figures over them. `skipped`: graphs that could not be made here, with the reason."""
@@ -146,7 +154,7 @@ def _complaint(case: CaseRow) -> str:
     what = "false alarm" if case.alarm else "missed" if not case.found else "wrong culprit"
     blamed = f" at node {case.culprit_node} {case.culprit_op}" if case.culprit_op else ""
     outcome = f"{case.verdict or case.status}{blamed}"
-    return f"{what}: {case.fault} of {case.op} in {case.graph}: {outcome}; struck {case.struck}"
+    return f"{what}: {case.fault} of {case.op} in {case.graph}: {outcome}; faulty nodes {case.struck}"
 
 
 def _share(flags: Iterable[bool]) -> float | None:

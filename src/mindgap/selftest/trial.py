@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +22,7 @@ from mindgap.run.local import Caches, run_job
 from mindgap.run.outcome import Job, Outcome
 from mindgap.selftest.fault_cases import FaultCase, benign_for, faults_for
 from mindgap.selftest.ground_truth import Effect, GroundTruth
-from mindgap.selftest.report import CaseRow
+from mindgap.selftest.report import CaseRow, Trials
 from mindgap.selftest.subjects import graph_of
 
 _REFERENCE: Final = "cpu/eager"
@@ -47,15 +47,6 @@ class InProcessExecutor:
         self._open.pop(platform, None)
 
 
-@dataclass(frozen=True, slots=True)
-class Trials:
-    """The cases tried on one subject. `skipped`: the reason if it could not be made."""
-
-    subject: str
-    rows: tuple[CaseRow, ...]
-    skipped: str = ""
-
-
 def try_subject(name: str, seed: int, limit: int) -> Trials:
     """Tries up to `limit` faults and the benign cases in one subject. Runs in a separate process, on one thread."""
     torch.set_num_threads(1)
@@ -64,8 +55,8 @@ def try_subject(name: str, seed: int, limit: int) -> Trials:
         try:
             graph = graph_of(name, seed, tensors)
         except MindgapError as error:
-            return Trials(name, (), str(error))
-        return Trials(name, tuple(_FaultComparison(name, graph, tensors, Path(folder)).rows(seed, limit)))
+            return Trials((), str(error))
+        return Trials(tuple(_FaultComparison(name, graph, tensors, Path(folder)).rows(seed, limit)))
 
 
 class _FaultComparison:
@@ -116,12 +107,12 @@ def case_row(graph: str, case: FaultCase, effect: Effect, row: Row) -> CaseRow:
         at_node=effect.hard,
         at_node_typical=effect.typical,
         at_output=effect.at_output,
-        struck=effect.struck,
+        struck=effect.faulty_nodes,
         verdict=row.verdict,
         status=row.status,
         culprit_node=None if culprit is None else culprit.node,
         culprit_op="" if culprit is None else culprit.op,
         found=row.finding,
-        right=culprit is not None and culprit.node in effect.struck,
+        right=culprit is not None and culprit.node in effect.faulty_nodes,
         detail=row.detail or row.message,
     )

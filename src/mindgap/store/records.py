@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from mindgap.compare.digest import Digested, Sketch
-from mindgap.graph import Graph, Recipe, Stored, structure_digest
+from mindgap.graph import Graph, stored_keys, structure_digest
 from mindgap.run.identity import digest_of
 from mindgap.run.outcome import Outcome
 from mindgap.store.tables import METRICS
@@ -36,20 +36,6 @@ def graph_row(graph: Graph, *, name: str = "", source: str = "", variant: str | 
         "variant": variant,
         "tensors": stored_keys(graph),
     }
-
-
-def stored_keys(graph: Graph) -> list[str]:
-    """Returns the sorted keys of the stored tensors that the graph's inputs use."""
-    found: set[str] = set()
-    recipes: list[Recipe] = [given.recipe for given in graph.inputs]
-    while recipes:
-        recipe = recipes.pop()
-        if isinstance(recipe, Stored):
-            found.add(recipe.key)
-        base = getattr(recipe, "base", None)
-        if base is not None:
-            recipes.append(base)
-    return sorted(found)
 
 
 def outcome_row(run: str, model: str, outcome: Outcome) -> dict[str, Any]:

@@ -17,10 +17,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mindgap.graph import Graph, GraphError, TensorStore, decode, digest, digest_of_bytes, encode
+from mindgap.graph import Graph, GraphError, TensorStore, decode, digest, digest_of_bytes, encode, stored_keys
 from mindgap.store.errors import StoreError
 from mindgap.store.location import LocalLocation, location_at
-from mindgap.store.records import stored_keys
 from mindgap.store.segment import checked_bytes, folder_of, packed, segment_name
 from mindgap.store.tables import TABLES, VERSION, TableSchema
 from mindgap.store.views import Views

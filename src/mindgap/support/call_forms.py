@@ -101,9 +101,9 @@ def in_place(graph: Graph) -> Iterator[Graph]:
 @cache
 def _in_place_of(op: str) -> tuple[str, ...]:
     namespace, packet, _ = op.split(".")
-    twins: Any = getattr(getattr(torch.ops, namespace), f"{packet}_", None)
+    in_place_packet: Any = getattr(getattr(torch.ops, namespace), f"{packet}_", None)
     found: list[str] = []
-    for name in () if twins is None else twins.overloads():
+    for name in () if in_place_packet is None else in_place_packet.overloads():
         try:
             overload(f"{namespace}.{packet}_.{name}")
             if counterpart(f"{namespace}.{packet}_.{name}").op == op:
@@ -143,7 +143,7 @@ def _stride(shape: tuple[int, ...], layout: str) -> tuple[int, ...] | None:
         return channels_last_stride(shape)
     if layout == "permuted":
         return tuple(reversed(contiguous_stride(tuple(reversed(shape))))) if len(shape) > 1 else None
-    long = next((place for place, size in enumerate(shape) if size > 1), None)
+    long = next((position for position, size in enumerate(shape) if size > 1), None)
     if long is None:
         return None
     once = contiguous_stride((*shape[:long], 1, *shape[long + 1 :]))
@@ -153,6 +153,6 @@ def _stride(shape: tuple[int, ...], layout: str) -> tuple[int, ...] | None:
 def _repeated(one: Input, spec: TensorSpec, tensors: TensorStore | None) -> Literal:
     """Repeats the first slice of an operand along the dimension that is expanded."""
     array = materialise(one, tensors)
-    place = next(place for place, step in enumerate(spec.stride) if step == 0 and spec.shape[place] > 1)
-    again = np.repeat(array.take([0], axis=place), spec.shape[place], axis=place)
+    position = next(position for position, step in enumerate(spec.stride) if step == 0 and spec.shape[position] > 1)
+    again = np.repeat(array.take([0], axis=position), spec.shape[position], axis=position)
     return Literal(np.ascontiguousarray(again).tobytes())

@@ -93,7 +93,7 @@ def _queue(probes: Iterable[CallProbe], known: Set[Key]) -> deque[_Asked]:
     samples: dict[Key, list[CallProbe]] = {}
     for probe in probes:
         samples.setdefault(probe.key, []).append(probe)
-    rank = {dtype: place for place, dtype in enumerate(DTYPES)}
+    rank = {dtype: position for position, dtype in enumerate(DTYPES)}
     order = sorted(samples.keys() - known, key=lambda key: (_plain(key), rank.get(key.dtype, len(rank)), key))
     return deque(_Asked(key, samples[key]) for key in order)
 

@@ -140,7 +140,7 @@ class _Chooser:
             self._keep(self._cast(base, dtype), _FORMS)
         for layout in LAYOUTS:
             self._keep((laid for one in base if (laid := relaid(one, layout, self._tensors)) is not None), _FORMS)
-        self._keep((twin for one in base for twin in in_place(one)), _FORMS)
+        self._keep((written for one in base for written in in_place(one)), _FORMS)
 
     def _cast(self, base: Sequence[Graph], dtype: str) -> Iterator[Graph]:
         for one in base:
@@ -186,4 +186,4 @@ def _spread(items: Sequence[T], most: int) -> list[T]:
     """Selects at most `most` items, evenly spaced, with the first and the last."""
     if len(items) <= most:
         return list(items)
-    return [items[round(place * (len(items) - 1) / (most - 1))] for place in range(most)]
+    return [items[round(position * (len(items) - 1) / (most - 1))] for position in range(most)]

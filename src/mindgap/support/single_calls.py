@@ -9,7 +9,7 @@ import torch
 
 from mindgap.aten.operators import facts
 from mindgap.aten.tape import Tape, flatten_result
-from mindgap.aten.tensors import TORCH_DTYPES, extent, spec_of, to_numpy, to_torch
+from mindgap.aten.tensors import TORCH_DTYPES, extent, input_tensors, spec_of, to_numpy
 from mindgap.graph import (
     Arg,
     Graph,
@@ -40,7 +40,7 @@ def calls(graph: Graph, tensors: TensorStore | None = None) -> Iterator[Graph]:
     """
     tape = Tape(graph)
     arrays = materialise_all(graph, tensors)
-    given = [to_torch(array, one.spec) for array, one in zip(arrays, graph.inputs, strict=True)]
+    given = input_tensors(graph, arrays)
     cutter = _Cutter(graph, frozenset(tape.written_inputs))
     with torch.no_grad():
         tape.run(given, call=cutter.call)
@@ -99,7 +99,7 @@ def _graph(node: Node, inputs: dict[int, Input], results: list[torch.Tensor | No
     if sum(tensor.numel() * tensor.element_size() for tensor in results if tensor is not None) > MOST_BYTES:
         return None
     specs = tuple(None if tensor is None else spec_of(tensor) for tensor in results)
-    renumber = {number: place for place, number in enumerate(inputs)}
+    renumber = {number: position for position, number in enumerate(inputs)}
     args = tuple(map_refs(arg, renumber) for arg in node.args)
     kwargs = tuple((name, map_refs(arg, renumber)) for name, arg in node.kwargs)
     return one_call(Node(node.op, args, kwargs, specs), tuple(inputs.values()))
@@ -110,8 +110,8 @@ def one_call(node: Node, inputs: tuple[Input, ...]) -> Graph | None:
     outputs = [len(inputs) + slot for slot, spec in enumerate(node.outputs) if spec is not None]
     if not outputs:
         written = facts(node.op).mutates
-        places = [*enumerate(node.args), *node.kwargs]
-        outputs = [number for place, arg in places if place in written for number in refs(arg)]
+        positions = [*enumerate(node.args), *node.kwargs]
+        outputs = [number for position, arg in positions if position in written for number in refs(arg)]
     return Graph(inputs, (node,), tuple(outputs)) if outputs else None
 
 

@@ -50,6 +50,11 @@ def use_profiling_executor() -> None:
     _C._jit_set_profiling_mode(True)
 
 
+def optimise_torchscript(enabled: bool) -> None:
+    """Sets whether TorchScript's executor optimises programs before it runs them."""
+    _C._set_graph_executor_optimize(enabled)
+
+
 def torchscript_fuses_on_cpu() -> bool:
     """Returns whether TorchScript fuses operators on the CPU."""
     return bool(_C._jit_can_fuse_on_cpu())

@@ -48,8 +48,8 @@ def policies_of(dtypes: Mapping[str, Mapping[str, str]], graph: Graph) -> list[D
     """The policies that make results of this graph differ: dtypes it has, computed in fewer bits or saturating."""
     present = {spec.dtype for spec in graph.values if spec is not None}
     found: list[DtypeSubstitution] = []
-    for declared, told in dtypes.items():
-        computed, saturates = told.get("computes_in", ""), told.get("overflow") == "saturates"
+    for declared, policy in dtypes.items():
+        computed, saturates = policy.get("computes_in", ""), policy.get("overflow") == "saturates"
         if declared not in present:
             continue
         if computed in TORCH_DTYPES and _narrower(computed, declared):

@@ -10,6 +10,7 @@ import torch
 
 from mindgap.aten.operators import overload
 from mindgap.aten.tensors import to_numpy, to_torch
+from mindgap.compare.example import Example
 from mindgap.graph import Node, Ref, kind_of
 from mindgap.oracle import Examined, LocalExpectation, Oracle, local_expectation
 from mindgap.oracle.evaluation.float64 import packet_of
@@ -31,22 +32,22 @@ _EXACT: Final[Mapping[str, Callable[[int, int], int]]] = {
 }
 
 
-def example(oracle: Oracle, confirmed: Confirmed) -> str:
+def example(oracle: Oracle, confirmed: Confirmed) -> Example | None:
     """`127 + 1 gave 127; int8 wraps to -128`: the element that is furthest off, of one operator on common operands.
 
     It is an element of a result that is wrong: other results may differ by rounding. Elementwise operators are shown
-    with their operands, others with the position of the element. Empty for a fused set, and where the values are not
-    at hand.
+    with their operands, others with the position of the element. None for a fused set or another shape, and where the
+    values are not at hand.
     """
-    if len(confirmed.nodes) != 1:
-        return ""
+    if len(confirmed.nodes) != 1 or confirmed.kind == "structural":
+        return None
     expected = local_expectation(oracle, confirmed.nodes[0])
     for number, array in confirmed.arrays.items():
         slot = number - expected.first
         place = _worst_place(expected, slot, array) if kind_of_error(expected.examine(slot, array)) else None
         if place is not None:
-            return _sentence(oracle, confirmed.nodes[0], number, array, place)
-    return ""
+            return _example(oracle, confirmed.nodes[0], number, array, place)
+    return None
 
 
 def extent(oracle: Oracle, confirmed: Confirmed) -> str:
@@ -57,12 +58,12 @@ def extent(oracle: Oracle, confirmed: Confirmed) -> str:
     if confirmed.kind != "exceptional":
         return f"{confirmed.count} of {total} elements"
     expected = local_expectation(oracle, confirmed.nodes[0])
-    told: list[str] = []
+    changes: list[str] = []
     for number, array in confirmed.arrays.items():
         verdict, hard = expected.examine(number - expected.first, array), expected.hard[number - expected.first]
         if verdict.kind == "exceptional" and hard is not None:
-            told.append(_classes(widen(to_torch(array)), hard.step))
-    return "; ".join(filter(None, told)) or f"{confirmed.count} of {total} elements"
+            changes.append(_classes(widen(to_torch(array)), hard.step))
+    return "; ".join(filter(None, changes)) or f"{confirmed.count} of {total} elements"
 
 
 def _classes(got: torch.Tensor, right: torch.Tensor) -> str:
@@ -97,7 +98,7 @@ def _offending(verdict: Examined, got: torch.Tensor, right: torch.Tensor) -> tor
     return (got != right) & ~(torch.isnan(got) & torch.isnan(right))
 
 
-def _sentence(oracle: Oracle, node: int, number: int, array: Array, place: tuple[int, ...]) -> str:
+def _example(oracle: Oracle, node: int, number: int, array: Array, place: tuple[int, ...]) -> Example:
     called = oracle.graph.nodes[node]
     right = to_numpy(oracle.step.values[number])[place]
     operands = _operands(oracle, called, array.shape, place)
@@ -105,8 +106,9 @@ def _sentence(oracle: Oracle, node: int, number: int, array: Array, place: tuple
         result = number - oracle.graph.first_value[node]
         name = f"result {result} of {packet_of(called.op)}" if result else packet_of(called.op)
         where = f"element {list(place)} of {name}" if place else name
-        return f"{where} is {_spelled(array[place])}; right is {_spelled(right)}"
-    return f"{_call(called, operands)} gave {_spelled(array[place])}; {_right(called, operands, right, array.dtype)}"
+        return Example(where, _spelled(array[place]), _spelled(right))
+    why = _wrapping(called, operands, right, array.dtype)
+    return Example(_call(called, operands), _spelled(array[place]), _spelled(right), True, why)
 
 
 def _operands(oracle: Oracle, node: Node, shape: tuple[int, ...], place: tuple[int, ...]) -> list[Any] | None:
@@ -128,19 +130,20 @@ def _operands(oracle: Oracle, node: Node, shape: tuple[int, ...], place: tuple[i
 
 
 def _call(node: Node, operands: list[Any]) -> str:
-    packet, told = packet_of(node.op), [_spelled(x) for x in operands]
-    if packet in _INFIX and len(told) == 2:
-        return f"{told[0]} {_INFIX[packet]} {told[1]}"
-    return f"{packet}({', '.join(told)})"
+    packet, texts = packet_of(node.op), [_spelled(x) for x in operands]
+    if packet in _INFIX and len(texts) == 2:
+        return f"{texts[0]} {_INFIX[packet]} {texts[1]}"
+    return f"{packet}({', '.join(texts)})"
 
 
-def _right(node: Node, operands: list[Any], right: Any, dtype: np.dtype[Any]) -> str:
+def _wrapping(node: Node, operands: list[Any], right: Any, dtype: np.dtype[Any]) -> str:
+    """`int8 wraps to -128` where the exact result lies outside its dtype; else empty."""
     exact = _EXACT.get(packet_of(node.op))
     if exact is not None and len(operands) == 2 and kind_of(str(dtype)) == "int":
         wanted, limits = exact(*map(int, operands)), np.iinfo(dtype)
         if not limits.min <= wanted <= limits.max:
             return f"{dtype} wraps to {_spelled(right)}"
-    return f"right is {_spelled(right)}"
+    return ""
 
 
 def _spelled(value: Any) -> str:

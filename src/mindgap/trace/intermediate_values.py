@@ -23,6 +23,11 @@ def shown(graph: Graph) -> tuple[int, ...]:
     return tuple(n for n in range(len(graph.inputs), len(graph.values)) if graph.values[n] is not None)
 
 
+def with_outputs(graph: Graph, numbers: Sequence[int]) -> Graph:
+    """The graph with these values as further outputs."""
+    return replace(graph, outputs=(*graph.outputs, *numbers), labels=Labels(graph.labels.inputs, graph.labels.nodes))
+
+
 def observe_values(
     graph: Graph,
     platform: str,
@@ -36,7 +41,7 @@ def observe_values(
     `outputs`: the platform's outputs when it was not observed.
     """
     numbers = shown(graph)
-    wide = replace(graph, outputs=(*graph.outputs, *numbers), labels=Labels(graph.labels.inputs, graph.labels.nodes))
+    wide = with_outputs(graph, numbers)
     outcome = execute(Job(platform, wide, want="outputs", repeat=1, deadline_s=deadline_s, inputs=inputs))
     if outcome.arrays is None or len(outcome.arrays) != len(wide.outputs):
         return None

@@ -6,10 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mindgap.compare.culprit import Culprit
+from mindgap.compare.example import Example
 from mindgap.compare.row_metrics import RowMetrics
 from mindgap.compare.verdict import Blame, Verdict
 from mindgap.compare.weakness import Weakness
+from mindgap.graph import Graph
 from mindgap.trace.roles import Role
+from mindgap.trace.subgraphs import Array
+
+
+@dataclass(frozen=True)
+class OperatorAlone:
+    """An operator as a graph of its own, and the operands on which it was found wrong, in the graph's order."""
+
+    graph: Graph
+    inputs: tuple[Array, ...]
 
 
 @dataclass(frozen=True)
@@ -18,7 +29,8 @@ class Judgement:
 
     `verdicts`: each output's own. `profiles`: whether each fixed tolerance passes. `detail`: one sentence for a person.
     `nodes`: (node of the captured graph, operator, role) for each node that the difference reaches. `weaknesses`:
-    operators judged on weaker evidence.
+    operators judged on weaker evidence. `example`: one element that the culprit gets wrong. `alone`: the culprit by
+    itself; None for a set of operators and for large operands.
     """
 
     verdict: Verdict
@@ -30,3 +42,5 @@ class Judgement:
     verdicts: tuple[Verdict, ...] = ()
     profiles: Mapping[str, bool] = field(default_factory=dict[str, bool])
     weaknesses: tuple[Weakness, ...] = ()
+    example: Example | None = None
+    alone: OperatorAlone | None = None

@@ -33,17 +33,17 @@ def node_roles(
         made = [graph.first_value[index] + slot for slot in range(len(node.outputs))]
         for number in made:
             if number in platform and number in reference:
-                size[number] = _difference(platform[number], reference[number])
+                size[number] = relative_difference(platform[number], reference[number])
         after = max((size.get(n, 0.0) for n in made), default=0.0)
         before = max((size.get(n, 0.0) for n in operands(node)), default=0.0)
         if index in introducers:
             found.append((index, "introduces"))
         elif before > 0 or after > 0:
-            found.append((index, _role(before, after)))
+            found.append((index, role_of(before, after)))
     return tuple(found)
 
 
-def _role(before: float, after: float) -> Role:
+def role_of(before: float, after: float) -> Role:
     if before == 0:
         return "introduces"
     if after * AMPLIFIED < before:
@@ -51,7 +51,7 @@ def _role(before: float, after: float) -> Role:
     return "amplifies" if after > AMPLIFIED * before else "propagates"
 
 
-def _difference(ours: Array, theirs: Array) -> float:
+def relative_difference(ours: Array, theirs: Array) -> float:
     """Root mean square of the difference over that of the reference; infinite for another shape or class."""
     if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
         return float("inf")

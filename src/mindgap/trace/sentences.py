@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from mindgap.compare.example import Example
 from mindgap.compare.verdict import Verdict
 from mindgap.graph import Graph
 from mindgap.oracle import Examined, Oracle
-from mindgap.trace.example import example, extent
+from mindgap.trace.example import extent
 from mindgap.trace.output_verdicts import note_on_ill_conditioned, overall_verdict
 from mindgap.trace.single_operators import Confirmed
 from mindgap.trace.smallest_part import Part
 from mindgap.trace.structure import note_of_silence
 
 
-def detail_of_finding(oracle: Oracle, confirmed: Confirmed, side: str, ops: str) -> str:
+def detail_of_finding(oracle: Oracle, confirmed: Confirmed, side: str, ops: str, shown: Example | None) -> str:
     """What is wrong with which operator on which side; one concrete element first, where there is one."""
-    told = extent(oracle, confirmed)
+    amount = extent(oracle, confirmed)
     phrase = {
-        "discrepant": f"wrong on equal operands in {told}",
-        "exceptional": f"another class (finite, NaN, ±Inf) on equal operands: {told}",
-        "reduced_precision": f"computed in fewer bits than declared: {told}",
+        "discrepant": f"wrong on equal operands in {amount}",
+        "exceptional": f"another class (finite, NaN, ±Inf) on equal operands: {amount}",
+        "reduced_precision": f"computed in fewer bits than declared: {amount}",
         "structural": "another shape or dtype than declared",
     }[confirmed.kind]
-    shown = example(oracle, confirmed) if confirmed.kind != "structural" else ""
-    return f"{shown} ({phrase}, on {side}: {ops})" if shown else f"{phrase} on {side}: {ops}"
+    return f"{shown.sentence} ({phrase}, on {side}: {ops})" if shown else f"{phrase} on {side}: {ops}"
 
 
 def words_of_part(part: Part, verb: str) -> str:

@@ -89,6 +89,10 @@ class SingleOperators:
         small, borders = extract(graph, [*self._reads[node].views, node], alone.outputs)
         return Subgraph((node,), small, tuple(borders), alone.outputs)
 
+    def as_it_ran(self, node: int) -> Subgraph:
+        """The cut of one node, with the operator that ran in the graph as captured."""
+        return self._singles[node]
+
     def leading_to(self, node: int, among: Sequence[int]) -> tuple[int, ...]:
         """The nodes of `among` that a node depends on, and itself, in execution order."""
         graph = self._oracle.graph

@@ -117,9 +117,11 @@ class BundleFile:
                 self.about: dict[str, Any] = json.loads(file.read(ABOUT))
             known = (self.about["format"], self.about["version"])
         except (OSError, KeyError, ValueError, TypeError, zipfile.BadZipFile) as error:
-            raise BundleError(f"{path} is no pack, or damaged ({error}): make it again with campaign export") from None
+            raise BundleError(
+                f"{path} is no bundle, or damaged ({error}): make it again with campaign export"
+            ) from None
         if known != (FORMAT, VERSION):
-            raise BundleError(f"{path} is a pack of version {known[1]}, this mindgap reads {VERSION}")
+            raise BundleError(f"{path} is a bundle of version {known[1]}, this mindgap reads {VERSION}")
 
     def read(self, name: str) -> bytes:
         """Returns a member's bytes. Raises `BundleError` if its hash differs."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from mindgap.graph import Graph, MindgapError, decode
-from mindgap.run.cache import Cache
+from mindgap.graph.cache import Cache
 from mindgap.run.identity import remember
 
 #: Cases of a block; the last may have fewer.

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from mindgap.graph import Graph, MindgapError, TensorStore, decode, default_tensor_store
+from mindgap.graph.cache import Cache
 from mindgap.pipeline.comparison import GraphComparison, RunContext
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
-from mindgap.run.cache import Cache
 from mindgap.run.channel import ChannelClosed, Frame, FrameReader, send_frame
 from mindgap.run.identity import bytes_of, digest_of, remember
 from mindgap.run.message import PROTOCOL, job_frame, outcome_frame, read_outcome

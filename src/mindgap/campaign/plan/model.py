@@ -36,6 +36,7 @@ from mindgap.campaign.plan.positions import line_of
 from mindgap.diff.platform_facts import spelled
 from mindgap.graph import MindgapError
 from mindgap.platforms.protocol import PlatformError
+from mindgap.results.settings import RunSettings
 
 #: What may be changed in a campaign that has begun: when it ends, not what it does.
 CHANGEABLE: Final = frozenset({"stop"})
@@ -61,12 +62,14 @@ class Variants(_Part):
     """The variants to synthesise: how many, and of which sizes.
 
     `mutated`: share of mutated regions. `large`: share of regions that may have values of more than 32,768 elements.
+    `exceptional`: whether mutated regions may also be given NaN, infinities, signed zeros and extreme values.
     """
 
     count: Annotated[int, Field(ge=1)]
     sizes: Annotated[tuple[Size, ...], Field(strict=False, min_length=1)] = (Size(nodes=60, share=1.0),)
     mutated: Annotated[float, Field(ge=0, le=1)] = 0.25
     large: Annotated[float, Field(ge=0, le=1)] = 0.1
+    exceptional: bool = False
 
     @model_validator(mode="after")
     def _whole(self) -> Variants:
@@ -150,12 +153,21 @@ class Plan(_Part):
         """
         data = self.model_dump(exclude={"catalogue", "skip_unavailable", *CHANGEABLE})
         del data["limits"]["coverage_minutes"]
+        # Keys that are newer than some campaigns: left at their default, they leave a plan's digest as it was.
         if not self.internal:
             del data["internal"]
+        if not self.variants.exceptional:
+            del data["variants"]["exceptional"]
         for platform in data["platforms"].values():
             if platform["gradients"] is None:
                 del platform["gradients"]
         return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:32]
+
+    @property
+    def run_settings(self) -> RunSettings:
+        """How graphs of the campaign are run and judged."""
+        limits = self.limits
+        return RunSettings(self.reference, limits.trace, limits.repeat, limits.deadline_s, self.internal)
 
     @property
     def count(self) -> int:
@@ -185,9 +197,9 @@ def parse_plan(text: str, where: str) -> Plan:
         plan = Plan.model_validate(data)
     except ValidationError as error:
         wrong = sorted(((line_of(text, e["loc"]), e["loc"], e) for e in error.errors()), key=_by_line)
-        line, place, first = wrong[0]
+        line, key_path, first = wrong[0]
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        raise PlanError(f"{where}:{line}: {_message(place, first)}{more}") from None
+        raise PlanError(f"{where}:{line}: {_message(key_path, first)}{more}") from None
     return _canonical(plan, where, text)
 
 
@@ -208,13 +220,13 @@ def _canonical(plan: Plan, where: str, text: str) -> Plan:
     """Replaces the names of platforms by their canonical names."""
     platforms: dict[str, PlatformPlan] = {}
     for name, platform in plan.platforms.items():
-        place = ("platforms", name)
+        key_path = ("platforms", name)
         try:
             known = spelled(name)
         except PlatformError as error:
-            raise PlanError(f"{where}:{line_of(text, place)}: platforms.{_quoted(name)}: {error}") from None
+            raise PlanError(f"{where}:{line_of(text, key_path)}: platforms.{_quoted(name)}: {error}") from None
         if known in platforms:
-            raise PlanError(f"{where}:{line_of(text, place)}: platforms.{_quoted(name)}: {known} is there already")
+            raise PlanError(f"{where}:{line_of(text, key_path)}: platforms.{_quoted(name)}: {known} is there already")
         platforms[known] = platform
     try:
         reference = spelled(plan.reference)
@@ -228,10 +240,10 @@ def _by_line(wrong: tuple[int, tuple[str | int, ...], Any]) -> tuple[bool, int, 
     return wrong[2]["type"] == "missing", wrong[0], str(wrong[1])
 
 
-def _message(place: tuple[str | int, ...], error: Any) -> str:
-    key = ".".join(_quoted(part) for part in place)
+def _message(key_path: tuple[str | int, ...], error: Any) -> str:
+    key = ".".join(_quoted(part) for part in key_path)
     if error["type"] == "extra_forbidden":
-        return f"{key}: there is no such key; known are {', '.join(_known(place[:-1]))}"
+        return f"{key}: there is no such key; known are {', '.join(_known(key_path[:-1]))}"
     if error["type"] == "missing":
         return f"{key} is missing"
     given = error.get("input")
@@ -239,16 +251,16 @@ def _message(place: tuple[str | int, ...], error: Any) -> str:
     return f"{key}: {error['msg'].removeprefix('Value error, ')}{shown}" if key else str(error["msg"])
 
 
-def _known(place: tuple[str | int, ...]) -> list[str]:
-    """Returns the keys that the table at `place` may have."""
+def _known(key_path: tuple[str | int, ...]) -> list[str]:
+    """Returns the keys that the table at `key_path` may have."""
     parts: dict[str, type[BaseModel]] = {
         "variants": Variants,
         "limits": VariantLimits,
         "stop": Stop,
         "platforms": PlatformPlan,
     }
-    model: type[BaseModel] = parts.get(str(place[0]), Plan) if place else Plan
-    return list(Size.model_fields if "sizes" in place else model.model_fields)
+    model: type[BaseModel] = parts.get(str(key_path[0]), Plan) if key_path else Plan
+    return list(Size.model_fields if "sizes" in key_path else model.model_fields)
 
 
 def _quoted(part: str | int) -> str:

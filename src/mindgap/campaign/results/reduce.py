@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mindgap.campaign.results.findings import FindingGroup, findings_of, rows_of_case
 from mindgap.campaign.results.script import graph_of
 from mindgap.campaign.state.directory import CampaignDirectory
-from mindgap.compare.verdict import FINDINGS
+from mindgap.causes import Cause, ReducedGroup, causes_of
 from mindgap.graph import MindgapError, TensorStore, default_tensor_store
 from mindgap.pipeline.comparison import GraphComparison, RunContext
 from mindgap.reduction import ReductionLimits
 from mindgap.reduction.files import Summary, read_summary, write_finding
 from mindgap.reduction.finding import reduce_finding
-from mindgap.results.settings import RunSettings
 from mindgap.run.pool import WorkerPool
 
 #: A child process may take so many times its limit, and so many seconds more, for starting and for the scripts.
@@ -43,22 +42,23 @@ def reduce_case(
     graph = graph_of(directory, record)
     tensors = tensors or default_tensor_store()
     plan = directory.plan
-    settings = RunSettings(plan.reference, deadline_s=plan.limits.deadline_s, repeat=plan.limits.repeat)
+    settings = replace(plan.run_settings, trace=True)
     with WorkerPool([plan.reference, platform], tensors=tensors, busy=1) as pool:
         context = RunContext(pool.run, settings, tensors, pool.describe)
         row = GraphComparison(context, case, graph).row(platform)
-        return write_finding(out, reduce_finding(context, graph, row, limits), len(graph.nodes), seen)
+        return write_finding(out, reduce_finding(context, graph, row, limits), seen)
 
 
 def reduce_groups(
     directory: CampaignDirectory, out: Path, limits: ReductionLimits, *, words: Sequence[str] = (), platform: str = "",
-    jobs: int = 1, progress: Callable[[GroupReduction], None] | None = None,
+    most: int | None = None, jobs: int = 1, progress: Callable[[GroupReduction], None] | None = None,
 ) -> list[GroupReduction]:  # fmt: skip
     """One reduction for each group of findings, `jobs` at a time. A reduction that crashes or hangs costs its group.
 
-    Raises `MindgapError` where there is no finding.
+    `most`: see `worst_groups`. Raises `MindgapError` where there is
+    no finding.
     """
-    groups = findings_of(directory, words, platform)
+    groups = worst_groups(findings_of(directory, words, platform), most)
     if not groups:
         raise MindgapError(f"{directory.path} has no such finding: there is nothing to reduce")
 
@@ -72,11 +72,21 @@ def reduce_groups(
         return list(threads.map(one, groups))
 
 
+def worst_groups(groups: Sequence[FindingGroup], most: int | None) -> list[FindingGroup]:
+    """At most `most` groups: wrong results before failures, which nobody overlooks, and the most frequent first.
+
+    None: all, as they are.
+    """
+    if most is None:
+        return list(groups)
+    return sorted(groups, key=lambda group: (group.word.endswith("failed"), -group.count))[:most]
+
+
 def _in_child(directory: CampaignDirectory, group: FindingGroup, out: Path, limits: ReductionLimits) -> GroupReduction:
     command = [
         sys.executable, "-m", "mindgap", "campaign", "reduce", str(directory.path), "--out", str(out),
         "--case", group.case, "-p", group.platform, "--checks", str(limits.checks), "--seconds", str(limits.seconds),
-        "--seen", f"{group.count} of the campaign's rows",
+        "--seen", f"{group.count} of the campaign's rows", *([] if limits.stage else ["--no-stage"]),
     ]  # fmt: skip
     try:
         done = subprocess.run(
@@ -84,37 +94,44 @@ def _in_child(directory: CampaignDirectory, group: FindingGroup, out: Path, limi
         )
     except subprocess.TimeoutExpired:
         return GroupReduction(group, None, "the reduction took too long")
-    if done.returncode != 1:
+    if done.returncode != 1 or not done.stdout.strip():
         last = (done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"])[-1]
-        return GroupReduction(group, None, last)
+        return GroupReduction(group, None, last.removeprefix("mindgap: "))
     return GroupReduction(group, read_summary(Path(done.stdout.strip().splitlines()[-1])))
 
 
-def index_text(reductions: Sequence[GroupReduction]) -> str:
-    """A Markdown page: a row for each distinct cause, the worst verdict and the most frequent first.
+def causes_of_groups(reductions: Sequence[GroupReduction]) -> tuple[Cause, ...]:
+    """The distinct causes of the reduced groups, worst first."""
+    return causes_of(
+        ReducedGroup(each.summary, each.group.count, each.group.cases)
+        for each in reductions
+        if each.summary is not None
+    )
 
-    Groups whose reduced findings have the same cause are one row. What could not be reduced is listed below.
-    """
-    causes: dict[tuple[object, ...], list[tuple[int, Summary]]] = {}
-    failed = [each for each in reductions if each.summary is None]
-    for each in reductions:
-        if each.summary is not None:
-            causes.setdefault(each.summary.cause, []).append((each.group.count, each.summary))
-    rows = [
-        (sum(count for count, _ in found), min((one for _, one in found), key=_preference)) for found in causes.values()
-    ]
-    rows.sort(key=lambda row: (_rank(row[1].verdict), -row[0]))
+
+def complete_platforms(ran: Iterable[str], reductions: Sequence[GroupReduction]) -> set[str]:
+    """The platforms of which every group was reduced, so that all their causes are there. `ran`: those asked for."""
+    return set(ran) - {each.group.platform for each in reductions if each.summary is None}
+
+
+def index_text(causes: Sequence[Cause], reductions: Sequence[GroupReduction]) -> str:
+    """A Markdown page: a row for each cause, in the given order, and below what could not be reduced."""
     lines = [
         f"# {len(causes)} causes of {sum(each.group.count for each in reductions)} findings",
         "",
-        "| rows | cause | operators | before | script | verified |",
-        "|---|---|---|---|---|---|",
-        *(
-            f"| {count} | {_cell(one.title)} | {len(one.operators)} | {one.nodes} "
-            f"| [{one.script}]({one.script}) | {'yes' if one.verified else 'NO'} |"
-            for count, one in rows
-        ),
+        "| rows | severity | state | cause | class | stage | operators | upstream | script | verified |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
+    for cause in causes:
+        best = cause.findings[0]
+        state, count = cause.state or "–", str(len(best.operators))
+        cells = (
+            *(str(cause.rows), cause.severity, state, cause.title, cause.kind, cause.stage, count),
+            cause.upstream_text,
+        )
+        link, verified = f"[{best.script}]({best.script})", "yes" if cause.verified else "NO"
+        lines.append(f"| {' | '.join(map(_cell, cells))} | {link} | {verified} |")
+    failed = [each for each in reductions if each.summary is None]
     if failed:
         lines += ["", f"## Not reduced: {len(failed)} groups", ""]
         lines += ["| rows | case | platform | verdict | culprit | reason |", "|---|---|---|---|---|---|"]
@@ -123,15 +140,6 @@ def index_text(reductions: Sequence[GroupReduction]) -> str:
         cells = (str(group.count), group.case, group.platform, group.word, group.culprit, each.reason)
         lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines) + "\n"
-
-
-def _preference(summary: Summary) -> tuple[bool, bool, int]:
-    """Verified scripts first, then short ones, then those of few operators."""
-    return not summary.verified, not summary.short, len(summary.operators)
-
-
-def _rank(verdict: str) -> int:
-    return FINDINGS.index(verdict) if verdict in FINDINGS else len(FINDINGS)
 
 
 def _cell(text: str) -> str:

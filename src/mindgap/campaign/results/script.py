@@ -13,8 +13,8 @@ from mindgap.campaign.results.findings import reference_of
 from mindgap.campaign.state.directory import CampaignDirectory
 from mindgap.compare.digest import SAMPLE
 from mindgap.graph import Graph, MindgapError, TensorStore, default_tensor_store, digest, materialise_all
+from mindgap.pipeline.culprit_script import target_of
 from mindgap.platforms.protocol import PlatformError
-from mindgap.platforms.registry import environment, find, parse
 from mindgap.script import Recorded, Script, Target, render
 from mindgap.store import StoreError
 from mindgap.synth.merging.merge import Merger
@@ -85,32 +85,36 @@ def _packed(directory: CampaignDirectory, row: Mapping[str, Any]) -> Graph | Non
 def _target(directory: CampaignDirectory, run: str, name: str) -> Target:
     """Returns the platform with its worker's environment variables; none for a platform unknown here."""
     try:
-        backend, _ = find(name)
-        variables = environment(parse(name), backend)
+        target = target_of(name)
     except PlatformError:
-        variables = dict[str, str]()
-    target = Target.of(name, variables)
-    frontend = _frontend(directory, run, name) if target.device_mode == "openvino/cpu" else ""
-    if frontend and "frontend" not in target.options:
-        return Target(target.device_mode, {**target.options, "frontend": frontend}, variables)
-    return target
+        target = Target.of(name)
+    if target.device_mode not in ("openvino/cpu", "onnxruntime/cpu"):
+        return target
+    recorded = _recorded_options(directory, run, name)
+    return Target(target.device_mode, {**recorded, **target.options}, target.environment)
 
 
-def _frontend(directory: CampaignDirectory, run: str, platform: str) -> str:
-    """Returns the front end by which OpenVINO read graphs in that run, from its description.
+def _recorded_options(directory: CampaignDirectory, run: str, platform: str) -> dict[str, str]:
+    """Returns the options of OpenVINO or ONNX Runtime in that run, from its description: defaults change.
 
-    A description that names only an exporter means ONNX.
+    A description of OpenVINO that names only an exporter means the front end ONNX.
     """
-    recorded = directory.store.rows(
+    rows = directory.store.rows(
         "SELECT description FROM platforms WHERE run = ? AND platform = ? AND fingerprint <> ''", [run, platform]
     )
-    for row in recorded:
+    found: dict[str, str] = {}
+    for row in rows:
         description: dict[str, Any] = json.loads(row["description"] or "{}")
-        if "frontend" in description:
-            return str(description["frontend"])
-        if "exporter" in description:
-            return "onnx"
-    return ""
+        if platform.startswith("openvino/") and ("frontend" in description or "exporter" in description):
+            found["frontend"] = str(description.get("frontend", "onnx"))
+        if description.get("precision_asked", "default") != "default":
+            found["precision"] = str(description["precision_asked"])
+        threads = description.get("threads") or description.get("intra_op_threads")
+        if threads:
+            found["threads"] = str(threads)
+        if found:
+            break
+    return found
 
 
 def _culprit(row: Mapping[str, Any], graph: Graph) -> int | None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mindgap.campaign.cases.case import BLOCK, Case, CaseSource
-from mindgap.campaign.judging.judge import JudgeProcess
+from mindgap.campaign.judging.judge_process import JudgeProcess
 from mindgap.campaign.schedule.batch import run_batch
 from mindgap.campaign.schedule.block import OpenBlock, Saturation
 from mindgap.campaign.schedule.budget import CpuBudget
@@ -26,7 +26,7 @@ from mindgap.campaign.state.expenses import Expenses
 from mindgap.campaign.state.progress import Progress
 from mindgap.campaign.state.resume_state import FinishedPair, ResumeState, finding_key
 from mindgap.graph import MindgapError
-from mindgap.pipeline.compare import compare_outcomes, is_traced, model_of, row_of_reference
+from mindgap.pipeline.outcome_rows import compare_outcomes, is_traced, model_of, row_of_reference
 from mindgap.results.recording import Recording
 from mindgap.results.rows import Row
 from mindgap.run.outcome import Job, Outcome

@@ -52,7 +52,7 @@ def export(
     if not ran:
         raise BundleError(f"{directory.path}: nothing has run yet, so there is nothing to export")
     text = _plan_text(directory, platforms)
-    plan = parse_plan(text, "the plan of the pack")
+    plan = parse_plan(text, "the plan of the bundle")
     temporary = path.with_name(f".tmp-{path.name}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -132,8 +132,8 @@ def lines_of(found: CpuSpent) -> list[str]:
         f"CPU seconds: {parts}; {found.system:,.1f} in all by the operating system ({share:.0%} of it unaccounted)"
     ]
     for purpose, platforms in found.platforms.items():
-        told = ", ".join(f"{seconds:,.1f} {name}" for name, seconds in platforms.items())
-        lines.append(f"  {purpose}: {told}")
+        listed = ", ".join(f"{seconds:,.1f} {name}" for name, seconds in platforms.items())
+        lines.append(f"  {purpose}: {listed}")
     return lines
 
 

@@ -76,9 +76,9 @@ def published(directory: Path, steps: StepTracker) -> Generator[None]:
 def running(directory: str | Path) -> RunningSession | None:
     """Reads the session that runs in a campaign's directory; None if none runs."""
     try:
-        told: dict[str, Any] = json.loads((Path(directory) / SESSION).read_bytes())
-        began, moment, of_process = told.pop("began"), told.pop("moment"), told.pop("process")
-        found = RunningSession(since=_moment(began), seconds=time.time() - began, **told)
+        content: dict[str, Any] = json.loads((Path(directory) / SESSION).read_bytes())
+        began, moment, of_process = content.pop("began"), content.pop("moment"), content.pop("process")
+        found = RunningSession(since=_moment(began), seconds=time.time() - began, **content)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -102,14 +102,14 @@ def _keep(directory: Path, began: float, steps: StepTracker, over: threading.Eve
 def _write(directory: Path, began: float, steps: StepTracker) -> None:
     step, pid = steps.now(), os.getpid()
     progress = step.running
-    told = {
+    content = {
         "pid": pid, "host": platform.node(), "process": _process(pid), "began": began, "moment": time.time(),
         "step": step.name, "done": step.done, "total": step.total,
         "cases": progress and progress.cases, "planned": progress and progress.planned,
         "rows": progress and progress.rows,
         "judging": progress and progress.judging, "eta_s": progress and progress.eta_s,
     }  # fmt: skip
-    write_whole(directory / SESSION, json.dumps(told, indent=1).encode())
+    write_whole(directory / SESSION, json.dumps(content, indent=1).encode())
 
 
 def _process(pid: int) -> float | None:

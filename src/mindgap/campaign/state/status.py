@@ -89,10 +89,9 @@ class CampaignStatus:
     `state`: `finished`, `running`, or `unfinished`. `running`: the session that runs (None: none does); its counts are
     up to ten seconds ahead of the store's. `eta_s`: its time left. `cases`: of `planned`, those that the reference has
     run. `features`: features that these cases cover. `found`: findings, distinct by platform, verdict, and culprit or
-    failure signature.
-    `lacking`: (platform, what it lacks, cases not run for it). `agreement`: of a campaign that came in a pack, for how
-    many cases the reference gave the same bits here and where the pack was made, and how many ran on both. `stopped`:
-    why a session ended before everything ran. `cpu`: what it took of the processor."""
+    failure signature. `lacking`: (platform, what it lacks, cases not run for it). `agreement`: of a campaign that came
+    in a bundle, for how many cases the reference gave the same bits here and where the bundle was made, and how many
+    ran on both. `stopped`: why a session ended before everything ran. `cpu`: what it took of the processor."""
 
     run: str
     state: str
@@ -106,14 +105,14 @@ class CampaignStatus:
     reference: str
     reference_statuses: Mapping[str, int]
     platforms: Sequence[PlatformStatus]
-    totals: Totals
-    features: int
-    found: int
-    lacking: Sequence[tuple[str, str, int]]
-    seconds: float
-    cases_per_second: float
-    eta_s: float | None
-    agreement: tuple[int, int] | None
+    totals: Totals = _NOTHING
+    features: int = 0
+    found: int = 0
+    lacking: Sequence[tuple[str, str, int]] = ()
+    seconds: float = 0.0
+    cases_per_second: float = 0.0
+    eta_s: float | None = None
+    agreement: tuple[int, int] | None = None
     cpu: CpuSpent = field(default_factory=CpuSpent)
     running: RunningSession | None = None
     stopped: str = ""
@@ -190,14 +189,7 @@ def _empty(
         reference=plan.reference,
         reference_statuses={},
         platforms=[PlatformStatus(name, 0, {}, {}, 0, 0, 0.0) for name in plan.platforms],
-        totals=_NOTHING,
-        features=0,
-        found=0,
-        lacking=[],
-        seconds=0.0,
-        cases_per_second=0.0,
         eta_s=session.eta_s if session else None,
-        agreement=None,
         running=session,
     )
 

@@ -76,7 +76,7 @@ def _load_file(path: Path) -> ModuleType:
     sys.path.insert(0, folder)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise SourceError(f"{path}: importing it raised {one_line(error)}{_where(error, path)}") from error
     finally:
@@ -95,7 +95,7 @@ def _load_module(name: str) -> ModuleType:
                 f"{name}: no such module here or in the installed packages{suggest(name, schemes())}"
             ) from None
         raise SourceError(f"{name}: importing it needs {error.name!r}, which is not installed") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise SourceError(f"{name}: importing it raised {one_line(error)}") from error
     finally:
         sys.path.remove(here)
@@ -105,12 +105,12 @@ def _call(make: Callable[[], Any], source: Source, chosen: SourceOptions) -> Any
     with torch_seed(chosen.seed):
         try:
             return make()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             path = Path(source.target.rpartition(":")[0])
             raise SourceError(f"{source.target}: it raised {one_line(error)}{_where(error, path)}") from error
 
 
-def _where(error: Exception, path: Path) -> str:
+def _where(error: BaseException, path: Path) -> str:
     """Returns ` (line 12)`, the innermost line of the user's file in a traceback."""
     if isinstance(error, SyntaxError):
         return f" (line {error.lineno})"
@@ -128,8 +128,8 @@ def _item(item: Any, stem: str, index: int, count: int, source: Source) -> tuple
     name = parts.pop(0) if parts and isinstance(parts[0], str) else (f"{stem}[{index}]" if count > 1 else stem)
     if not 2 <= len(parts) <= 3 or not callable(parts[0]) or (not isinstance(parts[-1], dict) and len(parts) == 3):
         what = f"a tuple of {len(item)}" if is_tuple(item) else f"a {type(item).__name__}"
-        place = f"item {index} of what it returned" if count > 1 else "what it returned"
-        raise SourceError(f"{source.target}: {place} is {what}; {_SHAPES}")
+        which = f"item {index} of what it returned" if count > 1 else "what it returned"
+        raise SourceError(f"{source.target}: {which} is {what}; {_SHAPES}")
     args: Any = parts[1]
     args = tuple(args) if is_sequence(args) else (args,)
     return name, Built(parts[0], args, parts[2] if len(parts) == 3 else {})

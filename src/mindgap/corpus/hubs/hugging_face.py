@@ -175,8 +175,7 @@ def _build_timm(architecture: str, source: Source, model: HubModel, chosen: Sour
     channels, height, width = shape if is_list(shape) and len(shape) == 3 else (3, 224, 224)
     if chosen.size is not None:
         height = width = chosen.size
-    batch = chosen.batch or (2 if chosen.train else 1)
-    shapes = [(batch, channels, height, width)]
+    shapes = [(chosen.examples, channels, height, width)]
 
     def create() -> nn.Module:
         return timm.create_model(architecture, pretrained=False, **arguments)

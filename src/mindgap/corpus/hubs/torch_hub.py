@@ -41,25 +41,25 @@ _FETCHERS: Final = ("load_state_dict_from_url", "download_url_to_file")
 def open_torchhub(source: Source) -> list[Program]:
     """Returns one program. Raises `SourceError` if the repository is not here or has no such entry point."""
     chosen = source_options(source)
-    place, colon, entry = source.target.rpartition(":")
-    if not (colon and place and entry.isidentifier()):
+    repository, colon, entry = source.target.rpartition(":")
+    if not (colon and repository and entry.isidentifier()):
         raise SourceError(f"{source.text}: write torchhub:FOLDER:ENTRYPOINT or torchhub:OWNER/NAME:ENTRYPOINT")
-    folder = _located(source, place)
+    folder = _located(source, repository)
     if not (folder / "hubconf.py").is_file():
         raise SourceError(f"{source.text}: {folder} has no hubconf.py")
     return [Program(f"{folder.name}:{entry}", source.text, functools.partial(_build, source, folder, entry, chosen))]
 
 
-def _located(source: Source, place: str) -> Path:
+def _located(source: Source, repository: str) -> Path:
     """Returns the repository's folder: the user's, or `torch.hub`'s copy, fetched first if there is a network."""
-    path = Path(place).expanduser()
+    path = Path(repository).expanduser()
     if path.is_dir():
         return path
-    if not _REPOSITORY.match(place) or place.startswith("."):
+    if not _REPOSITORY.match(repository) or repository.startswith("."):
         raise SourceError(f"{source.text}: no such folder as {path}, and no repository (OWNER/NAME)")
     hub: Any = torch.hub
     kept = Path(hub.get_dir())
-    name, _, branch = place.partition(":")
+    name, _, branch = repository.partition(":")
     prefix = name.replace("/", "_")
     wanted = [f"{prefix}_{branch}"] if branch else [f"{prefix}_main", f"{prefix}_master"]
     for folder in [kept / one for one in wanted] + ([] if branch else sorted(kept.glob(f"{prefix}_*"))):
@@ -67,16 +67,18 @@ def _located(source: Source, place: str) -> Path:
             return folder
     advice = f"clone it and name the folder: torchhub:FOLDER:{source.target.rpartition(':')[2]}"
     if os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0"):
-        raise SourceError(f"{source.text}: {place} is not in {kept}, and nothing is fetched while offline: {advice}")
+        raise SourceError(
+            f"{source.text}: {repository} is not in {kept}, and nothing is fetched while offline: {advice}"
+        )
     try:
         with silence_output():
             # Downloads and unpacks the repository; listing its entry points also runs its hubconf.py.
-            hub.list(place, trust_repo=True, skip_validation=False)
+            hub.list(repository, trust_repo=True, skip_validation=False)
     except Exception as error:
-        raise SourceError(f"{source.text}: {place} cannot be fetched ({one_line(error)}): {advice}") from error
+        raise SourceError(f"{source.text}: {repository} cannot be fetched ({one_line(error)}): {advice}") from error
     found = sorted(kept.glob(f"{prefix}_*"))
     if not found:
-        raise SourceError(f"{source.text}: {place} was fetched and is not in {kept}: {advice}")
+        raise SourceError(f"{source.text}: {repository} was fetched and is not in {kept}: {advice}")
     return found[0]
 
 
@@ -145,15 +147,14 @@ def _accepted(source: Source, model: nn.Module, chosen: SourceOptions, registry:
 
 
 def _arguments(model: nn.Module, chosen: SourceOptions) -> Iterator[tuple[Recipe, str, tuple[int, ...]]]:
-    batch = chosen.batch or (2 if chosen.train else 1)
     for index, (kind, shape) in enumerate(_SHAPES):
         if chosen.size is not None and kind == "float" and len(shape) >= 3:
             shape = (*shape[:-2], chosen.size, chosen.size)
         seed = seed_of(f"argument {index}", chosen.seed)
         if kind == "int64":
-            yield Integers(seed, 0, 32), "int64", (batch, *shape)
+            yield Integers(seed, 0, 32), "int64", (chosen.examples, *shape)
         else:
-            yield Normal(seed), chosen.dtype or "float32", (batch, *shape)
+            yield Normal(seed), chosen.dtype or "float32", (chosen.examples, *shape)
 
 
 @contextlib.contextmanager

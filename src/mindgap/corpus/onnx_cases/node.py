@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
 import torch
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from mindgap.graph import Array
+
 #: A translation gives one tensor, or a tuple with one for each output.
 Translate = Callable[..., Any]
 

@@ -75,23 +75,23 @@ def _without(named: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in named.items() if key != name}
 
 
-def _places() -> list[int]:
+def _positions() -> list[int]:
     """Returns 0 … 4092 in a fixed shuffled order: fifth powers modulo the prime, a permutation since 5 does not
     divide 4092."""
-    return [pow(place, 5, _TILE) for place in range(_TILE)]
+    return [pow(position, 5, _TILE) for position in range(_TILE)]
 
 
 @cache
 def _uniform_tile() -> torch.Tensor:
     """Returns the midpoints of 4093 equal parts of [0, 1), shuffled; float64."""
-    return torch.tensor([(place + 0.5) / _TILE for place in _places()], dtype=torch.float64)
+    return torch.tensor([(position + 0.5) / _TILE for position in _positions()], dtype=torch.float64)
 
 
 @cache
 def _normal_tile() -> torch.Tensor:
     """Returns 4093 quantiles of the standard normal distribution, shuffled and scaled to a deviation of 1; float64."""
     normal = NormalDist()
-    z = [normal.inv_cdf((place + 0.5) / _TILE) for place in _places()]
+    z = [normal.inv_cdf((position + 0.5) / _TILE) for position in _positions()]
     return torch.tensor(z, dtype=torch.float64) / math.sqrt(sum(one * one for one in z) / _TILE)
 
 

@@ -10,18 +10,15 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 import zlib
-from typing import Any
 
 import numpy as np
 import torch
 import xxhash
 
 from mindgap.aten.tensors import to_torch
-from mindgap.graph import Graph, Input, Literal, Recipe, Stored, TensorSpec
+from mindgap.graph import Array, Graph, Input, Literal, Recipe, Stored, TensorSpec
 from mindgap.graph.materialisation import materialise
 from mindgap.graph.tensors import TensorStore, default_tensor_store
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 #: What was not drawn (masks, position tables) travels inside the graph up to this many bytes.
 _INSIDE = 1 << 20

@@ -22,10 +22,11 @@ from torch import nn
 
 from mindgap.corpus.libraries import import_library
 from mindgap.corpus.program import Built, Program
-from mindgap.corpus.source import Source, SourceError, SourceOptions, source_options, suggest
+from mindgap.corpus.source import Source, SourceError, SourceOptions
 from mindgap.corpus.weights.construction import construct
 from mindgap.corpus.weights.seeding import seed_statistics, seed_weights
 from mindgap.corpus.weights.tensor_registry import TensorRegistry, seed_of
+from mindgap.corpus.zoos.named_model import open_named
 from mindgap.graph import Integers, Normal
 
 _VOCABULARY: Final = 1024
@@ -73,26 +74,20 @@ def names() -> list[str]:
 
 def open_open_clip(source: Source) -> list[Program]:
     """Returns one program. Raises `SourceError` if OpenCLIP has no such configuration."""
-    chosen = source_options(source)
-    known = names()
-    if source.target not in known:
-        near = suggest(source.target, known)
-        raise SourceError(f"{source.text}: OpenCLIP has no configuration {source.target!r}{near}")
-    return [Program(source.target, source.text, lambda: _build(source, chosen))]
+    return open_named(source, names(), "OpenCLIP has no configuration", _build)
 
 
 def _build(source: Source, chosen: SourceOptions) -> Built:
     model: Any = construct(source, chosen, lambda: _create(source.target, chosen.size))
     registry = TensorRegistry()
     seed_weights(model, chosen.seed, registry)
-    batch = chosen.batch or (2 if chosen.train else 1)
     edge: Any = model.visual.image_size
     height, width = (edge, edge) if isinstance(edge, int) else edge
     picture = Normal(seed_of("image", chosen.seed))
     text = Integers(seed_of("text", chosen.seed), 3, _VOCABULARY)
     arguments = {
-        "image": registry.draw(picture, chosen.dtype or "float32", (batch, 3, height, width)),
-        "text": registry.draw(text, "int64", (batch, _text_length(model))),
+        "image": registry.draw(picture, chosen.dtype or "float32", (chosen.examples, 3, height, width)),
+        "text": registry.draw(text, "int64", (chosen.examples, _text_length(model))),
     }
     seed_statistics(model, lambda: model(**arguments), chosen.seed, registry)
     if chosen.train:

@@ -9,9 +9,10 @@ from torch import nn
 
 from mindgap.corpus.libraries import import_library
 from mindgap.corpus.program import Built, Program
-from mindgap.corpus.source import Source, SourceError, SourceOptions, source_options, suggest
+from mindgap.corpus.source import Source, SourceOptions
 from mindgap.corpus.weights.construction import construct, parameters_of
 from mindgap.corpus.zoos.image_inputs import ImageArgument, with_arguments
+from mindgap.corpus.zoos.named_model import open_named, require_name
 
 #: Pictures of more pixels than this (street scenes of 1024×2048) have their edges halved until they have fewer.
 _MOST_PIXELS: Final = 500_000
@@ -54,6 +55,9 @@ _OPTIONS: Final[Mapping[str, dict[str, Any]]] = {
 _CHANNELS: Final[Mapping[str, int]] = {"superpointnet": 1, "pfpcnet": 1}
 
 
+_NO_MODEL: Final = "pytorchcv has no model"
+
+
 def _builders() -> dict[str, Callable[..., nn.Module]]:
     """Returns the constructors by name. Raises `SourceError` if pytorchcv is not installed."""
     provider: Any = import_library("pytorchcv.model_provider", "pytorchcv:", "pytorchcv")
@@ -67,9 +71,7 @@ def names() -> list[str]:
 
 def open_pytorchcv(source: Source) -> list[Program]:
     """Returns one program. Raises `SourceError` if pytorchcv has no such network."""
-    chosen = source_options(source)
-    _builder(source)
-    return [Program(source.target, source.text, lambda: _build(source, chosen))]
+    return open_named(source, names(), _NO_MODEL, _build)
 
 
 def parameters(source: Source) -> int:
@@ -79,8 +81,7 @@ def parameters(source: Source) -> int:
 
 def _builder(source: Source) -> Callable[..., nn.Module]:
     known = _builders()
-    if source.target not in known:
-        raise SourceError(f"{source.text}: pytorchcv has no model {source.target!r}{suggest(source.target, known)}")
+    require_name(source, known, _NO_MODEL)
     return known[source.target]
 
 
@@ -100,8 +101,9 @@ def _build(source: Source, chosen: SourceOptions) -> Built:
         height, width = height // 2, width // 2
     if (height, width) != native:
         model = construct(source, chosen, lambda: _create(source, (height, width)))
-    batch = chosen.batch or (2 if chosen.train else 1)
-    return with_arguments(model, [ImageArgument((batch, _CHANNELS.get(_family(source), 3), height, width))], chosen)
+    return with_arguments(
+        model, [ImageArgument((chosen.examples, _CHANNELS.get(_family(source), 3), height, width))], chosen
+    )
 
 
 def _create(source: Source, edges: tuple[int, int] | None = None) -> nn.Module:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from torch import nn
 
 from mindgap.corpus.libraries import import_library
 from mindgap.corpus.program import Built, Program
-from mindgap.corpus.source import Source, SourceError, SourceOptions, source_options, suggest
+from mindgap.corpus.source import Source, SourceOptions
 from mindgap.corpus.weights.construction import construct, parameters_of
 from mindgap.corpus.zoos.image_inputs import with_pictures
+from mindgap.corpus.zoos.named_model import open_named, require_name
+
+_NO_MODEL: Final = "timm has no model"
 
 
 def _timm() -> Any:
@@ -25,20 +28,18 @@ def names() -> list[str]:
 
 def open_timm(source: Source) -> list[Program]:
     """Returns one program. Raises `SourceError` if timm has no such model."""
-    chosen = source_options(source)
-    _check(source)
-    return [Program(source.target, source.text, lambda: _build(source, chosen))]
+    return open_named(source, _known(source.target), _NO_MODEL, _build)
 
 
 def parameters(source: Source) -> int:
     """Returns the number of parameters, without memory for them. Raises `SourceError` as `open_timm` does."""
-    _check(source)
+    require_name(source, _known(source.target), _NO_MODEL)
     return parameters_of(source, lambda: _create(source.target, None))
 
 
-def _check(source: Source) -> None:
-    if not _timm().is_model(source.target):
-        raise SourceError(f"{source.text}: timm has no model {source.target!r}{suggest(source.target, names())}")
+def _known(name: str) -> list[str]:
+    """Returns the names that a source may have: timm also takes a name with a tag, `resnet18.a1_in1k`."""
+    return [name] if _timm().is_model(name) else names()
 
 
 def _build(source: Source, chosen: SourceOptions) -> Built:
@@ -47,8 +48,7 @@ def _build(source: Source, chosen: SourceOptions) -> Built:
     channels, height, width = config.get("input_size", (3, 224, 224))
     if chosen.size is not None:
         height = width = chosen.size
-    batch = chosen.batch or (2 if chosen.train else 1)
-    return with_pictures(model, [(batch, channels, height, width)], chosen)
+    return with_pictures(model, [(chosen.examples, channels, height, width)], chosen)
 
 
 def _create(name: str, size: int | None) -> nn.Module:

@@ -166,8 +166,8 @@ def _scores(heads: dict[str, torch.Tensor], softmax: bool) -> tuple[torch.Tensor
 
 def _best(scores: torch.Tensor, most: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Returns the `most` largest values of a vector (all of a shorter one) and their indices."""
-    values, places = scores.topk(min(most, len(scores)))
-    return values, places
+    values, positions = scores.topk(min(most, len(scores)))
+    return values, positions
 
 
 def _split(rows: torch.Tensor, counts: list[int]) -> list[torch.Tensor]:
@@ -189,9 +189,9 @@ def _proposals(scores: torch.Tensor, boxes: torch.Tensor, counts: list[int], siz
     best: list[torch.Tensor] = []
     candidates: list[torch.Tensor] = []
     for level, of_level in of_levels:
-        values, places = _best(level, _DETECTIONS)
+        values, positions = _best(level, _DETECTIONS)
         best.append(values)
-        candidates.append(of_level[places])
+        candidates.append(of_level[positions])
     chosen = _best(torch.cat(best), _PROPOSALS)[1]
     return _clipped(torch.cat(candidates)[chosen], size)
 
@@ -229,8 +229,8 @@ def _sampled(level: torch.Tensor, boxes: torch.Tensor, rows: int, columns: int, 
     down = boxes[:, 1:2] + spans[:, 1:] * _middles(rows * ratio, boxes)
     x = (across * (2 / (width - 1)) - 1)[:, None, :].expand(-1, rows * ratio, -1)
     y = (down * (2 / (height - 1)) - 1)[:, :, None].expand(-1, -1, columns * ratio)
-    places = torch.stack((x, y), -1).reshape(1, -1, columns * ratio, 2)
-    samples = F.grid_sample(level, places, mode="bilinear", padding_mode="border", align_corners=True)
+    positions = torch.stack((x, y), -1).reshape(1, -1, columns * ratio, 2)
+    samples = F.grid_sample(level, positions, mode="bilinear", padding_mode="border", align_corners=True)
     means = F.avg_pool2d(samples, ratio)
     return means.reshape(level.shape[1], len(boxes), rows, columns).transpose(0, 1)
 

@@ -9,13 +9,15 @@ from torch import nn
 
 from mindgap.corpus.libraries import import_library
 from mindgap.corpus.program import Built, Program
-from mindgap.corpus.source import Source, SourceError, SourceOptions, source_options, suggest
+from mindgap.corpus.source import Source, SourceOptions
 from mindgap.corpus.weights.construction import construct, parameters_of
 from mindgap.corpus.zoos.image_inputs import with_pictures
+from mindgap.corpus.zoos.named_model import open_named, require_name
 from mindgap.corpus.zoos.torchvision_detectors import OneStage, TwoStage, fixed_shape_detector
 
 #: Edge in pixels of the pictures that boxes are found in: the smallest that torchvision offers a detector for.
 _DETECTED: Final = 320
+_NO_MODEL: Final = "torchvision has no model"
 
 
 def _models() -> Any:
@@ -30,27 +32,18 @@ def names() -> list[str]:
 
 def open_torchvision(source: Source) -> list[Program]:
     """Returns one program. Raises `SourceError` if torchvision has no such model."""
-    chosen = source_options(source)
-    _check(source)
-    return [Program(source.target, source.text, lambda: _build(source, chosen))]
+    return open_named(source, names(), _NO_MODEL, _build)
 
 
 def parameters(source: Source) -> int:
     """Returns the number of parameters, without memory for them. Raises `SourceError` as `open_torchvision` does."""
-    _check(source)
+    require_name(source, names(), _NO_MODEL)
     return parameters_of(source, lambda: _create(source.target, None))
-
-
-def _check(source: Source) -> None:
-    known = names()
-    if source.target not in known:
-        raise SourceError(f"{source.text}: torchvision has no model {source.target!r}{suggest(source.target, known)}")
 
 
 def _build(source: Source, chosen: SourceOptions) -> Built:
     model = construct(source, chosen, lambda: _create(source.target, chosen.size))
-    batch = chosen.batch or (2 if chosen.train else 1)
-    return with_pictures(model, _shapes(model, source.target, batch, chosen.size), chosen)
+    return with_pictures(model, _shapes(model, source.target, chosen.examples, chosen.size), chosen)
 
 
 def _create(name: str, size: int | None) -> nn.Module:

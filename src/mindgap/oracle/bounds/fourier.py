@@ -93,10 +93,10 @@ def _amplified(window: torch.Tensor, length: int, hop: int, count: int, centred:
     padded = torch.zeros(length, dtype=torch.float64)
     start = (length - window.shape[0]) // 2
     padded[start : start + window.shape[0]] = window
-    places = torch.arange(length)[None, :] + hop * torch.arange(count)[:, None]
+    positions = torch.arange(length)[None, :] + hop * torch.arange(count)[:, None]
     total = torch.zeros(length + hop * (count - 1), dtype=torch.float64)
-    weight = total.index_add(0, places.flatten(), padded.expand(count, -1).flatten())
-    square = total.index_add(0, places.flatten(), (padded**2).expand(count, -1).flatten())
+    weight = total.index_add(0, positions.flatten(), padded.expand(count, -1).flatten())
+    square = total.index_add(0, positions.flatten(), (padded**2).expand(count, -1).flatten())
     ratio = weight / square.clamp_min(1e-30)
     first = length // 2 if centred else 0
     ratio = ratio[first : first + kept]

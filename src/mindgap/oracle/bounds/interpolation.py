@@ -56,11 +56,11 @@ def sampled_back(site: Site) -> list[Bound | None]:
     """
     g, x, grid, mode, padding, aligned = site.args[:6]
     sizes = torch.tensor([float(n) for n in reversed(x.shape[2:])], dtype=torch.float64)
-    places = (grid + 1) / 2 * (sizes - 1) if aligned else ((grid + 1) * sizes - 1) / 2
+    positions = (grid + 1) / 2 * (sizes - 1) if aligned else ((grid + 1) * sizes - 1) / 2
     coarse = max(site.u, site.u_out)
-    drift = coarse * 2 * (torch.nan_to_num(places, nan=0.0, posinf=0.0, neginf=0.0).abs() + sizes)
+    drift = coarse * 2 * (torch.nan_to_num(positions, nan=0.0, posinf=0.0, neginf=0.0).abs() + sizes)
     steps = 2.0 if mode == 1 or (padding == 2 and not aligned) else 1.0
-    jumps = ((places * steps - torch.round(places * steps)).abs() <= steps * drift).any(-1)
+    jumps = ((positions * steps - torch.round(positions * steps)).abs() <= steps * drift).any(-1)
     jumps &= mode != 2
     into_input, into_grid = site.results[:2]
     found: list[Bound | None] = [None, None]

@@ -10,12 +10,13 @@ from typing import Any, Final
 
 import torch
 
+from mindgap.aten.arguments import attribute
 from mindgap.aten.operators import facts, overload, packet_of
 from mindgap.aten.state import TORCH_STATE
 from mindgap.aten.storage import StorageRead, UnknownStorage, on_roots, read_cells, storage_reads
 from mindgap.aten.tape import flatten_result, last_uses
 from mindgap.aten.tensors import TORCH_DTYPES
-from mindgap.graph import Arg, Device, DType, Graph, Layout, MemoryFormat, MindgapError, Node, Ref, operands
+from mindgap.graph import Arg, DType, Graph, MindgapError, Node, Ref, operands
 from mindgap.operators import Traits, traits
 from mindgap.oracle.evaluation.convolution import convolved
 from mindgap.oracle.evaluation.data_movement import only_looks_up, only_moves_data
@@ -265,13 +266,9 @@ def bind_call(graph: Graph, node: Node, narrow_scalars: bool = False) -> BoundCa
             return _round_scalar(arg, scalar_dtype)
         if isinstance(arg, DType):
             return TORCH_DTYPES[arg.name] if native else _wide_dtype(arg.name)
-        if isinstance(arg, (MemoryFormat, Layout)):
-            return getattr(torch, arg.name)
-        if isinstance(arg, Device):
-            return torch.device("cpu")
         if isinstance(arg, tuple):
             return [constant(item) for item in arg]
-        return arg
+        return attribute(arg)
 
     kwargs = {name: constant(arg) for name, arg in node.kwargs}
     schema = facts(node.op)

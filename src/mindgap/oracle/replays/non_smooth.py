@@ -45,7 +45,9 @@ def with_distant_operands(
     jumps = call.traits.non_smooth == "jumps"
     moving = {call.traits.jumps_at} if jumps else range(len(args))
     times = side * SIGMAS
-    far = [_far(a, b, times) if place in moving else a for place, (a, b) in enumerate(zip(args, first, strict=True))]
+    far = [
+        _far(a, b, times) if position in moving else a for position, (a, b) in enumerate(zip(args, first, strict=True))
+    ]
     (reached,) = evaluate(call, far, {name: a if jumps else _far(a, named[name], times) for name, a in kwargs.items()})
     if jumps:
         step = _OF_A_JUMP * (reached - result)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Graph
 from mindgap.platforms.faulty.schema import Faults, read_faults
-from mindgap.platforms.protocol import Array, Availability, Options, Platform, PlatformError, Unsupported
+from mindgap.platforms.protocol import (
+    Array,
+    Availability,
+    Options,
+    Platform,
+    PlatformError,
+    Unsupported,
+    ValueDigest,
+)
 from mindgap.platforms.pytorch.device import availability as presence
 from mindgap.platforms.pytorch.device import options as known
 from mindgap.platforms.pytorch.device.devices import CPU
@@ -78,14 +86,14 @@ class _Faulty:
 class FaultyExecutable:
     """Executable and traceable: corruption shows in the value of the faulty node, and downstream."""
 
-    def __init__(self, graph: Graph, places: list[list[InjectionSite]]) -> None:
+    def __init__(self, graph: Graph, sites: list[list[InjectionSite]]) -> None:
         from mindgap.aten.tape import Tape
         from mindgap.platforms.faulty.injection import FaultInjector
         from mindgap.platforms.pytorch.execution.input_binding import InputBinder
 
         self._feeds = InputBinder(graph.inputs, "cpu")
         self._tape = Tape(graph)
-        self._striker = FaultInjector(graph, places)
+        self._injector = FaultInjector(graph, sites)
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
         """Returns outputs as arrays. Raises PyTorch's errors, and those of injected faults."""
@@ -93,25 +101,39 @@ class FaultyExecutable:
 
         return [self._given(to_numpy(t), t) for t in self._run(inputs)]
 
-    def trace(self, inputs: Sequence[Array]) -> list[Array | None]:
-        """Returns every output slot of every node as it was when the node returned."""
+    def trace(self, inputs: Sequence[Array], numbers: Collection[int] | None = None) -> list[Array | None]:
+        """Returns output slots of nodes as they were when the node returned: `numbers`, or all."""
         from mindgap.aten.tensors import to_numpy
 
         seen: list[Array | None] = []
 
         def record(index: int, results: list[torch.Tensor | None]) -> None:
-            # Copied at once: a later in-place node would change it.
-            seen.extend(None if r is None else to_numpy(r.clone()) for r in results)
+            for result in results:
+                wanted = numbers is None or len(inputs) + len(seen) in numbers
+                # Copied at once: a later in-place node would change it.
+                seen.append(to_numpy(result.clone()) if result is not None and wanted else None)
 
         self._run(inputs, record)
         return seen
 
+    def digest_values(self, inputs: Sequence[Array]) -> tuple[list[Array], list[ValueDigest]]:
+        """Returns outputs, and the digest of every output slot of every node as it was when the node returned."""
+        from mindgap.aten.tensors import to_numpy
+        from mindgap.compare.digest import digest_bytes
+
+        digests: list[ValueDigest] = []
+
+        def record(index: int, results: list[torch.Tensor | None]) -> None:
+            digests.extend(None if r is None else digest_bytes(to_numpy(r)) for r in results)
+
+        return [self._given(to_numpy(t), t) for t in self._run(inputs, record)], digests
+
     def _run(self, inputs: Sequence[Array], record: Any = None) -> list[torch.Tensor]:
         import torch
 
-        self._striker.begin()
+        self._injector.begin()
         with torch.no_grad():
-            return self._tape.run(self._feeds(inputs), on_node=record, call=self._striker.call)
+            return self._tape.run(self._feeds(inputs), on_node=record, call=self._injector.call)
 
     def _given(self, array: Array, tensor: torch.Tensor) -> Array:
         return array.copy() if self._feeds.owns(tensor) else array

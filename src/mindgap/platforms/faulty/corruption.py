@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import torch
 
 from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, to_torch
 from mindgap.compare.metrics import ordered
-from mindgap.graph import dtype_name, kind_of
+from mindgap.graph import Array, dtype_name, kind_of
 from mindgap.platforms.faulty import schema
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def _top(dtype: torch.dtype) -> int:

@@ -40,11 +40,11 @@ def injection_sites(faults: schema.Faults, graph: Graph, digest: str) -> list[li
     found: list[list[InjectionSite]] = []
     for index, node in enumerate(graph.nodes):
         here = [InjectionSite(n, f) for n, f in enumerate(faults.fault) if meets(f, node, index, digest)]
-        for place in here:
-            if isinstance(place.fault, schema.Refusal):
-                raise Unsupported(node.op, place.fault.why)
-            if isinstance(place.fault, schema.CompileError):
-                raise CompileFailure(f"{node.op}: {place.fault.message}")
+        for site in here:
+            if isinstance(site.fault, schema.Refusal):
+                raise Unsupported(node.op, site.fault.why)
+            if isinstance(site.fault, schema.CompileError):
+                raise CompileFailure(f"{node.op}: {site.fault.message}")
         found.append(here)
     return found
 
@@ -72,8 +72,8 @@ def meets(fault: schema.Fault, node: Node, index: int, digest: str) -> bool:
 class FaultInjector:
     """Calls nodes with their faults. Lives as long as the loaded graph: stale results and leaks outlast a run."""
 
-    def __init__(self, graph: Graph, places: Sequence[Sequence[InjectionSite]]) -> None:
-        self._graph, self._places = graph, places
+    def __init__(self, graph: Graph, sites: Sequence[Sequence[InjectionSite]]) -> None:
+        self._graph, self._sites = graph, sites
         self._runs = 0
         self._met: Counter[int] = Counter()
         self._earlier: dict[tuple[Any, ...], torch.Tensor] = {}
@@ -85,33 +85,33 @@ class FaultInjector:
         self._met.clear()
         self._earlier = {key: kept for key, kept in self._earlier.items() if key[0] == "node"}
 
-    def may_strike(self, index: int) -> bool:
+    def may_inject(self, index: int) -> bool:
         """Returns whether some fault may apply to this node."""
-        return bool(self._places[index])
+        return bool(self._sites[index])
 
     def call(self, index: int, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Calls the node, and applies every fault of this call to its result."""
-        struck = [place for place in self._places[index] if self._strikes(place, args, kwargs)]
-        if not struck:
+        sites = [site for site in self._sites[index] if self._applies(site, args, kwargs)]
+        if not sites:
             return function(*args, **kwargs)
         known = facts(self._graph.nodes[index].op)
-        for place in struck:
-            self._disturb(place.fault)
-        others = [_Other.of(place.fault, known, args, kwargs) for place in struck]
+        for site in sites:
+            self._disturb(site.fault)
+        others = [_Other.of(site.fault, known, args, kwargs) for site in sites]
         flat = flatten_result(function(*args, **kwargs))
-        for place, other in zip(struck, others, strict=True):
-            slot = place.fault.output
+        for site, other in zip(sites, others, strict=True):
+            slot = site.fault.output
             if slot < len(flat) and (right := flat[slot]) is not None:
-                wrong = self._wrong(place, index, function, other, right)
+                wrong = self._wrong(site, index, function, other, right)
                 flat[slot] = _write_back(wrong, right) if known.mutates else wrong
         return flat if len(flat) != 1 else flat[0]
 
-    def _strikes(self, place: InjectionSite, args: list[Any], kwargs: dict[str, Any]) -> bool:
-        when = place.fault.when
+    def _applies(self, site: InjectionSite, args: list[Any], kwargs: dict[str, Any]) -> bool:
+        when = site.fault.when
         if when.any is not None and not _some_element(when.any, [*args, *kwargs.values()]):
             return False
-        self._met[place.number] += 1
-        count = self._met[place.number]
+        self._met[site.number] += 1
+        count = self._met[site.number]
         return when.nth in (None, count) and (when.every is None or count % when.every == 0)
 
     def _disturb(self, fault: schema.Fault) -> None:
@@ -130,18 +130,18 @@ class FaultInjector:
                 pass
 
     def _wrong(
-        self, place: InjectionSite, index: int, function: Any, other: _Other | None, right: torch.Tensor
+        self, site: InjectionSite, index: int, function: Any, other: _Other | None, right: torch.Tensor
     ) -> torch.Tensor:
-        fault = place.fault
+        fault = site.fault
         if other is not None:
             return other.result(fault, function, right)
         if isinstance(fault, schema.Stale):
-            where = ("node", place.number, index) if fault.of == "node" else ("operator", place.number)
+            where = ("node", site.number, index) if fault.of == "node" else ("operator", site.number)
             key = (*where, right.dtype, tuple(right.shape))
             earlier = self._earlier.get(key)
             self._earlier[key] = right.clone()
             return right if earlier is None else earlier
-        draw = self._met[place.number]
+        draw = self._met[site.number]
         if isinstance(fault, schema.Nondeterministic):
             draw += self._runs << 32
         return corrupted(fault, right, draw)

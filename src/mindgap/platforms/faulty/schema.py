@@ -20,7 +20,7 @@ class _Model(BaseModel):
 
 
 class When(_Model):
-    """Which calls a fault strikes: all that meet every condition given.
+    """Which calls a fault applies to: all that meet every condition given.
 
     `op`: glob on the overload's name. `dtype`, `shape` (-1: any size), `min_numel`, `max_numel`: of the result
     in slot `output`. `node`: index in the graph. `graph`: how the graph's digest begins. `any`: some element
@@ -122,7 +122,7 @@ class WrongElement(_Fault):
 
 
 class Attribute(_Fault):
-    """Arguments are overridden by name; only operators that have all of them are struck."""
+    """Arguments are overridden by name; only operators that have all of them are faulty."""
 
     kind: Literal["attribute"]
     set: dict[str, Any] = Field(min_length=1)
@@ -135,7 +135,7 @@ class Transposed(_Fault):
 
 
 class Stale(_Fault):
-    """The result of an earlier struck call of the same dtype and shape; the first is right.
+    """The result of an earlier faulty call of the same dtype and shape; the first is right.
 
     `of`: `operator` looks back within a run, at any node; `node` at this node's previous run.
     """
@@ -218,7 +218,7 @@ Fault = (
     | Attribute | Transposed | Stale | WrongDtype | WrongShape | LowPrecision | Crash | Hang | Leak | Refusal
     | CompileError | RuntimeFailure
 )  # fmt: skip
-#: Struck when a graph is loaded: no value is known then, and no call counted.
+#: Applied when a graph is loaded: no value is known then, and no call counted.
 AT_LOAD: Final = (Refusal, CompileError)
 
 
@@ -231,7 +231,7 @@ class Faults(_Model):
     def _known_at_load(self) -> Faults:
         for number, fault in enumerate(self.fault):
             if isinstance(fault, AT_LOAD) and (fault.when.any or fault.when.nth or fault.when.every):
-                raise ValueError(f"fault.{number}: {fault.kind} strikes at load, where any, nth and every mean nothing")
+                raise ValueError(f"fault.{number}: {fault.kind} applies at load, where any, nth and every mean nothing")
         return self
 
 
@@ -248,7 +248,7 @@ def read_faults(path: str) -> tuple[Faults, str]:
     except ValidationError as error:
         first = error.errors()[0]
         # After the number of the fault the place names its kind again, which is no key of the file.
-        place = ".".join(str(part) for at, part in enumerate(first["loc"]) if at != 2)
+        key_path = ".".join(str(part) for at, part in enumerate(first["loc"]) if at != 2)
         message = first["msg"].removeprefix("Value error, ")
-        raise PlatformError(f"option faults={path}: {place or 'file'}: {message}") from None
+        raise PlatformError(f"option faults={path}: {key_path or 'file'}: {message}") from None
     return found, hashlib.sha256(data).hexdigest()

@@ -18,10 +18,11 @@ import torch
 import torch.fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from mindgap.aten.arguments import bind
 from mindgap.aten.operators import facts, overload
 from mindgap.aten.tape import flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES
-from mindgap.graph import Arg, Device, DType, Graph, Layout, MemoryFormat, Node, Ref, TensorSpec, map_refs, operands
+from mindgap.graph import Arg, Graph, Node, TensorSpec, map_refs, operands
 from mindgap.platforms.protocol import CompileFailure, Unsupported
 from mindgap.torch_private.dispatch_modes import FunctionalTensorMode, dispatch_functionalize, enable_python_dispatcher
 from mindgap.torch_private.fake_tensors import FakeTensorMode
@@ -134,8 +135,8 @@ class _Writer:
 
     def _call(self, node: Node, name: str) -> list[torch.fx.Node | None]:
         graph, values, target = self._program.graph, self._program.values, overload(node.op)
-        kwargs = {key: _bind(arg, values) for key, arg in node.kwargs}
-        call = graph.call_function(target, tuple(_bind(arg, values) for arg in node.args), kwargs)
+        kwargs = {key: bind(arg, values) for key, arg in node.kwargs}
+        call = graph.call_function(target, tuple(bind(arg, values) for arg in node.args), kwargs)
         self._program.origin[call.name] = name
         fakes = [None if spec is None else _fake_value(spec) for spec in node.outputs]
         if facts(node.op).returns == 1 and not _returns_list(target):
@@ -191,19 +192,6 @@ def _returns_list(target: Any) -> bool:
     return any("List" in str(r.type) or str(r.type).startswith("Tensor[") for r in target._schema.returns)
 
 
-def _bind(arg: Arg, values: Sequence[Any]) -> Any:
-    """Converts an argument to PyTorch's, with references replaced by `values`."""
-    if isinstance(arg, Ref):
-        return values[arg.index]
-    if isinstance(arg, tuple):
-        return [_bind(item, values) for item in arg]
-    if isinstance(arg, DType):
-        return TORCH_DTYPES[arg.name]
-    if isinstance(arg, (MemoryFormat, Layout)):
-        return getattr(torch, arg.name)
-    return torch.device("cpu") if isinstance(arg, Device) else arg
-
-
 @dataclass(frozen=True)
 class _Call:
     """One call with its operands numbered from 0. `text` tells 1 from 1.0 and True, which are equal keys."""
@@ -257,8 +245,8 @@ def _untranslatable(traced: torch.fx.Graph) -> str | None:
 
 def _runner(call: _Call) -> Callable[..., Any]:
     def run(*values: torch.Tensor) -> Any:
-        kwargs = {name: _bind(arg, values) for name, arg in call.kwargs}
-        return flatten_result(overload(call.op)(*(_bind(arg, values) for arg in call.args), **kwargs))
+        kwargs = {name: bind(arg, values) for name, arg in call.kwargs}
+        return flatten_result(overload(call.op)(*(bind(arg, values) for arg in call.args), **kwargs))
 
     return run
 

@@ -47,9 +47,11 @@ def choice(name: str, options: Options, allowed: Sequence[str]) -> str:
     return value
 
 
-def thread_count(options: Options) -> int:
-    """Returns the number of `threads=`, 1 by default. Raises `PlatformError` unless it is a positive number."""
-    value = options.get("threads", "1")
+def thread_count(options: Options) -> int | None:
+    """Returns the number of `threads=`, None if the runtime chooses. Raises `PlatformError` for another value."""
+    value = options.get("threads")
+    if value is None:
+        return None
     if not value.isdecimal() or int(value) < 1:
         raise PlatformError(f"option threads={value}: must be a number of threads, 1 or more")
     return int(value)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mindgap.platforms.messages import MessageTable, Reading, refusal
+from mindgap.platforms.messages import MessageTable, Reading, causes, refusal
 
 NO_TRANSLATION: Final = refusal(
     "no translation for the operands",
@@ -36,19 +36,9 @@ TABLE: Final = MessageTable(
 )
 
 
-def chain(error: BaseException) -> list[BaseException]:
-    """Lists the error and its causes, outermost first."""
-    found: list[BaseException] = []
-    current: BaseException | None = error
-    while current is not None and current not in found:
-        found.append(current)
-        current = current.__cause__
-    return found
-
-
 def read(error: BaseException) -> tuple[Reading, BaseException]:
     """Classifies an error of the exporter. Also returns the cause with the message: the innermost one."""
-    innermost = chain(error)[-1]
+    innermost = causes(error)[-1]
     row = TABLE.find(str(innermost), type(innermost).__name__)
     return Reading("failure" if row is None else row.kind, row), innermost
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 import torch
 
 from mindgap.graph import Graph
+from mindgap.platforms.messages import causes
 from mindgap.platforms.onnx import messages as onnx_export_messages
 from mindgap.platforms.onnx.export import FED, MODEL_BYTES_LIMIT, Exported
 from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
@@ -74,7 +75,7 @@ def _operator(error: BaseException, program: ExportedGraph) -> str:
     called = {str(node.target) for node in program.exported.graph.nodes if node.op == "call_function"}
     if len(called) == 1:
         return next(iter(called))
-    for cause in reversed(onnx_export_messages.chain(error)):
+    for cause in reversed(causes(error)):
         found = _OVERLOAD.search(str(cause))
         if found:
             return found[4] or f"{found[1]}.{found[2]}.{found[3]}"

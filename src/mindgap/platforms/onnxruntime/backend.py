@@ -37,7 +37,7 @@ _MODULES: Final = {
 _OPTIONS: Final = {
     "export": "direct|official: mindgap's fast way to the exporter's translations (default), or torch.onnx.export",
     "opt": "all|off: ONNX Runtime's graph optimisations (default all)",
-    "threads": "threads within an operator (default 1)",
+    "threads": "threads within an operator (default: ONNX Runtime takes one per core)",
 }
 _EXPORTERS: Final = {
     "direct": "torch.onnx, operator set 20, onnxscript optimizer on",
@@ -72,7 +72,7 @@ class OnnxRuntimeBackend:
         return OnnxRuntimePlatform(opt, threads, way)
 
 
-def _settings(options: Options) -> tuple[str, str, int]:
+def _settings(options: Options) -> tuple[str, str, int | None]:
     onnx_host.reject_unknown(options, _OPTIONS)
     way = onnx_host.choice("export", options, ("direct", "official"))
     return way, onnx_host.choice("opt", options, ("all", "off")), onnx_host.thread_count(options)
@@ -84,9 +84,9 @@ def _runtime() -> Any:
 
 
 class OnnxRuntimePlatform:
-    """Makes sessions with one set of options."""
+    """Makes sessions with one set of options. `threads`: None leaves the number to ONNX Runtime."""
 
-    def __init__(self, opt: str, threads: int, way: str) -> None:
+    def __init__(self, opt: str, threads: int | None, way: str) -> None:
         self._export = way
         self._opt = opt
         self._threads = threads
@@ -101,7 +101,7 @@ class OnnxRuntimePlatform:
             "provider": _PROVIDER,
             "graph_optimization": self._opt,
             "intra_op_threads": self._threads,
-            "inter_op_threads": 1,
+            "execution_mode": "sequential",
             INFERENCE_ONLY: True,
             "exporter": _EXPORTERS[self._export],
             dtype_policy.KEY: dtype_policy.measured_dtypes(self._measured()),
@@ -125,15 +125,14 @@ class OnnxRuntimePlatform:
         return OnnxRuntimeExecutable(session, exported.inputs, exported.fed, outputs, exported.facts, exported.origin)
 
 
-def _session(model: bytes, opt: str, threads: int, origin: Mapping[str, str]) -> Any:
+def _session(model: bytes, opt: str, threads: int | None, origin: Mapping[str, str]) -> Any:
     """Makes a session. Raises `Unsupported`, `CompileFailure` or `Fallback`."""
     onnxruntime = _runtime()
     settings = onnxruntime.SessionOptions()
     level = onnxruntime.GraphOptimizationLevel
     settings.graph_optimization_level = level.ORT_ENABLE_ALL if opt == "all" else level.ORT_DISABLE_ALL
-    settings.intra_op_num_threads = threads
-    settings.inter_op_num_threads = 1
-    settings.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+    # 0 is ONNX Runtime's default: it chooses. Its default execution mode is sequential: no threads between operators.
+    settings.intra_op_num_threads = threads or 0
     settings.log_severity_level = 4
     settings.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     try:

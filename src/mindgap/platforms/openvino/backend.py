@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -25,11 +25,15 @@ from mindgap.platforms.protocol import (
     Unsupported,
 )
 
-_MODULES: Final = {"torch": "torch", "onnx": "onnx", "onnxscript": "onnxscript", "openvino": "openvino"}
+if TYPE_CHECKING:
+    from mindgap.platforms.onnx.export import Exported
+
+#: Import name of what the platform needs -> distribution.
+MODULES: Final = {"torch": "torch", "onnx": "onnx", "onnxscript": "onnxscript", "openvino": "openvino"}
 _OPTIONS: Final = {
     "frontend": "pytorch|onnx: openvino.convert_model on a torch.export program (default), or on an ONNX model",
-    "precision": "f32|default: default leaves the choice to OpenVINO, which takes bfloat16 where the CPU has it",
-    "threads": "threads (default 1)",
+    "precision": "default|f32: default leaves the choice to OpenVINO, which takes bfloat16 where the CPU has it",
+    "threads": "threads (default: OpenVINO takes one per core)",
 }
 #: OpenVINO's element type -> the graph's dtype name, for what numpy holds through ml_dtypes only.
 _UNNAMED: Final = {
@@ -53,7 +57,7 @@ class OpenVinoBackend:
         return _OPTIONS
 
     def probe(self) -> Availability:
-        return onnx_host.available(_MODULES)
+        return onnx_host.available(MODULES)
 
     def environment(self, options: Options) -> Mapping[str, str]:
         _settings(options)
@@ -64,29 +68,31 @@ class OpenVinoBackend:
         return OpenVinoPlatform(precision, threads, frontend)
 
 
-def _settings(options: Options) -> tuple[str, str, int]:
+def _settings(options: Options) -> tuple[str, str, int | None]:
     onnx_host.reject_unknown(options, _OPTIONS)
     frontend = onnx_host.choice("frontend", options, ("pytorch", "onnx"))
-    return frontend, onnx_host.choice("precision", options, ("f32", "default")), onnx_host.thread_count(options)
+    return frontend, onnx_host.choice("precision", options, ("default", "f32")), onnx_host.thread_count(options)
 
 
 class OpenVinoPlatform:
-    """Compiles models with one set of options."""
+    """Compiles models with one set of options. `threads`: None leaves the number to OpenVINO."""
 
-    def __init__(self, precision: str, threads: int, frontend: str) -> None:
+    def __init__(self, precision: str, threads: int | None, frontend: str) -> None:
         from mindgap.platforms.openvino.pytorch_frontend import import_openvino
 
         self._core: Any = import_openvino().Core()
         self._frontend = frontend
         self._precision = precision
-        self._settings: dict[str, Any] = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1}
+        #: Without options OpenVINO's own defaults hold, as its users get them.
+        self._settings: dict[str, Any] = {} if threads is None else {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1}
+        self._threads = threads
         if precision == "f32":
             self._settings["INFERENCE_PRECISION_HINT"] = "f32"
 
     def describe(self) -> Mapping[str, Any]:
         """Describes the platform. `precision_in_force`: the one that OpenVINO reports, not the requested one."""
         self._core.set_property("CPU", self._settings)
-        found = onnx_host.available(_MODULES)
+        found = onnx_host.available(MODULES)
         return {
             "hardware": str(self._core.get_property("CPU", "FULL_DEVICE_NAME")),
             "cpu_flags": onnx_host.cpu_flags(),
@@ -94,7 +100,7 @@ class OpenVinoPlatform:
             "device": "CPU",
             "precision_asked": self._precision,
             "precision_in_force": _type_name(self._core.get_property("CPU", "INFERENCE_PRECISION_HINT")),
-            "threads": self._settings["INFERENCE_NUM_THREADS"],
+            "threads": self._threads,
             "frontend": self._frontend,
             INFERENCE_ONLY: True,
             "exporter": _EXPORTERS[self._frontend],
@@ -123,11 +129,9 @@ class OpenVinoPlatform:
         return OpenVinoExecutable(compiled, feeds, _specs(graph), facts, converted.outputs, stopped)
 
     def _load_onnx(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
-        from mindgap.platforms.onnx.export_cache import shared_export
-
-        exported = shared_export(graph, inputs)
+        model, exported = read_onnx(graph, inputs)
         try:
-            compiled = self._core.compile_model(self._core.read_model(exported.model), "CPU", self._settings)
+            compiled = self._core.compile_model(model, "CPU", self._settings)
         except Exception as error:
             raise _typed(error, exported.origin) from error
         facts = {"frontend": "onnx", **exported.facts, **self._require_precision(compiled, graph)}
@@ -152,6 +156,18 @@ class OpenVinoPlatform:
             if reduced and not _asks_for_half(graph):
                 raise Fallback(f"OpenVINO runs {', '.join(reduced)} where f32 was asked for")
         return {"precision_in_force": hint, "node_precisions": nodes}
+
+
+def read_onnx(graph: Graph, inputs: Sequence[Array]) -> tuple[Any, Exported]:
+    """Reads the graph's ONNX model with OpenVINO's front end. Raises `Unsupported` or `CompileFailure`."""
+    from mindgap.platforms.onnx.export_cache import shared_export
+    from mindgap.platforms.openvino.pytorch_frontend import import_openvino
+
+    exported = shared_export(graph, inputs)
+    try:
+        return import_openvino().Core().read_model(exported.model), exported
+    except Exception as error:
+        raise _typed(error, exported.origin) from error
 
 
 def _specs(graph: Graph) -> list[TensorSpec | None]:
@@ -216,14 +232,14 @@ class OpenVinoExecutable:
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
         """Runs the model. Raises `Unsupported` if a kernel refuses, `RunFailure` for other errors."""
         for port, number in self._feeds:
-            self._request.set_tensor(port, _to_tensor(as_real(inputs[number])))
+            self._request.set_tensor(port, to_tensor(as_real(inputs[number])))
         try:
             self._request.infer()
         except Exception as error:
             raise self._stopped(error) from error
         found: list[Array] = []
         for place, spec in self._outputs:
-            array = _to_array(self._request.get_output_tensor(place))
+            array = to_array(self._request.get_output_tensor(place))
             found.append(array if spec is None else as_declared(array, spec))
         return found
 
@@ -232,7 +248,8 @@ def _fed(port: Any, numbers: Mapping[str, int]) -> int | None:
     return next((numbers[name] for name in port.get_names() if name in numbers), None)
 
 
-def _to_tensor(array: Array) -> Any:
+def to_tensor(array: Array) -> Any:
+    """Returns an OpenVINO tensor of the array's bytes, which it may share."""
     import openvino
 
     unsigned = carrier(array.dtype)
@@ -242,8 +259,8 @@ def _to_tensor(array: Array) -> Any:
     return openvino.Tensor(array.view(unsigned), openvino.Shape(list(array.shape)), kind)
 
 
-def _to_array(tensor: Any) -> Array:
-    """Copies an output: the request reuses its memory."""
+def to_array(tensor: Any) -> Array:
+    """Copies a tensor: a request reuses the memory of its outputs."""
     name = _UNNAMED.get(tensor.get_element_type().to_string())
     found: Array = np.array(tensor.data, order="C")
     return found if name is None else found.view(numpy_dtype(name))

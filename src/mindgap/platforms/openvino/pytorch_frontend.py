@@ -6,6 +6,7 @@ OpenVINO documents this way for PyTorch's users. The graph is not rewritten: Ope
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -109,6 +110,31 @@ def _returned(graph: Graph) -> tuple[Graph, tuple[int, ...]]:
     return replace(graph, outputs=tuple(kept), labels=Labels()), found
 
 
+class DecomposedProgram:
+    """An executable: a `torch.export` program after the front end's decompositions, in eager PyTorch."""
+
+    def __init__(self, module: Any, graph: Graph, fed: Sequence[int], outputs: Sequence[int]) -> None:
+        self._module, self._specs, self._fed, self._outputs = module, graph.inputs, fed, outputs
+
+    def __call__(self, inputs: Sequence[Array]) -> list[Array]:
+        import torch
+
+        from mindgap.aten.tensors import to_numpy, to_torch
+
+        with torch.no_grad():
+            found = self._module(*(to_torch(inputs[number], self._specs[number].spec) for number in self._fed))
+        return [to_numpy(found[place]) for place in self._outputs]
+
+
+def decomposed(graph: Graph, inputs: Sequence[Array]) -> DecomposedProgram:
+    """Exports the graph and decomposes it as `convert_model` does. Raises `Unsupported` or `CompileFailure`."""
+    kept, outputs = _returned(graph)
+    program = export_program(kept, inputs)
+    with contextlib.suppress(CompileFailure, Unsupported):  # its table of decompositions is made in a conversion
+        _converted(kept, inputs)
+    return DecomposedProgram(_decompose(program).module(), kept, program.fed, outputs)
+
+
 def typed(error: Exception, program: ExportedGraph, *, running: bool = False) -> Exception:
     """Converts an error of the front end, the plugin, or a run to a refusal or failure."""
     found = openvino_messages.read(str(error), type(error).__name__)
@@ -128,18 +154,22 @@ def _operator(found: Reading, program: ExportedGraph) -> str:
             return op
     if not said and not name:
         return ""
-    try:
-        with quiet():
-            exported: Any = program.exported  # its decompositions are typed in parts
-            decomposed = exported.run_decompositions(_table()).graph.nodes
-    except Exception as error:
-        raise CompileFailure(f"decomposing the program failed: {type(error).__name__}: {error}") from error
-    for node in decomposed:
+    for node in _decompose(program).graph.nodes:
         if (name and node.name == name) or str(node.target) == said:
             for source in node.meta.get("from_node", ()):
                 if source.name in called:
                     return called[source.name]
     return said if not said or said.startswith("aten.") else f"openvino.{said}"
+
+
+def _decompose(program: ExportedGraph) -> Any:
+    """Returns the program after the front end's decompositions. Raises `CompileFailure`."""
+    try:
+        with quiet():
+            exported: Any = program.exported  # its decompositions are typed in parts
+            return exported.run_decompositions(_table())
+    except Exception as error:
+        raise CompileFailure(f"decomposing the program failed: {type(error).__name__}: {error}") from error
 
 
 def _table() -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from mindgap.platforms.messages import MessageRow
+from mindgap.platforms.messages import MessageRow, causes
 from mindgap.platforms.pytorch.messages import TABLE
 
 _QUALIFIED: Final = re.compile(r"\baten(?:::|\.)(\w+)(?:\.(\w+))?")
@@ -45,17 +45,6 @@ def refused_operator(error: BaseException) -> str | None:
         if found:
             return f"aten.{found[1]}.{found[2] or 'default'}"
     return None
-
-
-def causes(error: BaseException) -> list[BaseException]:
-    """Lists the error and its causes, outermost first."""
-    found: list[BaseException] = []
-    current: BaseException | None = error
-    while current is not None and current not in found:
-        found.append(current)
-        inner = getattr(current, "inner_exception", None)  # how Inductor's errors carry the real one
-        current = inner if isinstance(inner, BaseException) else current.__cause__
-    return found
 
 
 def _head(text: str) -> str:

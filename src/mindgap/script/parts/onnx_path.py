@@ -45,8 +45,7 @@ def run_onnxruntime(
     stage("compile")
     settings = onnxruntime.SessionOptions()
     settings.log_severity_level = 4
-    settings.intra_op_num_threads = int(options.get("threads", "1"))
-    settings.inter_op_num_threads = 1
+    settings.intra_op_num_threads = int(options.get("threads", "0"))
     level = onnxruntime.GraphOptimizationLevel
     settings.graph_optimization_level = level.ORT_DISABLE_ALL if options.get("opt") == "off" else level.ORT_ENABLE_ALL
     session = onnxruntime.InferenceSession(proto, settings, providers=["CPUExecutionProvider"])

@@ -47,8 +47,10 @@ def run_openvino(
             stage("convert")
             converted = openvino.convert_model(program)
     stage("compile")
-    settings: dict[str, Any] = {"INFERENCE_NUM_THREADS": int(options.get("threads", "1")), "NUM_STREAMS": 1}
-    if options.get("precision", "f32") == "f32":
+    settings: dict[str, Any] = {}
+    if "threads" in options:
+        settings = {"INFERENCE_NUM_THREADS": int(options["threads"]), "NUM_STREAMS": 1}
+    if options.get("precision") == "f32":
         settings["INFERENCE_PRECISION_HINT"] = "f32"
     compiled = openvino.Core().compile_model(converted, "CPU", settings)
     stage("run")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import dataclass
 from functools import cache
@@ -41,6 +42,18 @@ def rules() -> tuple[Rule, ...]:
     found: list[dict[str, Any]] = tomllib.loads(text)["rule"]
     lists = ("status", "signature", "message")
     return tuple(Rule(rule["cause"], rule["type"], *(tuple(rule.get(name, ())) for name in lists)) for rule in found)
+
+
+def rule_of(status: str, signature: str, message: str = "") -> Rule | None:
+    """Returns the first rule that applies to a failed outcome, or None. `message`: by default the signature."""
+    for rule in rules():
+        texts = ((rule.signature, signature), (rule.message, message or signature))
+        if (not rule.status or status in rule.status) and all(
+            not patterns or any(re.search(pattern, text, re.IGNORECASE) for pattern in patterns)
+            for patterns, text in texts
+        ):
+            return rule
+    return None
 
 
 @cache

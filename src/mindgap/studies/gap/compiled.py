@@ -47,7 +47,7 @@ pairwise AS (
   LEFT JOIN said AS v ON v.platform = c.platform AND v.model = c.model AND v.graph = c.graph
   LEFT JOIN said AS w ON w.platform = e.platform AND w.model = c.model AND w.graph = c.graph
 ),
-told AS (
+classified_rows AS (
   SELECT platform, mode, eager, comparable, swapped,
          CASE WHEN NOT comparable THEN NULL WHEN status = 'unsupported' THEN 'unsupported' WHEN NOT ran THEN 'failed'
               WHEN same THEN 'identical' WHEN word IN {listed(_DIFFER)} THEN word
@@ -63,7 +63,7 @@ SELECT coalesce(platform, 'all') AS platform, CASE grouping(platform) WHEN 0 THE
        {share(_IS_WRONG, _HAS_OUTPUTS)} AS share_wrong,
        {_SWAPS} AS nan_for_inf,
        {share(_SWAPS, _DIFFERS)} AS share_nan_for_inf
-FROM told
+FROM classified_rows
 GROUP BY GROUPING SETS ((platform), ())
 HAVING count(*) > 0
 ORDER BY grouping(platform), platform

@@ -10,7 +10,7 @@ from mindgap.studies.gap.vocabulary import RAN, counted, mode, share
 from mindgap.studies.table import StudyTable, query_table
 
 _FAILURES: Final = f"""
-WITH told AS (
+WITH classified_rows AS (
   SELECT platform, {mode()} AS mode, {RAN} AS ran, signature,
          CASE WHEN NOT ({RAN}) THEN
          {classified("cause")} END AS cause
@@ -21,14 +21,14 @@ SELECT coalesce(platform, 'all') AS platform, CASE grouping(platform) WHEN 0 THE
        {share("count(*) FILTER (WHERE NOT ran)", "count(*)")} AS share_failed,
        {counted(CAUSES, "cause")},
        count(DISTINCT signature) FILTER (WHERE NOT ran) AS signatures
-FROM told
+FROM classified_rows
 GROUP BY GROUPING SETS ((platform), ())
 HAVING count(*) > 0
 ORDER BY grouping(platform), any_value(mode) <> 'eager', platform
 """.strip()
 
 _SIGNATURES: Final = f"""
-WITH told AS (
+WITH classified_rows AS (
   SELECT platform, status, signature, op, model,
          {classified("cause")} AS cause
   FROM outcomes WHERE run = $run AND NOT ({RAN})
@@ -36,7 +36,7 @@ WITH told AS (
 SELECT cause, status, signature, count(*) AS outcomes, count(DISTINCT platform) AS on_platforms,
        string_agg(DISTINCT platform, ' ' ORDER BY platform) AS platforms,
        coalesce(any_value(op ORDER BY op), '') AS operator, min(model) AS example
-FROM told
+FROM classified_rows
 GROUP BY cause, status, signature
 ORDER BY outcomes DESC, signature, status, cause
 """.strip()
@@ -47,7 +47,7 @@ WITH reference AS (
   SELECT model, graph, {RAN} AS ran FROM outcomes
   WHERE run = $run AND platform = (SELECT reference FROM runs WHERE run = $run)
 ),
-told AS (
+classified_rows AS (
   SELECT o.platform, NOT ({RAN}) AS failed, coalesce(r.ran, false) AS comparable,
          CASE WHEN NOT ({RAN}) AND r.ran THEN
          {classified("type")} END AS type
@@ -59,7 +59,7 @@ SELECT coalesce(platform, 'all') AS platform, count(*) FILTER (WHERE comparable)
        {share("count(*) FILTER (WHERE failed AND comparable)", "count(*) FILTER (WHERE comparable)")} AS share_failed,
        {counted(TYPES, "type")},
        count(*) FILTER (WHERE failed AND NOT comparable) AS reference_failed_too
-FROM told
+FROM classified_rows
 GROUP BY GROUPING SETS ((platform), ())
 HAVING count(*) > 0
 ORDER BY grouping(platform), platform

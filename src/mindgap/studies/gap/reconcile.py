@@ -130,10 +130,10 @@ def _compared(tables: Tables) -> Generator[Check]:
         for word in (*CALM, *WRONG):
             yield Check(f"{word} in totals and consistency of {platform}", row[word], both[word])
         for profile in ("paper", "assert_close"):
-            told = tolerances.get((profile, platform))
-            if told:
-                beyond = told["agree_wrong"] + told["only_the_tolerance_alarms"]
-                yield Check(f"compared by {profile} on {platform}", told["compared"], both["compared"])
+            by_profile = tolerances.get((profile, platform))
+            if by_profile:
+                beyond = by_profile["agree_wrong"] + by_profile["only_the_tolerance_alarms"]
+                yield Check(f"compared by {profile} on {platform}", by_profile["compared"], both["compared"])
                 yield Check(f"beyond {profile} on {platform}", beyond, both[f"beyond_{profile}"])
         if platform != "all":
             differ = sum(each["models"] for each in bits if each["platform"] == platform)
@@ -144,5 +144,5 @@ def _findings(tables: Tables) -> Generator[Check]:
     """Checks findings by culprit against the totals."""
     found = records(tables["findings"])
     for platform, row in _by_platform(tables["totals"]).items():
-        told = sum(each["findings"] for each in found if platform in ("all", each["platform"]))
-        yield Check(f"findings by culprit and in totals of {platform}", told, row["findings"])
+        total = sum(each["findings"] for each in found if platform in ("all", each["platform"]))
+        yield Check(f"findings by culprit and in totals of {platform}", total, row["findings"])

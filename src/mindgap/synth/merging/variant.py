@@ -42,8 +42,8 @@ class Variant:
     def to_json(self) -> str:
         """Writes one line of ASCII, short enough to keep for every variant; see `_part`."""
         parts = [
-            [part.region, *(n for w in part.wires for n in (w.input, place - w.part, w.output, w.conversion.code))]
-            for place, part in enumerate(self.parts)
+            [part.region, *(n for w in part.wires for n in (w.input, position - w.part, w.output, w.conversion.code))]
+            for position, part in enumerate(self.parts)
         ]
         return json.dumps({"v": VERSION, "pool": self.pool, "parts": parts}, separators=(",", ":"))
 
@@ -54,16 +54,16 @@ class Variant:
             data = json.loads(text)
             if data["v"] != VERSION:
                 raise GraphError(f"this variant is described in version {data['v']}, known here is {VERSION}")
-            parts = tuple(_part(place, *numbers) for place, numbers in enumerate(data["parts"]))
+            parts = tuple(_part(position, *numbers) for position, numbers in enumerate(data["parts"]))
             return Variant(data["pool"], parts)
         except (ValueError, TypeError, KeyError) as error:
             raise GraphError(f"this describes no variant: {text[:120]} ({error})") from None
 
 
-def _part(place: int, region: int, *wires: int) -> VariantPart:
+def _part(position: int, region: int, *wires: int) -> VariantPart:
     """A region's number, and for each wire: input, how many parts back, output, way."""
     fours = zip(wires[::4], wires[1::4], wires[2::4], wires[3::4], strict=True)
     return VariantPart(
         region,
-        tuple(Wire(number, place - back, output, RowConversion.of(code)) for number, back, output, code in fours),
+        tuple(Wire(number, position - back, output, RowConversion.of(code)) for number, back, output, code in fours),
     )

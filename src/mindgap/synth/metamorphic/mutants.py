@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from mindgap.aten.operators import facts, is_inplace
-from mindgap.graph import Graph, Input, Node, Ref, TensorSpec, contiguous_stride, operands, renumbered
+from mindgap.graph import Graph, Input, Node, Ref, TensorSpec, contiguous_stride, operands, renumbered, select
 from mindgap.synth.metamorphic.row_wise import with_rows
 from mindgap.synth.mutation.dataflow import DataFlow, in_random_order
 from mindgap.synth.mutation.edit import DraftCall, Rewrite, apply
@@ -25,14 +25,14 @@ class Mutant:
 
     `relation`: bit for bit (on a platform that repeats itself; NaN payloads apart), or up to rounding, because other
     kernels or another order of summation may be chosen. `outputs`: for each output of the original the place of the
-    mutant's that equals it. `twins`: pairs of places in the mutant that equal each other bit for bit.
+    mutant's that equals it. `equal_outputs`: pairs of places in the mutant that equal each other bit for bit.
     """
 
     kind: str
     relation: Relation
     graph: Graph
     outputs: tuple[int, ...]
-    twins: tuple[tuple[int, int], ...] = ()
+    equal_outputs: tuple[tuple[int, int], ...] = ()
 
 
 def mutants_of(graph: Graph, rng: random.Random, rules: Rules | None = None) -> list[Mutant]:
@@ -110,14 +110,7 @@ def _ordered(flow: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None:
         done.add(order[-1])
     if order == list(range(len(graph.nodes))):
         return None
-    renumber = {number: number for number in range(len(graph.inputs))}
-    for index in order:
-        first = graph.first_value[index]
-        for slot in range(len(graph.nodes[index].outputs)):
-            renumber[first + slot] = len(renumber)
-    nodes = tuple(renumbered(graph.nodes[index], renumber) for index in order)
-    outputs = tuple(renumber[value] for value in graph.outputs)
-    return Mutant("order", "exact", Graph(graph.inputs, nodes, outputs), _straight(graph))
+    return Mutant("order", "exact", select(graph, order), _straight(graph))
 
 
 def _waits(flow: DataFlow) -> list[set[int]]:
@@ -126,7 +119,7 @@ def _waits(flow: DataFlow) -> list[set[int]]:
     waits: list[set[int]] = []
     touched: dict[int, list[int]] = {}
     for index, node in enumerate(graph.nodes):
-        values = [*operands(node), *range(graph.first_value[index], graph.first_value[index] + len(node.outputs))]
+        values = [*operands(node), *graph.results(index)]
         before = {graph.producer[value] for value in operands(node)} - {-1}
         for memory in {owner for value in values if value not in still for owner in flow.owners[value]}:
             before.update(touched.setdefault(memory, []))
@@ -145,8 +138,8 @@ def _twice(flow: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None:
     nodes = (*graph.nodes, *(renumbered(node, renumber) for node in graph.nodes))
     again = [place for place, value in enumerate(graph.outputs) if value >= len(graph.inputs)]
     outputs = (*graph.outputs, *(renumber[graph.outputs[place]] for place in again))
-    twins = tuple((place, len(graph.outputs) + at) for at, place in enumerate(again))
-    return Mutant("twice", "exact", Graph(graph.inputs, nodes, outputs), _straight(graph), twins)
+    equal_outputs = tuple((place, len(graph.outputs) + at) for at, place in enumerate(again))
+    return Mutant("twice", "exact", Graph(graph.inputs, nodes, outputs), _straight(graph), equal_outputs)
 
 
 def _laid_out(flow: DataFlow, rng: random.Random, rules: Rules) -> Mutant | None:

@@ -47,7 +47,7 @@ def with_rows(flow: DataFlow, rules: Rules) -> Rows | None:
 def _assign(flow: DataFlow, node: Node, role: str, size: int, roles: dict[int, bool]) -> bool:
     """Assigns roles (rows, weight) to the node's operands. Returns False if roles or shapes contradict each other."""
     values = operands(node)
-    for place, value in enumerate(values):
+    for position, value in enumerate(values):
         spec = flow.values[value]
         out = node.outputs[0]
         if spec is None or out is None:
@@ -57,18 +57,18 @@ def _assign(flow: DataFlow, node: Node, role: str, size: int, roles: dict[int, b
             if not batched and len(spec.shape) == len(out.shape) and spec.shape[:1] != (1,):
                 return False
         else:
-            batched = role == "all" or place == {"first": 0, "second": 1}[role]
-            if batched and (spec.shape[:1] != (size,) or len(spec.shape) < 2 or not _whole(flow, node, place)):
+            batched = role == "all" or position == {"first": 0, "second": 1}[role]
+            if batched and (spec.shape[:1] != (size,) or len(spec.shape) < 2 or not _whole(flow, node, position)):
                 return False
         if roles.setdefault(value, batched) != batched:
             return False
     return True
 
 
-def _whole(flow: DataFlow, node: Node, place: int) -> bool:
+def _whole(flow: DataFlow, node: Node, position: int) -> bool:
     """Tells whether a convolution's operand has a batch: it has as many dimensions as the weight."""
     if not node.op.startswith("aten.conv"):
         return True
     values = operands(node)
-    operand, weight = flow.values[values[place]], flow.values[values[1]]
+    operand, weight = flow.values[values[position]], flow.values[values[1]]
     return operand is not None and weight is not None and len(operand.shape) == len(weight.shape)

@@ -48,9 +48,7 @@ class DataFlow:
                     if position in aliased:
                         for value in refs(arg):
                             shared |= found[value]
-            first = self.graph.first_value[index]
-            for slot in range(len(node.outputs)):
-                found.append(frozenset(shared) if shared else frozenset((first + slot,)))
+            found += [frozenset(shared or (value,)) for value in self.graph.results(index)]
         return found
 
     def spec(self, arg: Arg) -> TensorSpec | None:

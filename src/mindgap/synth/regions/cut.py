@@ -223,9 +223,7 @@ def _outer_views(base: PreparedGraph, nodes: set[int], inside: Sequence[int], gr
 
 def _outputs(base: PreparedGraph, nodes: Sequence[int]) -> tuple[int, ...]:
     inside, graph = set(nodes), base.graph
-    made: set[int] = set()
-    for node in nodes:
-        made.update(range(graph.first_value[node], graph.first_value[node] + len(graph.nodes[node].outputs)))
+    made = {value for node in nodes for value in graph.results(node)}
     written = {group for node in nodes for group in base.touched[node] if node in base.writers[group]}
     borders = {
         value

@@ -70,10 +70,10 @@ def channels_last_stride(shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """Returns the strides of `torch.channels_last` (4 dimensions) and `channels_last_3d` (5); None for other shapes."""
     if len(shape) not in (4, 5):
         return None
-    batch, channels, *places = shape
+    batch, channels, *sizes = shape
     inner: list[int] = []
     step = max(channels, 1)
-    for size in reversed(places):
+    for size in reversed(sizes):
         inner.append(step)
         step *= max(size, 1)
     del batch

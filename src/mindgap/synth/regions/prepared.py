@@ -9,9 +9,10 @@ from functools import cache
 import torch
 
 from mindgap.aten.counterpart import counterpart
-from mindgap.aten.operators import UnknownOperator, facts, is_inplace, overload
+from mindgap.aten.dead_nodes import memory_groups
+from mindgap.aten.operators import UnknownOperator, is_inplace, overload
 from mindgap.capture.random_operators import is_random
-from mindgap.graph import Graph, GraphError, Node, TensorSpec, operands, refs
+from mindgap.graph import Graph, GraphError, Node, TensorSpec, operands
 from mindgap.operators import traits
 from mindgap.synth.values.constraints import index_operands, shape_operands
 from mindgap.synth.values.rules import value_rules
@@ -73,7 +74,7 @@ def prepare_graph(graph: Graph) -> PreparedGraph:
         for group in groups:
             writers.setdefault(group, []).append(index)
     sizes = [0 if spec is None else spec.nbytes for spec in bare.values]
-    made = [range(first, first + len(node.outputs)) for first, node in zip(bare.first_value, bare.nodes, strict=True)]
+    made = [bare.results(index) for index in range(len(bare.nodes))]
     return PreparedGraph(
         bare,
         read,
@@ -122,45 +123,6 @@ def _usable_operator(op: str) -> bool | None:
     if traits(op).returns_uninitialised:
         return False
     return None if torch.Tag.nondeterministic_seeded in tags else True
-
-
-def memory_groups(graph: Graph) -> tuple[tuple[int, ...], list[set[int]]]:
-    """Returns the memory group of each value, and the groups that each node writes to."""
-    parent = list(range(len(graph.values)))
-
-    def root(value: int) -> int:
-        while parent[value] != value:
-            parent[value] = parent[parent[value]]
-            value = parent[value]
-        return value
-
-    written: list[list[int]] = []
-    for node, first in zip(graph.nodes, graph.first_value, strict=True):
-        shared, writes = _shared(node)
-        for value in (*shared[1:], *(range(first, first + len(node.outputs)) if shared else ())):
-            parent[root(value)] = root(shared[0])
-        written.append(writes)
-    return tuple(root(value) for value in range(len(parent))), [{root(v) for v in each} for each in written]
-
-
-def _shared(node: Node) -> tuple[list[int], list[int]]:
-    """Returns the operands whose memory a result may share, and those that are written."""
-    try:
-        known = facts(node.op)
-    except UnknownOperator:
-        values = list(operands(node))
-        return values, values
-    if not known.mutates and not known.views:
-        return [], []
-    shared: list[int] = []
-    writes: list[int] = []
-    for place, arg in [*enumerate(node.args), *node.kwargs]:
-        if place in known.mutates:
-            writes += refs(arg)
-            shared += refs(arg)
-        elif place in known.views:
-            shared += refs(arg)
-    return shared, writes
 
 
 def _work(node: Node, read: Sequence[TensorSpec | None]) -> int:

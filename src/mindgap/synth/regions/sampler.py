@@ -78,6 +78,8 @@ def sample_regions(
         if single is not None and wanted.mutated:
             # Operators that models call in one form only come in both.
             yield from _mutated(base, piece, edits, rng, ["twin"], tensors)
+        if wanted.exceptional and wanted.mutated:
+            yield from _mutated(base, piece, edits, rng, ["value"], tensors)
 
 
 def _drawn(prepared: PreparedGraph, rng: Random, nodes: int) -> RegionCut | None:

@@ -5,32 +5,32 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections import OrderedDict
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import torch
 
-from mindgap.aten.operators import UnknownOperator, is_inplace
+from mindgap.aten.dead_nodes import without_dead_nodes
+from mindgap.aten.operators import UnknownOperator
+from mindgap.aten.specs import RunStopped, SpecRecorder
 from mindgap.aten.tape import Tape
-from mindgap.aten.tensors import spec_of, to_numpy, to_torch
+from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.graph import (
     Graph,
     GraphError,
     Input,
-    Node,
     TensorSpec,
     TensorStore,
     materialise,
-    operands,
-    renumbered,
 )
+from mindgap.graph.cache import Cache
 from mindgap.synth.mutation.edit import Edit, apply
-from mindgap.synth.regions.cut import MOST_BYTES, RegionCut, cut_of, whole_graph_cut
+from mindgap.synth.regions.cut import MOST_BYTES, RegionCut, whole_graph_cut
 from mindgap.synth.regions.memory_limit import bounded
-from mindgap.synth.regions.prepared import PreparedGraph, memory_groups, prepare_graph, usable
+from mindgap.synth.regions.prepared import prepare_graph, usable
 from mindgap.synth.regions.region import Origin, Region, ValueStatistics
 from mindgap.synth.regions.statistics import informativeness, statistics_of
 from mindgap.synth.values.recipes import free_inputs, recipes
@@ -40,6 +40,8 @@ ROOM: Final = 1 << 30
 #: Processor seconds that a region's operators may take; ordinary ones take milliseconds. Attention over a sequence of
 #: 65,539 takes half a minute, and every variant with it does. A region near the limit may be one on a faster machine.
 SLOW: Final = 0.5
+#: Inputs that are kept, if their bytes allow it.
+_MOST_CACHED: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -60,43 +62,40 @@ class Trial:
     cpu_seconds: float = 0.0
 
 
+@dataclass(frozen=True)
+class _CachedInput:
+    tensor: torch.Tensor
+
+    @cached_property
+    def span(self) -> ValueStatistics | None:
+        return statistics_of(self.tensor)
+
+
 class InputCache:
-    """Caches materialised inputs by spec and recipe (least recently used). They must not be written to."""
+    """Caches materialised inputs by spec and recipe. They must not be written to."""
 
     def __init__(self, nbytes: int = 128 << 20) -> None:
-        self._limit = nbytes
-        self._held = 0
-        self._known: OrderedDict[tuple[TensorSpec, object], torch.Tensor] = OrderedDict()
-        self._spans: dict[tuple[TensorSpec, object], ValueStatistics | None] = {}
+        self._entries: Cache[tuple[TensorSpec, object], _CachedInput] = Cache(_MOST_CACHED, nbytes)
 
     def tensor(self, given: Input, tensors: TensorStore | None = None) -> torch.Tensor:
         """Returns the tensor of an input. Raises `GraphError` as `materialise` does."""
-        key = (given.spec, given.recipe)
-        found = self._known.get(key)
-        if found is not None:
-            self._known.move_to_end(key)
-            return found
-        found = self._known[key] = to_torch(materialise(given, tensors), given.spec)
-        self._held += given.spec.nbytes
-        while self._held > self._limit and len(self._known) > 1:
-            oldest, _ = self._known.popitem(last=False)
-            self._spans.pop(oldest, None)
-            self._held -= oldest[0].nbytes
-        return found
-
-    def forget(self, given: Input) -> None:
-        """Removes an input that was written to."""
-        key = (given.spec, given.recipe)
-        if self._known.pop(key, None) is not None:
-            self._held -= given.spec.nbytes
-            self._spans.pop(key, None)
+        return self._entry(given, tensors).tensor
 
     def span(self, given: Input, tensors: TensorStore | None = None) -> ValueStatistics | None:
         """Returns the statistics of an input's tensor."""
+        return self._entry(given, tensors).span
+
+    def forget(self, given: Input) -> None:
+        """Removes an input that was written to."""
+        self._entries.drop((given.spec, given.recipe))
+
+    def _entry(self, given: Input, tensors: TensorStore | None) -> _CachedInput:
         key = (given.spec, given.recipe)
-        if key not in self._spans:
-            self._spans[key] = statistics_of(self.tensor(given, tensors))
-        return self._spans[key]
+        found = self._entries.get(key)
+        if found is None:
+            found = _CachedInput(to_torch(materialise(given, tensors), given.spec))
+            self._entries.put(key, found, given.spec.nbytes)
+        return found
 
 
 _SHARED: Final = InputCache()
@@ -124,13 +123,13 @@ def run_trial(
     except GraphError:
         return Trial(draft, reason="values: a recipe does not fit")
     before = [_content(each) for each in given]
-    watch = _Watch(draft, most_bytes)
+    watch = SpecRecorder(draft, most_bytes)
     start = time.process_time()
     results, reason = list[torch.Tensor](), ""
     try:
         with _alone():
             results = Tape(draft).run(given, watch)
-    except _Stopped as stopped:
+    except RunStopped as stopped:
         reason = str(stopped)
     except Exception as error:
         reason = _signature(draft.nodes[watch.count].op, error)
@@ -144,31 +143,15 @@ def run_trial(
     if reason:
         return Trial(draft, reason=reason, cpu_seconds=spent)
     if drops is None:
-        drops = [place for place, tensor in enumerate(results) if informativeness(tensor) != "useful"]
+        drops = [position for position, tensor in enumerate(results) if informativeness(tensor) != "useful"]
     kept = sorted(set(range(len(results))).difference(drops))
     if not kept:
         return Trial(draft, reason="useless", drops=tuple(drops), cpu_seconds=spent)
-    graph = without_dead_nodes(Graph(draft.inputs, watch.nodes, tuple(draft.outputs[place] for place in kept)))
+    graph = without_dead_nodes(Graph(draft.inputs, watch.nodes, tuple(draft.outputs[position] for position in kept)))
     input_spans = {number: arrays.span(graph.inputs[number], tensors) for number in free_inputs(graph)}
     known = {number: span for number, span in input_spans.items() if span is not None}
-    output_spans = tuple(_given(results[place]) for place in kept)
+    output_spans = tuple(_given(results[position]) for position in kept)
     return Trial(graph, tuple(known), tuple(known.values()), output_spans, tuple(drops), "", spent)
-
-
-def with_specs(draft: Graph, tensors: TensorStore | None, most_bytes: int) -> Graph:
-    """Runs the draft on the CPU and returns it with the specs of its values. `tensors`: as in `run_trial`.
-
-    Raises `GraphError` where it does not run, or a value is larger than `most_bytes`.
-    """
-    arrays, watch = InputCache(), _Watch(draft, most_bytes)
-    try:
-        with torch.no_grad():
-            Tape(draft).run([arrays.tensor(each, tensors) for each in draft.inputs], watch)
-    except _Stopped as stopped:
-        raise GraphError(f"node {watch.count} ({draft.nodes[watch.count].op}): {stopped}") from None
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        raise GraphError(f"node {watch.count} ({draft.nodes[watch.count].op}): {error}") from None
-    return Graph(draft.inputs, watch.nodes, draft.outputs)
 
 
 def _refused(draft: Graph, most_bytes: int) -> str:
@@ -228,56 +211,6 @@ def whole(base: str, graph: Graph, rng: random.Random, *, tensors: TensorStore |
     return plain_region(base, piece, rng, tensors=tensors) if piece is not None else "too big"
 
 
-def rebuild(
-    origin: Origin, base: Graph | PreparedGraph, *, most_bytes: int = MOST_BYTES, tensors: TensorStore | None = None
-) -> Graph:
-    """Rebuilds the graph of a region from its base. Raises `GraphError` if it does not run here."""
-    prepared = prepare_graph(base) if isinstance(base, Graph) else base
-    draft = apply(cut_of(prepared, origin.nodes).graph, origin.edits)
-    trial = run_trial(draft, most_bytes=most_bytes, tensors=tensors, drops=origin.drops)
-    if trial.reason:
-        raise GraphError(f"the region of {origin.base[:12]} cannot be made again here: {trial.reason}")
-    return trial.graph
-
-
-def without_dead_nodes(graph: Graph) -> Graph:
-    """Removes nodes that influence no output, and inputs that are then neither read nor returned."""
-    live, kept = _needed(graph)
-    inputs = [number for number in range(len(graph.inputs)) if number in live]
-    if len(kept) == len(graph.nodes) and len(inputs) == len(graph.inputs):
-        return graph
-    renumber = {number: place for place, number in enumerate(inputs)}
-    for index in kept:
-        first = graph.first_value[index]
-        for slot in range(len(graph.nodes[index].outputs)):
-            renumber[first + slot] = len(renumber)
-    return Graph(
-        tuple(graph.inputs[number] for number in inputs),
-        tuple(renumbered(graph.nodes[index], renumber) for index in kept),
-        tuple(renumber[value] for value in graph.outputs),
-    )
-
-
-def _needed(graph: Graph) -> tuple[set[int], list[int]]:
-    """Returns the values and nodes that an output depends on, also through written memory."""
-    inplace = any(is_inplace(node.op) for node in graph.nodes)
-    memory, writes = memory_groups(graph) if inplace else ((), [])
-    live = set(graph.outputs)
-    places = {memory[value] for value in live} if inplace else set[int]()
-    kept: list[int] = []
-    for index in reversed(range(len(graph.nodes))):
-        node, first = graph.nodes[index], graph.first_value[index]
-        wanted = any(first + slot in live for slot in range(len(node.outputs)))
-        if wanted or (inplace and not writes[index].isdisjoint(places)):
-            kept.append(index)
-            read = operands(node)
-            live.update(read)
-            if inplace:
-                places.update(memory[value] for value in read)
-    kept.reverse()
-    return live, kept
-
-
 def _content(tensor: torch.Tensor) -> bytes:
     return to_numpy(tensor).tobytes()
 
@@ -285,42 +218,6 @@ def _content(tensor: torch.Tensor) -> bytes:
 def _given(tensor: torch.Tensor) -> ValueStatistics | None:
     span = statistics_of(tensor, exact=False)
     return span if span is not None and span.varies else None
-
-
-class _Stopped(Exception):
-    """Raised to stop a trial."""
-
-
-class _Watch:
-    """Records the specs of every node's results, and stops at a result that is too large."""
-
-    def __init__(self, draft: Graph, most_bytes: int) -> None:
-        self._draft = draft
-        self._most = most_bytes
-        self.specs: list[tuple[TensorSpec | None, ...]] = []
-
-    @property
-    def count(self) -> int:
-        """Returns the number of nodes that have run."""
-        return len(self.specs)
-
-    @property
-    def nodes(self) -> tuple[Node, ...]:
-        """Returns the draft's nodes with the specs of their results, after all have run."""
-        pairs = zip(self._draft.nodes, self.specs, strict=True)
-        return tuple(Node(node.op, node.args, node.kwargs, specs) for node, specs in pairs)
-
-    def __call__(self, index: int, results: list[torch.Tensor | None]) -> None:
-        node = self._draft.nodes[index]
-        if len(results) != len(node.outputs):
-            raise _Stopped(f"slots: {_packet(node.op)}")
-        try:
-            specs = tuple(None if each is None else spec_of(each) for each in results)
-        except (KeyError, RuntimeError):
-            raise _Stopped(f"layout or dtype: {_packet(node.op)}") from None
-        if any(spec is not None and spec.nbytes > self._most for spec in specs):
-            raise _Stopped("too big")
-        self.specs.append(specs)
 
 
 #: What an operator says of operands that do not go together.

@@ -82,19 +82,19 @@ def _ask(graph: Graph, node: Node, rule: ValueRule, found: Constraints) -> None:
             return
     operand = bound.get(rule.operand)
     items = operand if isinstance(operand, tuple) else (operand,)
-    for place, item in enumerate(items):
+    for position, item in enumerate(items):
         if not isinstance(item, Ref):
             continue
         spec = graph.values[item.index]
         if spec is None or (rule.kinds and spec.kind not in rule.kinds):
             continue
-        need = _need(graph, rule, bound, spec, place, items)
+        need = _need(graph, rule, bound, spec, position, items)
         if need is not None:
             _add(found, item.index, need)
 
 
 def _need(
-    graph: Graph, rule: ValueRule, bound: dict[str, Arg], spec: TensorSpec, place: int, items: tuple[Arg, ...]
+    graph: Graph, rule: ValueRule, bound: dict[str, Arg], spec: TensorSpec, position: int, items: tuple[Arg, ...]
 ) -> ValueConstraint | None:
     if rule.fan:
         sizes = [spec.shape[dim] for dim in rule.fan if -len(spec.shape) <= dim < len(spec.shape)]
@@ -104,14 +104,14 @@ def _need(
     if rule.form in ("index", "distinct", "offsets"):
         if spec.kind == "bool":
             return None
-        size = _size(graph, rule, bound, place, items)
+        size = _size(graph, rule, bound, position, items)
         if size is None:
             return ValueConstraint(0, 0, rule.form)
         return ValueConstraint(0, size if rule.form == "offsets" else max(size - 1, 0), rule.form)
     return ValueConstraint(rule.low, rule.high, rule.form)
 
 
-def _size(graph: Graph, rule: ValueRule, bound: dict[str, Arg], place: int, items: tuple[Arg, ...]) -> int | None:
+def _size(graph: Graph, rule: ValueRule, bound: dict[str, Arg], position: int, items: tuple[Arg, ...]) -> int | None:
     """Returns the number of positions that an index may have."""
     of = bound.get(rule.of)
     sizes: tuple[int, ...]
@@ -128,7 +128,7 @@ def _size(graph: Graph, rule: ValueRule, bound: dict[str, Arg], place: int, item
         return None
     dim = bound.get(rule.dim) if isinstance(rule.dim, str) and rule.dim not in ("each", "all") else rule.dim
     if dim == "each":
-        dim = _place(graph, place, items)
+        dim = _place(graph, position, items)
     if dim == "all" or dim is None:
         return math.prod(sizes)
     dims = dim if isinstance(dim, tuple) else (dim,)
@@ -139,10 +139,10 @@ def _size(graph: Graph, rule: ValueRule, bound: dict[str, Arg], place: int, item
     return math.prod(sizes[d] for d in dims if isinstance(d, int))
 
 
-def _place(graph: Graph, place: int, items: tuple[Arg, ...]) -> int:
+def _place(graph: Graph, position: int, items: tuple[Arg, ...]) -> int:
     """Returns the dimension of an item in a list of indices; a mask counts for all its dimensions."""
     at = 0
-    for item in items[:place]:
+    for item in items[:position]:
         spec = graph.values[item.index] if isinstance(item, Ref) else None
         at += len(spec.shape) if spec is not None and spec.kind == "bool" else 1
     return at

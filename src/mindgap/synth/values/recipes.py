@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -35,7 +35,6 @@ from mindgap.synth.values.constraints import INF, Constraints, ValueConstraint, 
 from mindgap.synth.values.rules import ValueRules, value_rules
 from mindgap.synth.values.structured import structured_recipe
 
-Array = np.ndarray[Any, np.dtype[Any]]
 #: The largest tensor whose very bytes may stand in a region's description.
 MOST_LITERAL: Final = 16 << 10
 #: Few, so that inputs of one spec in the regions of one base are often one array.

@@ -120,8 +120,8 @@ def read_rules(text: str) -> ValueRules:
         raise MindgapError(f"{_NAME}: not TOML: {error}") from None
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise MindgapError(f"{_NAME}: {place or 'file'}: {first['msg'].removeprefix('Value error, ')}") from None
+        key_path = ".".join(str(part) for part in first["loc"])
+        raise MindgapError(f"{_NAME}: {key_path or 'file'}: {first['msg'].removeprefix('Value error, ')}") from None
     table: dict[str, list[ValueRule]] = {}
     for number, row in enumerate(found.rule):
         for name in row.operators:
@@ -173,10 +173,12 @@ def _overloads(name: str, number: int | None) -> list[str]:
 def _check(op: str, name: str, number: int, row: _Rule) -> None:
     """Raises if no overload of the row has its operand and arguments."""
     wanted = [row.operand, *row.when]
-    for places in (row.index, row.distinct, row.offsets):
-        if places is not None:
-            wanted.append(places.of)
-            wanted += [places.dim] if isinstance(places.dim, str) and places.dim not in ("all", "each") else []
+    for index_range in (row.index, row.distinct, row.offsets):
+        if index_range is not None:
+            wanted.append(index_range.of)
+            wanted += (
+                [index_range.dim] if isinstance(index_range.dim, str) and index_range.dim not in ("all", "each") else []
+            )
     overloads = [set(_arguments(each)) for each in _overloads(name, number)]
     for argument in wanted:
         if not any(argument in arguments for arguments in overloads):
@@ -197,10 +199,10 @@ def _takes(op: str, row: _Rule) -> bool:
 
 def _rule(row: _Rule) -> ValueRule:
     form: str = row.form or ""
-    places: _IndexRange | None = None
+    index_range: _IndexRange | None = None
     for word, given in (("index", row.index), ("distinct", row.distinct), ("offsets", row.offsets)):
         if given is not None:
-            form, places = word, given
+            form, index_range = word, given
     low, high = row.range if row.range is not None else (-float("inf"), float("inf"))
     when: tuple[tuple[str, Any], ...] = tuple(row.when.items())
     return ValueRule(
@@ -210,8 +212,8 @@ def _rule(row: _Rule) -> ValueRule:
         form,
         low,
         high,
-        places.of if places else "",
-        places.dim if places else "all",
+        index_range.of if index_range else "",
+        index_range.dim if index_range else "all",
         row.fan or (),
         row.fan_rest,
     )

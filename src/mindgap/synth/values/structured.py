@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from mindgap.graph import Constant, Integers, Literal, Permutation, Recipe, TensorSpec, numpy_dtype
+from mindgap.graph import Array, Constant, Integers, Literal, Permutation, Recipe, TensorSpec, numpy_dtype
 from mindgap.graph.draws import generator
 from mindgap.synth.values.constraints import INF, ValueConstraint
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def structured_recipe(spec: TensorSpec, need: ValueConstraint, seed: int, most_bytes: int) -> Recipe | None:
@@ -36,15 +33,15 @@ def structured_recipe(spec: TensorSpec, need: ValueConstraint, seed: int, most_b
 
 def _distinct(spec: TensorSpec, need: ValueConstraint, seed: int, most_bytes: int) -> Recipe | None:
     """Makes all numbers of the tensor distinct, if there are that many; else those of each row."""
-    places, count = int(need.high) + 1 if need.high < INF else spec.numel, spec.numel
+    allowed, count = int(need.high) + 1 if need.high < INF else spec.numel, spec.numel
     length = spec.shape[-1] if spec.shape else 1
-    if count <= 1 or places < 1 or spec.kind != "int" or 0 in spec.stride:
+    if count <= 1 or allowed < 1 or spec.kind != "int" or 0 in spec.stride:
         return None
-    if length == count <= places and spec.stride[-1] != 0:
+    if length == count <= allowed and spec.stride[-1] != 0:
         return Permutation(seed)
-    if count <= places and spec.nbytes <= most_bytes:
+    if count <= allowed and spec.nbytes <= most_bytes:
         return _bytes(spec, _draws(seed, count).argsort(kind="stable").reshape(spec.shape))
-    return Integers(seed, 0, places)
+    return Integers(seed, 0, allowed)
 
 
 def _rising(spec: TensorSpec, need: ValueConstraint, seed: int, most_bytes: int) -> Recipe:
@@ -68,12 +65,12 @@ def _matrices(form: str, shape: tuple[int, ...], seed: int) -> Array:
     wide = math.prod(shape)
     scale = 32 / math.sqrt(max(columns, 1))
     small: Array = np.round((_draws(seed, wide).reshape(shape) - 0.5) * scale) / 64
-    places = np.arange(rows)[:, None] - np.arange(columns)
-    diagonal: Array = np.where(places == 0, 1.0 + 0.25 * (np.arange(columns) % 3), 0.0)
+    offsets = np.arange(rows)[:, None] - np.arange(columns)
+    diagonal: Array = np.where(offsets == 0, 1.0 + 0.25 * (np.arange(columns) % 3), 0.0)
     if form == "lower":
-        return np.asarray(np.where(places > 0, small, 0.0) + diagonal)
+        return np.asarray(np.where(offsets > 0, small, 0.0) + diagonal)
     if form == "upper":
-        return np.where(places < 0, small, 0.0) + diagonal
+        return np.where(offsets < 0, small, 0.0) + diagonal
     if form == "spd" and rows == columns:
         small = (small + small.swapaxes(-1, -2)) / 2
     return small + diagonal * _reach(small)

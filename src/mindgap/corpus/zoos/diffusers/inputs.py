@@ -180,10 +180,10 @@ def _positions(maker: InputMaker) -> torch.Tensor:
     """Returns row and column of each image token (t, axes); axis 0 is time and holds 0."""
     axes = len(maker.has("axes_dims_rope") or (0, 0, 0))
     edge = maker.edge // 2
-    places = torch.zeros(edge, edge, axes)
-    places[..., 1] += torch.arange(edge)[:, None]
-    places[..., 2] += torch.arange(edge)[None, :]
-    return places.reshape(edge * edge, axes)
+    positions = torch.zeros(edge, edge, axes)
+    positions[..., 1] += torch.arange(edge)[:, None]
+    positions[..., 2] += torch.arange(edge)[None, :]
+    return positions.reshape(edge * edge, axes)
 
 
 def _no_positions(maker: InputMaker) -> torch.Tensor:

@@ -18,10 +18,11 @@ from torch import nn
 
 from mindgap.corpus.libraries import import_library
 from mindgap.corpus.program import Built, Program
-from mindgap.corpus.source import Source, SourceError, SourceOptions, one_line, source_options, suggest
+from mindgap.corpus.source import Source, SourceError, SourceOptions, one_line
 from mindgap.corpus.weights.construction import construct
 from mindgap.corpus.weights.seeding import seed_statistics, seed_weights
 from mindgap.corpus.weights.tensor_registry import TensorRegistry
+from mindgap.corpus.zoos.named_model import open_named
 from mindgap.corpus.zoos.pyg.example_graph import SIZES, ExampleGraph
 from mindgap.corpus.zoos.pyg.layer_cases import ABSTRACT, CONSTRUCTED, GIVEN
 
@@ -46,11 +47,7 @@ def names() -> list[str]:
 
 def open_pyg(source: Source) -> list[Program]:
     """Returns one program. Raises `SourceError` if PyTorch Geometric has no such class."""
-    chosen = source_options(source)
-    if source.target not in names():
-        near = suggest(source.target, names())
-        raise SourceError(f"{source.text}: PyTorch Geometric has no layer {source.target!r}{near}")
-    return [Program(source.target, source.text, lambda: _build(source, chosen))]
+    return open_named(source, names(), "PyTorch Geometric has no layer", _build)
 
 
 def _build(source: Source, chosen: SourceOptions) -> Built:

@@ -126,10 +126,10 @@ def _arguments(
     registry: TensorRegistry,
     names: tuple[str, ...],
     variant: int,
-    places: Mapping[str, int],
+    positions: Mapping[str, int],
 ) -> Arguments:
     """Returns the arguments of these names, without those that no value is known for."""
-    maker = _ArgumentMaker(model, sizes, registry, places)
+    maker = _ArgumentMaker(model, sizes, registry, positions)
     special = special_arguments(model)
     constant = _DECIDING | CONSTANT.get(_model_type(model), frozenset())
     given: dict[str, Any] = {}
@@ -208,17 +208,17 @@ _DECIDING = frozenset({"grid_thw", "image_grid_thw", "video_grid_thw", "image_si
 class _ArgumentMaker:
     """Makes one argument by name. `variant` counts through shapes if the name allows several."""
 
-    def __init__(self, model: nn.Module, sizes: Sizes, registry: TensorRegistry, places: Mapping[str, int]) -> None:
+    def __init__(self, model: nn.Module, sizes: Sizes, registry: TensorRegistry, positions: Mapping[str, int]) -> None:
         self._model = model
         self._facts = _ConfigValues(model.config)
         self._sizes = sizes
         self._registry = registry
-        self._places = places
+        self._positions = positions
 
     @property
     def length(self) -> int:
         """The tokens in a text: words, and placeholders of other modalities."""
-        return self._sizes.length + sum(self._places.values())
+        return self._sizes.length + sum(self._positions.values())
 
     def made(self, name: str, made: FloatArgument | IntegerArgument | FilledArgument | ConstantArgument) -> Any:
         """Returns the value that a table entry describes."""
@@ -295,9 +295,9 @@ class _ArgumentMaker:
         low = 3 if vocabulary > 8 else 0
         shape = (self._sizes.batch, self._sizes.length)
         drawn = self.draw(name, Integers(self.seed(name), low, vocabulary), shape, "int64")
-        if name != "input_ids" or not self._places:
+        if name != "input_ids" or not self._positions:
             return drawn
-        ids = [self._facts.get(*_TOKENS[kind]) for kind, count in self._places.items() for _ in range(count)]
+        ids = [self._facts.get(*_TOKENS[kind]) for kind, count in self._positions.items() for _ in range(count)]
         return torch.cat([drawn, torch.tensor(ids).expand(self._sizes.batch, -1)], 1)
 
     def ones(self, name: str) -> torch.Tensor | None:

@@ -97,7 +97,7 @@ class Batch:
         try:
             built = build([self._sources[number] for number in numbers])
         except Exception as error:
-            guilty = {numbers[place] for place in accused(error)}
+            guilty = {numbers[position] for position in accused(error)}
             if guilty:
                 self._build([number for number in numbers if number not in guilty])
             elif len(numbers) > 1:

@@ -178,7 +178,7 @@ def _bound(run: Any, number: int, outputs: int) -> Function:
         message = ctypes.create_string_buffer(_ROOM)
         if run(number, handles, found, message, ctypes.c_size_t(_ROOM)):
             raise RuntimeError(_with_aten_message(message.value.decode(errors="replace")))
-        capsules = [_capsule(found[place], None, None) for place in range(outputs)]
+        capsules = [_capsule(found[position], None, None) for position in range(outputs)]
         return tensors_of(capsules)
 
     return function

@@ -12,7 +12,7 @@ import torch
 import torch.export
 
 from mindgap.aten.tape import written_inputs
-from mindgap.aten.tensors import to_torch
+from mindgap.aten.tensors import input_tensors
 from mindgap.graph import Graph, GraphError
 from mindgap.platforms.protocol import Array, CompileFailure
 from mindgap.platforms.pytorch.compilation.fx_module import foldable, to_fx
@@ -40,7 +40,7 @@ def export_program(graph: Graph, inputs: Sequence[Array]) -> ExportedGraph:
     `torch.export` raises: converters that start from its programs cannot take the graph.
     """
     held = foldable(graph)
-    tensors = [to_torch(array, given.spec) for array, given in zip(inputs, graph.inputs, strict=True)]
+    tensors = input_tensors(graph, inputs)
     fed = tuple(number for number in range(len(tensors)) if number not in held)
     example = tuple(tensors[number] for number in fed)
     module = to_fx(graph, "cpu", {number: tensors[number] for number in held})
@@ -59,11 +59,11 @@ def _copy_written(module: torch.fx.GraphModule, graph: Graph, fed: Sequence[int]
     for number in written_inputs(graph):
         if last is None or number not in fed:
             raise GraphError(f"input {number} is written to and not fed")
-        place = placeholders[fed.index(number)]
+        placeholder = placeholders[fed.index(number)]
         with module.graph.inserting_after(last):
-            copy = module.graph.call_function(torch.ops.aten.clone.default, (place,))
-        place.replace_all_uses_with(copy)
-        copy.args = (place,)
+            copy = module.graph.call_function(torch.ops.aten.clone.default, (placeholder,))
+        placeholder.replace_all_uses_with(copy)
+        copy.args = (placeholder,)
     module.recompile()
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 import torch.fx
 
+from mindgap.aten.arguments import bind
 from mindgap.aten.operators import facts, overload
 from mindgap.aten.tape import written_inputs
-from mindgap.aten.tensors import TORCH_DTYPES
-from mindgap.graph import Arg, Device, DType, Graph, Layout, MemoryFormat, Node, Ref
+from mindgap.graph import Graph, Node
 
 
 def foldable(graph: Graph) -> frozenset[int]:
@@ -48,8 +47,8 @@ def _call(
     built: torch.fx.Graph, node: Node, values: Sequence[torch.fx.Node | None], device: torch.device
 ) -> list[torch.fx.Node | None]:
     known = facts(node.op)
-    args = tuple(_argument(arg, values, device) for arg in node.args)
-    kwargs = {name: _argument(arg, values, device) for name, arg in node.kwargs}
+    args = tuple(bind(arg, values, device) for arg in node.args)
+    kwargs = {name: bind(arg, values, device) for name, arg in node.kwargs}
     if known.takes_device and "device" not in kwargs and len(args) <= known.arguments.index("device"):
         kwargs["device"] = device
     made = built.call_function(overload(node.op), args, kwargs)
@@ -78,17 +77,3 @@ def _paths(node: Node) -> list[tuple[int, ...]]:
     for position, kind in enumerate(returns):
         paths += [(position, i) for i in range(each)] if "List" in kind else [(position,)]
     return paths
-
-
-def _argument(arg: Arg, values: Sequence[torch.fx.Node | None], device: torch.device) -> Any:
-    if isinstance(arg, Ref):
-        return values[arg.index]
-    if isinstance(arg, DType):
-        return TORCH_DTYPES[arg.name]
-    if isinstance(arg, (MemoryFormat, Layout)):
-        return getattr(torch, arg.name)
-    if isinstance(arg, Device):
-        return device
-    if isinstance(arg, tuple):
-        return [_argument(item, values, device) for item in arg]
-    return arg

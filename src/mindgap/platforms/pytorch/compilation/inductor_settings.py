@@ -21,7 +21,13 @@ from mindgap.platforms.protocol import Fallback, Options
 from mindgap.platforms.pytorch.compilation import torch_compile
 from mindgap.platforms.pytorch.compilation.compiled import Program
 from mindgap.platforms.pytorch.device.availability import compiler_present, processor
-from mindgap.torch_private.inductor import default_cache_dir, inductor_config, pick_vec_isa
+from mindgap.torch_private.inductor import (
+    PARTIAL_BACKENDS,
+    SWITCHED_OFF,
+    default_cache_dir,
+    inductor_config,
+    pick_vec_isa,
+)
 
 _base: str | None = None
 
@@ -38,7 +44,8 @@ def establish(options: Options, description: Mapping[str, Any]) -> dict[str, Any
             "processor": processor().name,
             "flags": sorted(processor().flags),
             "compiler": compiler,
-            "options": dict(options),
+            # Inductor's key holds its configuration.
+            "options": {key: value for key, value in options.items() if key not in ("stage", "off")},
             "threads": description["threads"],
             "capability": description["capability"],
             "device": description.get("hardware", description["device"]),
@@ -54,8 +61,12 @@ def establish(options: Options, description: Mapping[str, Any]) -> dict[str, Any
 
 
 def compile_graph(module: torch.fx.GraphModule, options: Options, run: Callable[[Program], Any]) -> Program:
-    """Compiles the module with Inductor under these options; see `torch_compile.compile_graph`."""
-    return torch_compile.compile_graph(module, "inductor", run, lambda: configured(options))
+    """Compiles the module with Inductor under these options; see `torch_compile.compile_graph`.
+
+    `stage=` stops after a stage of `torch.compile`, and runs what it made in eager mode.
+    """
+    backend = PARTIAL_BACKENDS[options["stage"]] if "stage" in options else "inductor"
+    return torch_compile.compile_graph(module, backend, run, lambda: configured(options))
 
 
 @contextlib.contextmanager
@@ -64,6 +75,8 @@ def configured(options: Options) -> Generator[None]:
     patches: dict[str, Any] = {"freezing": options.get("freezing") == "1"}
     if "simdlen" in options:
         patches["cpp.simdlen"] = int(options["simdlen"])
+    if "off" in options:
+        patches |= SWITCHED_OFF[options["off"]]
     with inductor_config.patch(patches):
         yield
 

@@ -48,22 +48,23 @@ _HOST: Final = ("threads", "deterministic")
 _EAGER: Final = (*_HOST, "layout", "autocast")
 _PRODUCTS: Final = ("matmul", "tf32", "sdpa")
 _REDUCTIONS: Final = ("fp16_reduction", "bf16_reduction")
+_INDUCTOR: Final = ("freezing", "stage", "off")
 
 _ALL: Final = (
     TorchDevice(
         "cpu", "cpu", "the host",
         options=("isa", "onednn", *_EAGER, "dtype", *_PRODUCTS),
-        compiler_options=("freezing", "simdlen", *_HOST, *_PRODUCTS),
+        compiler_options=(*_INDUCTOR, "simdlen", *_HOST, *_PRODUCTS),
     ),
     TorchDevice(
         "cuda", "cuda", "NVIDIA", build="cuda", nodes=("/dev/nvidia[0-9]*", "/dev/dxg"),
         options=(*_EAGER, "dtype", *_PRODUCTS, "cudnn", *_REDUCTIONS, "fp16_accumulation"),
-        compiler_options=("freezing", *_HOST, *_PRODUCTS, "cudnn", *_REDUCTIONS, "fp16_accumulation"),
+        compiler_options=(*_INDUCTOR, *_HOST, *_PRODUCTS, "cudnn", *_REDUCTIONS, "fp16_accumulation"),
     ),
     TorchDevice(
         "rocm", "cuda", "AMD", build="hip", nodes=("/dev/kfd",),
         options=(*_EAGER, "dtype", *_PRODUCTS, "miopen", *_REDUCTIONS),
-        compiler_options=("freezing", *_HOST, *_PRODUCTS, "miopen", *_REDUCTIONS),
+        compiler_options=(*_INDUCTOR, *_HOST, *_PRODUCTS, "miopen", *_REDUCTIONS),
     ),
     TorchDevice(
         "xpu", "xpu", "Intel", build="xpu", nodes=("/dev/dri/renderD*", "/dev/dxg"),
@@ -74,12 +75,12 @@ _ALL: Final = (
             Variable("PYTORCH_DEBUG_XPU_FALLBACK", "1", False),
         ),
         options=(*_EAGER, "dtype", *_PRODUCTS),
-        compiler_options=("freezing", *_HOST, *_PRODUCTS),
+        compiler_options=(*_INDUCTOR, *_HOST, *_PRODUCTS),
     ),
     TorchDevice(
         "mps", "mps", "Apple",
         variables=(Variable("PYTORCH_ENABLE_MPS_FALLBACK", "0", True),),
-        options=_EAGER, compiler_options=("freezing", *_HOST),
+        options=_EAGER, compiler_options=(*_INDUCTOR, *_HOST),
     ),
     TorchDevice(
         "npu", "npu", "Ascend", distribution="torch-npu", module="torch_npu", nodes=("/dev/davinci[0-9]*",),

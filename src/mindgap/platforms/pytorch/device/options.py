@@ -21,6 +21,12 @@ _VALUES: Final[dict[str, tuple[str, ...] | None]] = {
     "dtype": ("float64",),
     "freezing": ("0", "1"),
     "simdlen": None,
+    "stage": ("captured", "functional", "decomposed"),
+    "off": (
+        "passes", "pre_grad_passes", "joint_passes", "post_grad_passes", "pattern_matcher", "constant_folding",
+        "layout_optimization", "vectors", "fusion", "generated_kernels",
+    ),
+    "opt": ("all", "off"),
     "deterministic": ("on", "off"),
     "tf32": ("on", "off"),
     "hf32": ("on", "off"),
@@ -34,7 +40,7 @@ _VALUES: Final[dict[str, tuple[str, ...] | None]] = {
     "pjrt": ("cpu", "tpu", "neuron"),
     "precision": ("highest", "high", "default"),
     "sync": ("graph", "node"),
-}
+}  # fmt: skip
 
 _WORDS: Final = {
     "isa": "one tier of vector instructions for ATen, oneDNN and MKL together",
@@ -46,6 +52,9 @@ _WORDS: Final = {
     "dtype": "compute the whole graph in this dtype; outputs are cast back to the declared ones",
     "freezing": "fold parameters, buffers and constants into the compiled program",
     "simdlen": "width in bits of the vectors in generated code, 1 for none",
+    "stage": "the last stage of torch.compile that runs; eager mode runs what it made",
+    "off": "a part of Inductor that is left out",
+    "opt": "TorchScript's optimisation of the traced program",
     "deterministic": "only algorithms that give the same bits each time; an operator that has none is refused",
     "tf32": "float32 matrix products and convolutions in TF32, or in full float32",
     "hf32": "float32 matrix products and convolutions in HF32, or in full float32",

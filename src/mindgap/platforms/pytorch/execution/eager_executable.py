@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import torch
@@ -10,14 +10,16 @@ import torch
 from mindgap.aten.operators import facts
 from mindgap.aten.tape import Tape, flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, torch_dtype_name
+from mindgap.compare.digest import digest_bytes
 from mindgap.graph import Graph
-from mindgap.platforms.protocol import Array, Fallback, Options, Unsupported
+from mindgap.platforms.protocol import Array, Fallback, Options, Unsupported, ValueDigest
 from mindgap.platforms.pytorch.device.devices import CPU, TorchDevice
 from mindgap.platforms.pytorch.device.runtime import synchronise, watched
 from mindgap.platforms.pytorch.device.settings import in_force
 from mindgap.platforms.pytorch.execution.gradients import as_leaves, gradients
 from mindgap.platforms.pytorch.execution.input_binding import InputBinder, check_devices, declared_dtypes, given_out
 from mindgap.platforms.pytorch.execution.memory_layout import with_memory_layout
+from mindgap.platforms.pytorch.execution.value_digests import DigestingRun
 from mindgap.platforms.pytorch.execution.widen import wide, widened
 from mindgap.platforms.pytorch.refusals import refusal
 
@@ -47,6 +49,7 @@ class EagerExecutable:
         #: Options that change dtypes on the way; without them a wrong dtype is there to be seen.
         self._cast = "dtype" in options or "autocast" in options
         self._at = _FEEDING
+        self._digesting: DigestingRun | None = None
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
         """Returns outputs (and gradients) as arrays. Raises `Unsupported`, `Fallback`, or PyTorch's errors."""
@@ -60,12 +63,28 @@ class EagerExecutable:
             except Exception as error:
                 self._refuse(error)
                 raise
-            check_devices(found, self._device.torch_name, len(self._graph.grad))
-            return given_out(found, self._dtypes, self._feeds, self._cast)
+            return self._given_out(found)
 
-    def trace(self, inputs: Sequence[Array]) -> list[Array | None]:
-        """Returns every output slot of every node as it was when the node returned, in the declared dtypes."""
-        seen = _Seen(self._device)
+    def digest_values(self, inputs: Sequence[Array]) -> tuple[list[Array], list[ValueDigest]]:
+        """Returns outputs, and the digest of every output slot of every node in its declared dtype."""
+        if self._digesting is None:
+            self._digesting = DigestingRun(self._tape, as_given=not self._cast)
+        self._at = _FEEDING
+        with in_force(self._options, self._device), torch.no_grad():
+            try:
+                with watched(self._device):
+                    found, digests = self._digesting(self._feeds(inputs), self._digest, self._counted)
+            except Exception as error:
+                self._refuse(error)
+                raise
+            return self._given_out(found), digests
+
+    def trace(self, inputs: Sequence[Array], numbers: Collection[int] | None = None) -> list[Array | None]:
+        """Returns output slots of nodes as they were when the node returned, in the declared dtypes.
+
+        `numbers`: the values that are wanted, all by default; the others are None.
+        """
+        seen = _Seen(self._device, len(inputs), numbers)
         self._at = _FEEDING
         with in_force(self._options, self._device), torch.no_grad():
             try:
@@ -80,6 +99,14 @@ class EagerExecutable:
             None if array is None or spec is None else self._as_declared(array, spec.dtype)
             for array, spec in zip(seen.values, declared, strict=True)
         ]
+
+    def _given_out(self, found: list[torch.Tensor]) -> list[Array]:
+        check_devices(found, self._device.torch_name, len(self._graph.grad))
+        return given_out(found, self._dtypes, self._feeds, self._cast)
+
+    def _digest(self, number: int, tensor: torch.Tensor) -> str:
+        spec = self._graph.values[number] if self._cast else None
+        return digest_bytes(to_numpy(tensor if spec is None else self._in_dtype(tensor, spec.dtype)))
 
     def _check_values(self, values: Sequence[torch.Tensor | None]) -> None:
         """Raises `Fallback` for a value on another device; single numbers may be on the host."""
@@ -124,19 +151,26 @@ class EagerExecutable:
             raise Unsupported(stages.get(self._at) or self._graph.nodes[self._at].op, why) from error
 
     def _as_declared(self, tensor: torch.Tensor, dtype: str) -> Array:
-        name = torch_dtype_name(tensor.dtype)
-        if self._cast and name != dtype and wide(name) == wide(dtype):
-            tensor = tensor.to(TORCH_DTYPES[dtype])
+        tensor = self._in_dtype(tensor, dtype)
         array = to_numpy(tensor)
         return array.copy() if self._feeds.owns(tensor) else array
+
+    def _in_dtype(self, tensor: torch.Tensor, dtype: str) -> torch.Tensor:
+        """The tensor in its declared dtype, where an option changed the precision on the way."""
+        if not self._cast:
+            return tensor
+        name = torch_dtype_name(tensor.dtype)
+        return tensor.to(TORCH_DTYPES[dtype]) if name != dtype and wide(name) == wide(dtype) else tensor
 
 
 class _Seen:
     """Holds values in order. Copies one only when its memory is about to be written to."""
 
-    def __init__(self, device: TorchDevice = CPU) -> None:
+    def __init__(self, device: TorchDevice = CPU, inputs: int = 0, numbers: Collection[int] | None = None) -> None:
+        """`numbers`: the values to hold, after `inputs` inputs; None for all."""
         self.values: list[torch.Tensor | None] = []
         self._device = device
+        self._inputs, self._numbers = inputs, numbers
         self._by_storage: dict[int, list[int]] = {}
 
     def record(self, index: int, results: list[torch.Tensor | None]) -> None:
@@ -144,6 +178,8 @@ class _Seen:
         if self._device.name == "xla":
             synchronise(self._device)
         for result in results:
+            if self._numbers is not None and self._inputs + len(self.values) not in self._numbers:
+                result = None
             place = None if result is None else _address(result)
             if result is not None and place is None:
                 result = result.clone()

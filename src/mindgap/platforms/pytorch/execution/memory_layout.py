@@ -47,11 +47,11 @@ def written_later(graph: Graph) -> list[bool]:
     for index, node in enumerate(graph.nodes):
         known = facts(node.op)
         shared: set[int] = set()
-        for place, arg in [*enumerate(node.args), *node.kwargs]:
-            if place in known.mutates or place in known.views:
+        for position, arg in [*enumerate(node.args), *node.kwargs]:
+            if position in known.mutates or position in known.views:
                 roots = {root for value in refs(arg) for root in owners[value]}
                 shared |= roots
-                if place in known.mutates:
+                if position in known.mutates:
                     last_write.update(dict.fromkeys(roots, index))
         results: set[int] = set()
         for _ in node.outputs:

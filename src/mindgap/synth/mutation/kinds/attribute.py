@@ -9,10 +9,10 @@ from typing import Any
 from mindgap.graph import Arg, GraphError, Ref, TensorSpec
 from mindgap.synth.mutation.dataflow import DataFlow, in_random_order
 from mindgap.synth.mutation.edit import DraftCall, Edit, Rewrite
-from mindgap.synth.mutation.fake_call import infer_specs
 from mindgap.synth.mutation.rules import AttributeRule, Rules
 from mindgap.synth.mutation.rules.program import program
 from mindgap.synth.mutation.schemas import arguments, bind, call
+from mindgap.synth.mutation.spec_inference import infer_specs
 
 
 def propose(flow: DataFlow, rng: random.Random, rules: Rules) -> tuple[Edit, ...] | None:

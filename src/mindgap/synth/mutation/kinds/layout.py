@@ -144,8 +144,7 @@ def layout_matters(flow: DataFlow, value: int, rules: Rules) -> bool:
             if node.op in rules.layout_bound:
                 return True
             if node.op not in rules.relays:
-                first = graph.first_value[reader]
-                made = [number for number in range(first, first + len(node.outputs)) if number not in seen]
+                made = [number for number in graph.results(reader) if number not in seen]
                 seen.update(made)
                 left += made
     return False

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from mindgap.aten.operators import UnknownOperator
 from mindgap.graph import Arg, GraphError, Node, Ref
 from mindgap.synth.mutation.edit import DraftCall
 from mindgap.synth.mutation.rules.language import RuleError
+from mindgap.synth.mutation.rules.program import check_keys, known_signature
 from mindgap.synth.mutation.schemas import Signature, bind, call, fits, fitted, signature
 
 _KEYS = {"name", "kinds", "members", "from", "fill"}
@@ -96,34 +96,22 @@ def parse(row: Mapping[str, Any], where: str) -> OperatorGroup:
 
     `members` are names, or names with what to fill in: `{op = "aten.elu.default", alpha = 0.5}`; `fill` is for all.
     """
-    for key in row:
-        if key not in _KEYS:
-            raise RuleError(f"{where}: unknown key {key!r} ({', '.join(sorted(_KEYS))})")
-    for key in ("name", "kinds", "members"):
-        if key not in row:
-            raise RuleError(f"{where}: the key {key!r} is missing")
+    check_keys(row, _KEYS, ("name", "kinds", "members"), where)
     where = f"{where} ({row['name']})"
     members = tuple(_member(item, row.get("fill", {}), where) for item in row["members"])
     if len({m.op for m in members}) != len(members):
         raise RuleError(f"{where}: a member is named twice")
     sources = [m.op for m in members] + list(row.get("from", ()))
-    slots = {_known(op, where).results for op in sources}
+    slots = {known_signature(op, where).results for op in sources}
     if len(slots) != 1:
         raise RuleError(f"{where}: its operators return different numbers of tensors ({sorted(slots)})")
     return OperatorGroup(row["name"], frozenset(row["kinds"]), members, frozenset(sources))
 
 
-def _known(op: str, where: str) -> Signature:
-    try:
-        return signature(op)
-    except UnknownOperator:
-        raise RuleError(f"{where}: there is no operator {op!r}") from None
-
-
 def _member(item: str | Mapping[str, Any], fill: Mapping[str, Any], where: str) -> Member:
     own: Mapping[str, Any] = {} if isinstance(item, str) else {k: v for k, v in item.items() if k != "op"}
     op = item if isinstance(item, str) else item.get("op", "")
-    known = _known(op, where)
+    known = known_signature(op, where)
     for name in own:
         if name not in known.named:
             raise RuleError(f"{where}: {op} has no argument {name!r} ({', '.join(known.named)})")

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mindgap.aten.operators import UnknownOperator
 from mindgap.graph import Arg
 from mindgap.synth.mutation.rules.language import Expression, Line, Names, RuleError, Spec, parse_expression, parse_line
-from mindgap.synth.mutation.rules.program import check_call
-from mindgap.synth.mutation.schemas import Parameter, fitted, signature
+from mindgap.synth.mutation.rules.program import check_call, check_keys, known_signature
+from mindgap.synth.mutation.schemas import Parameter, fitted
 
 _KEYS: Final = {"operators", "argument", "choices", "draw", "of", "when", "shape", "before", "operands"}
 _DRAWS: Final = ("dim", "dims", "permutation", "flip", "small", "length", "index")
@@ -69,12 +68,7 @@ class AttributeRule:
 
 def parse(row: Mapping[str, Any], where: str) -> list[AttributeRule]:
     """Parses a row into one rule per operator, checked against the schemas. Raises `RuleError`."""
-    for key in row:
-        if key not in _KEYS:
-            raise RuleError(f"{where}: unknown key {key!r} ({', '.join(sorted(_KEYS))})")
-    for key in ("operators", "argument"):
-        if key not in row:
-            raise RuleError(f"{where}: the key {key!r} is missing")
+    check_keys(row, _KEYS, ("operators", "argument"), where)
     if ("choices" in row) == ("draw" in row):
         raise RuleError(f"{where}: either 'choices' or 'draw' is wanted")
     if row.get("draw", "flip") not in _DRAWS:
@@ -83,10 +77,7 @@ def parse(row: Mapping[str, Any], where: str) -> list[AttributeRule]:
 
 
 def _attribute(row: Mapping[str, Any], op: str, where: str) -> AttributeRule:
-    try:
-        known = signature(op)
-    except UnknownOperator:
-        raise RuleError(f"{where}: there is no operator {op!r}") from None
+    known = known_signature(op, where)
     parameter = known.named.get(row["argument"])
     if parameter is None:
         raise RuleError(f"{where}: {op} has no argument {row['argument']!r} ({', '.join(known.named)})")

@@ -19,7 +19,7 @@ from mindgap.synth.mutation.rules.language import (
     parse_line,
     parse_pattern,
 )
-from mindgap.synth.mutation.rules.program import check_call, check_slots, program
+from mindgap.synth.mutation.rules.program import check_call, check_keys, check_slots, program
 from mindgap.synth.mutation.schemas import arguments, signature
 
 _KEYS = {"name", "from", "to", "gives", "when", "kinds", "mixed", "samples", "low", "high"}
@@ -55,10 +55,10 @@ class EquivalentRule:
         try:
             if not all(condition(names, flow.require_spec) for condition in self.when):
                 return None
-            steps, places = program(self.lines, names, flow.require_spec)
+            steps, bound = program(self.lines, names, flow.require_spec)
         except (LookupError, TypeError, ValueError, ArithmeticError, GraphError):
             return None
-        return Rewrite(index, steps, tuple(None if name is None else places[name] for name in self.gives))
+        return Rewrite(index, steps, tuple(None if name is None else bound[name] for name in self.gives))
 
     def _match(self, node: Node, flow: DataFlow) -> dict[str, Any] | None:
         """Binds the pattern's variables to a call's arguments; None if it does not match."""
@@ -110,12 +110,7 @@ def _same(value: Any, wanted: Any) -> bool:
 
 def parse(row: Mapping[str, Any], where: str) -> EquivalentRule:
     """Parses a row of the table and checks it against the schemas. Raises `RuleError`."""
-    for key in row:
-        if key not in _KEYS:
-            raise RuleError(f"{where}: unknown key {key!r} ({', '.join(sorted(_KEYS))})")
-    for key in ("name", "from", "to", "samples"):
-        if key not in row:
-            raise RuleError(f"{where}: the key {key!r} is missing")
+    check_keys(row, _KEYS, ("name", "from", "to", "samples"), where)
     where = f"{where} ({row['name']})"
     pattern = parse_pattern(row["from"], where)
     check_call(pattern.op, pattern.args, pattern.kwargs, where, complete=False)

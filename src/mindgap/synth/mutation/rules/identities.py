@@ -9,7 +9,7 @@ from typing import Any
 from mindgap.graph import GraphError, Ref, TensorSpec
 from mindgap.synth.mutation.edit import DraftCall
 from mindgap.synth.mutation.rules.language import Expression, Line, RuleError, parse_expression, parse_line
-from mindgap.synth.mutation.rules.program import check_call, check_slots, program
+from mindgap.synth.mutation.rules.program import check_call, check_keys, check_slots, program
 
 _KEYS = {"name", "to", "when", "kinds", "sign"}
 
@@ -42,16 +42,13 @@ class IdentityRule:
 
 def parse(row: Mapping[str, Any], where: str) -> IdentityRule:
     """Parses a row of the table and checks it against the schemas. Raises `RuleError`."""
-    for key in row:
-        if key not in _KEYS:
-            raise RuleError(f"{where}: unknown key {key!r} ({', '.join(sorted(_KEYS))})")
-    for key in ("name", "to"):
-        if not row.get(key):
-            raise RuleError(f"{where}: the key {key!r} is missing")
+    check_keys(row, _KEYS, ("name", "to"), where)
     where = f"{where} ({row['name']})"
     known = {"x"}
     when = tuple(parse_expression(text, known, where) for text in row.get("when", ()))
     lines = tuple(parse_line(text, known, where) for text in row["to"])
+    if not lines:
+        raise RuleError(f"{where}: 'to' is empty")
     for line in lines:
         check_call(line.op, line.args, line.kwargs, where)
     check_slots(lines, where)

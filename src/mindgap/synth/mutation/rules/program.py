@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from mindgap.aten.operators import UnknownOperator
 from mindgap.graph import Arg, Ref
 from mindgap.synth.mutation.edit import DraftCall
 from mindgap.synth.mutation.rules.language import ConstantPattern, Line, Names, RuleError, Spec
-from mindgap.synth.mutation.schemas import Parameter, call, fits, signature
+from mindgap.synth.mutation.schemas import Parameter, Signature, call, fits, signature
 
 
 def program(
@@ -32,14 +32,29 @@ def program(
     return tuple(steps), names
 
 
+def check_keys(row: Mapping[str, Any], known: Collection[str], required: Sequence[str], where: str) -> None:
+    """Checks that a row has all required keys and no unknown ones. Raises `RuleError`."""
+    for key in row:
+        if key not in known:
+            raise RuleError(f"{where}: unknown key {key!r} ({', '.join(sorted(known))})")
+    for key in required:
+        if key not in row:
+            raise RuleError(f"{where}: the key {key!r} is missing")
+
+
+def known_signature(op: str, where: str) -> Signature:
+    """Returns the operator's schema. Raises `RuleError` if there is no such operator."""
+    try:
+        return signature(op)
+    except UnknownOperator:
+        raise RuleError(f"{where}: there is no operator {op!r}") from None
+
+
 def check_call(
     op: str, args: Sequence[Any], kwargs: Sequence[tuple[str, Any]], where: str, *, complete: bool = True
 ) -> None:
     """Checks that the operator exists and accepts these arguments. Raises `RuleError`."""
-    try:
-        known = signature(op)
-    except UnknownOperator:
-        raise RuleError(f"{where}: there is no operator {op!r}") from None
+    known = known_signature(op, where)
     positional = [p for p in known.parameters if not p.keyword]
     if len(args) > len(positional):
         raise RuleError(f"{where}: {op} takes {len(positional)} arguments by position, {len(args)} are given")

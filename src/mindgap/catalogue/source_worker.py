@@ -1,0 +1,129 @@
+"""Worker process that opens a command's sources and captures their programs, so that nothing a user's code does can
+end the command: `python -m mindgap.catalogue.source_worker --parent PID --tensors DIR`.
+
+Messages:
+
+parent → worker   open      a source, and a number for it
+                  capture   a program of an opened source, by both numbers; it is dropped afterwards
+worker → parent   opened    name and source of each program
+                  captured  the graph's bytes, and warnings
+                  failed    a reason; `broken`: the traceback, if mindgap itself failed
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import faulthandler
+import importlib
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mindgap.graph import MindgapError, TensorStore, encode
+from mindgap.run.channel import FrameReader, send_frame
+from mindgap.run.worker_setup import claim_channel, prepare_to_die, serve_until_hangup
+
+if TYPE_CHECKING:
+    from mindgap.corpus import Captured, Program
+
+Header = dict[str, Any]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serves requests until the parent closes the channel."""
+    parser = argparse.ArgumentParser(prog="mindgap.catalogue.source_worker", description=__doc__)
+    parser.add_argument("--parent", type=int, help="the process to die with")
+    parser.add_argument("--tensors", type=Path, required=True, help="where tensors too big for a graph's bytes go")
+    arguments = parser.parse_args(argv)
+    requests, answers = claim_channel()
+    prepare_to_die(arguments.parent, requests, None)
+    # Imported before the first request, whose deadline is for the user's code.
+    importlib.import_module("mindgap.corpus")
+    server = _SourceServer(TensorStore(arguments.tensors))
+    serve_until_hangup(lambda: server.serve(FrameReader(requests), answers))
+
+
+class _SourceServer:
+    """Answers the requests of one client."""
+
+    def __init__(self, tensors: TensorStore) -> None:
+        self._tensors = tensors
+        self._opened: dict[int, list[Program | Captured | None]] = {}
+
+    def serve(self, reader: FrameReader, answers: int) -> None:
+        """Answers requests. Raises `ChannelClosed` when the parent closes the channel."""
+        send_frame(answers, {"kind": "ready"})
+        while True:
+            header = reader.next().header
+            with _explained_exits():
+                try:
+                    answer, data = self._open(header) if header["kind"] == "open" else self._capture(header)
+                # A user's code may raise anything, SystemExit among it.
+                except BaseException as error:
+                    answer, data = _failed(error), b""
+                    # The frames of the traceback hold the model.
+                    error.__traceback__ = None
+            sys.stderr.flush()
+            send_frame(answers, answer, [np.frombuffer(data, np.uint8)] if data else [])
+
+    def _open(self, header: Mapping[str, Any]) -> tuple[Header, bytes]:
+        from mindgap.corpus import open_source
+
+        found = self._opened[header["key"]] = [*open_source(header["source"])]
+        return {"kind": "opened", "programs": [[one.name, one.source] for one in found if one is not None]}, b""
+
+    def _capture(self, header: Mapping[str, Any]) -> tuple[Header, bytes]:
+        from mindgap import corpus
+
+        programs = self._opened[header["key"]]
+        index: int = header["index"]
+        one, programs[index] = programs[index], None
+        assert one is not None, "each program is captured once"
+        with warnings.catch_warnings(record=True) as caught:
+            if isinstance(one, corpus.Captured):
+                graph = corpus.captured_graph(one, header["backward"] or header["optimizer"] is not None)
+            else:
+                graph = corpus.capture_program(
+                    one, self._tensors, backward=header["backward"], optimizer=header["optimizer"]
+                )
+        return {"kind": "captured", "warnings": [str(each.message) for each in caught]}, encode(graph)
+
+
+@contextlib.contextmanager
+def _explained_exits() -> Generator[None]:
+    """Prints the Python stack if the code within calls `os._exit`."""
+    really, worker = os._exit, os.getpid()
+
+    def explained(status: int) -> Any:
+        if os.getpid() == worker:
+            faulthandler.dump_traceback(all_threads=False)
+        really(status)
+
+    os._exit = explained
+    try:
+        yield
+    finally:
+        os._exit = really
+
+
+def _failed(error: BaseException) -> Header:
+    if isinstance(error, MindgapError):
+        return {"kind": "failed", "reason": str(error), "broken": ""}
+    if isinstance(error, Exception) and not isinstance(error, MemoryError):
+        return {"kind": "failed", "reason": str(error), "broken": "".join(traceback.format_exception(error))}
+    from mindgap.capture.origin import user_line_of
+    from mindgap.corpus.source import one_line
+
+    line = user_line_of(error.__traceback__)
+    return {"kind": "failed", "reason": f"it raised {one_line(error)}{f' ({line})' if line else ''}", "broken": ""}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

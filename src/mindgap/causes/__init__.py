@@ -1,0 +1,25 @@
+"""Groups findings by root cause, ranks the causes, and recognises those that are known.
+
+Comes in: summaries of reduced findings, or rows that were not reduced. Goes out: causes with class and severity,
+worst first, and their file `causes.json`. Must not know campaigns, pages, or how a platform runs.
+"""
+
+from mindgap.causes.cause import Cause, KnownIssue
+from mindgap.causes.clusters import ReducedGroup, causes_of
+from mindgap.causes.files import FILE_NAME, causes_text, read_causes
+from mindgap.causes.key import CauseKey, cause_key_of_row, cause_key_of_summary
+from mindgap.causes.unreduced import causes_of_rows
+
+__all__ = [
+    "FILE_NAME",
+    "Cause",
+    "CauseKey",
+    "KnownIssue",
+    "ReducedGroup",
+    "cause_key_of_row",
+    "cause_key_of_summary",
+    "causes_of",
+    "causes_of_rows",
+    "causes_text",
+    "read_causes",
+]

@@ -1,0 +1,215 @@
+"""Computes the key of a cause: findings with equal keys have one root cause."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Final
+
+from mindgap.causes.cause import Damage
+from mindgap.causes.packets import functions_of
+from mindgap.causes.signatures import (
+    EMPTY_IS_SCALAR,
+    change_of_structure,
+    message_without_operators,
+    operator_of_message,
+)
+from mindgap.compare.verdict import DTYPE_POLICY
+from mindgap.operators.registry import traits
+from mindgap.reduction.files import Summary, signature_of
+from mindgap.reduction.reproducer import HAPPENS, side_at_fault
+from mindgap.results.rows import Row
+from mindgap.studies.gap.causes import rule_of
+
+_TITLE: Final = 100
+#: Where a fault is that is not a platform's own.
+REFERENCE: Final = "eager PyTorch"
+EXPORTER: Final = "torch.onnx"
+#: Stages of `torch.onnx.export`, which several platforms begin with.
+EXPORT_STAGES: Final = frozenset({"graph capture", "functionalisation", "decomposition", "exporter"})
+#: Families of operators which runtimes translate by one function: `std` and `var`, `amax` and `amin`.
+_SHARE_TRANSLATIONS: Final = frozenset(
+    [
+        "comparisons",
+        "distances",
+        "fourier",
+        "integers",
+        "interpolation",
+        "normalisation",
+        "ordering",
+        "pooling",
+        "reductions",
+        "rounding",
+    ]
+)
+#: Platforms that generate the same code.
+_SAME_COMPILER: Final = {"cpu/aotinductor": "cpu/inductor"}
+_READS_ONNX: Final = re.compile(r"^onnxruntime/|[@,]frontend=onnx(,|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class CauseKey:
+    """What findings with one root cause have in common.
+
+    `where`: the code at fault: a platform's DEVICE/MODE, the ONNX exporter, or eager PyTorch. `operators`: functions,
+    sorted; of a failure that alike operators share, their family; none where the message or a dtype policy tells all.
+    `dtypes`: of inputs, as far as they tell two defects apart: their class; where precision is lost, the dtypes.
+    `signature`: of a failure, without names of operators; of a dtype policy, its text; of another shape or dtype, what
+    it becomes. `stage`: of a wrong result on a platform whose stage at fault is known.
+    """
+
+    where: str
+    damage: Damage
+    operators: tuple[str, ...] = ()
+    dtypes: str = ""
+    signature: str = ""
+    stage: str = ""
+
+    @property
+    def id(self) -> str:
+        """Ten hexadecimal digits: the same for equal keys, in every process and version."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:10]
+
+
+def cause_key_of_summary(summary: Summary) -> CauseKey:
+    """The key of a reduced finding."""
+    policy = summary.culprit if summary.culprit.startswith(DTYPE_POLICY) else ""
+    damage = damage_of(summary.verdict, summary.status, special=summary.special_inputs)
+    where = _where(summary.platform, summary.blame, summary.verdict, summary.stage)
+    wide = " ".join(sorted(dtype for dtype in summary.dtypes if "float" in dtype))
+    dtypes = wide if damage == "precision" else _class_of(summary.dtypes)
+    key = _key(where, damage, summary.operators, dtypes, policy, summary.signature)
+    staged = where not in (REFERENCE, EXPORTER) and damage in ("values", "special values", "precision") and not policy
+    return replace(key, stage=summary.stage) if staged and summary.stage != "unknown" else key
+
+
+def cause_key_of_row(row: Row) -> CauseKey:
+    """The key of a finding that was not reduced: from its culprit, or from its failure.
+
+    Less is known than after a reduction, so that the key differs from that of the reduced finding.
+    """
+    return cause_key_of_summary(summary_of_row(row))
+
+
+def summary_of_row(row: Row) -> Summary:
+    """A finding that was not reduced as a summary, without dtypes, stage and script. NaN counts as given by inputs."""
+    culprit = row.culprit.op if row.culprit is not None else ""
+    operators = tuple(op for op in culprit.split("+") if op.count(".") == 2)
+    what = culprit.removeprefix(DTYPE_POLICY) or row.signature.partition(" | ")[0][:_TITLE] or "no operator is named"
+    return Summary(
+        title=f"{side_at_fault(row)}: {what}: {HAPPENS.get(row.verdict or '', row.word)}",
+        platform=row.platform,
+        verdict=row.word,
+        blame=row.blame or "",
+        operators=operators,
+        dtypes=(),
+        signature=signature_of(row),
+        nodes=0,
+        checks=0,
+        seconds=0.0,
+        complete=False,
+        short=False,
+        verified=False,
+        script="",
+        status=row.status,
+        culprit=culprit,
+        origin=row.culprit.label if row.culprit is not None else "",
+        special_inputs=row.verdict == "exceptional",
+    )
+
+
+def operators_at_fault(summary: Summary) -> tuple[str, ...]:
+    """The operator that a failure's message is about, else all operators of the reduced graph."""
+    named = operator_of_message(summary.signature) if summary.verdict == "failed" else ""
+    return (named,) if named else summary.operators
+
+
+def damage_of(verdict: str, status: str, *, special: bool) -> Damage:
+    """What a user gets. `special`: an input holds NaN or infinity, or it is not known.
+
+    NaN from finite numbers is a wrong value like others: the same formula often gives both.
+    """
+    if verdict in ("failed", "reference_failed"):
+        return "hang" if status == "timeout" else "crash" if status in ("crash", "oom") else "failure"
+    if verdict == "structural":
+        return "shape"
+    if verdict == "exceptional":
+        return "special values" if special else "values"
+    return "precision" if verdict == "reduced_precision" else "values"
+
+
+def reads_onnx(platform: str) -> bool:
+    """Whether the platform runs what `torch.onnx.export` makes of a program."""
+    return bool(_READS_ONNX.search(platform))
+
+
+def _where(platform: str, blame: str, verdict: str, stage: str) -> str:
+    if blame == "reference" or verdict == "reference_failed":
+        return REFERENCE
+    if reads_onnx(platform) and (stage in EXPORT_STAGES or stage == "unknown"):
+        return EXPORTER
+    name = platform.partition("@")[0]
+    return _SAME_COMPILER.get(name, name)
+
+
+def _key(
+    where: str, damage: Damage, operators: Sequence[str], dtypes: str, policy: str, signature: str
+) -> CauseKey:  # fmt: skip
+    if policy:
+        return CauseKey(where, "precision" if damage == "precision" else "values", (), "", policy)
+    functions = functions_of(operators)
+    if damage == "failure":
+        head = operator_of_message(signature)
+        named = (head,) if head else tuple(operators)
+        text = message_without_operators(signature, functions_of((*named, *operators)))
+        return CauseKey(where, damage, _sharing(text, signature, named), "", text)
+    if damage in ("crash", "hang"):
+        # What a process prints before it ends depends on its memory.
+        return CauseKey(where, damage, functions)
+    if damage == "shape":
+        change = change_of_structure(signature)
+        alike = change == EMPTY_IS_SCALAR or " becomes " in change
+        return CauseKey(where, damage, () if alike else _families(operators) if change else functions, "", change)
+    return CauseKey(where, damage, functions, dtypes)
+
+
+def _sharing(text: str, signature: str, operators: Sequence[str]) -> tuple[str, ...]:
+    """The operators as far as they tell failures with this text apart.
+
+    A message on a dtype is one cause for all operators. A message on a lacking operator is one for each. Others are
+    one for a family whose operators share a translation.
+    """
+    functions = functions_of(operators)
+    rule = rule_of("", signature)
+    if not text or (rule is not None and rule.cause == "unsupported_operator"):
+        return functions
+    if rule is not None and rule.cause == "dtype_refused":
+        return ()
+    return _families(operators)
+
+
+def _families(operators: Sequence[str]) -> tuple[str, ...]:
+    """The families of the operators, or the functions where one's family does not share translations."""
+    families = {traits(op).family for op in operators}
+    shared = families <= _SHARE_TRANSLATIONS
+    return tuple(sorted(f"family {name}" for name in families)) if shared else functions_of(operators)
+
+
+def _class_of(dtypes: Sequence[str]) -> str:
+    """The class of dtypes whose kernels differ: complex before half before float before integer before bool."""
+    for name, members in _CLASSES:
+        if any(dtype in members for dtype in dtypes):
+            return name
+    return ""
+
+
+_CLASSES: Final = (
+    ("complex", ("complex32", "complex64", "complex128")),
+    ("half", ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")),
+    ("float", ("float32", "float64")),
+    ("integer", ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")),
+    ("bool", ("bool",)),
+)

@@ -1,0 +1,75 @@
+"""Marks known findings of a report, from a baseline (JSON) or a ledger of known issues (TOML)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mindgap.baseline import Baseline
+from mindgap.cli.outputs import write_file
+from mindgap.cli.streams import complain
+from mindgap.diff import Report
+
+if TYPE_CHECKING:
+    from mindgap.causes import Cause
+    from mindgap.causes.ledger import Ledger
+
+
+def known_findings(path: Path | None, update: bool) -> Callable[[Report], Report]:
+    """A function that marks the known findings of a report and says what is gone. `update`: it also writes the file.
+
+    Raises `MindgapError` for a file that is missing or damaged.
+    """
+    if path is None:
+        return lambda report: report
+    file = path if update else None
+    if path.suffix == ".toml":
+        return partial(_by_ledger, load_ledger(path, update), file)
+    return partial(_by_baseline, Baseline() if update and not path.exists() else Baseline.load(path), file)
+
+
+def load_ledger(path: Path, update: bool) -> Ledger:
+    """Reads a ledger. `update`: one that is missing is empty. Raises `MindgapError` for a bad file."""
+    from mindgap.causes.ledger import Ledger
+
+    return Ledger() if update and not path.exists() else Ledger.load(path)
+
+
+def reviewed(ledger: Ledger, causes: Sequence[Cause], platforms: Iterable[str], file: Path | None) -> tuple[Cause, ...]:
+    """The causes with their state, after a line on standard error for what is back, gone or expired.
+
+    `platforms`: those of which all causes are there. `file`: the ledger is written to it with what is new and gone.
+    """
+    from mindgap.causes.ledger import installed
+
+    review = ledger.review(causes, platforms, installed(ledger.packages), date.today())
+    for line in review.lines:
+        complain(line)
+    if file is not None:
+        write_file(file, ledger.updated(review, date.today()))
+    return review.causes
+
+
+def _by_baseline(known: Baseline, file: Path | None, report: Report) -> Report:
+    for gone in known.gone(report):
+        complain(f"no longer found, and still in the baseline: {gone.model} on {gone.platform}: {gone.verdict}")
+    if file is not None:
+        known = known.updated(report)
+        write_file(file, known.text())
+    return known.mark(report)
+
+
+def _by_ledger(ledger: Ledger, file: Path | None, report: Report) -> Report:
+    from mindgap.causes import causes_of_rows
+
+    pairs = causes_of_rows(report.rows)
+    ran = {row.platform for row in report.rows if row.verdict is not None}
+    causes = reviewed(ledger, [cause for cause, _ in pairs], ran, file)
+    # What an update has added is known now.
+    calm = ("known",) if file is None else ("known", "new")
+    known = {id(row) for cause, (_, rows) in zip(causes, pairs, strict=True) if cause.state in calm for row in rows}
+    return replace(report, rows=tuple(replace(row, known=id(row) in known) for row in report.rows))

@@ -1,0 +1,105 @@
+"""Implements `mindgap trace`, which compares two platforms value by value, or one platform with itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mindgap.catalogue.source_client import SourceClient
+from mindgap.cli.diff import Deadline, Options, seconds
+from mindgap.cli.report import write_file
+from mindgap.cli.sources import subjects
+from mindgap.cli.status import Exit
+from mindgap.cli.streams import result_stream
+from mindgap.diff import Subject
+from mindgap.graph import MindgapError, default_tensor_store
+
+
+def trace(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="As for mindgap diff; it names one model.")],
+    platform: Annotated[str, typer.Option("-p", "--platform", metavar="PLATFORM", help="DEVICE/MODE[@key=value,…].")],
+    reference: Annotated[str, typer.Option(metavar="PLATFORM", help="What it is compared with.")] = "cpu/eager",
+    options: Options = None,
+    backward: Annotated[bool, typer.Option("--backward", help="As for mindgap diff.")] = False,
+    all_values: Annotated[bool, typer.Option("--all", help="Show every value, not only the turning points.")] = False,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a self-contained page.")] = None,
+    as_json: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Also write the trace as JSON.")
+    ] = None,
+    probes: Annotated[
+        int, typer.Option(min=1, help="Of a compiled platform: how many graphs with further outputs may be compiled.")
+    ] = 24,
+    repeat: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Instead: run the model N times, and count distinct results.")
+    ] = None,
+    processes: Annotated[int, typer.Option(min=1, help="With --repeat: in how many new processes.")] = 1,
+    threads: Annotated[
+        str | None, typer.Option(metavar="1,2,4", help="With --repeat: on how many threads, one after the other.")
+    ] = None,
+    deadline: Deadline = 300.0,
+) -> int:
+    """Follow a difference through a model: which value differs first, and how the distance grows from node to node.
+
+    With --repeat, the platform is compared with itself. Exit status: 1 where anything differs, 0 where every digest is
+    equal, 2 where nothing was compared.
+
+    Example: mindgap trace timm:resnet18 -p onnxruntime/cpu --html trace.html
+    """
+    # Imported late: other commands need no PyTorch.
+    from mindgap.cli.trace_tables import print_repeats, print_trace
+    from mindgap.diff.tracing import repeat_graph, trace_graph
+    from mindgap.trace.probing import ProbeLimits
+    from mindgap.trace.trace_json import json_text
+
+    if repeat is None and (processes > 1 or threads):
+        raise MindgapError("--processes and --threads count results of repeated runs: they need --repeat N")
+    if repeat is not None and html is not None:
+        raise MindgapError("--html shows a trace: it cannot be used with --repeat")
+    counts = _thread_counts(threads)
+    limits = ProbeLimits(probes, seconds(deadline))
+    tensors = default_tensor_store()
+    with result_stream() as out, SourceClient(tensors, limits.deadline_s) as client:
+        subject = _one(list(subjects([source], options or [], client, backward)), source)
+        graph = subject.captured()
+        if repeat is not None:
+            report = repeat_graph(
+                graph, platform, repeat, processes=processes, threads=counts, tensors=tensors,
+                deadline_s=limits.deadline_s, model=subject.name,
+            )  # fmt: skip
+            text, different = json_text(report, results=report.results), len(report.results) > 1
+            print_repeats(report, out)
+        else:
+            found = trace_graph(
+                graph, platform, reference=reference, tensors=tensors, limits=limits, model=subject.name
+            )
+            text, different = json_text(found, diverged=found.diverged), found.diverged
+            print_trace(found, out, everything=all_values)
+            if html is not None:
+                from mindgap.report.trace_page import trace_page
+
+                write_file(html, trace_page(found))
+        if as_json is not None:
+            write_file(as_json, text)
+    return Exit.FINDINGS if different else Exit.NOTHING_FOUND
+
+
+def _one(found: Sequence[Subject], source: str) -> Subject:
+    """The only model of a source."""
+    if len(found) != 1:
+        raise MindgapError(f"{source} names {len(found)} models: name one, as in `mindgap trace timm:resnet18`")
+    return found[0]
+
+
+def _thread_counts(text: str | None) -> list[int]:
+    """Parses `1,2,4`."""
+    if text is None:
+        return []
+    parts = text.split(",")
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise MindgapError(
+            f"--threads {text}: write numbers of threads with commas between them, as in --threads 1,2,4"
+        )
+    return list(dict.fromkeys(map(int, parts)))

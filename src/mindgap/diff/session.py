@@ -1,0 +1,231 @@
+"""Keeps worker processes for any number of comparisons: `Session`."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from importlib.metadata import version
+from types import TracebackType
+from typing import Any, Self
+
+from mindgap.diff.collected import Collected
+from mindgap.diff.errors import DiffInterrupted, StoreNotWritten
+from mindgap.diff.platform_facts import facts_of, spelled
+from mindgap.diff.subject import OnProgress, Subject
+from mindgap.graph import Graph, MindgapError, stored_keys
+from mindgap.graph.tensors import TensorStore, default_tensor_store
+from mindgap.pipeline.comparison import GraphComparison, RunContext
+from mindgap.pipeline.outcome_rows import refusal, row_or_failure
+from mindgap.results.recording import Recording, recording
+from mindgap.results.rows import PlatformFacts, Report
+from mindgap.results.settings import RunSettings
+from mindgap.run.pool import WorkerPool
+from mindgap.store import Store
+
+
+class Session:
+    """Compares models on platforms, with worker processes that stay between comparisons.
+
+    The first comparison on a platform starts its worker, the next ones use it. Use as a context manager: leaving it
+    ends the workers. One comparison at a time.
+    """
+
+    def __init__(self, *, tensors: TensorStore | None = None, jobs: int | None = None) -> None:
+        """`tensors`: where weights are kept (default: a temporary directory, emptied after each comparison).
+
+        `jobs`: how many workers work at once (default: one per core).
+        """
+        self._stack = ExitStack()
+        self._own = tensors is None
+        if tensors is None:
+            tensors = TensorStore(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="mindgap-")))
+        self._tensors = tensors
+        self._busy = jobs or os.cpu_count() or 2
+        self._pool = self._stack.enter_context(WorkerPool([], tensors=tensors, busy=self._busy))
+        self._facts: dict[tuple[str, ...], tuple[PlatformFacts, ...]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the workers and removes the temporary directory. May be called again."""
+        self._stack.close()
+
+    def diff(
+        self,
+        model: Graph | Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        platforms: Sequence[str],
+        reference: str = "cpu/eager",
+        trace: bool = True,
+        name: str = "",
+        repeat: int = 2,
+        deadline_s: float = 300.0,
+        backward: bool = False,
+    ) -> Report:
+        """Compares one model, as `mindgap.diff` does; raises what it raises."""
+        if backward and isinstance(model, Graph):
+            raise MindgapError(
+                "backward=True takes a model: a graph that was captured already has no program to go back through"
+            )
+        captured: list[Graph] = []
+
+        def graph() -> Graph:
+            captured.append(self._captured(model, args, kwargs, backward))
+            return captured[0]
+
+        called = name or ("graph" if isinstance(model, Graph) else _name_of(model))
+        settings = RunSettings(reference, trace, repeat, deadline_s)
+        try:
+            report = self.diff_many([Subject(called, graph)], platforms, settings=settings)
+        finally:
+            if self._own:
+                for key in {key for each in captured for key in stored_keys(each)}:
+                    self._tensors.remove(key)
+        for refused in report.refused:
+            raise RuntimeError(refused.broken) if refused.broken else MindgapError(refused.reason)
+        for row in report.rows:
+            if row.broken:
+                raise RuntimeError(f"mindgap failed while judging {row.platform}:\n{row.broken}")
+        return report
+
+    def diff_many(
+        self,
+        subjects: Iterable[Subject],
+        platforms: Sequence[str],
+        *,
+        settings: RunSettings | None = None,
+        progress: OnProgress | None = None,
+        skip_unavailable: bool = False,
+        store: Store | None = None,
+    ) -> Report:
+        """Compares every subject on every platform, as `mindgap.diff_many` does; raises what it raises."""
+        started = time.perf_counter()
+        settings = settings or RunSettings()
+        settings = dataclasses.replace(settings, reference=spelled(settings.reference))
+        asked = [spelled(platform) for platform in platforms]
+        facts = self._facts_of([settings.reference, *asked], settings.reference, skip_unavailable)
+        there = {fact.platform for fact in facts if fact.available}
+        wanted = [platform for platform in dict.fromkeys(asked) if platform in there]
+        empty = Report(
+            settings.reference, facts, (), (), created=datetime.now(UTC).isoformat(timespec="seconds"),
+            version=version("mindgap"),
+        )  # fmt: skip
+        # Workers start while sources are opened and captured.
+        self._pool.add([settings.reference, *wanted])
+        collected = Collected(wanted, progress)
+        with recording(store, settings, self._pool.describe) as record:
+            try:
+                self._run(subjects, wanted, settings, collected, record, empty)
+            except KeyboardInterrupt:
+                collected.close()
+                self._pool.close()
+                raise DiffInterrupted(collected.report(empty, time.perf_counter() - started)) from None
+            seconds = time.perf_counter() - started
+            record.finish(seconds)
+        report = collected.report(empty, seconds)
+        if record.failure is not None:
+            raise StoreNotWritten(str(record.failure), report)
+        return report
+
+    def _run(
+        self, subjects: Iterable[Subject], wanted: Sequence[str], settings: RunSettings, collected: Collected,
+        record: Recording, empty: Report,
+    ) -> None:  # fmt: skip
+        """Runs every subject on every platform."""
+        named = _distinct(list(subjects))
+        collected.expect(len(named))
+        sources = {"sources": {each.name: each.source for each in named}}
+        record.begin(empty.created, empty.version, empty.platforms, wanted, sources)
+        context = RunContext(self._pool.run, settings, self._tensors, self._pool.describe)
+        with ThreadPoolExecutor(self._busy, "mindgap-model") as threads:
+            waiting = [threads.submit(_one, context, *each, wanted, collected, record) for each in enumerate(named)]
+            try:
+                for future in waiting:
+                    future.result()
+            except BaseException:
+                collected.close()
+                for future in waiting:
+                    future.cancel()
+                for stop in {each.stop for each in named if each.stop is not None}:
+                    stop()
+                self._pool.close()
+                raise
+
+    def _facts_of(self, platforms: Sequence[str], reference: str, skip: bool) -> tuple[PlatformFacts, ...]:
+        """The facts of platforms, looked up once. Raises `PlatformError`."""
+        key = (*platforms, str(skip))
+        if key not in self._facts:
+            self._facts[key] = facts_of(platforms, reference=reference, skip_unavailable=skip)
+        return self._facts[key]
+
+    def _captured(
+        self, model: Graph | Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None, backward: bool
+    ) -> Graph:
+        if isinstance(model, Graph):
+            if self._own:
+                self._tensors.copy(stored_keys(model), default_tensor_store())
+            return model
+        from mindgap.capture import capture
+
+        return capture(model, args, kwargs, tensors=self._tensors, backward=backward)
+
+
+def _one(
+    context: RunContext, position: int, subject: Subject, platforms: Sequence[str], collected: Collected,
+    record: Recording,
+) -> None:  # fmt: skip
+    """One subject from capture to its last row."""
+    started = time.perf_counter()
+    try:
+        graph = subject.captured()
+    except Exception as error:
+        collected.refused(position, record.refused(position, refusal(subject.name, error)))
+        return
+    captured = time.perf_counter() - started
+    collected.tick("captured", subject.name, "")
+    record.graph(subject.name, graph)
+    comparison = GraphComparison(context, subject.name, graph)
+    model = dataclasses.replace(comparison.model({"capture": captured}), source=subject.source)
+    record.model(position, model, comparison.reference)
+    collected.model(position, model, context.settings.reference)
+
+    def judge(platform: str) -> None:
+        row = row_or_failure(subject.name, platform, lambda: comparison.row(platform))
+        if collected.row(position, row):
+            record.row(graph, row, comparison.outcomes.get(platform))
+
+    with ThreadPoolExecutor(max(len(platforms), 1), "mindgap-platform") as threads:
+        for _ in threads.map(judge, platforms):
+            pass
+
+
+def _distinct(subjects: list[Subject]) -> list[Subject]:
+    """The same subjects, alike names numbered: a row is known by its model's name."""
+    often = Counter(subject.name for subject in subjects)
+    seen: Counter[str] = Counter()
+    named: list[Subject] = []
+    for subject in subjects:
+        seen[subject.name] += 1
+        number = f"#{seen[subject.name]}" if often[subject.name] > 1 else ""
+        named.append(dataclasses.replace(subject, name=subject.name + number))
+    return named
+
+
+def _name_of(model: Callable[..., Any]) -> str:
+    """A function's own name; a module's class."""
+    return getattr(model, "__name__", None) or type(model).__name__

@@ -1,0 +1,87 @@
+"""Backends for the steps between PyTorch and OpenVINO's CPU plugin, to find the stage of a fault.
+
+`DECOMPOSED` runs the exported program after the decompositions of OpenVINO's PyTorch front end, in eager PyTorch.
+`CONVERTED` runs the model that a front end made, before the plugin compiles it: `openvino.Model.evaluate` calls the
+reference implementations in OpenVINO's core, which exist for some operators only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from mindgap.graph import Graph
+from mindgap.platforms.onnx.arrays import as_declared, as_real
+from mindgap.platforms.onnx.step_backend import StepBackend
+from mindgap.platforms.openvino.backend import MODULES, read_onnx, to_array, to_tensor
+from mindgap.platforms.protocol import (
+    Array,
+    CompileFailure,
+    Executable,
+    Options,
+    Unsupported,
+)
+
+
+class _Evaluated:
+    """Runs one model in OpenVINO's core."""
+
+    def __init__(
+        self, graph: Graph, model: Any, names: Sequence[str], fed: Sequence[int], places: Sequence[int]
+    ) -> None:
+        """Raises `CompileFailure` where the model has other inputs than the graph."""
+        self._model = model
+        numbers = dict(zip(names, fed, strict=True))
+        found = [next((numbers[name] for name in port.get_names() if name in numbers), None) for port in model.inputs]
+        self._fed = [number for number in found if number is not None]
+        if len(self._fed) != len(found):
+            raise CompileFailure(f"the converted model has inputs {[sorted(p.get_names()) for p in model.inputs]}")
+        self._outputs = [(place, graph.values[number]) for place, number in zip(places, graph.outputs, strict=True)]
+
+    def __call__(self, inputs: Sequence[Array]) -> list[Array]:
+        """Runs the model. Raises `Unsupported` where the core has no implementation of an operator."""
+        import openvino
+
+        given = [to_tensor(as_real(inputs[number])) for number in self._fed]
+        results = [
+            openvino.Tensor(port.get_element_type(), openvino.Shape([0] * _rank(port))) for port in self._model.outputs
+        ]
+        try:
+            done = self._model.evaluate(results, given)
+        except Exception as error:
+            raise Unsupported("model", f"OpenVINO's core: {type(error).__name__}: {error}") from error
+        if not done:
+            raise Unsupported("model", "OpenVINO's core has no reference implementation of an operator of the model")
+        found: list[Array] = []
+        for place, spec in self._outputs:
+            array = np.array(to_array(results[place]))
+            found.append(array if spec is None else as_declared(array, spec))
+        return found
+
+
+def _rank(port: Any) -> int:
+    rank = port.get_partial_shape().rank
+    return int(rank.get_length()) if rank.is_static else 0
+
+
+def _decomposed(graph: Graph, inputs: Sequence[Array], options: Options) -> Executable:
+    from mindgap.platforms.openvino.pytorch_frontend import decomposed
+
+    return decomposed(graph, inputs)
+
+
+def _converted(graph: Graph, inputs: Sequence[Array], options: Options) -> Executable:
+    """Converts the graph. Raises what the front end's conversion raises."""
+    from mindgap.platforms.openvino.pytorch_frontend import convert
+
+    if options["frontend"] == "onnx":
+        model, exported = read_onnx(graph, inputs)
+        return _Evaluated(graph, model, exported.inputs, exported.fed, range(len(graph.outputs)))
+    converted = convert(graph, inputs)
+    return _Evaluated(graph, converted.model, converted.inputs, converted.fed, converted.outputs)
+
+
+DECOMPOSED: Final = StepBackend(MODULES, _decomposed)
+CONVERTED: Final = StepBackend(MODULES, _converted, {"frontend": ("pytorch", "onnx")})

@@ -1,0 +1,48 @@
+"""Names the stage of a platform that brings a fault: capture, export, optimiser, code generation, kernel.
+
+Comes in: a reduced graph, its row, and what runs jobs. Goes out: a stage with one sentence of evidence for each run.
+The graph runs again with stages of the platform switched off, each in a worker of its own. Where no option of a
+platform switches a stage off, the stage is unknown, and the reason is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from mindgap.graph import Graph
+from mindgap.pipeline.comparison import RunContext
+from mindgap.platforms.registry import is_import_path, parse
+from mindgap.reduction.stage.at_fault import Stage, StageAtFault
+from mindgap.reduction.stage.onnx import onnxruntime_stage
+from mindgap.reduction.stage.openvino import openvino_stage
+from mindgap.reduction.stage.pytorch import eager_stage, inductor_stage, jit_stage
+from mindgap.reduction.stage.runs import StageRuns
+from mindgap.results.rows import Row
+
+__all__ = ["Stage", "StageAtFault", "stage_at_fault"]
+
+_BY_PLATFORM: Final[Mapping[str, Callable[[StageRuns], Stage]]] = {
+    "onnxruntime/cpu": onnxruntime_stage,
+    "openvino/cpu": openvino_stage,
+    "cpu/inductor": inductor_stage,
+    "cpu/aotinductor": inductor_stage,
+    "cuda/inductor": inductor_stage,
+    "rocm/inductor": inductor_stage,
+    "xpu/inductor": inductor_stage,
+    "cpu/jit": jit_stage,
+    "cpu/eager": eager_stage,
+}
+
+
+def stage_at_fault(context: RunContext, graph: Graph, row: Row) -> StageAtFault:
+    """The stage that brings what `row` found in `graph`. `context`: runs the row's platform and the reference."""
+    side = context.settings.reference if row.blame == "reference" else row.platform
+    find = None if is_import_path(side) else _BY_PLATFORM.get(parse(side).device_mode)
+    if find is None:
+        return StageAtFault("unknown", (f"No option of {side} switches a stage off.",))
+    runs = StageRuns(context, graph, row)
+    stage = find(runs)
+    if stage == "unknown":
+        runs.evidence.append("None of these runs tells the stage.")
+    return StageAtFault(stage, tuple(runs.evidence))

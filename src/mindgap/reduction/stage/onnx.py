@@ -1,0 +1,52 @@
+"""Tells the stage at fault for runtimes of ONNX models: ONNX Runtime, and OpenVINO through its ONNX front end."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mindgap.reduction.stage.at_fault import Stage
+from mindgap.reduction.stage.runs import Shown, StageRuns
+
+_PLACE: Final = "mindgap.platforms.onnx.intermediate"
+
+
+def onnxruntime_stage(runs: StageRuns) -> Stage:
+    """Exporter, decomposition, graph optimiser, loading of the model, or kernel."""
+    shown = _in_reference_evaluator(runs)
+    sure = shown == "shows" and (runs.fails or runs.same_bits)
+    if not sure and runs.name.options.get("opt") != "off" and runs.ask(runs.with_options(opt="off")) == "right":
+        return "graph optimiser"
+    if shown == "right":
+        return "runtime load" if fails_at_load(runs) else "kernel"
+    return _before_model(runs, shown, "openvino/cpu@frontend=onnx,precision=f32")
+
+
+def exporter_stage(runs: StageRuns, other: str) -> Stage | None:
+    """The stage before the ONNX model, `unknown` where that cannot be told; None where the model is right.
+
+    `other`: another runtime of the same model.
+    """
+    shown = _in_reference_evaluator(runs)
+    return None if shown == "right" else _before_model(runs, shown, other)
+
+
+def fails_at_load(runs: StageRuns) -> bool:
+    """Whether the platform failed before it ran the graph."""
+    return runs.fault.status == "compile_error" or "loading" in runs.fault.signature
+
+
+def _in_reference_evaluator(runs: StageRuns) -> Shown:
+    return runs.ask(f"{_PLACE}:REFERENCE_EVALUATOR", "The exported model in ONNX's reference evaluator")
+
+
+def _before_model(runs: StageRuns, shown: Shown, other: str) -> Stage:
+    """The stage that makes the model wrong. Where the reference evaluator did not run it, `other` runs it."""
+    if shown == "unclear":
+        if runs.fails or runs.ask(other) != "shows" or not runs.same_bits:
+            return "unknown"
+        runs.evidence.append("Two runtimes give the same wrong bits for one model, so the model is wrong.")
+    if not runs.fails and not runs.fault.facts.get("decomposed"):
+        runs.evidence.append("The exporter translates each operator and decomposes none.")
+        return "exporter"
+    shown = runs.ask(f"{_PLACE}:DECOMPOSED", "The exporter's decomposed program in eager PyTorch")
+    return "decomposition" if shown == "shows" else "exporter"

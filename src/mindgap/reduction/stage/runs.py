@@ -1,0 +1,99 @@
+"""Runs a reduced graph on variants of the platform at fault, and tells whether each of them shows the fault."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final, Literal
+
+from mindgap.compare.verdict import CALM
+from mindgap.graph import Graph, MindgapError
+from mindgap.pipeline.comparison import GraphComparison, RunContext
+from mindgap.platforms.registry import PlatformName, parse
+from mindgap.results.rows import Row
+from mindgap.run.outcome import Job, Outcome
+from mindgap.run.pool import WorkerPool
+
+#: Whether a variant shows the fault. `unclear`: it refuses the graph, or fails where the fault is a wrong result.
+Shown = Literal["shows", "right", "unclear"]
+_LONGEST: Final = 200
+
+
+class StageRuns:
+    """Runs variants of the side at fault, each in a worker of its own, and writes a sentence for each run."""
+
+    def __init__(self, context: RunContext, graph: Graph, row: Row) -> None:
+        """`row`: of this graph, a finding. Where the reference is to blame, variants are of the reference."""
+        self._context, self._graph, self._row = context, graph, row
+        self.of_reference = row.blame == "reference"
+        self.side = context.settings.reference if self.of_reference else row.platform
+        self.fails = row.verdict == "failed"
+        self.fault = context.run(self.side, graph)
+        self.evidence: list[str] = []
+        #: The last variant gave the bits of the fault.
+        self.same_bits = False
+
+    @property
+    def name(self) -> PlatformName:
+        """The platform at fault."""
+        return parse(self.side)
+
+    def with_options(self, **options: str) -> str:
+        """The platform at fault with these options besides its own."""
+        return str(PlatformName(self.name.device_mode, {**self.name.options, **options}))
+
+    def ask(self, platform: str, words: str = "") -> Shown:
+        """Runs the graph on a platform. `words`: what the evidence calls it, by default its name."""
+        answer, said = self._asked(platform)
+        self.evidence.append(f"{words or platform} {said}.")
+        return answer
+
+    def _asked(self, platform: str) -> tuple[Shown, str]:
+        self.same_bits = False
+        try:
+            with WorkerPool([platform], tensors=self._context.tensors, busy=1) as pool:
+                return self._judged(platform, pool)
+        except MindgapError as error:
+            return "unclear", f"could not be run: {_line(str(error))}"
+
+    def _judged(self, platform: str, pool: WorkerPool) -> tuple[Shown, str]:
+        def execute(job: Job) -> Outcome:
+            return pool.run(job) if job.platform == platform else self._context.execute(job)
+
+        def describe(name: str) -> Mapping[str, Any]:
+            return pool.describe(name) if name == platform else self._context.describe(name)
+
+        context = replace(self._context, execute=execute, describe=describe)
+        outcome = context.run(platform, self._graph)
+        if outcome.status == "unsupported":
+            return "unclear", f"does not run it: {_line(outcome.message)}"
+        if not outcome.ran:
+            return self._failed(outcome)
+        if self.fails:
+            return "right", "runs it"
+        if _digests(outcome) == _digests(self.fault):
+            self.same_bits = True
+            return "shows", "gives the same bits"
+        row = self._row_with(context, platform)
+        if row.verdict in CALM:
+            return "right", "gives the right result"
+        return "shows", f"is {row.verdict} too, in other bits"
+
+    def _failed(self, outcome: Outcome) -> tuple[Shown, str]:
+        same = (outcome.status, outcome.signature) == (self.fault.status, self.fault.signature)
+        said = "fails in the same way" if same else f"fails: {_line(outcome.message) or outcome.status}"
+        return "shows" if self.fails else "unclear", said
+
+    def _row_with(self, context: RunContext, platform: str) -> Row:
+        if not self.of_reference:
+            return GraphComparison(context, self._row.model, self._graph).row(platform)
+        context = replace(context, settings=replace(context.settings, reference=platform))
+        return GraphComparison(context, self._row.model, self._graph).row(self._row.platform)
+
+
+def _digests(outcome: Outcome) -> tuple[str, ...]:
+    return tuple(str(each.digest) for each in outcome.outputs)
+
+
+def _line(message: str) -> str:
+    return " ".join(message.split())[:_LONGEST].rstrip(".")

@@ -1,0 +1,112 @@
+"""Writes findings as SARIF 2.1.0 for code-scanning systems: a rule per verdict, a result per finding or cause."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+from mindgap.causes import Cause, causes_of_rows
+from mindgap.causes.cause import CauseState, Severity
+from mindgap.diff import Report, Row
+from mindgap.report.words import MEANINGS, explain
+
+_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+_FINGERPRINT: Final = "mindgapCause/v1"
+_LEVELS: Final[Mapping[Severity, str]] = {"critical": "error", "high": "error", "medium": "warning", "low": "note"}
+_STATES: Final[Mapping[CauseState, str]] = {"new": "new", "back": "new", "known": "unchanged", "gone": "absent"}
+#: The line of the user's program in an operator's label: `layer1.0 (model.py:42)`.
+_LINE: Final = re.compile(r"(?:^|\()(?P<file>[^\s():]+):(?P<line>\d+)\)?$")
+
+
+def sarif_of_report(report: Report) -> str:
+    """SARIF of a report: a result for each finding.
+
+    It is located at the line of the user's program that its culprit came from, else at the start of the model's file;
+    the finding in a model without a file has the model's name alone.
+    """
+    files = {model.name: _file_of(model.source) for model in report.models}
+    results: list[dict[str, Any]] = []
+    for cause, rows in causes_of_rows(report.findings):
+        for row in rows:
+            text = f"{row.model} on {row.platform}: {explain(row)}"
+            state = "known" if row.known else cause.state
+            results.append(
+                _result(cause, row.word, text, _place_of(row, files.get(row.model, "")), state, [row.platform])
+            )
+    return _log(results, report.version)
+
+
+def sarif_of_causes(causes: Sequence[Cause], version: str) -> str:
+    """SARIF of reduced causes: a result for each, located at its script."""
+    results = [
+        _result(
+            cause, cause.verdict, f"{cause.title}. {cause.severity_reason}",
+            _location(" ".join([*cause.operators, cause.findings[0].origin]).strip(), cause.findings[0].script),
+            cause.state, cause.platforms,
+        )
+        for cause in causes if cause.findings
+    ]  # fmt: skip
+    return _log(results, version)
+
+
+def _file_of(source: str) -> str:
+    """The file of a source `FILE.py:FUNCTION`, or ""."""
+    path = source.partition("?")[0].rpartition(":")[0]
+    return path if path.endswith(".py") else ""
+
+
+def _place_of(row: Row, file: str) -> dict[str, Any]:
+    label = row.culprit.label if row.culprit is not None else ""
+    found = _LINE.search(label)
+    name = f"{row.model} {label}".strip()
+    if found is None:
+        return _location(name, file)
+    # A label has the name of the file and not its folder.
+    same = file.rpartition("/")[2] == found["file"]
+    return _location(name, file if same else found["file"], int(found["line"]))
+
+
+def _result(
+    cause: Cause, rule: str, text: str, location: dict[str, Any], state: CauseState, platforms: Sequence[str]
+) -> dict[str, Any]:  # fmt: skip
+    result: dict[str, Any] = {
+        "ruleId": rule,
+        "level": _LEVELS[cause.severity],
+        "message": {"text": text},
+        "locations": [location],
+        "partialFingerprints": {_FINGERPRINT: cause.id},
+        "properties": {
+            "severity": cause.severity,
+            "severityReason": cause.severity_reason,
+            "class": cause.kind,
+            "blame": cause.blame,
+            "stage": cause.stage,
+            "platforms": list(platforms),
+            "operators": list(cause.operators),
+        },
+    }
+    if state:
+        result["baselineState"] = _STATES[state]
+    if state == "known":
+        result["suppressions"] = [{"kind": "external", "justification": f"known issue: {cause.upstream_text}"}]
+    return result
+
+
+def _location(name: str, uri: str, line: int = 1) -> dict[str, Any]:
+    """A place in a file; without one, a name alone."""
+    location: dict[str, Any] = {"logicalLocations": [{"fullyQualifiedName": name}]}
+    if uri:
+        uri = f"file://{quote(uri)}" if uri.startswith("/") else quote(uri.removeprefix("./"))
+        location["physicalLocation"] = {"artifactLocation": {"uri": uri}, "region": {"startLine": max(1, line)}}
+    return location
+
+
+def _log(results: list[dict[str, Any]], version: str) -> str:
+    used = dict.fromkeys(result["ruleId"] for result in results)
+    rules = [{"id": word, "shortDescription": {"text": MEANINGS[word][1]}} for word in used]
+    driver = {"name": "mindgap", "semanticVersion": version or "0", "rules": rules}
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1, ensure_ascii=False) + "\n"

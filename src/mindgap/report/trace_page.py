@@ -1,0 +1,43 @@
+"""Writes the self-contained HTML page of a trace. The page loads nothing from a network."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from mindgap.report.chart import bundle
+from mindgap.report.trace_chart import ROLES, STATES, distance_chart
+from mindgap.report.words import number
+from mindgap.trace.turning_points import turning_points
+from mindgap.trace.value_trace import ValueTrace
+
+_HERE = Path(__file__).parent
+
+
+def trace_page(trace: ValueTrace) -> str:
+    """Writes the page, one HTML document without external files."""
+    states = [value.state for value in trace.values]
+    drawn = any(value.mad for value in trace.values)
+    return _template().render(
+        trace=trace,
+        first=None if trace.first is None else trace.values[trace.first],
+        counts={state: states.count(state) for state in ("equal", "differs", "inside")},
+        turning={value.number for value in turning_points(trace)},
+        nodes={value.number: value for value in trace.values},
+        roles={role: fill for role, (fill, _) in ROLES.items()},
+        states=STATES,
+        chart=distance_chart(trace) if drawn else None,
+        bundle=Markup(bundle()) if drawn else "",
+        css=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
+        number=number,
+    )
+
+
+@cache
+def _template() -> Template:
+    loader = FileSystemLoader(_HERE)
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    return environment.get_template("trace.html.j2")

@@ -1,0 +1,86 @@
+"""A user's code may exit, crash or hang: it ends its own process, and the error names the source and the line."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from mindgap.catalogue.source_client import SourceClient
+from mindgap.graph import MindgapError, TensorStore
+
+MODELS = """
+import ctypes, os, sys, torch
+
+def exits():
+    sys.exit(0)  # line 5
+
+def leaves():
+    os._exit(0)  # line 8
+
+def crashes():
+    ctypes.string_at(0)  # line 11
+
+def loops():
+    while True: pass  # line 14
+
+class Calls(torch.nn.Module):
+    def __init__(self, called):
+        super().__init__()
+        self.called = called
+
+    def forward(self, x):
+        self.called()
+        return x + 1
+
+def exits_inside(): return Calls(exits), (torch.ones(3),)
+
+def leaves_inside(): return Calls(leaves), (torch.ones(3),)
+
+def crashes_inside(): return Calls(crashes), (torch.ones(3),)
+
+def three():
+    print("three models")
+    return [(torch.nn.ReLU(), (torch.ones(n),)) for n in (1, 2, 3)]
+"""
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Generator[SourceClient]:
+    (tmp_path / "models.py").write_text(MODELS)
+    with SourceClient(TensorStore(tmp_path / "tensors"), 60.0) as client:
+        yield client
+
+
+def test_code_that_ends_its_process_is_an_error_with_the_line_and_the_next_source_goes_on(
+    client: SourceClient, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "models.py"
+    three = client.open(f"{file}:three")
+    with pytest.raises(MindgapError, match=r"exits: it raised SystemExit: 0 \(line 5\)"):
+        client.open(f"{file}:exits")
+    with pytest.raises(MindgapError, match=r"leaves: exited with status 0 while opening it \(models.py:8\)"):
+        client.open(f"{file}:leaves")
+    with pytest.raises(MindgapError, match=r"crashes: killed by SIGSEGV while opening it \(models.py:11\)"):
+        client.open(f"{file}:crashes")
+    says = {
+        "exits": r"models.py:5.*SystemExit: 0",
+        "leaves": r"status 0 while capturing it \(models.py:8",
+        "crashes": r"SIGSEGV while capturing it \(models.py:11",
+    }
+    for name, words in says.items():
+        opened = client.open(f"{file}:{name}_inside")
+        with pytest.raises(MindgapError, match=words):
+            client.capture(opened, 0)
+    # The process that held these has died several times since.
+    assert [client.capture(three, index).inputs[0].spec.shape for index in range(3)] == [(1,), (2,), (3,)]
+    assert "three models" in capfd.readouterr().err
+
+
+def test_code_that_hangs_is_ended_at_the_deadline(client: SourceClient, tmp_path: Path) -> None:
+    with (
+        SourceClient(TensorStore(tmp_path / "tensors"), 3.0) as hurried,
+        pytest.raises(MindgapError, match=r"loops: no answer within 3 s, while opening it \(models.py:14\)"),
+    ):
+        hurried.open(f"{tmp_path / 'models.py'}:loops")

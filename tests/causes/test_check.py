@@ -1,0 +1,82 @@
+"""Reproducers are run again: still there, fixed, or not checked."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from causes.made_summaries import group, summary
+from mindgap.causes import causes_of, causes_text
+from mindgap.causes.check import check_reproducers, counts, reproducers_of
+from mindgap.graph import MindgapError
+
+SCRIPTS = {
+    "there.py": "print('torch 2.13')\nprint('FAULT')\nraise SystemExit(1)\n",
+    "fixed.py": "print('torch 2.14')\nprint('NO FAULT')\n",
+    "unclear.py": "print('cannot be told')\nraise SystemExit(2)\n",
+    "broken.py": "import no_such_runtime\n",
+    "slow.py": "import time\ntime.sleep(60)\n",
+}
+
+
+@pytest.fixture
+def scripts(tmp_path: Path) -> Path:
+    for name, text in SCRIPTS.items():
+        Path(tmp_path, name).write_text(text)
+    return tmp_path
+
+
+def test_each_script_answers_by_its_exit_status(scripts: Path) -> None:
+    found = check_reproducers(reproducers_of(scripts), timeout_s=5.0, jobs=2)
+    answers = {each.name: each.answer for each in found}
+    assert answers == {
+        "there.py": "still there",
+        "fixed.py": "fixed",
+        "unclear.py": "not checked",
+        "broken.py": "not checked",
+        "slow.py": "not checked",
+    }, "a script that cannot import its runtime ends with status 1 too"
+    assert counts(found) == {"still there": 1, "fixed": 1, "not checked": 3}
+    reasons = {each.name: each.reason for each in found}
+    assert reasons["there.py"] == "torch 2.13" and "no_such_runtime" in reasons["broken.py"]
+    assert "no end within 5 s" in reasons["slow.py"]
+
+
+def test_causes_and_ledgers_name_their_scripts(scripts: Path) -> None:
+    causes = causes_of(
+        [
+            group(summary("cpu/jit", "discrepant", op, script=name))
+            for op, name in (("sin", "fixed.py"), ("cos", "lost.py"))
+        ]
+    )
+    (scripts / "causes.json").write_text(causes_text(causes))
+    found = {each.script.rpartition("/")[2]: each for each in check_reproducers(reproducers_of(scripts))}
+    assert found["fixed.py"].answer == "fixed" and found["lost.py"].reason == "there is no such file"
+
+    (scripts / "known.toml").write_text(
+        '[[issue]]\nnote = "one"\nscript = "there.py"\nmatch = { id = "a" }\n'
+        '[[issue]]\nnote = "two"\nmatch = { id = "b" }\n'
+    )
+    one, two = check_reproducers(reproducers_of(scripts / "known.toml"))
+    assert (one.name, one.answer) == ("one", "still there")
+    assert (two.answer, two.reason) == ("not checked", "the ledger names no script")
+
+
+def test_another_interpreter_runs_the_scripts(scripts: Path, tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\necho from another environment\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    (found,) = check_reproducers([("x", scripts / "fixed.py")], python=str(python))
+    assert found.answer == "fixed" and found.reason == "from another environment"
+    with pytest.raises(MindgapError, match="cannot be run"):
+        check_reproducers([("x", scripts / "fixed.py")], python=os.fspath(tmp_path / "none"))
+
+
+def test_nothing_to_check_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(MindgapError, match="holds no reproducer"):
+        reproducers_of(tmp_path)
+    with pytest.raises(MindgapError, match="is no ledger"):
+        reproducers_of(tmp_path / "notes.txt")

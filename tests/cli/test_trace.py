@@ -1,0 +1,105 @@
+"""`mindgap trace` end to end: a fault that is followed, equal sides, repeated runs, wrong use."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from cli.command_line import mindgap
+
+MODELS = """
+import torch
+
+
+def make():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(8, 6), torch.nn.GELU(), torch.nn.Linear(6, 3)), (torch.randn(5, 8),)
+
+
+class Sum(torch.nn.Module):
+    def forward(self, x, places, values):
+        return x.index_put((places,), values, accumulate=True)
+
+
+def colliding():
+    torch.manual_seed(0)
+    return Sum(), (torch.zeros(16), torch.randint(0, 16, (200_000,)), torch.randn(200_000))
+
+
+def two():
+    return [make(), make()]
+"""
+EAGER = "cpu/eager@threads=1"
+FAULTY = "faulty/eager@faults=faults.toml"
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    (tmp_path / "models.py").write_text(MODELS)
+    (tmp_path / "faults.toml").write_text('[[fault]]\nkind = "scaled"\nfactor = 1.5\nwhen = { op = "aten.gelu*" }\n')
+    return tmp_path
+
+
+def test_a_fault_is_followed_to_the_outputs(models: Path) -> None:
+    ran = mindgap(
+        "trace",
+        "models.py:make",
+        "-p",
+        FAULTY,
+        "--reference",
+        EAGER,
+        "--html",
+        "t.html",
+        "--json",
+        "t.json",
+        cwd=models,
+    )
+    assert ran.status == 1, ran.err
+    assert "first difference: aten.gelu.default (node 1" in ran.out and "introduces" in ran.out
+    assert "1 of 3 values are equal, 2 differ; 1 of 1 outputs differ" in ran.out
+    assert f"looking inside {FAULTY} changes its result: no" in ran.out
+    data = json.loads((models / "t.json").read_text())
+    assert data["diverged"] and [value["state"] for value in data["values"]] == ["equal", "differs", "differs"]
+    assert "aten.gelu.default" in (models / "t.html").read_text()
+
+
+def test_equal_sides_are_status_0_and_all_values_are_shown_on_request(models: Path) -> None:
+    ran = mindgap("trace", "models.py:make", "-p", EAGER, "--reference", EAGER, "--all", cwd=models)
+    assert ran.status == 0, ran.err
+    assert ran.out.count("aten.linear.default") == 2 and "3 of 3 values are equal" in ran.out
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="two threads collide on two cores")
+def test_colliding_additions_are_deterministic_on_one_thread_only(models: Path) -> None:
+    command = ("trace", "models.py:colliding", "-p", "cpu/eager", "--repeat", "600", "--json", "r.json")
+    ran = mindgap(*command, "--threads", "1,2", cwd=models)
+    assert ran.status == 1 and "distinct results in 1200 runs" in ran.out, ran.err
+    one, two = json.loads((models / "r.json").read_text())["runs"]
+    assert len(one["counts"]) == 1 and len(two["counts"]) > 1
+    assert sum(two["counts"].values()) == 600
+    ran = mindgap(*command, "--threads", "1", "--processes", "2", cwd=models)
+    assert ran.status == 0 and "1 distinct result in 1200 runs" in ran.out, ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("models.py:two", "-p", EAGER), "names 2 models"),
+        (("models.py:make", "-p", EAGER, "--processes", "2"), "they need --repeat N"),
+        (("models.py:make", "-p", EAGER, "--repeat", "2", "--threads", "0"), "--threads 0: write"),
+        (("models.py:make", "-p", "cpu/nowhere"), "cpu/nowhere"),
+    ],
+)
+def test_wrong_use_is_one_line(models: Path, arguments: tuple[str, ...], message: str) -> None:
+    ran = mindgap("trace", *arguments, cwd=models)
+    assert ran.status == 2 and message in ran.err and not ran.out, ran.err
+    assert len([line for line in ran.err.splitlines() if line.startswith("mindgap: ")]) == 1
+
+
+def test_a_platform_that_refuses_is_status_2(models: Path) -> None:
+    (models / "faults.toml").write_text('[[fault]]\nkind = "refusal"\nwhen = { op = "aten.gelu*" }\n')
+    ran = mindgap("trace", "models.py:make", "-p", FAULTY, cwd=models)
+    assert ran.status == 2 and f"nothing was compared: {FAULTY} does not run the graph: unsupported" in ran.err

@@ -1,0 +1,50 @@
+"""A session keeps its workers between comparisons, and a store that fails costs only itself."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from mindgap.capture import capture
+from mindgap.diff import Session, StoreNotWritten, Subject
+from mindgap.graph import Graph, MindgapError, TensorStore
+from mindgap.store import Store
+
+
+class Exits(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        raise SystemExit(0)
+
+
+def test_workers_stay_between_comparisons_and_weights_do_not() -> None:
+    model, x = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU()), torch.ones(2, 64)
+    with Session() as session:
+        (first,) = session.diff(model, (x,), platforms=["cpu/jit"]).rows
+        pids = session._pool.pids()
+        (second,) = session.diff(torch.sin, (x,), platforms=["cpu/jit"], name="sine").rows
+        assert (first.platform, first.finding, second.model, second.finding) == ("cpu/jit", False, "sine", False)
+        assert session._pool.pids() == pids and len(pids) == 2
+        kept = session._tensors.path
+        assert not any(kept.glob("*.safetensors"))
+        with pytest.raises(MindgapError, match=r"test_diff_session.py:\d+.*SystemExit: 0"):
+            session.diff(Exits(), (x,), platforms=["cpu/jit"])
+    assert not kept.exists()
+
+
+def test_a_store_that_fails_during_the_run_costs_only_itself(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+
+    def graph() -> Graph:
+        shutil.rmtree(tmp_path / "store")
+        (tmp_path / "store").write_text("a file where the store was")
+        return capture(torch.sin, (torch.ones(3),))
+
+    with (
+        Session(tensors=TensorStore(tmp_path / "tensors")) as session,
+        pytest.raises(StoreNotWritten, match="cannot be written") as failed,
+    ):
+        session.diff_many([Subject("sine", graph)], ["cpu/jit"], store=store)
+    assert [row.model for row in failed.value.report.rows] == ["sine"]

@@ -1,0 +1,45 @@
+"""A finding at one operator comes with an example and a script that shows it without mindgap."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from mindgap.diff import diff
+from mindgap.reduction.reproducer import verify
+
+
+@pytest.mark.slow
+def test_the_script_of_a_row_runs_its_operator_on_the_operands_that_were_wrong() -> None:
+    """ONNX Runtime computes `remainder` by a formula that loses it for large quotients."""
+    pytest.importorskip("onnxruntime")
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return torch.remainder(torch.relu(x) * 1e7 + 3, 0.37).exp()
+
+    torch.manual_seed(0)
+    report = diff(program, (torch.randn(4, 8),), platforms=["onnxruntime/cpu", "cpu/jit"])
+    wrong, calm = report.rows
+    assert wrong.finding and wrong.culprit is not None and wrong.culprit.op == "aten.remainder.Scalar"
+    shown = wrong.example
+    assert shown is not None and shown.operands and shown.given.endswith("% 0.37") and shown.got != shown.right
+    assert wrong.detail.startswith(shown.sentence)
+    assert "torch.remainder(x0, " in wrong.script and "import mindgap" not in wrong.script
+    shows, printed = verify(wrong.script)
+    assert shows, printed
+    assert not calm.finding and calm.script == "" and calm.example is None
+    (large,) = diff(program, (torch.randn(64, 64),), platforms=["onnxruntime/cpu"]).rows
+    assert large.finding and large.example is not None and large.script == "", "4096 numbers are no readable script"
+
+
+def test_a_platform_in_the_making_has_findings_without_a_script(tmp_path: Path) -> None:
+    """A backend named by its module has no line of its own that a script could run."""
+    (tmp_path / "faults.toml").write_text('[[fault]]\nkind = "noise"\nulp = 100000\nwhen = { op = "aten.exp*" }\n')
+    report = diff(
+        lambda x: (x.sin().exp(),), (torch.linspace(-1, 1, 12),),
+        platforms=[f"mindgap.platforms.faulty:BACKEND@faults={tmp_path / 'faults.toml'}"],
+    )  # fmt: skip
+    (row,) = report.rows
+    assert row.finding and not row.broken and row.script == ""

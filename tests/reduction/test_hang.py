@@ -1,0 +1,89 @@
+"""Hangs and crashes are reduced, and their scripts run the platform in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from mindgap.capture import capture
+from mindgap.graph import Constant, Graph, GraphError, Input, Node, Ref, TensorSpec, TensorStore
+from mindgap.pipeline.comparison import GraphComparison, RunContext
+from mindgap.reduction.finding import reduce_finding
+from mindgap.reduction.hang import HangDeadline
+from mindgap.reduction.specification import SPECIFIER, specified_in_worker
+from mindgap.results.settings import RunSettings
+from mindgap.run.outcome import Outcome
+from mindgap.run.pool import WorkerPool
+from mindgap.script import Target
+from mindgap.script.short import FAULT, NO_FAULT, short_script
+
+
+@pytest.mark.slow
+def test_a_hang_is_reduced_to_the_operator_that_hangs(tmp_path: Path) -> None:
+    faults = tmp_path / "faults.toml"
+    faults.write_text('[[fault]]\nkind = "hang"\nwhen = {op = "aten.cos.*"}\n')
+    platform = f"faulty/eager@faults={faults}"
+    store = TensorStore(tmp_path / "tensors")
+    graph = capture(lambda x: torch.sin(torch.cos(torch.exp(x) + 1)) * 2, (torch.randn(3, 4),), tensors=store)
+    with WorkerPool(["cpu/eager", platform], tensors=store, busy=1) as pool:
+        context = RunContext(pool.run, RunSettings(deadline_s=15.0), store, pool.describe)
+        row = GraphComparison(context, "hang", graph).row(platform)
+        assert row.status == "timeout" and row.finding, row
+        found = reduce_finding(context, graph, row)
+    assert [node.op for node in found.reduction.graph.nodes] == ["aten.cos.default"]
+    assert found.row.status == "timeout" and found.reduction.graph.inputs[0].spec.numel == 1
+
+
+def test_the_deadline_follows_the_longest_time_of_a_graph_that_ended() -> None:
+    deadline = HangDeadline(300.0)
+    assert deadline.seconds == 300.0, "nothing has ended yet"
+    deadline.observe(Outcome("p", "g", "timeout", timings={"total": 100.0}))
+    assert deadline.seconds == 300.0
+    deadline.observe(Outcome("p", "g", "ok", timings={"total": 2.0}))
+    deadline.observe(Outcome("p", "g", "ok", timings={"total": 1.0}))
+    assert deadline.seconds == 25.0
+    deadline.observe(Outcome("p", "g", "ok", timings={"total": 90.0}))
+    assert deadline.seconds == 300.0
+
+
+@pytest.mark.parametrize(
+    ("ends", "body", "status", "last"),
+    [
+        ("hangs", "while True: pass", 1, FAULT),
+        ("hangs", "return model(*arguments)", 0, NO_FAULT),
+        ("hangs", "os.abort()", 2, "Another fault than the one that this script shows."),
+        ("crashes", "os.abort()", 1, FAULT),
+        ("crashes", "raise ValueError", 2, "It fails in another way."),
+    ],
+)
+def test_the_short_script_of_a_process_that_does_not_end_by_itself(
+    ends: str, body: str, status: int, last: str, tmp_path: Path
+) -> None:
+    graph = capture(torch.sin, (torch.ones(2),), tensors=TensorStore(tmp_path))
+    limit_s = 15.0 if body.startswith("while") else 200.0
+    text = short_script(graph, Target("cpu/eager"), "a title", fails=True, ends=ends, limit_s=limit_s)  # type: ignore[arg-type]
+    assert text is not None and "mindgap" not in text
+    file = tmp_path / "script.py"
+    file.write_text(text.replace("return model(*arguments)", body))
+    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (status, last), done
+
+
+def _graph(op: str, shape: tuple[int, ...], *args: object) -> Graph:
+    spec = TensorSpec.contiguous("float32", shape)
+    return Graph((Input(spec, Constant(0.0)),), (Node(op, (Ref(0), *args), (), (spec,)),), (1,))  # type: ignore[arg-type]
+
+
+def test_candidates_are_specified_in_a_worker_that_may_crash(tmp_path: Path) -> None:
+    with WorkerPool([SPECIFIER], tensors=TensorStore(tmp_path), busy=1) as pool:
+        found = specified_in_worker(_graph("aten.transpose.int", (2, 3), 0, 1), pool)
+        assert found.nodes[0].outputs == (TensorSpec("float32", (3, 2), (1, 3)),)
+        with pytest.raises(GraphError, match=r"aten\.transpose\.int"):
+            specified_in_worker(_graph("aten.transpose.int", (2, 3), 0, 7), pool)
+        pid = pool.pids()[SPECIFIER]
+        subprocess.run(["kill", "-9", str(pid)], check=True)
+        assert specified_in_worker(_graph("aten.sin.default", (2,)), pool).nodes[0].op == "aten.sin.default"
