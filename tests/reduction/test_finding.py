@@ -20,7 +20,7 @@ from mindgap.run.pool import WorkerPool
 
 
 def found(graph: Graph, platform: str, store: TensorStore) -> ReducedFinding:
-    with WorkerPool(["cpu/eager", platform], tensors=store, busy=1) as pool:
+    with WorkerPool(["cpu/eager"], tensors=store, busy=1, grows=True) as pool:
         context = RunContext(pool.run, RunSettings(), store, pool.describe)
         row = GraphComparison(context, "case", graph).row(platform)
         assert row.finding, row

@@ -29,7 +29,7 @@ def test_a_hang_is_reduced_to_the_operator_that_hangs(tmp_path: Path) -> None:
     platform = f"faulty/eager@faults={faults}"
     store = TensorStore(tmp_path / "tensors")
     graph = capture(lambda x: torch.sin(torch.cos(torch.exp(x) + 1)) * 2, (torch.randn(3, 4),), tensors=store)
-    with WorkerPool(["cpu/eager", platform], tensors=store, busy=1) as pool:
+    with WorkerPool(["cpu/eager"], tensors=store, busy=1, grows=True) as pool:
         context = RunContext(pool.run, RunSettings(deadline_s=15.0), store, pool.describe)
         row = GraphComparison(context, "hang", graph).row(platform)
         assert row.status == "timeout" and row.finding, row
@@ -80,10 +80,10 @@ def _graph(op: str, shape: tuple[int, ...], *args: object) -> Graph:
 
 def test_candidates_are_specified_in_a_worker_that_may_crash(tmp_path: Path) -> None:
     with WorkerPool([SPECIFIER], tensors=TensorStore(tmp_path), busy=1) as pool:
-        found = specified_in_worker(_graph("aten.transpose.int", (2, 3), 0, 1), pool)
+        found = specified_in_worker(_graph("aten.transpose.int", (2, 3), 0, 1), pool.run)
         assert found.nodes[0].outputs == (TensorSpec("float32", (3, 2), (1, 3)),)
         with pytest.raises(GraphError, match=r"aten\.transpose\.int"):
-            specified_in_worker(_graph("aten.transpose.int", (2, 3), 0, 7), pool)
+            specified_in_worker(_graph("aten.transpose.int", (2, 3), 0, 7), pool.run)
         pid = pool.pids()[SPECIFIER]
         subprocess.run(["kill", "-9", str(pid)], check=True)
-        assert specified_in_worker(_graph("aten.sin.default", (2,)), pool).nodes[0].op == "aten.sin.default"
+        assert specified_in_worker(_graph("aten.sin.default", (2,)), pool.run).nodes[0].op == "aten.sin.default"

@@ -32,7 +32,7 @@ Program = Callable[..., Any]
 def stage_of(program: Program, args: tuple[torch.Tensor, ...], platform: str, folder: Path) -> StageAtFault:
     store = TensorStore(folder)
     graph = capture(program, args, tensors=store)
-    with WorkerPool(["cpu/eager", platform], tensors=store, busy=1) as pool:
+    with WorkerPool(["cpu/eager"], tensors=store, busy=1, grows=True) as pool:
         context = RunContext(pool.run, RunSettings(), store, pool.describe)
         row = GraphComparison(context, "case", graph).row(platform)
         assert row.finding, row

@@ -36,7 +36,6 @@ def reduce(
     ledger: Annotated[Path | None, typer.Option(metavar="FILE", help="Known issues in TOML: docs/causes.md.")] = None,
     update_ledger: Annotated[bool, typer.Option("--update-ledger", help="Write what is new and gone to it.")] = False,
     sarif: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the causes as SARIF 2.1.0.")] = None,
-    seen: Annotated[str, typer.Option(hidden=True)] = "",
 ) -> int:
     """Reduce one case of each group of findings to a small program, and write a script that shows it without mindgap.
 
@@ -50,9 +49,9 @@ def reduce(
         causes_of_groups,
         complete_platforms,
         index_text,
-        reduce_case,
         reduce_groups,
     )
+    from mindgap.campaign.results.reduction_worker import reduce_case
     from mindgap.campaign.state.directory import open_directory
     from mindgap.graph import MindgapError
     from mindgap.reduction import ReductionLimits
@@ -68,8 +67,8 @@ def reduce(
         if case:
             if not platform:
                 raise MindgapError("--case takes a platform as well: -p PLATFORM")
-            summary = reduce_case(opened, case, platform, out, limits, seen)
-            stream.write(f"{summary_text(summary, out)}\n{(out / summary.script).with_suffix('.json')}\n")
+            summary = reduce_case(opened, case, platform, out, limits)
+            stream.write(f"{summary_text(summary, out)}\n")
             return Exit.FINDINGS
 
         def show(each: GroupReduction) -> None:

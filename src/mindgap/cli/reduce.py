@@ -36,8 +36,7 @@ def reduce(
     """Reduce each finding to a small program, and write a script that shows it without mindgap.
 
     Every script is run twice in a fresh process before it is called verified. causes.json lists the distinct causes,
-    worst first. Exit status: 1 where there are findings,
-    0 where there are none.
+    worst first. Exit status: 1 where there are findings, 0 where there are none.
 
     Example: mindgap reduce timm:resnet18 -p onnxruntime/cpu --out reduced
     """
@@ -56,7 +55,7 @@ def reduce(
     groups: list[ReducedGroup] = []
     with (
         result_stream() as stream,
-        WorkerPool([settings.reference, *wanted], tensors=tensors) as pool,
+        WorkerPool([settings.reference, *wanted], tensors=tensors, grows=True) as pool,
         SourceClient(tensors, settings.deadline_s) as client,
     ):
         context = RunContext(pool.run, settings, tensors, pool.describe)

@@ -11,6 +11,7 @@ from mindgap.graph import Graph, MindgapError, TensorStore
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 from mindgap.trace.probing import ProbeLimits
+from mindgap.trace.side_values import reason_of
 from mindgap.trace.value_trace import ValueTrace, trace_values
 
 
@@ -80,8 +81,7 @@ def repeat_graph(
             with WorkerPool([name], tensors=tensors) as pool:
                 outcome = pool.run(Job(name, graph, want="counts", repeat=repeat, deadline_s=deadline_s))
             if not outcome.ran or outcome.counts is None:
-                message = " ".join(outcome.message.split())[:400]
-                raise MindgapError(f"nothing was counted: {name} gives {outcome.status}: {message}")
+                raise MindgapError(f"nothing was counted: {name} gives {reason_of(outcome)}")
             runs.append(RepeatedRun(name, process, dict(outcome.counts)))
     return RepeatReport(model, tuple(runs))
 

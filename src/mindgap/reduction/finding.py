@@ -13,11 +13,10 @@ from mindgap.pipeline.culprit_script import target_of
 from mindgap.reduction.hang import with_hang_deadline
 from mindgap.reduction.reducer import Reduction, ReductionLimits, reduce
 from mindgap.reduction.reproducer import CRASH_LIMIT_S, Reproducer, reproducer
-from mindgap.reduction.specification import SPECIFIER, specified_in_worker
+from mindgap.reduction.specification import specified_in_worker
 from mindgap.reduction.stage import StageAtFault, stage_at_fault
 from mindgap.reduction.symptom import check_of, symptom_of
 from mindgap.results.rows import Row
-from mindgap.run.pool import WorkerPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class ReducedFinding:
 def reduce_finding(
     context: RunContext, graph: Graph, row: Row, limits: ReductionLimits | None = None
 ) -> ReducedFinding:
-    """Reduces what `row` found in `graph`. `context`: runs the row's platform and the reference.
+    """Reduces what `row` found in `graph`. `context`: runs any platform, such as a worker pool that grows.
 
     Raises `MindgapError` for a row that is no finding, and where the graph no longer shows it.
     """
@@ -51,15 +50,8 @@ def reduce_finding(
         trials, deadline = with_hang_deadline(context, row.platform, graph)
     check = check_of(symptom, trials)
     nodes = (row.culprit.node,) if row.culprit is not None and row.culprit.node >= 0 else ()
-    with WorkerPool([SPECIFIER], tensors=context.tensors, busy=1) as pool:
-        found = reduce(
-            graph,
-            check,
-            context.tensors,
-            nodes=nodes,
-            limits=limits,
-            specify=partial(specified_in_worker, pool=pool),
-        )
+    specify = partial(specified_in_worker, execute=context.execute)
+    found = reduce(graph, check, context.tensors, nodes=nodes, limits=limits, specify=specify)
     final = GraphComparison(context, row.model, found.graph).row(row.platform)
     if not symptom.shown_by(final):
         raise MindgapError(

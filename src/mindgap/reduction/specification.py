@@ -6,7 +6,7 @@ reduction.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -14,8 +14,7 @@ import numpy as np
 
 from mindgap.graph import Graph, GraphError, MindgapError, TensorSpec
 from mindgap.platforms.protocol import Array, Availability, Executable, Options, Platform, Unsupported
-from mindgap.run.outcome import Job
-from mindgap.run.pool import WorkerPool
+from mindgap.run.outcome import Job, Outcome
 
 #: The platform whose workers specify graphs: workers find it by this place.
 SPECIFIER: Final = "mindgap.reduction.specification:BACKEND"
@@ -24,13 +23,13 @@ MOST_BYTES: Final = 1 << 30
 _DEADLINE_S: Final = 60.0
 
 
-def specified_in_worker(draft: Graph, pool: WorkerPool) -> Graph:
-    """The draft with the specs that its values have in eager PyTorch. `pool`: has the platform `SPECIFIER`.
+def specified_in_worker(draft: Graph, execute: Callable[[Job], Outcome]) -> Graph:
+    """The draft with the specs that its values have in eager PyTorch. `execute`: runs the platform `SPECIFIER`.
 
     Raises `GraphError` where the draft does not run.
     """
     try:
-        outcome = pool.run(Job(SPECIFIER, draft, repeat=1, deadline_s=_DEADLINE_S))
+        outcome = execute(Job(SPECIFIER, draft, repeat=1, deadline_s=_DEADLINE_S))
     except MindgapError as error:
         raise GraphError(str(error)) from None
     if not outcome.ran:

@@ -37,7 +37,8 @@ class WorkerPool:
     `--platform` and `--tensors` are appended where the command has none. `memory_limit_bytes`
     (default: four fifths of the machine's, over `busy`) ends a worker; one that holds more than
     `recycle_bytes` (default: half of that) after a job is replaced, as is one that has been idle for
-    `idle_s`. Thread-safe. Use as a context manager: leaving it ends every worker.
+    `idle_s`. `grows`: a platform is added with its first job. Thread-safe. Use as a context manager:
+    leaving it ends every worker.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class WorkerPool:
         busy: int = 2,
         idle_s: float = 300.0,
         start_s: float = 300.0,
+        grows: bool = False,
     ) -> None:
         """Raises `PlatformError` for a platform that is not known, or an option that it does not take."""
         launch = launch or {}
@@ -66,6 +68,8 @@ class WorkerPool:
         self._limits, self._store, self._semaphore = limits, store, semaphore
         #: Processor time of all workers.
         self.cpu = CpuAccount()
+        self._grows = grows
+        self._growing = threading.Lock()
         self._supervisors: dict[str, WorkerSupervisor] = {}
         self._queues: dict[str, ThreadPoolExecutor] = {}
         for platform, own in environments.items():
@@ -75,7 +79,7 @@ class WorkerPool:
         self._keeper.start()
 
     def run(self, job: Job) -> Outcome:
-        """Runs one job and waits for it. Raises `MindgapError` for bad input only."""
+        """Runs one job and waits for it. Raises `MindgapError` for bad input only, such as an unknown platform."""
         return self._supervisor(job.platform).run(job)
 
     def add(self, platforms: Sequence[str]) -> None:
@@ -83,12 +87,9 @@ class WorkerPool:
 
         Raises `PlatformError` for a platform that is not known, or an option that it does not take.
         """
-        if self._closed.is_set():
-            raise MindgapError("the worker pool is closed")
         for platform in dict.fromkeys(platforms):
             if platform not in self._supervisors:
-                supervisor = self._supervised(platform, _environment(platform, launched=False), None)
-                self._supervisors[platform] = supervisor
+                supervisor = self._added(platform)
                 threading.Thread(target=supervisor.describe, name="mindgap-warm", daemon=True).start()
 
     def prepare(self, platform: str, graphs: Sequence[Graph], deadline_s: float) -> Prepared:
@@ -148,7 +149,7 @@ class WorkerPool:
         self._closed.set()
         for queue in self._queues.values():
             queue.shutdown(wait=False, cancel_futures=True)
-        for supervisor in self._supervisors.values():
+        for supervisor in [*self._supervisors.values()]:
             supervisor.close()
         self._starter.shutdown()
         shutil.rmtree(self._shared, ignore_errors=True)
@@ -167,8 +168,19 @@ class WorkerPool:
         try:
             return self._supervisors[platform]
         except KeyError:
+            if self._grows:
+                return self._added(platform)
             known = ", ".join(self._supervisors) or "none"
             raise MindgapError(f"platform {platform!r} is not in this pool, which has {known}") from None
+
+    def _added(self, platform: str) -> WorkerSupervisor:
+        with self._growing:
+            if self._closed.is_set():
+                raise MindgapError("the worker pool is closed")
+            if platform not in self._supervisors:
+                own = _environment(platform, launched=False)
+                self._supervisors[platform] = self._supervised(platform, own, None)
+            return self._supervisors[platform]
 
     def _supervised(self, platform: str, own: Mapping[str, str], launch: Sequence[str] | None) -> WorkerSupervisor:
         command = _command(platform, launch, self._store.path, self._limits)

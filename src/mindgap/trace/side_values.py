@@ -44,9 +44,14 @@ def outcome_of(job: Job, execute: Execute) -> Outcome:
     """Runs a job that must give outputs. Raises `MindgapError` with the platform's reason where it does not."""
     outcome = execute(job)
     if not outcome.ran:
-        message = " ".join(outcome.message.split())[:400]
-        raise MindgapError(f"nothing was compared: {job.platform} does not run the graph: {outcome.status}: {message}")
+        reason = reason_of(outcome)
+        raise MindgapError(f"nothing was compared: {job.platform} does not run the graph: {reason}")
     return outcome
+
+
+def reason_of(outcome: Outcome) -> str:
+    """The status of a job that did not run, and its message on one line of at most 400 characters."""
+    return f"{outcome.status}: {' '.join(outcome.message.split())[:400]}"
 
 
 def output_digests(outcome: Outcome) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Compares two platforms value by value along the data flow of a graph: `mindgap trace`.
 
-The mean absolute distance of each value follows the paper "Mind the Gap". Its rate of change follows CRADLE (Pham et
-al., ICSE 2019): (distance of the result - largest distance of the operands) / (the latter + 1e-7).
+The mean absolute distance of each value follows the paper "Mind the Gap". The rate of change, the idea of CRADLE (Pham
+et al., ICSE 2019), is (distance of the result - largest distance of the operands) / (the latter + 1e-7).
 """
 
 from __future__ import annotations

@@ -1,27 +1,29 @@
-"""Reduces the findings of a campaign: one case of each group, each in a process of its own."""
+"""Reduces the findings of a campaign: one case of each group, in worker processes."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from mindgap.campaign.results.findings import FindingGroup, findings_of, rows_of_case
-from mindgap.campaign.results.script import graph_of
+from mindgap.campaign.results.findings import FindingGroup, findings_of
 from mindgap.campaign.state.directory import CampaignDirectory
 from mindgap.causes import Cause, ReducedGroup, causes_of
-from mindgap.graph import MindgapError, TensorStore, default_tensor_store
-from mindgap.pipeline.comparison import GraphComparison, RunContext
+from mindgap.graph import MindgapError
 from mindgap.reduction import ReductionLimits
-from mindgap.reduction.files import Summary, read_summary, write_finding
-from mindgap.reduction.finding import reduce_finding
-from mindgap.run.pool import WorkerPool
+from mindgap.reduction.files import Summary, read_summary
+from mindgap.run.process import RequestLimits, WorkerFailed
+from mindgap.run.worker_client import WorkerClient
 
-#: A child process may take so many times its limit, and so many seconds more, for starting and for the scripts.
-_PATIENCE, _START_S = 2.0, 300.0
+#: A case may take so many times its limit, and so many seconds more: for the stage at fault and for the scripts.
+_PATIENCE: Final = 2.0
+_MORE_S: Final = 300.0
+#: So many cases of a group are tried until one is reduced.
+_CASES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,71 +35,89 @@ class GroupReduction:
     reason: str = ""
 
 
-def reduce_case(
-    directory: CampaignDirectory, case: str, platform: str, out: Path, limits: ReductionLimits, seen: str = "",
-    tensors: TensorStore | None = None,
-) -> Summary:  # fmt: skip
-    """Runs a case again on one platform and reduces what it finds. Raises `MindgapError` where it finds nothing."""
-    (record,) = rows_of_case(directory, case, platform)
-    graph = graph_of(directory, record)
-    tensors = tensors or default_tensor_store()
-    plan = directory.plan
-    settings = replace(plan.run_settings, trace=True)
-    with WorkerPool([plan.reference, platform], tensors=tensors, busy=1) as pool:
-        context = RunContext(pool.run, settings, tensors, pool.describe)
-        row = GraphComparison(context, case, graph).row(platform)
-        return write_finding(out, reduce_finding(context, graph, row, limits), seen)
-
-
 def reduce_groups(
     directory: CampaignDirectory, out: Path, limits: ReductionLimits, *, words: Sequence[str] = (), platform: str = "",
     most: int | None = None, jobs: int = 1, progress: Callable[[GroupReduction], None] | None = None,
 ) -> list[GroupReduction]:  # fmt: skip
-    """One reduction for each group of findings, `jobs` at a time. A reduction that crashes or hangs costs its group.
+    """One reduction for each group of findings, `jobs` at a time. A reduction that crashes or hangs costs its case.
 
-    `most`: see `worst_groups`. Raises `MindgapError` where there is
+    `most`: see `worst_groups`. `progress`: called from several threads. Raises `MindgapError` where there is
     no finding.
     """
     groups = worst_groups(findings_of(directory, words, platform), most)
     if not groups:
         raise MindgapError(f"{directory.path} has no such finding: there is nothing to reduce")
+    queue = _GroupQueue(groups)
+    done: dict[int, GroupReduction] = {}
 
-    def one(group: FindingGroup) -> GroupReduction:
-        made = _in_child(directory, group, out, limits)
-        if progress is not None:
-            progress(made)
-        return made
+    def serve() -> None:
+        options = {
+            "directory": directory.path, "out": out, "checks": limits.checks, "seconds": limits.seconds,
+            "stage": int(limits.stage),
+        }  # fmt: skip
+        module = "mindgap.campaign.results.reduction_worker"
+        client = WorkerClient(module, options, {**os.environ}, RequestLimits(_MORE_S))
+        try:
+            last = ""
+            while (index := queue.next(last)) is not None:
+                last = groups[index].platform
+                done[index] = _reduced(client, groups[index], out, limits)
+                if progress is not None:
+                    progress(done[index])
+        finally:
+            client.close()
 
     with ThreadPoolExecutor(jobs, "mindgap-reduce") as threads:
-        return list(threads.map(one, groups))
+        for each in [threads.submit(serve) for _ in range(min(jobs, len(groups)))]:
+            each.result()
+    return [done[index] for index in range(len(groups))]
+
+
+class _GroupQueue:
+    """Groups that wait. A thread gets those of one platform after the other: that platform's worker runs already."""
+
+    def __init__(self, groups: Sequence[FindingGroup]) -> None:
+        self._waiting = {index: group.platform for index, group in enumerate(groups)}
+        self._lock = threading.Lock()
+
+    def next(self, platform: str) -> int | None:
+        """The number of the next group, of `platform` where one waits; None where none waits."""
+        with self._lock:
+            index = next((i for i, other in self._waiting.items() if other == platform), None)
+            if index is None:
+                index = next(iter(self._waiting), None)
+            if index is not None:
+                del self._waiting[index]
+            return index
 
 
 def worst_groups(groups: Sequence[FindingGroup], most: int | None) -> list[FindingGroup]:
     """At most `most` groups: wrong results before failures, which nobody overlooks, and the most frequent first.
 
-    None: all, as they are.
+    `most` None: all, as they are.
     """
     if most is None:
         return list(groups)
     return sorted(groups, key=lambda group: (group.word.endswith("failed"), -group.count))[:most]
 
 
-def _in_child(directory: CampaignDirectory, group: FindingGroup, out: Path, limits: ReductionLimits) -> GroupReduction:
-    command = [
-        sys.executable, "-m", "mindgap", "campaign", "reduce", str(directory.path), "--out", str(out),
-        "--case", group.case, "-p", group.platform, "--checks", str(limits.checks), "--seconds", str(limits.seconds),
-        "--seen", f"{group.count} of the campaign's rows", *([] if limits.stage else ["--no-stage"]),
-    ]  # fmt: skip
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=_PATIENCE * limits.seconds + _START_S
-        )
-    except subprocess.TimeoutExpired:
-        return GroupReduction(group, None, "the reduction took too long")
-    if done.returncode != 1 or not done.stdout.strip():
-        last = (done.stderr.strip().splitlines() or [f"it ended with status {done.returncode}"])[-1]
-        return GroupReduction(group, None, last.removeprefix("mindgap: "))
-    return GroupReduction(group, read_summary(Path(done.stdout.strip().splitlines()[-1])))
+def _reduced(client: WorkerClient, group: FindingGroup, out: Path, limits: ReductionLimits) -> GroupReduction:
+    """Reduces the first of the group's cases that can be reduced."""
+    reasons: list[str] = []
+    for case in group.cases[:_CASES]:
+        request = {
+            "kind": "reduce", "case": case, "platform": group.platform,
+            "seen": f"{group.count} of the campaign's rows",
+        }  # fmt: skip
+        try:
+            answer = client.ask(request, (), RequestLimits(_PATIENCE * limits.seconds + _MORE_S)).header
+        except WorkerFailed as failed:
+            reasons.append(f"{case}: {failed.message}")
+            continue
+        if answer["kind"] == "reduced":
+            return GroupReduction(group, read_summary(out / answer["file"]))
+        reasons.append(f"{case}: {answer['reason'].removeprefix(f'{case} on {group.platform}: ')}")
+    return GroupReduction(group, None, "; ".join(dict.fromkeys(reasons)))
 
 
 def causes_of_groups(reductions: Sequence[GroupReduction]) -> tuple[Cause, ...]:

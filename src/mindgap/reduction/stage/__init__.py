@@ -1,7 +1,7 @@
 """Names the stage of a platform that brings a fault: capture, export, optimiser, code generation, kernel.
 
 Comes in: a reduced graph, its row, and what runs jobs. Goes out: a stage with one sentence of evidence for each run.
-The graph runs again with stages of the platform switched off, each in a worker of its own. Where no option of a
+The graph runs again with stages of the platform switched off. Where no option of a
 platform switches a stage off, the stage is unknown, and the reason is given.
 """
 
@@ -36,7 +36,7 @@ _BY_PLATFORM: Final[Mapping[str, Callable[[StageRuns], Stage]]] = {
 
 
 def stage_at_fault(context: RunContext, graph: Graph, row: Row) -> StageAtFault:
-    """The stage that brings what `row` found in `graph`. `context`: runs the row's platform and the reference."""
+    """The stage that brings what `row` found in `graph`. `context`: runs any platform."""
     side = context.settings.reference if row.blame == "reference" else row.platform
     find = None if is_import_path(side) else _BY_PLATFORM.get(parse(side).device_mode)
     if find is None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from mindgap.compare.verdict import CALM
 from mindgap.graph import Graph, MindgapError
 from mindgap.pipeline.comparison import GraphComparison, RunContext
 from mindgap.platforms.registry import PlatformName, parse
-from mindgap.results.rows import Row
-from mindgap.run.outcome import Job, Outcome
-from mindgap.run.pool import WorkerPool
+from mindgap.results.rows import Row, identities
+from mindgap.run.outcome import Outcome
 
 #: Whether a variant shows the fault. `unclear`: it refuses the graph, or fails where the fault is a wrong result.
 Shown = Literal["shows", "right", "unclear"]
@@ -20,10 +18,12 @@ _LONGEST: Final = 200
 
 
 class StageRuns:
-    """Runs variants of the side at fault, each in a worker of its own, and writes a sentence for each run."""
+    """Runs variants of the side at fault, and writes a sentence for each run."""
 
     def __init__(self, context: RunContext, graph: Graph, row: Row) -> None:
-        """`row`: of this graph, a finding. Where the reference is to blame, variants are of the reference."""
+        """`context`: runs any platform. `row`: of this graph, a finding. Where the reference is to blame, variants are
+        of the reference.
+        """
         self._context, self._graph, self._row = context, graph, row
         self.of_reference = row.blame == "reference"
         self.side = context.settings.reference if self.of_reference else row.platform
@@ -51,30 +51,22 @@ class StageRuns:
     def _asked(self, platform: str) -> tuple[Shown, str]:
         self.same_bits = False
         try:
-            with WorkerPool([platform], tensors=self._context.tensors, busy=1) as pool:
-                return self._judged(platform, pool)
+            return self._judged(platform)
         except MindgapError as error:
             return "unclear", f"could not be run: {_line(str(error))}"
 
-    def _judged(self, platform: str, pool: WorkerPool) -> tuple[Shown, str]:
-        def execute(job: Job) -> Outcome:
-            return pool.run(job) if job.platform == platform else self._context.execute(job)
-
-        def describe(name: str) -> Mapping[str, Any]:
-            return pool.describe(name) if name == platform else self._context.describe(name)
-
-        context = replace(self._context, execute=execute, describe=describe)
-        outcome = context.run(platform, self._graph)
+    def _judged(self, platform: str) -> tuple[Shown, str]:
+        outcome = self._context.run(platform, self._graph)
         if outcome.status == "unsupported":
             return "unclear", f"does not run it: {_line(outcome.message)}"
         if not outcome.ran:
             return self._failed(outcome)
         if self.fails:
             return "right", "runs it"
-        if _digests(outcome) == _digests(self.fault):
+        if identities(outcome) == identities(self.fault):
             self.same_bits = True
             return "shows", "gives the same bits"
-        row = self._row_with(context, platform)
+        row = self._row_with(platform)
         if row.verdict in CALM:
             return "right", "gives the right result"
         return "shows", f"is {row.verdict} too, in other bits"
@@ -84,15 +76,12 @@ class StageRuns:
         said = "fails in the same way" if same else f"fails: {_line(outcome.message) or outcome.status}"
         return "shows" if self.fails else "unclear", said
 
-    def _row_with(self, context: RunContext, platform: str) -> Row:
+    def _row_with(self, platform: str) -> Row:
+        context = self._context
         if not self.of_reference:
             return GraphComparison(context, self._row.model, self._graph).row(platform)
         context = replace(context, settings=replace(context.settings, reference=platform))
         return GraphComparison(context, self._row.model, self._graph).row(self._row.platform)
-
-
-def _digests(outcome: Outcome) -> tuple[str, ...]:
-    return tuple(str(each.digest) for each in outcome.outputs)
 
 
 def _line(message: str) -> str:
