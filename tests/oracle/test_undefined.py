@@ -48,6 +48,20 @@ def test_writes_to_one_place_twice() -> None:
     assert mask_of("aten.index_copy.default", base, 0, index, torch.arange(3.0)) == [False, False, True, False]
 
 
+def test_what_is_not_finite_in_transforms_and_factorisations() -> None:
+    x = torch.tensor([[1.0, float("inf")], [0.0, 1.0]])
+    assert mask_of("aten.fft_fft.default", x) == [True] * 4 and mask_of("aten.linalg_inv.default", x) == [True] * 4
+    assert mask_of("aten.fft_fft.default", torch.eye(2)) == mask_of("aten.linalg_inv.default", torch.eye(2)) == []
+    assert mask_of("aten.linalg_norm.default", x) == []
+
+
+def test_what_is_not_finite_in_a_convolution_is_undefined_but_where_a_window_holds_nan() -> None:
+    x, weight = torch.ones(1, 1, 6), torch.ones(1, 1, 2)
+    x[0, 0, 1], x[0, 0, 5] = float("nan"), float("inf")
+    assert mask_of("aten.conv1d.default", x, weight) == [False, False, True, True, True]
+    assert mask_of("aten.conv1d.default", torch.ones(1, 1, 6), weight) == []
+
+
 def test_memory_never_written() -> None:
     assert mask_of("aten.empty_like.default", torch.zeros(3)) == [True] * 3
     assert mask_of("aten.zeros_like.default", torch.zeros(3)) == []

@@ -32,6 +32,8 @@ class Traits:
     Which results no standard defines:
 
     - `undefined_where`: the condition under which elements of its first result are undefined.
+    - `undefined_if_not_finite`: the results that NaN or infinity in an operand makes undefined, `all` or those that are
+      `not NaN` in float64.
     - `internal_outputs`: result slots that no public function of PyTorch returns. `kernel_chosen_outputs`: of these,
       the ones whose content each kernel chooses. `free_outputs`: slots that any sign, phase or basis satisfies, or
       work areas.
@@ -60,6 +62,7 @@ class Traits:
     non_smooth: Literal["", "bent", "jumps"] = ""
     jumps_at: int = 0
     undefined_where: Literal["", "integer division by zero", "shift past the width", "index written twice"] = ""
+    undefined_if_not_finite: Literal["", "all", "not NaN"] = ""
     internal_outputs: tuple[int, ...] = ()
     kernel_chosen_outputs: tuple[int, ...] = ()
     free_outputs: tuple[int, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -18,14 +18,31 @@ def undefined_masks(
     """Boolean masks by result slot; empty where everything is defined.
 
     Integer division by zero, float → integer out of range (ISO C 6.3.1.4), shifts past the width, duplicate
-    indices of a write that does not accumulate, memory never written, eigenvectors (any sign is one).
+    indices of a write that does not accumulate, memory never written, eigenvectors (any sign is one), transforms and
+    factorisations of NaN or infinity.
     """
+    if call.traits.undefined_if_not_finite and not all(map(_finite, [*args, *kwargs.values()])):
+        return _not_finite_masks(results, call.traits.undefined_if_not_finite == "not NaN")
     if call.traits.free_outputs:
         free = [slot for slot in call.traits.free_outputs if slot < len(results)]
         tensors = {slot: results[slot] for slot in free if isinstance(results[slot], torch.Tensor)}
         return {slot: torch.ones(y.shape, dtype=torch.bool) for slot, y in tensors.items()}
     mask = _first_mask(call, args, kwargs, results)
     return {} if mask is None or not bool(mask.any()) else {0: mask.expand(results[0].shape)}
+
+
+def _finite(arg: Any) -> bool:
+    if isinstance(arg, (list, tuple)):
+        return all(map(_finite, cast("Sequence[Any]", arg)))
+    return not isinstance(arg, torch.Tensor) or bool(torch.isfinite(arg).all())
+
+
+def _not_finite_masks(results: Sequence[Any], nan_stays: bool) -> dict[int, torch.Tensor]:
+    tensors = {slot: y for slot, y in enumerate(results) if isinstance(y, torch.Tensor)}
+    if not nan_stays:
+        return {slot: torch.ones(y.shape, dtype=torch.bool) for slot, y in tensors.items()}
+    masks = {slot: ~torch.isnan(y) for slot, y in tensors.items()}
+    return {slot: mask for slot, mask in masks.items() if bool(mask.any())}
 
 
 def _first_mask(
