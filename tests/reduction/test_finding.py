@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -88,15 +89,20 @@ def test_the_command_writes_script_report_and_graph(tmp_path: Path) -> None:
         "    return torch.nn.ReLU(), (torch.ones(2, 3),)\n"
     )
 
-    def run(name: str) -> subprocess.CompletedProcess[str]:
+    def run(name: str, *options: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "mindgap", "reduce", f"{source}:{name}", "-p", "onnxruntime/cpu",
-                   "--out", str(tmp_path / "out")]  # fmt: skip
+                   "--out", str(tmp_path / "out"), *options]  # fmt: skip
         return subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
 
-    done = run("make")
+    done = run("make", "--ledger", "known.toml", "--update-ledger", "--sarif", "found.sarif")
     assert done.returncode == 1 and "-> 1 operators" in done.stdout and "verified twice" in done.stdout, done
     (script,) = (tmp_path / "out").glob("*.py")
     assert (script.with_suffix(".md")).exists()
     assert len(load(script.with_suffix(".graph")).nodes) == 1
-    done = run("calm")
-    assert done.returncode == 0 and "nothing to reduce" in done.stdout
+    assert "aten.remainder" in (tmp_path / "known.toml").read_text()
+    assert len(json.loads((tmp_path / "found.sarif").read_text())["runs"][0]["results"]) == 1
+    assert json.loads((tmp_path / "out" / "causes.json").read_text())["causes"][0]["state"] == "new"
+    done = run("calm", "--ledger", "known.toml")
+    assert done.returncode == 0 and "nothing to reduce" in done.stdout and "gone" in done.stderr
+    done = run("calm", "--update-ledger")
+    assert done.returncode == 2 and "--ledger FILE" in done.stderr

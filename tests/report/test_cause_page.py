@@ -12,7 +12,7 @@ import pytest
 
 from causes.made_summaries import group, summary
 from mindgap.causes import Cause, KnownIssue, causes_of
-from mindgap.cli.report import write_causes
+from mindgap.cli.cause_outputs import CauseOutputs
 from mindgap.graph import MindgapError
 from mindgap.reduction.evidence import DrawnNode, Evidence, evidence_file, evidence_text, read_evidence
 from mindgap.report.cause_page import cause_page, index_page, page_name
@@ -128,7 +128,7 @@ def test_nodes_are_below_what_they_read_and_do_not_overlap() -> None:
 
 def test_a_reduction_writes_an_index_and_a_page_for_each_cause(tmp_path: Path) -> None:
     cause = written(tmp_path)
-    write_causes(tmp_path, [cause])
+    CauseOutputs.checked(tmp_path, None, False, None).write([cause], ())
     assert page_name(cause) in (tmp_path / "index.html").read_text()
     assert (tmp_path / page_name(cause)).read_text() == cause_page(cause, tmp_path)
     assert not re.findall(r'(?:src|href)="(?!#|data:|cause-|index|[ab]\.py)', cause_page(cause, tmp_path))

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mindgap.cli.known_findings import load_ledger, reviewed
-from mindgap.cli.outputs import check_directory, make_directory, write_file
-from mindgap.cli.report import write_causes
+from mindgap.cli.cause_outputs import CauseOutputs, LedgerFile, SarifFile, UpdateLedger
+from mindgap.cli.outputs import write_file
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
 
@@ -33,9 +32,9 @@ def reduce(
     ] = None,
     no_stage: Annotated[bool, typer.Option("--no-stage", help="Do not look for the stage at fault: faster.")] = False,
     jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="Reductions at a time.")] = 1,
-    ledger: Annotated[Path | None, typer.Option(metavar="FILE", help="Known issues in TOML: docs/causes.md.")] = None,
-    update_ledger: Annotated[bool, typer.Option("--update-ledger", help="Write what is new and gone to it.")] = False,
-    sarif: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the causes as SARIF 2.1.0.")] = None,
+    ledger: LedgerFile = None,
+    update_ledger: UpdateLedger = False,
+    sarif: SarifFile = None,
 ) -> int:
     """Reduce one case of each group of findings to a small program, and write a script that shows it without mindgap.
 
@@ -44,7 +43,6 @@ def reduce(
 
     Example: mindgap campaign reduce out/campaign --out out/findings -j 2
     """
-    from mindgap import __version__
     from mindgap.campaign.results.reduce import (
         causes_of_groups,
         complete_platforms,
@@ -56,12 +54,8 @@ def reduce(
     from mindgap.graph import MindgapError
     from mindgap.reduction import ReductionLimits
     from mindgap.reduction.files import summary_text
-    from mindgap.report import sarif_of_causes
 
-    if update_ledger and ledger is None:
-        raise MindgapError("--update-ledger needs --ledger FILE, the file to write")
-    known = None if ledger is None else load_ledger(ledger, update_ledger)
-    check_directory("--out", out)
+    outputs = CauseOutputs.checked(out, ledger, update_ledger, sarif)
     opened, limits = open_directory(directory), ReductionLimits(checks, seconds, not no_stage)
     with result_stream() as stream:
         if case:
@@ -81,15 +75,9 @@ def reduce(
         found = reduce_groups(
             opened, out, limits, words=words or (), platform=platform, most=most, jobs=jobs, progress=show
         )
-        causes = causes_of_groups(found)
-        if known is not None:
-            asked = () if words or most else [platform] if platform else opened.plan.platforms
-            causes = reviewed(known, causes, complete_platforms(asked, found), ledger if update_ledger else None)
-        make_directory(out)
+        asked = () if words or most else [platform] if platform else opened.plan.platforms
+        causes = outputs.write(causes_of_groups(found), complete_platforms(asked, found))
         write_file(out / "index.md", index_text(causes, found))
-        write_causes(out, causes)
-        if sarif is not None:
-            write_file(sarif, sarif_of_causes(causes, __version__))
         reduced = [each.summary for each in found if each.summary is not None]
         if not reduced:
             raise MindgapError("NOTHING WAS REDUCED: every group ended for the reason above")

@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from mindgap.catalogue.source_client import SourceClient
+from mindgap.cli.cause_outputs import CauseOutputs, LedgerFile, SarifFile, UpdateLedger
 from mindgap.cli.diff import Deadline, Options, seconds
-from mindgap.cli.outputs import check_directory
-from mindgap.cli.report import write_causes
 from mindgap.cli.sources import subjects
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
@@ -32,6 +31,9 @@ def reduce(
     checks: Annotated[int, typer.Option(min=1, help="How often the platform may be tried for one finding.")] = 1000,
     limit: Annotated[float, typer.Option("--seconds", min=1, help="How long one finding may take.")] = 120.0,
     deadline: Deadline = 300.0,
+    ledger: LedgerFile = None,
+    update_ledger: UpdateLedger = False,
+    sarif: SarifFile = None,
 ) -> int:
     """Reduce each finding to a small program, and write a script that shows it without mindgap.
 
@@ -46,13 +48,15 @@ def reduce(
     from mindgap.reduction.finding import reduce_finding
     from mindgap.run.pool import WorkerPool
 
-    check_directory("--out", out)
+    outputs = CauseOutputs.checked(out, ledger, update_ledger, sarif)
     tensors = default_tensor_store()
     settings = RunSettings(spelled(reference), deadline_s=seconds(deadline))
     wanted = list(dict.fromkeys(spelled(platform) for platform in platforms))
     facts_of([settings.reference, *wanted], reference=settings.reference, skip_unavailable=False)
     found = compared = refused = 0
     groups: list[ReducedGroup] = []
+    ran: set[str] = set()
+    incomplete: set[str] = set()
     with (
         result_stream() as stream,
         WorkerPool([settings.reference, *wanted], tensors=tensors, grows=True) as pool,
@@ -69,7 +73,9 @@ def reduce(
             comparison = GraphComparison(context, subject.name, graph)
             for platform in wanted:
                 row = comparison.row(platform)
-                compared += row.verdict is not None
+                if row.verdict is not None:
+                    compared += 1
+                    ran.add(platform)
                 found += row.finding
                 text = f"{row.word}: nothing to reduce"
                 if row.finding:
@@ -79,10 +85,11 @@ def reduce(
                         groups.append(ReducedGroup(summary, 1, (subject.name,)))
                         text = summary_text(summary, out)
                     except MindgapError as error:
+                        incomplete.add(platform)
                         text = f"{row.word}: NOT REDUCED: {error}"
                 print(f"{subject.name} on {platform}: {text}", file=stream)
-        if groups:
-            write_causes(out, causes_of(groups))
+        if groups or ledger is not None:
+            outputs.write(causes_of(groups), () if refused else ran - incomplete)
     if not compared:
         raise MindgapError("nothing was compared: no platform ran any source that the reference ran")
     if found:

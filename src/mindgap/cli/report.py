@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from mindgap.cli.outputs import check_files, make_directory, write_file
+from mindgap.cli.outputs import check_files, write_file
 from mindgap.cli.streams import result_stream
 from mindgap.diff import Report
 from mindgap.graph import MindgapError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from mindgap.causes import Cause
 
 
 def report(
@@ -53,14 +48,3 @@ def _decoded(source: Path) -> Report:
     except (OSError, UnicodeDecodeError) as error:
         raise MindgapError(f"{source} cannot be read: {error}") from None
     return decode_report(text, str(source))
-
-
-def write_causes(out: Path, causes: Sequence[Cause]) -> None:
-    """Writes causes.json, index.html and a page for each cause beside their scripts. Raises `MindgapError`."""
-    from mindgap.causes import FILE_NAME, causes_text
-    from mindgap.report import cause_pages
-
-    write_file(out / FILE_NAME, causes_text(causes))
-    for name, page in cause_pages(causes, out):
-        make_directory((out / name).parent)
-        write_file(out / name, page)

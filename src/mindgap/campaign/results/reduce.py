@@ -28,11 +28,15 @@ _CASES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class GroupReduction:
-    """A group and the summary of its reduced case; without one, `reason` tells why there is none."""
+    """A group and the summary of its reduced case; without one, `reason` tells why there is none.
+
+    `cpu_seconds`: processor time of all cases that were tried, with that of platforms and scripts.
+    """
 
     group: FindingGroup
     summary: Summary | None
     reason: str = ""
+    cpu_seconds: float = 0.0
 
 
 def reduce_groups(
@@ -104,6 +108,7 @@ def worst_groups(groups: Sequence[FindingGroup], most: int | None) -> list[Findi
 def _reduced(client: WorkerClient, group: FindingGroup, out: Path, limits: ReductionLimits) -> GroupReduction:
     """Reduces the first of the group's cases that can be reduced."""
     reasons: list[str] = []
+    spent = 0.0
     for case in group.cases[:_CASES]:
         request = {
             "kind": "reduce", "case": case, "platform": group.platform,
@@ -114,10 +119,11 @@ def _reduced(client: WorkerClient, group: FindingGroup, out: Path, limits: Reduc
         except WorkerFailed as failed:
             reasons.append(f"{case}: {failed.message}")
             continue
+        spent += answer["cpu_seconds"]
         if answer["kind"] == "reduced":
-            return GroupReduction(group, read_summary(out / answer["file"]))
+            return GroupReduction(group, read_summary(out / answer["file"]), cpu_seconds=spent)
         reasons.append(f"{case}: {answer['reason'].removeprefix(f'{case} on {group.platform}: ')}")
-    return GroupReduction(group, None, "; ".join(dict.fromkeys(reasons)))
+    return GroupReduction(group, None, "; ".join(dict.fromkeys(reasons)), spent)
 
 
 def causes_of_groups(reductions: Sequence[GroupReduction]) -> tuple[Cause, ...]:

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
+
 from mindgap.campaign.results.findings import rows_of_case
 from mindgap.campaign.results.script import graph_of
 from mindgap.campaign.state.directory import CampaignDirectory, open_directory
@@ -24,6 +26,7 @@ from mindgap.reduction import ReductionLimits
 from mindgap.reduction.files import Summary, write_finding
 from mindgap.reduction.finding import reduce_finding
 from mindgap.run.channel import FrameReader, send_frame
+from mindgap.run.cpu import seconds_of
 from mindgap.run.pool import WorkerPool
 from mindgap.run.worker_setup import claim_channel, prepare_to_die, serve_until_hangup
 
@@ -76,6 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             send_frame(answers, {"kind": "ready"})
             while True:
                 asked = reader.next().header
+                before = _cpu_seconds()
                 try:
                     summary = reduce_case(
                         directory, asked["case"], asked["platform"], arguments.out, limits, asked["seen"], tensors, pool
@@ -83,9 +87,15 @@ def main(argv: Sequence[str] | None = None) -> int:
                     answer = {"kind": "reduced", "file": str(Path(summary.script).with_suffix(".json"))}
                 except MindgapError as error:
                     answer = {"kind": "failed", "reason": str(error)}
-                send_frame(answers, answer)
+                send_frame(answers, {**answer, "cpu_seconds": _cpu_seconds() - before})
 
         serve_until_hangup(serve)
+
+
+def _cpu_seconds() -> float:
+    """Of this process and all that it has started."""
+    own = psutil.Process()
+    return seconds_of(own, own.children(recursive=True))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,65 @@
+"""Writes the causes of reduced findings: JSON, pages, SARIF, and their state in a ledger of known issues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Self
+
+import typer
+
+from mindgap.cli.known_findings import load_ledger, reviewed
+from mindgap.cli.outputs import check_directory, check_files, make_directory, write_file
+from mindgap.graph import MindgapError
+
+if TYPE_CHECKING:
+    from mindgap.causes import Cause
+    from mindgap.causes.ledger import Ledger
+
+LedgerFile = Annotated[
+    Path | None, typer.Option("--ledger", metavar="FILE", help="Known issues in TOML: docs/causes.md.")
+]
+UpdateLedger = Annotated[bool, typer.Option("--update-ledger", help="Write what is new and gone to the ledger.")]
+SarifFile = Annotated[
+    Path | None, typer.Option("--sarif", metavar="FILE", help="Also write the causes as SARIF 2.1.0.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class CauseOutputs:
+    """Where causes go. `ledger`: None where none was asked for. `update`: its file, where that is to be written."""
+
+    out: Path
+    ledger: Ledger | None
+    update: Path | None
+    sarif: Path | None
+
+    @classmethod
+    def checked(cls, out: Path, ledger: Path | None, update: bool, sarif: Path | None) -> Self:
+        """Reads the ledger and checks the paths, before a run. Raises `MindgapError`."""
+        if update and ledger is None:
+            raise MindgapError("--update-ledger needs --ledger FILE, the file to write")
+        check_directory("--out", out)
+        check_files(("--sarif", sarif))
+        known = None if ledger is None else load_ledger(ledger, update)
+        return cls(out, known, ledger if update else None, sarif)
+
+    def write(self, causes: Sequence[Cause], platforms: Iterable[str]) -> tuple[Cause, ...]:
+        """Writes causes.json, index.html and a page for each cause beside their scripts; returns causes with states.
+
+        `platforms`: those of which all causes are there. Raises `MindgapError`.
+        """
+        from mindgap import __version__
+        from mindgap.causes import FILE_NAME, causes_text
+        from mindgap.report import cause_pages, sarif_of_causes
+
+        found = tuple(causes) if self.ledger is None else reviewed(self.ledger, causes, platforms, self.update)
+        make_directory(self.out)
+        write_file(self.out / FILE_NAME, causes_text(found))
+        for name, page in cause_pages(found, self.out):
+            make_directory((self.out / name).parent)
+            write_file(self.out / name, page)
+        if self.sarif is not None:
+            write_file(self.sarif, sarif_of_causes(found, __version__))
+        return found
