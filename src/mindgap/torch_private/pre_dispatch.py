@@ -17,7 +17,7 @@ from mindgap.torch_private.dispatch_modes import TorchDispatchMode, enable_pre_d
 _C: Final[Any] = torch._C
 _OPS: Final[Any] = torch._ops
 _KEY: Final[Any] = torch._C.DispatchKey
-_PLACE: Final[Any] = _C._TorchDispatchModeKey.PROXY
+_MODE_KEY: Final[Any] = _C._TorchDispatchModeKey.PROXY
 #: Dispatch keys that most operators pass by.
 _PASSING: Final = (_KEY.FuncTorchVmapMode, _KEY.AutocastCPU, _KEY.ADInplaceOrView, _KEY.BackendSelect)
 
@@ -31,7 +31,7 @@ class PreDispatchMode(ProxyTorchDispatchMode):
 
     def __init__(self) -> None:
         TorchDispatchMode.__init__(self, _KEY.PreDispatch)  # not the parent's: it would start an FX tracer
-        self._mode_key = _PLACE
+        self._mode_key = _MODE_KEY
         self.enter_stack: list[ProxyTorchDispatchMode | None] = []
         self.pre_dispatch = True
 
@@ -50,10 +50,10 @@ def run_under_pre_dispatch(*modes: Any) -> Generator[None]:
 @contextmanager
 def without_mode(mode: PreDispatchMode) -> Generator[None]:
     """Turns a mode off inside the block, if it is on."""
-    if _OPS._get_dispatch_mode_pre_dispatch(_PLACE) is not mode:
+    if _OPS._get_dispatch_mode_pre_dispatch(_MODE_KEY) is not mode:
         yield
         return
-    _OPS.unset_mode_pre_dispatch(_PLACE)
+    _OPS.unset_mode_pre_dispatch(_MODE_KEY)
     try:
         yield
     finally:

@@ -44,9 +44,9 @@ def example(oracle: Oracle, confirmed: Confirmed) -> Example | None:
     expected = local_expectation(oracle, confirmed.nodes[0])
     for number, array in confirmed.arrays.items():
         slot = number - expected.first
-        place = _worst_place(expected, slot, array) if kind_of_error(expected.examine(slot, array)) else None
-        if place is not None:
-            return _example(oracle, confirmed.nodes[0], number, array, place)
+        position = _worst_position(expected, slot, array) if kind_of_error(expected.examine(slot, array)) else None
+        if position is not None:
+            return _example(oracle, confirmed.nodes[0], number, array, position)
     return None
 
 
@@ -77,7 +77,7 @@ def _classes(got: torch.Tensor, right: torch.Tensor) -> str:
     return ", ".join(f"{name} in {count} of {got.numel()} elements" for name, count in counts if count)
 
 
-def _worst_place(expected: LocalExpectation, slot: int, array: Array) -> tuple[int, ...] | None:
+def _worst_position(expected: LocalExpectation, slot: int, array: Array) -> tuple[int, ...] | None:
     """Where the error is largest among the elements that offend; None where the result has the right values."""
     hard, verdict = expected.hard[slot], expected.examine(slot, array)
     if hard is None or tuple(hard.step.shape) != array.shape or not array.size:
@@ -98,20 +98,20 @@ def _offending(verdict: Examined, got: torch.Tensor, right: torch.Tensor) -> tor
     return (got != right) & ~(torch.isnan(got) & torch.isnan(right))
 
 
-def _example(oracle: Oracle, node: int, number: int, array: Array, place: tuple[int, ...]) -> Example:
+def _example(oracle: Oracle, node: int, number: int, array: Array, position: tuple[int, ...]) -> Example:
     called = oracle.graph.nodes[node]
-    right = to_numpy(oracle.step.values[number])[place]
-    operands = _operands(oracle, called, array.shape, place)
+    right = to_numpy(oracle.step.values[number])[position]
+    operands = _operands(oracle, called, array.shape, position)
     if operands is None:
         result = number - oracle.graph.first_value[node]
         name = f"result {result} of {packet_of(called.op)}" if result else packet_of(called.op)
-        where = f"element {list(place)} of {name}" if place else name
-        return Example(where, _spelled(array[place]), _spelled(right))
+        where = f"element {list(position)} of {name}" if position else name
+        return Example(where, _spelled(array[position]), _spelled(right))
     why = _wrapping(called, operands, right, array.dtype)
-    return Example(_call(called, operands), _spelled(array[place]), _spelled(right), True, why)
+    return Example(_call(called, operands), _spelled(array[position]), _spelled(right), True, why)
 
 
-def _operands(oracle: Oracle, node: Node, shape: tuple[int, ...], place: tuple[int, ...]) -> list[Any] | None:
+def _operands(oracle: Oracle, node: Node, shape: tuple[int, ...], position: tuple[int, ...]) -> list[Any] | None:
     """The operands of one element, in order; None unless the operator is elementwise and takes tensors and numbers."""
     if torch.Tag.pointwise not in overload(node.op).tags or node.kwargs:
         return None
@@ -119,7 +119,7 @@ def _operands(oracle: Oracle, node: Node, shape: tuple[int, ...], place: tuple[i
     for arg in node.args:
         if isinstance(arg, Ref):
             try:
-                found.append(np.broadcast_to(to_numpy(oracle.step.values[arg.index]), shape)[place])
+                found.append(np.broadcast_to(to_numpy(oracle.step.values[arg.index]), shape)[position])
             except ValueError:
                 return None
         elif isinstance(arg, (bool, int, float, complex)):

@@ -76,17 +76,17 @@ def _by_cells(oracle: Oracle, node: int, read: StorageRead) -> torch.Tensor:
     """`as_strided` and its kin, cell by cell: a dictionary of what each cell of the root's memory holds."""
     values, at, own = WideValues(oracle), read.window, read.operand
     root = values[read.root].numpy()
-    held = {_cell(place, read.layout.stride, 0): root[place] for place in np.ndindex(*read.layout.shape)}
+    held = {_cell(position, read.layout.stride, 0): root[position] for position in np.ndindex(*read.layout.shape)}
     if "scatter" in oracle.graph.nodes[node].op:
         source = values[operands(oracle.graph.nodes[node])[1]].numpy()
-        held |= {_cell(place, at.stride, at.offset): source[place] for place in np.ndindex(*at.shape)}
+        held |= {_cell(position, at.stride, at.offset): source[position] for position in np.ndindex(*at.shape)}
         at = own
-    found = [held[_cell(place, at.stride, at.offset)] for place in np.ndindex(*at.shape)]
+    found = [held[_cell(position, at.stride, at.offset)] for position in np.ndindex(*at.shape)]
     return torch.as_tensor(np.array(found, dtype=root.dtype).reshape(at.shape))
 
 
-def _cell(place: tuple[int, ...], stride: tuple[int, ...], offset: int) -> int:
-    return offset + sum(i * step for i, step in zip(place, stride, strict=True))
+def _cell(position: tuple[int, ...], stride: tuple[int, ...], offset: int) -> int:
+    return offset + sum(i * step for i, step in zip(position, stride, strict=True))
 
 
 def _by_numpy(packet: str, function: Any, args: list[Any], kwargs: dict[str, Any]) -> list[Any] | None:

@@ -48,11 +48,11 @@ def slices(node: OnnxNode, x: Tensor, *_: None) -> Tensor:
     axes = node.integers(3, "axes") or list(range(len(starts)))
     steps = node.integers(4) or [1] * len(starts)
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        places = range(x.shape[axis])[slice(start, None if step < 0 and end < -x.shape[axis] else end, step)]
+        positions = range(x.shape[axis])[slice(start, None if step < 0 and end < -x.shape[axis] else end, step)]
         if step > 0:
-            x = torch.ops.aten.slice.Tensor(x, axis, places.start, max(places.stop, places.start), step)
+            x = torch.ops.aten.slice.Tensor(x, axis, positions.start, max(positions.stop, positions.start), step)
         else:
-            x = torch.index_select(x, axis, torch.tensor(list(places), dtype=torch.int64))
+            x = torch.index_select(x, axis, torch.tensor(list(positions), dtype=torch.int64))
     return x.clone()
 
 
@@ -142,10 +142,10 @@ _REDUCED: Final = {b"add": "sum", b"mul": "prod", b"max": "amax", b"min": "amin"
 @translates("ScatterElements", "Scatter")
 def scatter_elements(node: OnnxNode, x: Tensor, index: Tensor, updates: Tensor) -> Tensor:
     axis, reduction = node.get("axis", 0), node.get("reduction", b"none")
-    places = _wrapped(index, x.shape[axis])
+    positions = _wrapped(index, x.shape[axis])
     if reduction == b"none":
-        return torch.scatter(x, axis, places, updates)
-    return torch.scatter_reduce(x, axis, places, updates, _REDUCED[reduction])
+        return torch.scatter(x, axis, positions, updates)
+    return torch.scatter_reduce(x, axis, positions, updates, _REDUCED[reduction])
 
 
 @translates("ScatterND")
@@ -157,11 +157,11 @@ def scatter_nd(node: OnnxNode, x: Tensor, index: Tensor, updates: Tensor) -> Ten
         rows = rows * size + _wrapped(index[..., position], size)
     width = math.prod(x.shape[depth:])
     flat, new = x.reshape(-1, width), updates.reshape(-1, width)
-    places = rows.reshape(-1, 1).expand(-1, width)
+    positions = rows.reshape(-1, 1).expand(-1, width)
     reduction = node.get("reduction", b"none")
     if reduction == b"none":
-        return flat.scatter(0, places, new).reshape(x.shape)
-    return flat.scatter_reduce(0, places, new, _REDUCED[reduction]).reshape(x.shape)
+        return flat.scatter(0, positions, new).reshape(x.shape)
+    return flat.scatter_reduce(0, positions, new, _REDUCED[reduction]).reshape(x.shape)
 
 
 _PADS: Final = {b"reflect": "reflect", b"edge": "replicate", b"wrap": "circular"}
@@ -227,17 +227,17 @@ def one_hot(node: OnnxNode, index: Tensor, _: None, values: Tensor) -> Tensor:
     whole = torch.remainder(index.to(torch.int64), depth)
     axis = node.get("axis", -1)
     inside = (index >= -depth) & (index < depth)
-    places = torch.arange(depth)
-    hot = (whole.unsqueeze(-1) == places) & inside.unsqueeze(-1)
+    positions = torch.arange(depth)
+    hot = (whole.unsqueeze(-1) == positions) & inside.unsqueeze(-1)
     return torch.where(hot, values[1], values[0]).movedim(-1, axis).contiguous()
 
 
 @translates("Compress", structural=(1,))
 def compress(node: OnnxNode, x: Tensor, _: None) -> Tensor:
     mask: Any = node.known(1)
-    places = torch.tensor(mask.nonzero()[0], dtype=torch.int64)
+    positions = torch.tensor(mask.nonzero()[0], dtype=torch.int64)
     axis = node.get("axis")
-    return torch.index_select(x.reshape(-1) if axis is None else x, axis or 0, places)
+    return torch.index_select(x.reshape(-1) if axis is None else x, axis or 0, positions)
 
 
 @translates("ReverseSequence", structural=(1,))
@@ -269,6 +269,6 @@ def tensor_scatter(node: OnnxNode, past: Tensor, update: Tensor, _: None = None)
     count = update.shape[axis]
     circular = node.get("mode", b"linear") == b"circular"
     starts = node.integers(2) or [0] * past.shape[0]
-    places = [[(s + i) % length if circular else s + i for i in range(count)] for s in starts]
-    rows = [p.index_copy(axis - 1, torch.tensor(at), u) for p, at, u in zip(past, places, update, strict=True)]
+    positions = [[(s + i) % length if circular else s + i for i in range(count)] for s in starts]
+    rows = [p.index_copy(axis - 1, torch.tensor(at), u) for p, at, u in zip(past, positions, update, strict=True)]
     return torch.stack(rows)

@@ -7,7 +7,7 @@ from typing import Final
 from mindgap.reduction.stage.at_fault import Stage
 from mindgap.reduction.stage.runs import Shown, StageRuns
 
-_PLACE: Final = "mindgap.platforms.onnx.intermediate"
+_INTERMEDIATE: Final = "mindgap.platforms.onnx.intermediate"
 
 
 def onnxruntime_stage(runs: StageRuns) -> Stage:
@@ -36,7 +36,7 @@ def fails_at_load(runs: StageRuns) -> bool:
 
 
 def _in_reference_evaluator(runs: StageRuns) -> Shown:
-    return runs.ask(f"{_PLACE}:REFERENCE_EVALUATOR", "The exported model in ONNX's reference evaluator")
+    return runs.ask(f"{_INTERMEDIATE}:REFERENCE_EVALUATOR", "The exported model in ONNX's reference evaluator")
 
 
 def _before_model(runs: StageRuns, shown: Shown, other: str) -> Stage:
@@ -48,5 +48,5 @@ def _before_model(runs: StageRuns, shown: Shown, other: str) -> Stage:
     if not runs.fails and not runs.fault.facts.get("decomposed"):
         runs.evidence.append("The exporter translates each operator and decomposes none.")
         return "exporter"
-    shown = runs.ask(f"{_PLACE}:DECOMPOSED", "The exporter's decomposed program in eager PyTorch")
+    shown = runs.ask(f"{_INTERMEDIATE}:DECOMPOSED", "The exporter's decomposed program in eager PyTorch")
     return "decomposition" if shown == "shows" else "exporter"

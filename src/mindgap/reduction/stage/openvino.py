@@ -8,7 +8,7 @@ from mindgap.reduction.stage.at_fault import Stage
 from mindgap.reduction.stage.onnx import exporter_stage, fails_at_load
 from mindgap.reduction.stage.runs import StageRuns
 
-_PLACE: Final = "mindgap.platforms.openvino.intermediate"
+_INTERMEDIATE: Final = "mindgap.platforms.openvino.intermediate"
 
 
 def openvino_stage(runs: StageRuns) -> Stage:
@@ -27,7 +27,9 @@ def openvino_stage(runs: StageRuns) -> Stage:
         if found is not None:
             return found
     frontend = "onnx" if onnx else "pytorch"
-    shown = runs.ask(f"{_PLACE}:CONVERTED@frontend={frontend}", "The converted model in OpenVINO's core, not compiled")
+    shown = runs.ask(
+        f"{_INTERMEDIATE}:CONVERTED@frontend={frontend}", "The converted model in OpenVINO's core, not compiled"
+    )
     if shown == "shows":
         return "front end" if onnx else _before_frontend(runs)
     if runs.fails:
@@ -39,4 +41,4 @@ def openvino_stage(runs: StageRuns) -> Stage:
 
 def _before_frontend(runs: StageRuns) -> Stage:
     words = "The front end's decomposed program in eager PyTorch"
-    return "decomposition" if runs.ask(f"{_PLACE}:DECOMPOSED", words) == "shows" else "front end"
+    return "decomposition" if runs.ask(f"{_INTERMEDIATE}:DECOMPOSED", words) == "shows" else "front end"
