@@ -1,4 +1,4 @@
-# make demo: see it work.   make test: the tests.   make check: format, lint, types, imports.   make catalogue: hours.   make campaign: a day.
+# make demo: see it work.   make test: the tests.   make nightly: the long ones too.   make check: format, lint, types, imports.   make catalogue: hours.   make campaign: a day.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -11,13 +11,17 @@ OF_CATALOGUES := $(addprefix benchmarks/,catalogue_load.py operator_union.py reg
 
 RECORDS ?= ../shared/corpus/graphnet.parquet
 
-.PHONY: demo test check bench catalogue campaign clean install
+.PHONY: demo test nightly check bench catalogue campaign clean install
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
 	$(BIN)/mindgap demo
 
 test: $(VENV)/.installed-dev
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not nightly"
+
+# The tests that are too long for CI as well.
+nightly: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist worksteal
 
 check: $(VENV)/.installed-dev

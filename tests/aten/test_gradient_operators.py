@@ -32,6 +32,7 @@ def _samples(info: Any) -> Iterator[Any]:
             yield from itertools.islice(info.sample_inputs("cpu", dtype), 8)
 
 
+@pytest.mark.nightly
 def test_no_public_forward_function_calls_one_but_those_listed() -> None:
     pytest.importorskip("expecttest")
     from mindgap.torch_private.test_suite import operator_descriptions

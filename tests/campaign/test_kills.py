@@ -13,6 +13,7 @@ from mindgap.store import Store
 PLATFORMS = ("toys:WRONG", "toys:SLOW")
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_a_campaign_that_is_killed_again_and_again_ends_as_one_that_was_not(tmp_path: Path) -> None:
     rng = random.Random(4)

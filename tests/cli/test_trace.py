@@ -72,6 +72,7 @@ def test_equal_sides_are_status_0_and_all_values_are_shown_on_request(models: Pa
     assert ran.out.count("aten.linear.default") == 2 and "3 of 3 values are equal" in ran.out
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="two threads collide on two cores")
 def test_colliding_additions_are_deterministic_on_one_thread_only(models: Path) -> None:
     command = ("trace", "models.py:colliding", "-p", "cpu/eager", "--repeat", "600", "--json", "r.json")

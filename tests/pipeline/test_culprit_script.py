@@ -11,7 +11,7 @@ from mindgap.diff import diff
 from mindgap.reduction.reproducer import verify
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_script_of_a_row_runs_its_operator_on_the_operands_that_were_wrong() -> None:
     """ONNX Runtime computes `remainder` by a formula that loses it for large quotients."""
     pytest.importorskip("onnxruntime")

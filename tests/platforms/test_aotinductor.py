@@ -107,7 +107,7 @@ def test_what_was_left_to_aten_is_counted(loaded: list[Executable | Exception]) 
     assert json.dumps([one.facts for one in loaded if not isinstance(one, Exception)])  # type: ignore[union-attr]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_bits_are_those_of_a_program_that_aotinductor_built_and_loaded_itself(
     loaded: list[Executable | Exception],
 ) -> None:
@@ -120,7 +120,7 @@ def test_the_bits_are_those_of_a_program_that_aotinductor_built_and_loaded_itsel
     assert same(found, [a for n in numbers for a in loaded[n](arrays(GRAPHS[n]))])  # type: ignore[operator]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("spoil", "expected"), [("this is no C++", [3, 2]), ("#error no\n", [3, 2]), ("", [3, 1, 2])])
 def test_a_library_that_cannot_be_built_is_built_without_who_is_at_fault(
     platform: LoadsMany, monkeypatch: pytest.MonkeyPatch, spoil: str, expected: list[int]

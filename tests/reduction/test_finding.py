@@ -11,27 +11,23 @@ import pytest
 import torch
 
 from mindgap.capture import capture
-from mindgap.graph import Graph, TensorStore, load
+from mindgap.graph import Graph, load
 from mindgap.pipeline.comparison import GraphComparison, RunContext
 from mindgap.reduction.finding import ReducedFinding, reduce_finding
 from mindgap.reduction.reproducer import report, verify
 from mindgap.reduction.symptom import symptom_of
-from mindgap.results.settings import RunSettings
-from mindgap.run.pool import WorkerPool
 
 
-def found(graph: Graph, platform: str, store: TensorStore) -> ReducedFinding:
-    with WorkerPool(["cpu/eager"], tensors=store, busy=1, grows=True) as pool:
-        context = RunContext(pool.run, RunSettings(), store, pool.describe)
-        row = GraphComparison(context, "case", graph).row(platform)
-        assert row.finding, row
-        reduced = reduce_finding(context, graph, row)
-        assert symptom_of(row).shown_by(reduced.row)
-        return reduced
+def found(graph: Graph, platform: str, context: RunContext) -> ReducedFinding:
+    row = GraphComparison(context, "case", graph).row(platform)
+    assert row.finding, row
+    reduced = reduce_finding(context, graph, row)
+    assert symptom_of(row).shown_by(reduced.row)
+    return reduced
 
 
 @pytest.mark.slow
-def test_a_wrong_result_becomes_one_call_of_a_public_function(tmp_path: Path) -> None:
+def test_a_wrong_result_becomes_one_call_of_a_public_function(context: RunContext) -> None:
     """ONNX Runtime computes `remainder` by a formula that loses it for large quotients."""
     pytest.importorskip("onnxruntime")
 
@@ -40,9 +36,8 @@ def test_a_wrong_result_becomes_one_call_of_a_public_function(tmp_path: Path) ->
         return torch.remainder(z * 1e7 + 3, 0.37).exp(), z.sum()
 
     torch.manual_seed(0)
-    store = TensorStore(tmp_path)
-    graph = capture(program, (torch.randn(8, 16), torch.randn(16, 8)), tensors=store)
-    reduced = found(graph, "onnxruntime/cpu", store)
+    graph = capture(program, (torch.randn(8, 16), torch.randn(16, 8)), tensors=context.tensors)
+    reduced = found(graph, "onnxruntime/cpu", context)
     assert [node.op for node in reduced.reduction.graph.nodes] == ["aten.remainder.Scalar"]
     assert reduced.reduction.complete and reduced.reduction.graph.inputs[0].spec.numel == 1
     made = reduced.reproducer
@@ -56,15 +51,14 @@ def test_a_wrong_result_becomes_one_call_of_a_public_function(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_a_failure_is_reduced_too(tmp_path: Path) -> None:
+def test_a_failure_is_reduced_too(context: RunContext) -> None:
     """TorchScript's executor has no rule for views of another dtype."""
-    store = TensorStore(tmp_path)
 
     def program(x: torch.Tensor) -> torch.Tensor:
         return (torch.sin(x) * 2).contiguous().view(torch.int32).float().cos()
 
-    graph = capture(program, (torch.randn(3, 5),), tensors=store)
-    reduced = found(graph, "cpu/jit", store)
+    graph = capture(program, (torch.randn(3, 5),), tensors=context.tensors)
+    reduced = found(graph, "cpu/jit", context)
     assert reduced.row.verdict == "failed" and len(reduced.reduction.graph.nodes) == 1
     assert "view" in reduced.reduction.graph.nodes[0].op
     assert reduced.reproducer.verified

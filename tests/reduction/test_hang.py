@@ -22,7 +22,7 @@ from mindgap.script import Target
 from mindgap.script.short import FAULT, NO_FAULT, short_script
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_hang_is_reduced_to_the_operator_that_hangs(tmp_path: Path) -> None:
     faults = tmp_path / "faults.toml"
     faults.write_text('[[fault]]\nkind = "hang"\nwhen = {op = "aten.cos.*"}\n')

@@ -29,14 +29,11 @@ from mindgap.run.pool import WorkerPool
 Program = Callable[..., Any]
 
 
-def stage_of(program: Program, args: tuple[torch.Tensor, ...], platform: str, folder: Path) -> StageAtFault:
-    store = TensorStore(folder)
-    graph = capture(program, args, tensors=store)
-    with WorkerPool(["cpu/eager"], tensors=store, busy=1, grows=True) as pool:
-        context = RunContext(pool.run, RunSettings(), store, pool.describe)
-        row = GraphComparison(context, "case", graph).row(platform)
-        assert row.finding, row
-        return stage_at_fault(context, graph, row)
+def stage_of(program: Program, args: tuple[torch.Tensor, ...], platform: str, context: RunContext) -> StageAtFault:
+    graph = capture(program, args, tensors=context.tensors)
+    row = GraphComparison(context, "case", graph).row(platform)
+    assert row.finding, row
+    return stage_at_fault(context, graph, row)
 
 
 def scaled(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -69,25 +66,25 @@ OPENVINO: Mapping[str, tuple[Program, tuple[torch.Tensor, ...], Stage]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ONNX)
-def test_stages_of_onnx_runtime(name: str, tmp_path: Path) -> None:
+def test_stages_of_onnx_runtime(name: str, context: RunContext) -> None:
     pytest.importorskip("onnxruntime")
     program, args, stage = ONNX[name]
-    found = stage_of(program, args, "onnxruntime/cpu", tmp_path)
+    found = stage_of(program, args, "onnxruntime/cpu", context)
     assert found.stage == stage and found.evidence, found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OPENVINO)
-def test_stages_of_openvino(name: str, tmp_path: Path) -> None:
+def test_stages_of_openvino(name: str, context: RunContext) -> None:
     pytest.importorskip("openvino")
     program, args, stage = OPENVINO[name]
-    found = stage_of(program, args, "openvino/cpu@precision=f32", tmp_path)
+    found = stage_of(program, args, "openvino/cpu@precision=f32", context)
     assert found.stage == stage and found.evidence, found
 
 
 @pytest.mark.slow
-def test_torchscript_without_optimisation_fails_too(tmp_path: Path) -> None:
-    found = stage_of(lambda x: torch.fill(x, False), (torch.zeros(1),), "cpu/jit", tmp_path)
+def test_torchscript_without_optimisation_fails_too(context: RunContext) -> None:
+    found = stage_of(lambda x: torch.fill(x, False), (torch.zeros(1),), "cpu/jit", context)
     assert found == StageAtFault("interpreter", ("cpu/jit@opt=off fails in the same way.",))
 
 
@@ -115,13 +112,15 @@ sys.meta_path.insert(0, Planting())
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(not compiler_present().available, reason="there is no C++ compiler")
 def test_a_wrong_decomposition_of_inductor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sitecustomize.py").write_text(PLANTED)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
-    found = stage_of(torch.ops.aten.hardsigmoid.default, (torch.linspace(-2, 2, 20),), "cpu/inductor", tmp_path)
+    with WorkerPool(["cpu/eager"], tensors=TensorStore(tmp_path), busy=1, grows=True) as pool:
+        context = RunContext(pool.run, RunSettings(), TensorStore(tmp_path), pool.describe)
+        found = stage_of(torch.ops.aten.hardsigmoid.default, (torch.linspace(-2, 2, 20),), "cpu/inductor", context)
     assert found.stage == "decomposition"
     assert found.evidence == (
         "cpu/inductor@stage=captured gives the right result.",
