@@ -1,0 +1,146 @@
+"""pytest plug-in: the fixture `mindgap_diff` compares a model on platforms, the marker `mindgap` names them.
+
+    @pytest.mark.mindgap(platforms=["onnxruntime/cpu", "openvino/cpu"])
+    def test_my_model(mindgap_diff):
+        mindgap_diff(model, args)
+
+pytest loads this module at its start wherever mindgap is installed. So it imports nothing of mindgap and no framework
+before a fixture is used.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import pytest
+
+if TYPE_CHECKING:
+    from mindgap.diff import Report, Row, Session
+
+_MARKER: Final = "mindgap"
+#: Arguments of `Session.diff` that the marker and the fixture take, and `require_support`.
+_OPTIONS: Final = (
+    "platforms", "reference", "backward", "trace", "name", "repeat", "deadline_s", "require_support",
+)  # fmt: skip
+#: The metrics that a failing test shows.
+_METRICS: Final = ("max_abs", "max_rel", "max_ulp")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Registers the marker."""
+    config.addinivalue_line(
+        "markers",
+        f"{_MARKER}(platforms, reference='cpu/eager', backward=False, deadline_s=300, require_support=False): "
+        "options of the fixture mindgap_diff, for a test, a class or a module",
+    )
+
+
+@pytest.fixture(scope="session")
+def mindgap_session() -> Generator[Session]:
+    """A `mindgap.Session`: its worker processes serve all tests of the run, and end with it."""
+    from mindgap.diff import Session
+
+    with Session() as session:
+        yield session
+
+
+@pytest.fixture
+def mindgap_diff(request: pytest.FixtureRequest, mindgap_session: Session) -> Callable[..., Report]:
+    """`mindgap_diff(model, args=(), kwargs=None, **options)` compares a model on platforms with the reference.
+
+    It takes the options of `mindgap.diff` and `require_support`; the marker `mindgap` gives their defaults. It returns
+    the report where there are no findings. The test fails with findings, where nothing was compared, and, with
+    `require_support`, where a platform refuses the model. Otherwise a refusal is a warning.
+    """
+    marked = _marked(request)
+
+    def compare(
+        model: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, **options: Any
+    ) -> Report:
+        __tracebackhide__ = True
+        settings = {"name": request.node.name, **marked, **_checked(options, "mindgap_diff")}
+        required = settings.pop("require_support", False)
+        report = _report(mindgap_session, model, args, kwargs, settings)
+        _raise_findings(report, required)
+        return report
+
+    return compare
+
+
+def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The options of the test's markers; the closest marker wins."""
+    found: dict[str, Any] = {}
+    for marker in request.node.iter_markers(_MARKER):
+        if marker.args:
+            _fail(f"@pytest.mark.{_MARKER} takes keywords, as in @pytest.mark.{_MARKER}(platforms=['onnxruntime/cpu'])")
+        found = {**_checked(marker.kwargs, f"@pytest.mark.{_MARKER}"), **found}
+    return found
+
+
+def _checked(options: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The options, with `platforms` as a list. Fails the test for an option that is none."""
+    for name in options:
+        if name not in _OPTIONS:
+            _fail(f"{where} has no option {name!r}; it takes {', '.join(_OPTIONS)}")
+    platforms = options.get("platforms")
+    return {**options, "platforms": [platforms]} if isinstance(platforms, str) else dict(options)
+
+
+def _report(
+    session: Session, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None, settings: dict[str, Any]
+) -> Report:
+    """Runs the comparison. Fails the test with one line for bad input."""
+    __tracebackhide__ = True
+    from mindgap.graph import MindgapError
+
+    if not settings.get("platforms"):
+        _fail(f"no platform: write @pytest.mark.{_MARKER}(platforms=[…]), or mindgap_diff(model, args, platforms=[…])")
+    try:
+        return session.diff(model, args, kwargs, **settings)
+    except MindgapError as error:
+        reason = str(error)
+    _fail(reason)
+
+
+def _raise_findings(report: Report, require_support: bool) -> None:
+    """Fails the test for findings and for what was not compared. Warns of platforms that refuse the model."""
+    __tracebackhide__ = True
+    from mindgap.report.words import explain
+
+    refused = [row for row in report.rows if row.verdict is None]
+    unsupported = [row for row in refused if row.status == "unsupported"]
+    if report.findings:
+        _fail("\n".join(f"{row.model} on {_described(row)}" for row in report.findings))
+    if report.nothing:
+        reasons = [f"  {row.platform}: {explain(row)}" for row in refused]
+        _fail("\n".join([f"NOTHING WAS COMPARED: {report.nothing}", *reasons]))
+    if require_support and unsupported:
+        _fail("\n".join(f"{row.model} on {row.platform}: {explain(row)}" for row in unsupported))
+    for row in refused:
+        warnings.warn(f"nothing is known of {row.model} on {row.platform}: {explain(row)}", stacklevel=3)
+
+
+def _described(row: Row) -> str:
+    """A finding in lines: verdict, culprit, side, the user's line, sizes, an example."""
+    from mindgap.report.words import detail_line, metric
+
+    culprit = row.culprit
+    node = f" (node {culprit.node})" if culprit is not None and culprit.node >= 0 else ""
+    told = {
+        "culprit": "" if culprit is None else f"{culprit.op}{node}",
+        "line": "" if culprit is None else culprit.label,
+        "blame": row.blame or "",
+        "example": "" if row.example is None else row.example.sentence,
+        "detail": detail_line(row),
+        "sizes": ", ".join(f"{name} {metric(row, name)}" for name in _METRICS if name in row.metrics),
+    }
+    lines = [f"  {name:<8} {text}" for name, text in told.items() if text]
+    return "\n".join([f"{row.platform}: {row.word}", *lines])
+
+
+def _fail(message: str) -> NoReturn:
+    """Fails the test with a message and no traceback."""
+    __tracebackhide__ = True
+    pytest.fail(f"mindgap: {message}", pytrace=False)
