@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import threading
 from pathlib import Path
 
@@ -101,7 +102,8 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
         (b"", "cannot be read"),
         (good[:-1] + b"\1", "does not hold what its name promises"),
         (good.replace(b'"shape":"[100]"', b'"shape":"[99]" '), "cannot be read"),
-        (good.replace(b"int64", b"int32", 1), "does not hold"),
+        (good.replace(b"int64", b"int32", 1), "cannot be read"),
+        (good.replace(b"int64", b"float64", 1).replace(b"  ", b"", 1), "does not hold"),
     ):
         file.write_bytes(bad)
         with pytest.raises(GraphError, match=message):
@@ -159,3 +161,40 @@ def test_pending_tensors_are_on_disk_when_they_are_kept_and_not_before(tmp_path:
     with pytest.raises(GraphError, match="no tensor"):
         pending.keep(["0" * 64])
     assert keys[0] in PendingTensors(kept), "what is in the directory is there too"
+
+
+def test_a_large_tensor_is_mapped_and_its_readers_write_to_copies(tmp_path: Path) -> None:
+    store = TensorStore(tmp_path)
+    array = np.random.default_rng(0).standard_normal((512, 1024), np.float32)
+    key = store.put(array)
+    file, mapped = store.file(key), store.get(key)
+    assert mapped.ctypes.data % 64 == 0 and isinstance(_owner(mapped), mmap.mmap)
+    mapped[3, 4] = 7.0
+    assert mapped[3, 4] == 7.0 and np.array_equal(store.get(key), array)
+    with safe_open(file, framework="np") as opened:
+        assert np.array_equal(opened.get_tensor("tensor"), array)
+
+
+def test_a_large_tensor_whose_middle_repeats_is_packed(tmp_path: Path) -> None:
+    store = TensorStore(tmp_path)
+    table = np.tile(np.arange(1000), 1000)
+    key = store.put(table)
+    assert store.file(key).stat().st_size < table.nbytes / 100 and np.array_equal(store.get(key), table)
+
+
+def test_a_file_whose_values_do_not_begin_at_a_multiple_of_64_bytes_is_read(tmp_path: Path) -> None:
+    """Files of older versions."""
+    array = np.random.default_rng(0).standard_normal((512, 1024), np.float32)
+    store, key = TensorStore(tmp_path), tensor_key(array)
+    for name in ("x", "xxxxxxxxx"):
+        about = {"dtype": "float32", "shape": "[512, 1024]", "name": name}
+        save_file({"tensor": array}, tmp_path / f"{key}.safetensors", metadata=about)
+        assert np.array_equal(store.get(key), array)
+
+
+def _owner(array: np.ndarray) -> object:
+    """What holds the memory of an array that is a view."""
+    owner: object = array
+    while isinstance(owner, np.ndarray) and owner.base is not None:
+        owner = owner.base
+    return owner

@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 import os
 import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
-import numpy as np
-import safetensors
-import safetensors.numpy
 import zstandard
 
 from mindgap.graph.errors import GraphError
-from mindgap.graph.spec import DTYPES, Array, dtype_name, numpy_dtype
+from mindgap.graph.spec import Array, dtype_name
+from mindgap.graph.tensor_file import bytes_of, read_tensor, write_tensor
 
-#: Kept as their raw bytes, with the dtype in the file's metadata.
-_RAW: Final = frozenset(name for name in DTYPES if name.startswith(("bfloat", "float8", "complex")))
-#: Index and position tables repeat themselves: packed, most take less than a hundredth.
-_LEVEL: Final = 3
-#: A packed tensor is kept where it takes less than this share of the plain one's bytes; below `_SMALL` bytes, never.
-_WORTH: Final = 0.75
-_SMALL: Final = 4096
-#: The library has no types for what this returns.
-_open: Final[Any] = safetensors.safe_open
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -40,7 +27,7 @@ def tensor_key(array: Array) -> str:
     """
     name = _name_of(array)
     hashed = hashlib.sha256(f"{name}{list(array.shape)}".encode())
-    hashed.update(_bytes_of(array))
+    hashed.update(bytes_of(array))
     return hashed.hexdigest()
 
 
@@ -52,7 +39,7 @@ def is_tensor_key(key: str) -> bool:
 class TensorStore:
     """A directory with a file `<key>.safetensors` for each tensor. Any number of processes may share it.
 
-    A large tensor that compresses well is in its file as the bytes of a zstd frame, `packed` in the metadata.
+    A tensor that compresses well is in its file as the bytes of a zstd frame, `packed` in the metadata.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -66,9 +53,8 @@ class TensorStore:
         key = tensor_key(array)
         if key in self:
             return key
-        packed = _packed(array)
         try:
-            self._write(key, lambda file: file.write(packed))
+            self._write(key, lambda file: write_tensor(file, array))
         except OSError as error:
             raise GraphError(
                 f"tensors cannot be written to {self.path}: {error.strerror}; MINDGAP_HOME names another directory"
@@ -88,20 +74,15 @@ class TensorStore:
             raise
 
     def get(self, key: str) -> Array:
-        """Reads the tensor with this key. Raises `GraphError` if it is missing or its file is damaged."""
+        """Reads the tensor with this key; maps a large one: processes share its memory until they write to it.
+
+        Raises `GraphError` if it is missing or its file is damaged.
+        """
         file = self.file(key)
         try:
-            with _open(file, framework="np") as opened:
-                about: dict[str, str] = opened.metadata() or {}
-                array: Array = opened.get_tensor("tensor")
-            dtype, shape = numpy_dtype(about["dtype"]), tuple(map(int, json.loads(about["shape"])))
-            if "packed" in about:
-                array = _unpacked(array, math.prod(shape) * dtype.itemsize)
-            if "packed" in about or about["dtype"] in _RAW:
-                array = array.view(dtype)
-            array = array.reshape(shape)
-            intact = dtype_name(array.dtype) == about["dtype"] and tensor_key(array) == key
-        except (safetensors.SafetensorError, zstandard.ZstdError, KeyError, ValueError, TypeError, OSError) as error:
+            array = read_tensor(file)
+            intact = tensor_key(array) == key
+        except (zstandard.ZstdError, KeyError, ValueError, TypeError, OSError) as error:
             raise GraphError(f"tensor file {file} cannot be read ({error}): copy it again") from None
         if not intact:
             raise GraphError(f"tensor file {file} does not hold what its name promises: copy it again")
@@ -187,33 +168,8 @@ def _cache_directory() -> Path:
     return Path(base) / "mindgap"
 
 
-def _packed(array: Array) -> bytes:
-    """Encodes the tensor's file."""
-    about = {"dtype": _name_of(array), "shape": json.dumps(list(array.shape))}
-    content = _bytes_of(array)
-    plain = np.frombuffer(content, np.uint8) if about["dtype"] in _RAW else np.ascontiguousarray(array)
-    if array.nbytes > _SMALL:
-        frame = zstandard.ZstdCompressor(level=_LEVEL).compress(content)
-        if len(frame) < _WORTH * array.nbytes:
-            plain, about = np.frombuffer(frame, np.uint8), {**about, "packed": "zstd"}
-    return safetensors.numpy.save({"tensor": plain}, metadata=about)
-
-
-def _unpacked(frame: Array, size: int) -> Array:
-    """Unpacks the `size` bytes of a frame. Raises `ValueError` for another size, before it takes memory."""
-    content = frame.tobytes()
-    if zstandard.get_frame_parameters(content).content_size != size:
-        raise ValueError(f"its frame does not hold {size} bytes")
-    return np.frombuffer(bytearray(zstandard.ZstdDecompressor().decompress(content)), np.uint8)
-
-
 def _name_of(array: Array) -> str:
     try:
         return dtype_name(array.dtype)
     except KeyError:
         raise GraphError(f"a graph cannot hold a tensor of dtype {array.dtype}") from None
-
-
-def _bytes_of(array: Array) -> bytes | memoryview:
-    """Returns the row-major bytes, without a copy if the array is row-major."""
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
