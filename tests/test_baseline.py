@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from mindgap.baseline import Baseline, Known, known_as
-from mindgap.diff import Culprit
+from mindgap.compare.fault import Fault
+from mindgap.diff import Culprit, Report
 from mindgap.graph import MindgapError
 from report.report_sample import sample
 
@@ -41,6 +42,37 @@ def test_the_size_and_the_node_of_an_error_do_not_matter() -> None:
     row = next(r for r in sample().rows if r.word == "discrepant")
     again = dataclasses.replace(row, metrics={"max_abs": 9.0}, culprit=Culprit(77, "aten.sort.default", "elsewhere"))
     assert known_as(row) == known_as(again)
+
+
+def with_faults(*ops: str) -> Report:
+    """The sample, the sorter's wrong row with these faults."""
+    faults = tuple(Fault(Culprit(node, op), "discrepant", "platform", (node,)) for node, op in enumerate(ops))
+    rows = tuple(
+        dataclasses.replace(r, culprit=faults[0].culprit, faults=faults) if r.word == "discrepant" else r
+        for r in sample().rows
+    )
+    return dataclasses.replace(sample(), rows=rows)
+
+
+@pytest.mark.parametrize(
+    "order", [("aten.sort.default", "aten.exp.default"), ("aten.exp.default", "aten.sort.default")]
+)
+def test_a_new_fault_beside_a_known_one_is_new(order: tuple[str, ...]) -> None:
+    report = Baseline().updated(sample()).mark(with_faults(*order))
+    (row,) = report.new_findings
+    assert [(each.culprit.op, each.known) for each in row.faults if each.culprit] == [
+        (op, op == "aten.sort.default") for op in order
+    ]
+    assert (report.totals.findings, report.totals.faults) == (5, 6)
+    assert (report.totals.new, report.totals.new_faults) == (1, 1)
+
+
+def test_a_fault_that_is_gone_is_told_though_its_row_still_has_another() -> None:
+    two = Baseline().updated(with_faults("aten.sort.default", "aten.exp.default"))
+    assert len(two.known) == 6 and not two.mark(with_faults("aten.sort.default", "aten.exp.default")).new_findings
+    (gone,) = two.gone(with_faults("aten.sort.default"))
+    assert gone.culprit == "aten.exp.default"
+    assert not two.mark(with_faults("aten.sort.default")).new_findings
 
 
 def test_an_update_keeps_what_did_not_run_and_drops_what_is_gone() -> None:

@@ -1,7 +1,8 @@
 """Reads and writes a file of known findings, so that only new findings fail a build.
 
-The key of a finding is model, platform, verdict and culprit operator. None of them depends on weights, seeds, machines
-or the size of an error. The file is sorted JSON with one finding per line, readable in a diff.
+A finding is one fault of a row, so that a new fault beside a known one is new. Its key is model, platform, verdict and
+culprit operator. None of them depends on weights, seeds, machines or the size of an error. The file is sorted JSON with
+one finding per line, readable in a diff.
 """
 
 from __future__ import annotations
@@ -60,26 +61,29 @@ class Baseline:
         return f'{{\n "mindgap_baseline": {_VERSION},\n "findings": {findings}\n}}\n'
 
     def mark(self, report: Report) -> Report:
-        """Sets `known` on the report's findings that this baseline contains."""
-        rows = tuple(dataclasses.replace(r, known=r.finding and known_as(r) in self.known) for r in report.rows)
+        """Sets `known` on the faults that this baseline contains, and on the rows of which it contains every fault."""
+        rows = tuple(row.with_known(tuple(key in self.known for key in known_as(row))) for row in report.rows)
         return dataclasses.replace(report, rows=rows)
 
     def updated(self, report: Report) -> Baseline:
         """Returns the baseline after this report. Findings of pairs of model and platform that did not run stay."""
         ran = {(row.model, row.platform) for row in report.rows}
         kept = {known for known in self.known if (known.model, known.platform) not in ran}
-        return Baseline(frozenset(kept | {known_as(row) for row in report.findings}))
+        return Baseline(frozenset(kept | {key for row in report.findings for key in known_as(row)}))
 
     def gone(self, report: Report) -> tuple[Known, ...]:
         """Returns known findings whose model and platform ran, but which did not occur again."""
         ran = {(row.model, row.platform) for row in report.rows}
-        found = {known_as(row) for row in report.findings}
+        found = {key for row in report.findings for key in known_as(row)}
         return tuple(sorted(k for k in self.known - found if (k.model, k.platform) in ran))
 
 
-def known_as(row: Row) -> Known:
-    """Returns the baseline's key for a row."""
-    return Known(row.model, row.platform, str(row.verdict), row.culprit.op if row.culprit else "")
+def known_as(row: Row) -> tuple[Known, ...]:
+    """Returns the baseline's key for each fault of a row; none for a calm row."""
+    return tuple(
+        Known(row.model, row.platform, fault.verdict, fault.culprit.op if fault.culprit else "")
+        for fault in row.independent_faults
+    )
 
 
 def _entry(path: Path, number: int, entry: Any) -> Known:

@@ -112,6 +112,33 @@ def test_a_finding_fails_until_the_baseline_knows_it(models: Path) -> None:
     assert "no longer found" in ran.err
 
 
+def test_a_new_fault_beside_a_known_one_fails(models: Path) -> None:
+    (models / "faults.toml").write_text(FAULTS)
+
+    def diff(*more: str) -> tuple[Ran, dict[str, Any]]:
+        ran = mindgap("diff", "models.py:calm", "-p", FAULTY, "--json", "--baseline", "known.json", *more, cwd=models)
+        return ran, json.loads(ran.out)
+
+    assert diff("--update-baseline")[0].status == 0
+    (models / "faults.toml").write_text(FAULTS + FAULTS.replace("gelu", "linear"))
+    ran, data = diff("--junit", "junit.xml", "--sarif", "found.sarif", "--html", "page.html", "--store", "found")
+    assert ran.status == 1, ran.err
+    (row,) = data["rows"]
+    assert {each["culprit"]["op"]: each["known"] for each in row["faults"]} == {
+        "aten.linear.default": False, "aten.gelu.default": True,
+    }  # fmt: skip
+    assert row["culprit"] == row["faults"][0]["culprit"] and not row["known"] and "no longer found" not in ran.err
+    assert (data["totals"]["findings"], data["totals"]["faults"], data["totals"]["new_faults"]) == (1, 2, 1)
+    root = ET.parse(models / "junit.xml").getroot()
+    assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("2", "1", "1")
+    results = json.loads((models / "found.sarif").read_text())["runs"][0]["results"]
+    assert sorted(len(each.get("suppressions", ())) for each in results) == [0, 1]
+    assert len({json.dumps(each["locations"]) for each in results}) == 2, "each is at the line of its operator"
+    made = mindgap("report", "found", "-o", "again.html", cwd=models)
+    assert made.status == 0, made.err
+    assert all("fault 2 of 2" in (models / name).read_text() for name in ("page.html", "again.html"))
+
+
 def test_what_is_unsupported_everywhere_compares_nothing_and_is_wrong_use(models: Path) -> None:
     (models / "faults.toml").write_text(REFUSAL)
     ran = mindgap("diff", "models.py:calm", "-p", FAULTY, "--json", "--junit", "junit.xml", cwd=models)

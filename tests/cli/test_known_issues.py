@@ -11,7 +11,7 @@ from cli.command_line import MODELS, Ran, mindgap
 from mindgap.cli import main
 from mindgap.cli.known_findings import known_findings
 from mindgap.graph import MindgapError
-from report.report_sample import sample
+from report.report_sample import sample, with_three_faults
 
 FAULTY = "faulty/eager@faults=faults.toml"
 FAULTS = '[[fault]]\nkind = "scaled"\nfactor = 1.5\nwhen = { op = "aten.gelu*" }\n'
@@ -36,6 +36,21 @@ def test_a_finding_that_the_ledger_knows_passes_and_is_suppressed_in_sarif(model
     (result,) = json.loads((models / "found.sarif").read_text())["runs"][0]["results"]
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "models.py"
     assert result["baselineState"] == "unchanged" and result["suppressions"]
+
+
+def test_a_fault_that_the_ledger_does_not_know_fails_beside_one_that_it_knows(tmp_path: Path) -> None:
+    file = tmp_path / "known.toml"
+    file.write_text(
+        '[[issue]]\nnote = "a"\nmatch = { operators = ["conv2d", "tanh"] }\n'
+        '[[issue]]\nnote = "b"\nmatch = { operators = ["sort"] }\n'
+    )
+    found = known_findings(file, False)(with_three_faults())
+    row = found.rows[3]
+    assert [each.known for each in row.faults] == [True, False, True] and not row.known
+    assert (found.totals.known, found.totals.new, found.totals.new_faults) == (1, 4, 4)
+    file.write_text(file.read_text() + '[[issue]]\nnote = "c"\nmatch = { operators = ["exp"] }\n')
+    found = known_findings(file, False)(with_three_faults())
+    assert found.rows[3].known and found.totals.known == 2
 
 
 def test_what_is_back_is_new_again_and_what_is_gone_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from mindgap.aten.operators import overload
 from mindgap.aten.tape import Tape, flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, spec_of, to_numpy, to_torch
-from mindgap.graph import Constant, DType, Graph, Input, Node, Ref
+from mindgap.graph import Constant, DType, Graph, Input, Node, Ref, operands
 from mindgap.run.outcome import Job, Outcome
 from mindgap.trace.judge import Judge
 from mindgap.trace.judgement import Judgement
@@ -71,6 +72,21 @@ def wrong_at(op: str, damage: Callable[[torch.Tensor], Any], slot: int = 0) -> F
         return tuple(parts)
 
     return fault
+
+
+def fused_fault(graph: Graph, index: int, result: Any, args: Any) -> Any:
+    """Wrong only where a relu and the sigmoid after it are in one graph."""
+    ops = [n.op for n in graph.nodes]
+    pair = ("aten.relu.default", "aten.sigmoid.default")
+    joined = any((a, b) == pair for a, b in pairwise(ops)) and _adjacent(graph)
+    return result + 0.1 if joined and graph.nodes[index].op == pair[1] else result
+
+
+def _adjacent(graph: Graph) -> bool:
+    """The sigmoid reads the relu, not an input that stands for it."""
+    made = {graph.first_value[i] for i, n in enumerate(graph.nodes) if n.op == "aten.relu.default"}
+    read = [v for n in graph.nodes if n.op == "aten.sigmoid.default" for v in operands(n)]
+    return bool(made & set(read))
 
 
 def _put(result: torch.Tensor, wrong: Any, args: Sequence[Any]) -> Any:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from mindgap.compare.fault import Fault
 from mindgap.diff import Culprit, Model, PlatformFacts, Refused, Report, Row
 
 PLATFORMS = (
@@ -70,3 +73,18 @@ def metrics(bits: int | None) -> dict[str, object]:
         "cosine": 0.99999, "mad": 1e-7,
         "nan_mismatch": 0, "error_ratio": 1.2,
     }  # fmt: skip
+
+
+def with_three_faults() -> Report:
+    """The sample, its fourth row with three faults, the second known, the last two with scripts."""
+    report = sample()
+    rows = list(report.rows)
+    row = rows[3]
+    label = "head (resnet.py:40)"
+    faults = (
+        Fault(row.culprit, "reduced_precision", "platform", (3, 9), row.detail),
+        Fault(Culprit(5, "aten.exp.default"), "discrepant", "platform", (5,), "wrong <exp>", None, "print(5)\n", True),
+        Fault(Culprit(7, "aten.tanh.default", label), "exceptional", "reference", (7,), "NaN", None, "print(7)\n"),
+    )
+    rows[3] = replace(row, faults=faults, timings={"judge": 1.0})
+    return replace(report, rows=tuple(rows))

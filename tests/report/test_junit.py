@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 from mindgap.baseline import Baseline
 from mindgap.diff import Report
 from mindgap.report import junit_xml
-from report.report_sample import sample
+from report.report_sample import sample, with_three_faults
 
 
 def counts(report: Report) -> tuple[int, int, int, int]:
@@ -26,6 +26,17 @@ def test_findings_fail_refused_sources_err_and_null_verdicts_are_skipped() -> No
 def test_known_findings_are_skipped() -> None:
     known = Baseline().updated(sample()).mark(sample())
     assert counts(known) == (13, 0, 1, 7)
+
+
+def test_each_fault_of_a_row_is_a_case() -> None:
+    assert counts(with_three_faults()) == (15, 6, 1, 3)
+    root = ET.fromstring(junit_xml(with_three_faults()))
+    names = [case.get("name") for case in root.findall(".//testcase[@classname='resnet18']")]
+    assert names[3:] == [
+        "openvino/cpu@precision=default",
+        "openvino/cpu@precision=default: aten.exp.default discrepant",
+        "openvino/cpu@precision=default: aten.tanh.default exceptional",
+    ]
 
 
 def test_any_message_gives_well_formed_xml() -> None:

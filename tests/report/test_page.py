@@ -18,7 +18,7 @@ from mindgap.report.page import heading, letter_name, lettered, reduce_command, 
 from mindgap.report.words import TERMS
 from mindgap.results.report_json import decode_report
 from report.browser import CHROMIUM, QUIET, Browser, needs_chromium, needs_driver
-from report.report_sample import PLATFORMS, sample
+from report.report_sample import PLATFORMS, sample, with_three_faults
 
 
 def test_its_numbers_are_the_totals() -> None:
@@ -100,6 +100,13 @@ def test_a_finding_shows_what_went_in_what_came_out_and_what_is_right() -> None:
     assert "print(&#34;&lt;b&gt;&#34;)" in page and "It was not run." in page
     assert "It was not run." not in html_page(sample())
     assert decode_report(report.to_json()).rows[3] == report.rows[3]
+
+
+def test_each_fault_is_a_cause() -> None:
+    report = with_three_faults()
+    assert sum(len(root.rows) for root in roots(report)) == report.totals.faults == 7
+    assert "5</b><span" in html_page(report) and " with 7 faults" in html_page(report)
+    assert decode_report(report.to_json()) == report
 
 
 def test_figures_sort_as_numbers() -> None:
@@ -222,3 +229,27 @@ def test_a_cell_of_the_matrix_opens_its_row_and_the_command_is_copied(browser: B
     assert browser.clipboard() == "mindgap reduce timm:resnet18 -p openvino/cpu@precision=default"
     browser.find("#r-4 button[aria-expanded]").send_keys("\n")
     assert not browser.find("#r-4 .detail").is_displayed()
+
+
+@pytest.mark.browser
+@needs_driver
+def test_each_fault_of_a_row_is_a_line_with_its_script(browser: Browser, tmp_path: Path) -> None:
+    browser.open(html_page(with_three_faults()), tmp_path)
+    row = "#r-4"
+    assert browser.texts(f"{row} td.op small") == ["aten.exp.default", "aten.tanh.default"]
+    browser.run(f"location.hash = '{row}'")
+    lines = browser.texts(f"{row} dd.fault")
+    assert "aten.conv2d.default (nodes 3, 9)" in lines[0] and "known" not in lines[0]
+    assert "aten.exp.default (node 5), blame platform, known: wrong <exp>" in lines[1]
+    assert "aten.tanh.default (node 7) head (resnet.py:40), blame reference: NaN" in lines[2]
+    browser.press(f"{row} button[data-copy='r-4-script-3']")
+    assert browser.clipboard() == "print(7)\n"
+
+    names = browser.texts("#roots + p + table tbody td.op")
+    for op in ("conv2d", "exp", "tanh"):
+        browser.press(f"#roots + p + table tbody tr:nth-child({names.index(op) + 1}) .link")
+        assert browser.texts(f"{DRAWN} td:first-child") == ["resnet18"]
+    browser.press("button[type=reset]")
+    browser.find("input[type=search]").send_keys("tanh")
+    assert browser.texts("form.filters output") == ["1 of 12 rows"]
+    assert not browser.complaints()

@@ -13,7 +13,7 @@ from mindgap.causes import KnownIssue, causes_of
 from mindgap.compare.culprit import Culprit
 from mindgap.diff import Report
 from mindgap.report import sarif_of_causes, sarif_of_report
-from report.report_sample import sample
+from report.report_sample import sample, with_three_faults
 
 
 def _object(required: tuple[str, ...], **properties: Any) -> dict[str, Any]:
@@ -90,6 +90,20 @@ def test_every_finding_of_a_report_is_a_result() -> None:
     assert "resnet18 on openvino/cpu@precision=default" in reduced["message"]["text"]
     assert all(len(result["partialFingerprints"]["mindgapCause/v1"]) == 10 for result in results)
     assert results_of(sarif_of_report(replace(sample(), rows=()))) == []
+
+
+def test_every_fault_of_a_row_is_a_result() -> None:
+    results = results_of(sarif_of_report(with_three_faults()))
+    assert len(results) == len(sample().findings) + 2
+    row = {each["properties"]["operators"][0]: each for each in results if "resnet18 on" in each["message"]["text"]}
+    assert {op: each["ruleId"] for op, each in row.items()} == {
+        "aten.conv2d.default": "reduced_precision",
+        "aten.exp.default": "discrepant",
+        "aten.tanh.default": "exceptional",
+    }
+    assert place(row["aten.tanh.default"]) == ("resnet.py", 40)
+    assert row["aten.exp.default"]["baselineState"] == "unchanged" and "baselineState" not in row["aten.tanh.default"]
+    assert "culprit aten.exp.default (node 5)" in row["aten.exp.default"]["message"]["text"]
 
 
 def located(source: str, label: str) -> tuple[str, int] | None:

@@ -9,20 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from mindgap.diff import RunSettings, Subject, diff_many
+from mindgap.diff import Report, RunSettings, Subject, diff_many
 from mindgap.graph import MindgapError, TensorStore
 from mindgap.report import html_page
 from mindgap.results.from_store import report_of, runs, totals
-from mindgap.results.recording import recording
+from mindgap.results.recording import Recording, recording
+from mindgap.results.report_json import decode_report
 from mindgap.run.outcome import Outcome
 from mindgap.store import Store, StoreError
-from report.report_sample import PLATFORMS, sample
+from report.report_sample import PLATFORMS, sample, with_three_faults
 from store.store_rows import small_graph
 
 
-def recorded(store: Store, seed: int = 0, finish: bool = True) -> None:
-    """The sample report, every row in it, written in an order that nobody promised."""
-    report, graph = sample(), small_graph()
+def recorded(store: Store, seed: int = 0, finish: bool = True, report: Report | None = None) -> None:
+    """A report (the sample), every row in it, written in an order that nobody promised."""
+    report, graph = report or sample(), small_graph()
     with recording(store, RunSettings(report.reference), lambda platform: {"name": platform}) as record:
         sources = {model.name: model.source for model in report.models}
         record.begin(report.created, report.version, report.platforms, PLATFORMS, {"sources": sources})
@@ -54,6 +55,38 @@ def test_every_word_and_figure_comes_back_and_totals_reconcile(tmp_path: Path, s
     assert bare(found) == bare(sample())
     assert totals(store, run) == found.totals == sample().totals
     assert html_page(bare(found)) == html_page(bare(sample()))  # type: ignore[arg-type]
+
+
+def test_the_faults_of_a_row_come_back_without_scripts(tmp_path: Path) -> None:
+    report = with_three_faults()
+    store = Store(tmp_path)
+    recorded(store, report=report)
+    found = report_of(store)
+    faults = tuple(dataclasses.replace(each, script="", known=False) for each in report.rows[3].faults)
+    assert found.rows[3].faults == faults and found.totals.faults == 7
+    assert totals(store, runs(store)[0]) == found.totals
+    assert decode_report(found.to_json()) == found
+
+
+def test_a_row_that_was_judged_before_loses_its_faults(tmp_path: Path) -> None:
+    """A later row of the same case, which no judge looked at, is one fault."""
+    store, graph, row = Store(tmp_path), small_graph(), with_three_faults().rows[3]
+    recorded(store, report=with_three_faults())
+    later = dataclasses.replace(row, verdict="failed", status="crash", faults=(), timings={})
+    with store.writer() as writer:
+        record = Recording(store, writer, RunSettings("cpu/eager"), lambda _: {}, run=runs(store)[0])
+        record.row(graph, later, Outcome(row.platform, "g", "crash"))
+    assert report_of(store).rows[3].faults == () and report_of(store).totals.faults == 5
+
+
+def test_a_store_without_the_table_of_faults_is_read(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    recorded(store, report=with_three_faults())
+    for segment in tmp_path.glob("tables/faults/*"):
+        segment.unlink()
+    found = report_of(Store(tmp_path))
+    assert found.rows[3].faults == () and found.rows[3].culprit == with_three_faults().rows[3].culprit
+    assert found.totals.faults == found.totals.findings == 5
 
 
 def test_a_run_that_was_cut_short_is_reported_as_far_as_it_went(tmp_path: Path) -> None:

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
 
-from mindgap.graph import DType, Graph, operands
+from mindgap.graph import DType, Graph
 from mindgap.run.outcome import Job, Outcome
 from mindgap.trace.judge import Judge
-from oracle.bench import PLATFORM, REFERENCE, Bench, bent, build, chain, normal, one_element, scaled, wrong_at
+from oracle.bench import (
+    PLATFORM,
+    REFERENCE,
+    Bench,
+    bent,
+    build,
+    chain,
+    fused_fault,
+    normal,
+    one_element,
+    scaled,
+    wrong_at,
+)
 
 
 @pytest.mark.parametrize(("op", "node"), [("linear", 0), ("gelu", 1), ("layer_norm", 2), ("softmax", 4)])
@@ -204,21 +215,6 @@ def test_a_topk_that_names_one_expert_twice() -> None:
     graph = build(arrays, [("k", "aten.topk.default", "i0", 2)], ["k.0", "k.1"])
     found = Bench({PLATFORM: wrong_at("topk", lambda y: y[:, :1].expand(-1, 2).contiguous(), 1)}).judge(graph, arrays)
     assert found.verdict == "discrepant"
-
-
-def fused_fault(graph: Graph, index: int, result: Any, args: Any) -> Any:
-    """Wrong only where a relu and the sigmoid after it are in one graph."""
-    ops = [n.op for n in graph.nodes]
-    pair = ("aten.relu.default", "aten.sigmoid.default")
-    joined = any((a, b) == pair for a, b in pairwise(ops)) and _adjacent(graph)
-    return result + 0.1 if joined and graph.nodes[index].op == pair[1] else result
-
-
-def _adjacent(graph: Graph) -> bool:
-    """The sigmoid reads the relu, not an input that stands for it."""
-    made = {graph.first_value[i] for i, n in enumerate(graph.nodes) if n.op == "aten.relu.default"}
-    read = [v for n in graph.nodes if n.op == "aten.sigmoid.default" for v in operands(n)]
-    return bool(made & set(read))
 
 
 def test_a_fault_of_two_operators_together() -> None:

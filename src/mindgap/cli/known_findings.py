@@ -66,10 +66,13 @@ def _by_baseline(known: Baseline, file: Path | None, report: Report) -> Report:
 def _by_ledger(ledger: Ledger, file: Path | None, report: Report) -> Report:
     from mindgap.causes import causes_of_rows
 
-    pairs = causes_of_rows(report.rows)
+    apart = [row.by_fault for row in report.rows]
+    pairs = causes_of_rows(each for rows in apart for each in rows)
     ran = {row.platform for row in report.rows if row.verdict is not None}
     causes = reviewed(ledger, [cause for cause, _ in pairs], ran, file)
     # What an update has added is known now.
     calm = ("known",) if file is None else ("known", "new")
     known = {id(row) for cause, (_, rows) in zip(causes, pairs, strict=True) if cause.state in calm for row in rows}
-    return replace(report, rows=tuple(replace(row, known=id(row) in known) for row in report.rows))
+    rows = zip(report.rows, apart, strict=True)
+    marked = (row.with_known([id(each) in known for each in each_fault if each.finding]) for row, each_fault in rows)
+    return replace(report, rows=tuple(marked))

@@ -71,12 +71,13 @@ def totals_line(report: Report) -> str:
     """Formats totals: `14 models × 8 platforms = 112 rows against cpu/eager: 3 discrepant, …; 2 findings (1 new)`."""
     totals = report.totals
     words = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in totals.words.items()) or "nothing"
-    known = f" ({totals.new} new)" if totals.known else ""
+    faults = f" with {totals.faults} faults" if totals.faults > totals.findings else ""
+    known = f" ({totals.new_faults if faults else totals.new} new)" if totals.new_faults < totals.faults else ""
     refused = f"; {totals.refused} sources refused" if totals.refused else ""
     plural = "" if totals.findings == 1 else "s"
     return (
         f"{totals.models} × {totals.platforms} = {totals.rows} rows against {report.reference}: {words}; "
-        f"{totals.findings} finding{plural}{known}{refused}"
+        f"{totals.findings} finding{plural}{faults}{known}{refused}"
     )
 
 
@@ -103,15 +104,23 @@ def _matrix(report: Report) -> Table:
 def _one_model(report: Report) -> Table:
     table = plain_table(*_COLUMNS, title=report.models[0].name)
     for row in report.rows:
-        table.add_row(*_cells(row))
+        for cells in _lines(row):
+            table.add_row(*cells)
     return table
 
 
 def _findings(report: Report) -> Table:
     table = plain_table("model", *_COLUMNS, title="findings")
     for row in report.findings:
-        table.add_row(row.model, *_cells(row))
+        for number, cells in enumerate(_lines(row)):
+            table.add_row("" if number else row.model, *cells)
     return table
+
+
+def _lines(row: Row) -> list[tuple[str | Text, ...]]:
+    """Formats a row, and a line below it for each fault beside the first."""
+    first, *beside = row.by_fault
+    return [_cells(first), *(("", *_cells(each)[1:]) for each in beside)]
 
 
 def _cells(row: Row) -> tuple[str | Text, ...]:

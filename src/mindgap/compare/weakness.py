@@ -11,7 +11,8 @@ from typing import Literal
 #:   judgement.
 #: - `independent implementation`: blame was not checked against one.
 #: - `replay`: replays with rounding noise do not cover a value.
-Missing = Literal["bound rule", "float64 reference", "independent implementation", "replay"]
+#: - `independent fault`: whether the operator is a fault beside the others was not decided.
+Missing = Literal["bound rule", "float64 reference", "independent implementation", "replay", "independent fault"]
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -112,19 +112,14 @@ class GraphComparison:
                 return dataclasses.replace(row, verdict="reference_failed", blame="reference", detail=detail)
             started = time.perf_counter()
             judgement = self._the_judge().judge(whole, reference)
-            # Imported late, as the judge is: both need PyTorch.
-            from mindgap.pipeline.culprit_script import culprit_script
-
-            judged = with_judgement(row, judgement, time.perf_counter() - started)
-            script = culprit_script(judged, judgement.alone, self.context.settings.reference)
-            return dataclasses.replace(judged, script=script)
+            return with_judgement(row, judgement, self.context.settings.reference, time.perf_counter() - started)
 
     def _failure_traced(self, row: Row, outcome: Outcome) -> Row:
         """The same row with the operator that makes the platform fail."""
         with self._judging:
             started = time.perf_counter()
             judgement = self._the_judge().judge_failure(outcome)
-            return with_judgement(row, judgement, time.perf_counter() - started)
+            return with_judgement(row, judgement, self.context.settings.reference, time.perf_counter() - started)
 
     def _whole_reference(self) -> Outcome:
         if self._whole is None:
@@ -150,9 +145,17 @@ class GraphComparison:
         return self._judge
 
 
-def with_judgement(row: Row, judgement: Judgement, seconds: float) -> Row:
-    """The row with the judge's decision. `seconds`: how long the judge took."""
-    return dataclasses.replace(
+def with_judgement(row: Row, judgement: Judgement, reference: str, seconds: float) -> Row:
+    """The row with the judge's decision, and a script for each fault that has a short one. `seconds`: how long the
+    judge took."""
+    # Imported late, as the judge is: both need PyTorch.
+    from mindgap.pipeline.culprit_script import culprit_script
+
+    faults = tuple(
+        dataclasses.replace(found.fault, script=culprit_script(row.platform, found, reference))
+        for found in judgement.faults
+    )
+    judged = dataclasses.replace(
         row,
         verdict=judgement.verdict,
         blame=judgement.blame,
@@ -164,5 +167,8 @@ def with_judgement(row: Row, judgement: Judgement, seconds: float) -> Row:
         nodes=tuple(judgement.nodes),
         weaknesses=judgement.weaknesses,
         example=judgement.example,
+        script=faults[0].script if faults else "",
+        faults=faults,
         timings={**row.timings, "judge": seconds},
     )
+    return dataclasses.replace(judged, faults=judged.independent_faults)

@@ -1,12 +1,11 @@
-"""Writes a short script that runs the culprit of a row by itself."""
+"""Writes a short script that runs the operator of a fault by itself."""
 
 from __future__ import annotations
 
 from mindgap.platforms.registry import environment, find, is_import_path, parse
-from mindgap.results.rows import Row
 from mindgap.script import Target
 from mindgap.script.short import short_script
-from mindgap.trace.judgement import OperatorAlone
+from mindgap.trace.judgement import FoundFault
 
 
 def target_of(platform: str) -> Target:
@@ -15,13 +14,11 @@ def target_of(platform: str) -> Target:
     return Target.of(platform, environment(parse(platform), backend))
 
 
-def culprit_script(row: Row, alone: OperatorAlone | None, reference: str) -> str:
-    """The script; empty where the operator or the platform has no short form. It was not run.
-
-    `alone`: the culprit with the operands on which it was found wrong.
-    """
-    if alone is None or row.culprit is None or reference != "cpu/eager" or is_import_path(row.platform):
+def culprit_script(platform: str, found: FoundFault, reference: str) -> str:
+    """The script of a fault; empty where its operator or the platform has no short form. It was not run."""
+    fault, alone = found.fault, found.alone
+    if alone is None or fault.culprit is None or reference != "cpu/eager" or is_import_path(platform):
         return ""
-    title = f"{row.platform} and eager PyTorch differ: {row.culprit.op}: {row.word.replace('_', ' ')}"
-    wrong = row.blame or "undecided"
-    return short_script(alone.graph, target_of(row.platform), title, wrong=wrong, inputs=alone.inputs) or ""
+    title = f"{platform} and eager PyTorch differ: {fault.culprit.op}: {fault.verdict.replace('_', ' ')}"
+    wrong = fault.blame or "undecided"
+    return short_script(alone.graph, target_of(platform), title, wrong=wrong, inputs=alone.inputs) or ""

@@ -13,15 +13,17 @@ _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 
 
 def junit_xml(report: Report) -> str:
-    """Writes JUnit XML. New findings are failures. Refused sources, rows on which mindgap failed, and a report that
-    compares nothing are errors. Known findings and other rows without a verdict are skipped.
+    """Writes JUnit XML: a case for each row, and one for each fault of a row beside the first. New findings are
+    failures. Refused sources, rows on which mindgap failed, and a report that compares nothing are errors. Known
+    findings and other rows without a verdict are skipped.
     """
     suites = ET.Element("testsuites", name="mindgap")
     for model in report.models:
         rows = [row for row in report.rows if row.model == model.name]
         suite = ET.SubElement(suites, "testsuite", name=_clean(model.name))
         for row in rows:
-            _case(suite, row)
+            for number, each in enumerate(row.by_fault):
+                _case(suite, each, beside=number > 0)
         _count(suite)
     if report.refused:
         suite = ET.SubElement(suites, "testsuite", name="sources")
@@ -40,9 +42,11 @@ def junit_xml(report: Report) -> str:
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"
 
 
-def _case(suite: ET.Element, row: Row) -> None:
-    seconds = f"{row.timings.get('total', 0.0):.3f}"
-    case = ET.SubElement(suite, "testcase", classname=_clean(row.model), name=_clean(row.platform), time=seconds)
+def _case(suite: ET.Element, row: Row, *, beside: bool) -> None:
+    """Writes one case. `beside`: of a fault beside the first, whose case is named by its operator and takes no time."""
+    seconds = f"{0.0 if beside else row.timings.get('total', 0.0):.3f}"
+    name = f"{row.platform}: {row.culprit.op} {row.word}" if beside and row.culprit else row.platform
+    case = ET.SubElement(suite, "testcase", classname=_clean(row.model), name=_clean(name), time=seconds)
     text = _clean(explain(row))
     if row.broken:
         ET.SubElement(case, "error", message=text, type="broken").text = _clean(row.broken)

@@ -26,6 +26,7 @@ from mindgap.report.words import (
     TERMS,
     detail_line,
     explain,
+    fault_name,
     metric,
     short,
     weaker_evidence,
@@ -44,7 +45,7 @@ _SEVERITY: Final = {word: rank for rank, word in enumerate(MEANINGS)}
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """Findings that share a cause, as far as rows that were not reduced tell. `rows`: worst first."""
+    """Findings that share a cause, as far as rows that were not reduced tell. `rows`: worst first, one per fault."""
 
     key: CauseKey
     rows: tuple[Row, ...]
@@ -87,7 +88,7 @@ def html_page(report: Report) -> str:
         anchors={(row.model, row.platform): f"r-{n}" for n, row in enumerate(report.rows, 1)},
         ordered=[*report.findings, *(row for row in report.rows if not row.finding)],
         roots=found,
-        cause_numbers={(row.model, row.platform): n for n, root in enumerate(found, 1) for row in root.rows},
+        cause_numbers=_cause_numbers(found),
         classes={model.name: lettered(report, model.name) for model in report.models},
         class_columns=list(dict.fromkeys([report.reference, *platforms])),
         columns=_COLUMNS,
@@ -128,6 +129,7 @@ def _environment() -> Environment:
         "reduce_command": reduce_command,
         "roles": roles,
         "detail_line": detail_line,
+        "fault_name": fault_name,
         "short": short,
         "sort_value": sort_value,
         "under": under,
@@ -138,12 +140,22 @@ def _environment() -> Environment:
 
 
 def roots(report: Report) -> list[Root]:
-    """Groups the findings by cause: worst verdict first, then by count."""
+    """Groups the faults of all findings by cause: worst verdict first, then by count."""
     grouped: dict[CauseKey, list[Row]] = {}
     for row in report.findings:
-        grouped.setdefault(cause_key_of_row(row), []).append(row)
-    found = [Root(key, tuple(rows)) for key, rows in grouped.items()]
+        for each in row.by_fault:
+            grouped.setdefault(cause_key_of_row(each), []).append(each)
+    found = [Root(key, tuple(sorted(rows, key=lambda row: _SEVERITY[row.word]))) for key, rows in grouped.items()]
     return sorted(found, key=lambda root: (_SEVERITY[root.word], -len(root.rows)))
+
+
+def _cause_numbers(found: Iterable[Root]) -> dict[tuple[str, str], str]:
+    """Maps a model and a platform to the numbers of the causes that its row shows, one a line."""
+    numbers: dict[tuple[str, str], list[str]] = {}
+    for number, root in enumerate(found, 1):
+        for row in root.rows:
+            numbers.setdefault((row.model, row.platform), []).append(str(number))
+    return {place: "\n".join(dict.fromkeys(each)) for place, each in numbers.items()}
 
 
 def lettered(report: Report, model: str) -> Mapping[str, int]:
@@ -173,7 +185,8 @@ def heading(platform: str) -> Markup:
 def under(row: Row) -> str:
     """Returns the second line of a matrix cell."""
     if row.finding:
-        return plain_op(row.culprit.op) if row.culprit else row.status.replace("_", " ")
+        name = plain_op(row.culprit.op) if row.culprit else row.status.replace("_", " ")
+        return f"{name}, {len(row.faults)} faults" if len(row.faults) > 1 else name
     if row.word in ("rounding", "ill_conditioned", "undefined", "internal"):
         error = row.metrics.get("relative_error")
         return f"{error:.0e}" if isinstance(error, float) else ""

@@ -22,14 +22,14 @@ _LINE: Final = re.compile(r"(?:^|\()(?P<file>[^\s():]+):(?P<line>\d+)\)?$")
 
 
 def sarif_of_report(report: Report) -> str:
-    """SARIF of a report: a result for each finding.
+    """SARIF of a report: a result for each fault of each finding.
 
     It is located at the line of the user's program that its culprit came from, else at the start of the model's file;
     the finding in a model without a file has the model's name alone.
     """
     files = {model.name: _file_of(model.source) for model in report.models}
     results: list[dict[str, Any]] = []
-    for cause, rows in causes_of_rows(report.findings):
+    for cause, rows in causes_of_rows(each for row in report.findings for each in row.by_fault):
         for row in rows:
             text = f"{row.model} on {row.platform}: {explain(row)}"
             state = "known" if row.known else cause.state

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from mindgap.compare.fault import Fault
 from mindgap.compare.row_metrics import RowMetrics
 from mindgap.diff import Row
 
@@ -64,6 +65,10 @@ MORE_METRICS: Final[Mapping[str, str]] = {
 }
 
 
+#: Nodes of a fault that are listed.
+_NODES: Final = 8
+
+
 def short(word: str) -> str:
     """Returns the short form of a verdict for narrow cells."""
     return MEANINGS[word][0]
@@ -78,6 +83,8 @@ def explain(row: Row) -> str:
         parts.append(f"culprit {row.culprit.op}{node}{where}")
     if row.blame:
         parts.append(f"blame {row.blame}")
+    if beside := row.faults[1:]:
+        parts.append(f"{len(beside)} more fault{'s'[: len(beside) > 1]}: {', '.join(map(fault_name, beside))}")
     parts += [f"{name} {metric(row, name)}" for name in ("max_abs", "max_rel") if name in row.metrics]
     shown = row.message or row.detail
     if shown and (row.verdict is None or not row.metrics):
@@ -87,6 +94,16 @@ def explain(row: Row) -> str:
     if row.weaknesses:
         parts.append(weaker_evidence([row]))
     return "; ".join(parts)
+
+
+def fault_name(fault: Fault) -> str:
+    """Formats the operator of a fault and the nodes at which it is wrong: `aten.exp.default (nodes 3, 7)`."""
+    name = fault.culprit.op if fault.culprit else "no operator is named"
+    if not fault.nodes:
+        return name
+    more = " …" if len(fault.nodes) > _NODES else ""
+    numbers = ", ".join(map(str, fault.nodes[:_NODES]))
+    return f"{name} ({'node' if len(fault.nodes) == 1 else 'nodes'} {numbers}{more})"
 
 
 def weaker_evidence(rows: Iterable[Row]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from mindgap.compare.culprit import Culprit
+from mindgap.compare.fault import Fault
 from mindgap.compare.row_metrics import RowMetrics
 from mindgap.compare.verdict import FINDINGS
 from mindgap.compare.weakness import Weakness
@@ -27,7 +28,11 @@ SELECT (SELECT count(*) FROM models WHERE run = $run) AS models,
          + (SELECT count(*) FROM refused WHERE run = $run AND broken <> '') AS broken,
        (SELECT map(list(word), list(n)) FROM words) AS words,
        (SELECT map(list(status ORDER BY status), list(n ORDER BY status)) FROM states) AS statuses,
-       (SELECT count(*) FROM rows WHERE list_contains($findings, word)) AS findings
+       (SELECT count(*) FROM rows WHERE list_contains($findings, word)) AS findings,
+       -- A finding that the judge did not look at is one fault.
+       (SELECT coalesce(sum(greatest(1, CASE WHEN judge_seconds IS NULL THEN 1 ELSE coalesce(len(f.faults), 1) END)), 0)
+        FROM rows LEFT JOIN faults f USING (run, model, graph, platform, reference)
+        WHERE list_contains($findings, word)) AS faults
 """
 
 
@@ -41,7 +46,8 @@ def totals(store: Store, run: str) -> Totals:
     (found,) = store.rows(_TOTALS, {"run": run, "findings": list(FINDINGS)})
     words: Counter[str] = Counter(found.pop("words"))
     statuses: dict[str, int] = dict(found.pop("statuses") or {})
-    return Totals(words=ordered(words), statuses=statuses, known=0, new=found["findings"], **found)
+    found |= {"faults": int(found["faults"]), "new": found["findings"], "new_faults": int(found["faults"])}
+    return Totals(words=ordered(words), statuses=statuses, known=0, **found)
 
 
 def report_of(store: Store, run: str | None = None) -> Report:
@@ -116,12 +122,18 @@ def _rows(
         (row["model"], row["platform"]): tuple(Weakness(**each) for each in row["weaknesses"])
         for row in store.rows("SELECT * FROM weaknesses WHERE run = ?", [run])
     }
+    faults = {
+        (row["model"], row["platform"]): tuple(_fault(each) for each in row["faults"])
+        for row in store.rows("SELECT * FROM faults WHERE run = ?", [run])
+    }
     for row in store.rows("SELECT * FROM verdicts WHERE run = ?", [run]):
         key = row["model"], row["platform"]
         one = _row(row, outcomes.get(key))
         # A row that was decided without the judge may follow one that was judged.
         judged = row["judge_seconds"] is not None
-        found[row["model"]][row["platform"]] = replace(one, weaknesses=weak.get(key, ())) if judged else one
+        if judged:
+            one = replace(one, weaknesses=weak.get(key, ()), faults=faults.get(key, ()))
+        found[row["model"]][row["platform"]] = one
     rank = {name: position for position, name in enumerate(platforms)}
     return tuple(found[model][name] for model in models for name in sorted(found[model], key=lambda n: rank[n]))
 
@@ -133,7 +145,6 @@ def _row(row: dict[str, Any], outcome: Outcome | None) -> Row:
     timings = dict(outcome.timings) if outcome else {}
     if row["judge_seconds"] is not None:
         timings["judge"] = row["judge_seconds"]
-    culprit = row["culprit_op"] is not None
     metrics = metrics_of(row)
     verdicts = tuple(metrics.pop("verdicts", ()))
     return Row(
@@ -143,7 +154,7 @@ def _row(row: dict[str, Any], outcome: Outcome | None) -> Row:
         verdict=row["verdict"],
         metrics=cast("RowMetrics", metrics),
         verdicts=verdicts,
-        culprit=Culprit(row["culprit_node"], row["culprit_op"], row["culprit_label"] or "") if culprit else None,
+        culprit=_culprit(row),
         blame=row["blame"],
         message=outcome.message if outcome else "",
         signature=outcome.signature if outcome else "",
@@ -155,3 +166,14 @@ def _row(row: dict[str, Any], outcome: Outcome | None) -> Row:
         broken=row["broken"],
         unjudged=row["word"] == "unjudged",
     )
+
+
+def _fault(row: dict[str, Any]) -> Fault:
+    return Fault(_culprit(row), row["verdict"], row["blame"], tuple(row["nodes"]), row["detail"])
+
+
+def _culprit(row: dict[str, Any]) -> Culprit | None:
+    """The culprit in a row of `verdicts`, or in a fault."""
+    if row["culprit_op"] is None:
+        return None
+    return Culprit(row["culprit_node"], row["culprit_op"], row["culprit_label"] or "")

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
+from mindgap.compare.fault import Fault
 from mindgap.graph import Graph
 from mindgap.results.rows import Model, PlatformFacts, Refused, Row
 from mindgap.results.settings import RunSettings
@@ -123,14 +124,17 @@ class Recording:
 
     def _verdict(self, graph: Graph | str, row: Row) -> None:
         culprit = row.culprit
+        key = {
+            "run": self.run,
+            "model": row.model,
+            "graph": graph if isinstance(graph, str) else digest_of(graph),
+            "platform": row.platform,
+            "reference": self._settings.reference,
+        }
         self._append(
             "verdicts",
             {
-                "run": self.run,
-                "model": row.model,
-                "graph": graph if isinstance(graph, str) else digest_of(graph),
-                "platform": row.platform,
-                "reference": self._settings.reference,
+                **key,
                 "status": row.status,
                 "verdict": row.verdict,
                 "word": row.word,
@@ -149,14 +153,8 @@ class Recording:
 
         if "judge" in row.timings:
             weaknesses = [{**dataclasses.asdict(each), "reason": writable(each.reason)} for each in row.weaknesses]
-            self._append("weaknesses", {
-                "run": self.run,
-                "model": row.model,
-                "graph": graph if isinstance(graph, str) else digest_of(graph),
-                "platform": row.platform,
-                "reference": self._settings.reference,
-                "weaknesses": weaknesses,
-            })  # fmt: skip
+            self._append("weaknesses", {**key, "weaknesses": weaknesses})
+            self._append("faults", {**key, "faults": [_fault_row(each) for each in row.faults]})
 
     def keep(self, key: str, data: bytes) -> None:
         """The bytes of a graph, before the row that makes them worth keeping."""
@@ -219,3 +217,17 @@ def as_reported(outcome: Outcome, row: Row) -> Outcome:
 def _with_verdicts(row: Row) -> dict[str, Any]:
     """The metrics with each output's verdict, which stores keep among them."""
     return {**row.metrics, "verdicts": list(row.verdicts)} if row.verdicts else {**row.metrics}
+
+
+def _fault_row(fault: Fault) -> dict[str, Any]:
+    """What a store holds of a fault: neither its example nor its script."""
+    culprit = fault.culprit
+    return {
+        "verdict": fault.verdict,
+        "blame": fault.blame,
+        "culprit_node": culprit and culprit.node,
+        "culprit_op": culprit and culprit.op,
+        "culprit_label": culprit and writable(culprit.label),
+        "nodes": list(fault.nodes),
+        "detail": writable(fault.detail),
+    }

@@ -26,6 +26,7 @@ def encode_report(report: Report) -> str:
         plain["metrics"] |= {"verdicts": plain.pop("verdicts")} if row.verdicts else {}
         plain.pop("verdicts", None)
         plain["finding"] = row.finding
+        plain["faults"] = [dataclasses.asdict(each) for each in row.independent_faults]
         plain["outputs"] = [{"index": index, "verdict": word} for index, word in enumerate(row.outputs)]
     for model in data["models"]:
         model["classes"] = report.classes(model["name"])
@@ -46,7 +47,7 @@ def decode_report(text: str, where: str = "the report") -> Report:
     if fields["schema"] != SCHEMA:
         raise MindgapError(f"{where} has schema {fields['schema']!r}; this mindgap reads {SCHEMA}: make it again")
     fields["version"] = fields.get("mindgap", "")
-    _take_verdicts_out_of_metrics(fields["rows"])
+    _undo_additions(fields["rows"])
     try:
         return _REPORTS.validate_python(fields)
     except ValidationError as error:
@@ -55,11 +56,16 @@ def decode_report(text: str, where: str = "the report") -> Report:
         raise MindgapError(f"{where} is damaged at {field}: {first['msg']}") from None
 
 
-def _take_verdicts_out_of_metrics(rows: Any) -> None:
+def _undo_additions(rows: Any) -> None:
+    """Takes verdicts out of metrics, and the fault that a row has of itself away where no judge found any."""
     for row in rows if isinstance(rows, list) else ():  # pyright: ignore[reportUnknownVariableType] # any JSON
-        metrics: Any = row.get("metrics") if isinstance(row, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType] # any JSON
+        if not isinstance(row, dict):
+            continue
+        metrics: Any = row.get("metrics")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] # any JSON
         if isinstance(metrics, dict):
             row["verdicts"] = metrics.pop("verdicts", ())  # pyright: ignore[reportUnknownMemberType] # any JSON
+        if "judge" not in (row.get("timings") or ()):  # pyright: ignore[reportUnknownMemberType] # any JSON
+            row.pop("faults", None)  # pyright: ignore[reportUnknownMemberType] # any JSON
 
 
 def _strict(value: Any) -> Any:

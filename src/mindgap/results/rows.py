@@ -6,14 +6,15 @@ Every total that a table, a page or a JSON file shows comes from `Report.totals`
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
 from mindgap.compare.classes import equivalence_classes
 from mindgap.compare.culprit import Culprit
 from mindgap.compare.example import Example
+from mindgap.compare.fault import Fault
 from mindgap.compare.row_metrics import RowMetrics
 from mindgap.compare.verdict import CALM, FINDINGS, Blame, Verdict
 from mindgap.compare.weakness import Weakness
@@ -30,7 +31,8 @@ class Row:
     `verdict`: None where there is nothing to compare; `detail` gives the reason. `metrics`: of the output that differs
     most. `verdicts`: each output's own, in the graph's order. `profiles`: whether the fixed tolerances `paper` and
     `assert_close` pass. `timings`: seconds by stage. `nodes`: (node, operator, role) for each node that the difference
-    reaches, role being `introduces`, `amplifies`, `propagates` or `masks`. `known`: the baseline holds this finding.
+    reaches, role being `introduces`, `amplifies`, `propagates` or `masks`. `known`: the baseline holds every fault of
+    this finding. `faults`: what the judge found, the culprit's first; empty for calm rows, and where it did not look.
     `broken`: the traceback of a failure of mindgap itself. `unjudged`: the row differs, and the limits on judging were
     reached. `weaknesses`: operators that were judged on weaker evidence. `example`: one element that the culprit gets
     wrong. `script`: runs the culprit by itself without mindgap, and was not run; empty where there is none. A store
@@ -58,11 +60,46 @@ class Row:
     weaknesses: tuple[Weakness, ...] = ()
     example: Example | None = None
     script: str = ""
+    faults: tuple[Fault, ...] = ()
 
     @property
     def finding(self) -> bool:
         """Worth a person's time, known before or not."""
         return self.verdict is not None and self.verdict not in CALM
+
+    @property
+    def independent_faults(self) -> tuple[Fault, ...]:
+        """The faults of a finding, one at least: of one that the judge did not look at, the finding itself."""
+        if self.faults or self.verdict is None or not self.finding:
+            return self.faults
+        nodes = (self.culprit.node,) if self.culprit is not None and self.culprit.node >= 0 else ()
+        return (
+            Fault(self.culprit, self.verdict, self.blame, nodes, self.detail, self.example, self.script, self.known),
+        )
+
+    def with_known(self, known: Sequence[bool]) -> Row:
+        """The row with what a baseline holds: for each of its faults, whether it is known."""
+        pairs = zip(self.independent_faults, known, strict=True)
+        faults = tuple(replace(fault, known=each) for fault, each in pairs)
+        return replace(self, known=bool(faults) and all(known), faults=faults if self.faults else ())
+
+    @property
+    def by_fault(self) -> tuple[Row, ...]:
+        """A finding as one row for each of its faults; a calm row as it is.
+
+        Metrics, profiles and weaknesses are of the whole row: only the first has them.
+        """
+        faults = self.independent_faults
+        if len(faults) < 2:
+            return (self,)
+        found = [
+            replace(
+                self, verdict=each.verdict, culprit=each.culprit, blame=each.blame, detail=each.detail,
+                example=each.example, script=each.script, known=each.known, faults=(each,),
+            )
+            for each in faults
+        ]  # fmt: skip
+        return (found[0], *(replace(row, metrics=RowMetrics(), profiles={}, weaknesses=()) for row in found[1:]))
 
     @property
     def outputs(self) -> tuple[Verdict, ...]:
@@ -127,8 +164,8 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Counts over all rows. `words` sums to `rows`; `findings` = `known` + `new`; `broken`: rows and sources that
-    mindgap itself failed on."""
+    """Counts over all rows. `words` sums to `rows`; `findings` are rows: `known` + `new`; `faults` are those of all
+    findings, `new_faults` of them not in the baseline; `broken`: rows and sources that mindgap itself failed on."""
 
     models: int
     platforms: int
@@ -140,6 +177,8 @@ class Totals:
     findings: int
     known: int
     new: int
+    faults: int
+    new_faults: int
 
 
 @dataclass(frozen=True)
@@ -169,6 +208,7 @@ class Report:
     def totals(self) -> Totals:
         """The one place where anything is counted."""
         known = sum(row.known for row in self.findings)
+        faults = [fault for row in self.findings for fault in row.independent_faults]
         return Totals(
             models=len(self.models),
             platforms=len({row.platform for row in self.rows}),
@@ -180,6 +220,8 @@ class Report:
             findings=len(self.findings),
             known=known,
             new=len(self.findings) - known,
+            faults=len(faults),
+            new_faults=sum(not fault.known for fault in faults),
         )
 
     @property

@@ -44,6 +44,13 @@ _LACKS: Final = pa.struct([("platform", _TEXT), ("reason", _TEXT), ("count", pa.
 _REACHED: Final = pa.struct([("node", pa.int64()), ("op", _TEXT), ("role", _TEXT)])
 #: An operator judged on weaker evidence: `mindgap.compare.weakness.Weakness`.
 _WEAKNESS: Final = pa.struct([("node", pa.int64()), ("op", _TEXT), ("missing", _TEXT), ("reason", _TEXT)])
+#: A fault of a row: `mindgap.compare.fault.Fault` without example and script.
+_FAULT: Final = pa.struct(
+    [
+        ("verdict", _TEXT), ("blame", _TEXT), ("culprit_node", pa.int64()), ("culprit_op", _TEXT),
+        ("culprit_label", _TEXT), ("nodes", pa.list_(pa.int64())), ("detail", _TEXT),
+    ]
+)  # fmt: skip
 
 #: Metrics with a column of their own; the others are in the JSON of `metrics`.
 METRICS: Final[dict[str, pa.DataType]] = {
@@ -162,6 +169,12 @@ TABLES: Final[dict[str, TableSchema]] = {
             "weaknesses", "run model graph platform reference",
             {"run": _TEXT, "model": _TEXT, "graph": _TEXT, "platform": _TEXT, "reference": _TEXT,
              "weaknesses": pa.list_(_WEAKNESS)},
+        ),
+        # The independent faults of a judged row of `verdicts`, its culprit's first; none of a calm row.
+        _table(
+            "faults", "run model graph platform reference",
+            {"run": _TEXT, "model": _TEXT, "graph": _TEXT, "platform": _TEXT, "reference": _TEXT,
+             "faults": pa.list_(_FAULT)},
         ),
         # Some hundred cases of a campaign. `seconds` is null until all rows of the block are written. `features`: what
         # it covers that no block before it did; `given`: by platform that does not get every case, what had not been

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -35,6 +35,7 @@ MOST_SPREAD: Final = 64
 MAX_TRIED: Final = 24
 #: How many of them run in a job of their own, until one is wrong there too.
 MAX_ALONE: Final = 8
+CALM: Final = Examined("calm")
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class CulpritSearch:
         self._internal, self._dtypes = internal, dtypes
         self._observed: dict[str, IntermediateValues | None] = {}
         self._windows: dict[tuple[str, tuple[int, ...]], Confirmed | None] = {}
+        self._explanations: dict[str, list[Explanation]] = {}
 
     def find(
         self, platform: str, mine: list[Examined], reference: list[Examined], ours: tuple[Array, ...],
@@ -102,19 +104,44 @@ class CulpritSearch:
         """The finding with the policy of the platform that explains every difference, where there is one; or else with
         an operator that errs by more than a policy explains rather than one that does not."""
         platform = finding[1]
-        policies = policies_of(self._dtypes(platform) if self._dtypes else {}, self._oracle.graph)
-        local = self.singles.own(platform, self._reference) if policies else []
+        explanations = self._explanations_of(platform)
+        local = self.singles.own(platform, self._reference) if explanations else []
         public = [not hidden for hidden in seen.internal]
-        for policy in policies:
-            explanation = Explanation(policy, self._oracle, self._inputs, self.singles)
+        for explanation in explanations:
             beyond = explanation.beyond(local, platform)
             if not beyond and all(explanation.outputs(run, public) for run in seen.runs):
-                return finding, policy
+                return finding, explanation.policy
             if beyond and len(beyond) < len(local):
                 broken = _broken(public_only(seen.mine, seen.internal))
                 worse = self._culprit_alone(beyond[:MAX_TRIED], broken, platform)
                 return (finding if worse is None else (worse, platform)), None
         return finding, None
+
+    def window_beside(
+        self, side: str, arrays: tuple[Array, ...], examined: list[Examined], nodes: Collection[int]
+    ) -> Confirmed | None:
+        """A window of operators that is wrong on the way to a broken output which none of these nodes leads to."""
+        graph, other = self._oracle.graph, set(nodes)
+        numbers = zip(graph.outputs, examined, strict=True)
+        apart = [e if e.kind == "calm" or other.isdisjoint(leading_to(graph, [n])) else CALM for n, e in numbers]
+        if not _broken(apart):
+            return None
+        apart = self._examine_again(arrays, apart)
+        on_the_way = leading_to(graph, [n for n, e in zip(graph.outputs, apart, strict=True) if e.kind != "calm"])
+        anchors = self._anchors(side, arrays, apart, on_the_way) if on_the_way else []
+        return confirmed_windows(self._oracle, self.singles, side, anchors)
+
+    def policy_of(self, confirmed: Confirmed, side: str) -> DtypeSubstitution | None:
+        """The policy of a platform that explains one operator, where there is one. Of the reference none is asked."""
+        explanations = [] if side == self._reference else self._explanations_of(side)
+        return next((each.policy for each in explanations if each.operator(confirmed, side)), None)
+
+    def _explanations_of(self, platform: str) -> list[Explanation]:
+        if platform not in self._explanations:
+            policies = policies_of(self._dtypes(platform) if self._dtypes else {}, self._oracle.graph)
+            explanations = [Explanation(each, self._oracle, self._inputs, self.singles) for each in policies]
+            self._explanations[platform] = explanations
+        return self._explanations[platform]
 
     def _culprit_alone(self, local: list[Confirmed], broken: bool, side: str) -> Confirmed | None:
         """The operator that breaks an output, and does so in a job of its own."""
@@ -150,22 +177,26 @@ class CulpritSearch:
     def _public(self, number: int) -> bool:
         return number not in self._internal.values
 
-    def _anchors(self, side: str, arrays: tuple[Array, ...], examined: list[Examined]) -> list[int]:
+    def _anchors(
+        self, side: str, arrays: tuple[Array, ...], examined: list[Examined], among: Sequence[int] | None = None
+    ) -> list[int]:
         """Where to look for fused faults: the first nodes whose shown values are off, or, where nothing is shown or
-        off, nodes spread over those that lead to the outputs in question."""
+        off, nodes spread over those that lead to the outputs in question. `among`: of these nodes only."""
         graph = self._oracle.graph
         seen = self.values_of(side, arrays) if _broken(examined) else None
         if seen is not None:
-            return self._first_off(seen) or [len(graph.nodes) - 1]
+            within = range(len(graph.nodes)) if among is None else among
+            return self._first_off(seen, within) or [within[-1]]
         asked = [n for n, e in zip(graph.outputs, examined, strict=True) if e.kind != "calm" or e.ill]
         # An output that is an input comes from no node, and whatever spoils it may be anywhere.
         nodes = leading_to(graph, asked) or [*range(len(graph.nodes))]
         return nodes[:: max(1, len(nodes) // MOST_SPREAD)]
 
-    def _first_off(self, seen: IntermediateValues) -> list[int]:
+    def _first_off(self, seen: IntermediateValues, among: Collection[int]) -> list[int]:
         """The first nodes whose shown value is further from S than σ-free rounding of such a depth could leave it."""
-        graph, found = self._oracle.graph, list[int]()
-        for numbers in by_size(graph, sorted(filter(self._public, seen.values)), MAX_WATCHED_BYTES):
+        graph, found, inside = self._oracle.graph, list[int](), frozenset(among)
+        shown = [n for n in sorted(filter(self._public, seen.values)) if graph.producer[n] in inside]
+        for numbers in by_size(graph, shown, MAX_WATCHED_BYTES):
             upto = graph.nodes[: graph.producer[numbers[-1]] + 1]
             watched = Oracle(replace(graph, nodes=upto, outputs=tuple(numbers), labels=Labels()), self._inputs)
             for number in numbers:

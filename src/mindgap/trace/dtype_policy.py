@@ -74,8 +74,9 @@ class Explanation:
     def __init__(
         self, policy: DtypeSubstitution, oracle: Oracle, inputs: Sequence[Array], singles: SingleOperators
     ) -> None:
-        self._policy, self._oracle, self._inputs, self._singles = policy, oracle, inputs, singles
+        self.policy, self._oracle, self._inputs, self._singles = policy, oracle, inputs, singles
         self._integers = kind_of(policy.declared) == "int"
+        self._operators: dict[tuple[str, tuple[int, ...]], bool] = {}
 
     def beyond(self, confirmed: Sequence[Confirmed], platform: str) -> list[Confirmed]:
         """Of the operators that the platform gets wrong, those that the policy does not explain."""
@@ -83,6 +84,12 @@ class Explanation:
 
     def operator(self, confirmed: Confirmed, platform: str) -> bool:
         """Nothing that this operator gives on common operands is beyond what the dtype that is computed in allows."""
+        asked = platform, confirmed.nodes
+        if asked not in self._operators:
+            self._operators[asked] = self._operator(confirmed, platform)
+        return self._operators[asked]
+
+    def _operator(self, confirmed: Confirmed, platform: str) -> bool:
         if len(confirmed.nodes) != 1:
             return False
         single = self._singles.cut(confirmed.nodes)
@@ -117,7 +124,7 @@ class Explanation:
             return False
 
     def _calm(self, graph: Graph, arrays: Sequence[Array], cut_off: bool) -> bool:
-        oracle = self._retyped(graph, self._inputs, self._policy.computed, cut_off)
+        oracle = self._retyped(graph, self._inputs, self.policy.computed, cut_off)
         numbers = zip(graph.outputs, arrays, strict=True)
         return all(
             oracle.examine_value(n, self._given(array, oracle.step.values[n])).kind == "calm" for n, array in numbers
@@ -129,7 +136,7 @@ class Explanation:
         return any(self._within(graph, inputs, arrays, cut_off) for cut_off in (False, True))
 
     def _within(self, graph: Graph, inputs: Sequence[Array], arrays: Mapping[int, Array], cut_off: bool) -> bool:
-        oracle = self._retyped(graph, inputs, self._policy.computed, cut_off)
+        oracle = self._retyped(graph, inputs, self.policy.computed, cut_off)
         expected, first = local_expectation(oracle, 0), oracle.graph.first_value[0]
         for slot, array in arrays.items():
             given = self._given(array, oracle.step.values[first + slot])
@@ -139,7 +146,7 @@ class Explanation:
 
     def _integer_result(self, graph: Graph, inputs: Sequence[Array], arrays: Mapping[int, Array]) -> bool:
         """The exact result, wrapped or cut off at the limits of the dtype that is computed in."""
-        computed = TORCH_DTYPES[self._policy.computed]
+        computed = TORCH_DTYPES[self.policy.computed]
         limits = torch.iinfo(computed)
         oracle = self._retyped(graph, inputs, "int64")
         for slot, array in arrays.items():
@@ -157,17 +164,17 @@ class Explanation:
         arrays = [self._as(array, dtype) for array in inputs]
         if cut_off:
             arrays = [_cut_off(narrow, wide) for narrow, wide in zip(arrays, inputs, strict=True)]
-        return Oracle(retyped(graph, self._policy.declared, dtype), arrays)
+        return Oracle(retyped(graph, self.policy.declared, dtype), arrays)
 
     def _as(self, array: Array, dtype: str) -> Array:
         """An array of the policy's dtype in another one."""
         tensor = to_torch(array)
-        declared = tensor.dtype == TORCH_DTYPES[self._policy.declared]
+        declared = tensor.dtype == TORCH_DTYPES[self.policy.declared]
         return to_numpy(tensor.to(TORCH_DTYPES[dtype])) if declared else array
 
     def _given(self, array: Array, right: torch.Tensor) -> Array:
         """A result as it was computed. The largest number stands for infinity, where that is right."""
-        computed = to_torch(self._as(array, self._policy.computed))
+        computed = to_torch(self._as(array, self.policy.computed))
         if not computed.is_floating_point() or computed.shape != right.shape:
             return to_numpy(computed)
         largest = torch.finfo(computed.dtype).max
@@ -205,9 +212,10 @@ def retyped(graph: Graph, declared: str, dtype: str) -> Graph:
     )
 
 
-def detail_of_policy(policy: DtypeSubstitution, platform: str, shown: str) -> str:
-    """One sentence for a person. `shown`: one element that is off, or nothing."""
+def detail_of_policy(policy: DtypeSubstitution, platform: str, shown: str, *, everything: bool = True) -> str:
+    """One sentence for a person. `shown`: one element that is off, or nothing. `everything`: it is the only fault."""
     how = f"computes {policy.declared} in {policy.computed}"
     if policy.computed == policy.declared:
         how = f"cuts {policy.declared} off at its limits, where it should wrap"
-    return f"{platform} {how}, which explains every difference here" + (f": {shown}" if shown else "")
+    explains = "every difference" if everything else "differences"
+    return f"{platform} {how}, which explains {explains} here" + (f": {shown}" if shown else "")

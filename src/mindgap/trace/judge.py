@@ -11,8 +11,9 @@ from mindgap.aten.functional import functionalize
 from mindgap.aten.state import TORCH_STATE
 from mindgap.capture import CaptureError, with_explicit_gradients
 from mindgap.compare.culprit import GRAPH_OUTPUTS, Culprit
+from mindgap.compare.fault import Fault
 from mindgap.compare.verdict import Verdict
-from mindgap.compare.weakness import Weakness
+from mindgap.compare.weakness import Missing, Weakness
 from mindgap.graph import Graph, GraphError, MindgapError, materialise
 from mindgap.oracle import (
     Examined,
@@ -30,7 +31,8 @@ from mindgap.trace.culprit_search import CulpritSearch, ObservedOutputs
 from mindgap.trace.dtype_policy import Dtypes, detail_of_policy
 from mindgap.trace.example import example
 from mindgap.trace.failure import failing_part
-from mindgap.trace.judgement import Judgement, OperatorAlone
+from mindgap.trace.independent_faults import MAX_CARRIED, MAX_RUNS, FaultSearch, IndependentFault
+from mindgap.trace.judgement import FoundFault, Judgement, OperatorAlone
 from mindgap.trace.metrics import fixed_tolerances, row_metrics
 from mindgap.trace.output_verdicts import (
     overall_verdict,
@@ -178,12 +180,11 @@ class Judge:
         words = self._words(seen, policy.verdict if policy else None if finding is None else finding[0].kind)
         if finding is None:
             found = self._unconfirmed(seen, words)
-        elif policy is not None:
-            shown = example(self.oracle, finding[0])
-            detail = detail_of_policy(policy, outcome.platform, shown.sentence if shown else "")
-            found = Judgement(policy.verdict, "platform", Culprit(-1, policy.culprit), detail=detail, example=shown)
         else:
-            found = self._finding(outcome.platform, finding, ours, theirs)
+            first = IndependentFault(*finding, finding[0].nodes, policy)
+            found = self._finding(outcome.platform, *self._independent(outcome.platform, first, seen, public))
+            if policy is None:
+                found = replace(found, nodes=self._roles(outcome.platform, ours, theirs, finding[0]))
         weak = (*self._weaknesses(seen, words), *found.weaknesses)
         return replace(found, metrics=metrics, verdicts=tuple(words), weaknesses=weak)
 
@@ -230,26 +231,65 @@ class Judge:
         detail = detail_of_calm(self.oracle, words, seen.mine, seen.reference)
         return Judgement(overall_verdict(words), detail=detail)
 
+    def _independent(
+        self, platform: str, first: IndependentFault, seen: ObservedOutputs,
+        public: tuple[list[Examined], list[Examined]],
+    ) -> tuple[list[IndependentFault], Confirmed | None]:  # fmt: skip
+        """The faults, the first of them given, and the first operator that was left undecided."""
+        if first.confirmed.whole:
+            return [first], None
+        singles, sides = self.search.singles, (platform, self._reference)
+        local = self._narrow() or any(e.ill for side in public for e in side)
+        search = FaultSearch(self.oracle, singles, self.search.policy_of, local=local, internal=self._internal.values)
+        found = search.all(first, sides)
+        if first.policy is None and search.skipped is None and not singles.shared(*sides):
+            for side, examined, arrays in zip(sides, public, (seen.ours, seen.theirs), strict=True):
+                nodes = {node for each in found for node in each.nodes}
+                beside = self.search.window_beside(side, arrays, examined, nodes)
+                if beside is not None:
+                    found.append(IndependentFault(beside, side, beside.nodes))
+        return found, search.skipped
+
     def _finding(
-        self, platform: str, finding: tuple[Confirmed, str], ours: tuple[Array, ...], theirs: tuple[Array, ...]
-    ) -> Judgement:
-        confirmed, side = finding
+        self, platform: str, faults: Sequence[IndependentFault], skipped: Confirmed | None
+    ) -> Judgement:  # fmt: skip
+        """The judgement of confirmed faults. `skipped`: an operator that no run was left for."""
+        weak: list[Weakness] = []
+        found = [self._fault(platform, each, weak, only=len(faults) == 1) for each in faults]
+        if skipped is not None:
+            why = f"the limit of {MAX_RUNS} more runs and {MAX_CARRIED} evaluations was reached"
+            weak.append(self._weakness(skipped, "independent fault", why))
+        first = found[0].fault
+        return Judgement(
+            first.verdict, first.blame, first.culprit, detail=first.detail, weaknesses=tuple(weak),
+            example=first.example, faults=tuple(found),
+        )  # fmt: skip
+
+    def _fault(self, platform: str, one: IndependentFault, weak: list[Weakness], *, only: bool) -> FoundFault:
+        """One fault as a row of its own would have it. `weak` gets what was missing. `only`: there is no other."""
+        confirmed, side = one.confirmed, one.side
+        shown = example(self.oracle, confirmed)
+        nodes = tuple(dict.fromkeys(sorted(self._origin[node] for node in one.nodes)))
+        if one.policy is not None:
+            culprit = Culprit(-1, one.policy.culprit)
+            detail = detail_of_policy(one.policy, side, shown.sentence if shown else "", everything=only)
+            return FoundFault(Fault(culprit, one.policy.verdict, "platform", nodes, detail, shown))
         other = self._reference if side == platform else platform
         also = any(set(c.nodes) & set(confirmed.nodes) for c in self.search.singles.confirmed(other))
         failures: list[str] = []
         blame = blamed(
             self.oracle, confirmed, side == platform, also, decomposes=self._decomposes(side), failures=failures
         )
+        weak += [self._weakness(confirmed, "independent implementation", why) for why in failures]
         culprit, how = self._culprit_of_finding(confirmed, side)
-        shown = example(self.oracle, confirmed)
         detail = detail_of_finding(self.oracle, confirmed, side, culprit.op if culprit else "no operator", shown) + how
-        roles = self._roles(platform, ours, theirs, confirmed)
+        if confirmed.whole:
+            nodes = () if culprit is None else (culprit.node,)
+        return FoundFault(Fault(culprit, confirmed.kind, blame, nodes, detail, shown), self._alone(confirmed))
+
+    def _weakness(self, confirmed: Confirmed, missing: Missing, why: str) -> Weakness:
         node = self._origin[confirmed.nodes[0]]
-        weak = [Weakness(node, self._graph.nodes[node].op, "independent implementation", why) for why in failures]
-        return Judgement(
-            confirmed.kind, blame, culprit, detail=detail, nodes=roles, weaknesses=tuple(weak), example=shown,
-            alone=self._alone(confirmed),
-        )  # fmt: skip
+        return Weakness(node, self._graph.nodes[node].op, missing, why)
 
     def _alone(self, confirmed: Confirmed) -> OperatorAlone | None:
         """The operator with the operands on which it is wrong, where they are few enough to be written down."""

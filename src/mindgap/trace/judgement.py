@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from mindgap.compare.culprit import Culprit
 from mindgap.compare.example import Example
+from mindgap.compare.fault import Fault
 from mindgap.compare.row_metrics import RowMetrics
 from mindgap.compare.verdict import Blame, Verdict
 from mindgap.compare.weakness import Weakness
@@ -24,13 +25,21 @@ class OperatorAlone:
 
 
 @dataclass(frozen=True)
+class FoundFault:
+    """A fault, and its operator by itself; None for a set of operators and for large operands."""
+
+    fault: Fault
+    alone: OperatorAlone | None = None
+
+
+@dataclass(frozen=True)
 class Judgement:
     """Verdict, blame, culprit and metrics of one outcome.
 
     `verdicts`: each output's own. `profiles`: whether each fixed tolerance passes. `detail`: one sentence for a person.
     `nodes`: (node of the captured graph, operator, role) for each node that the difference reaches. `weaknesses`:
-    operators judged on weaker evidence. `example`: one element that the culprit gets wrong. `alone`: the culprit by
-    itself; None for a set of operators and for large operands.
+    operators judged on weaker evidence. `example`: one element that the culprit gets wrong. `faults`: of a finding that
+    was confirmed, its independent faults; the first has the verdict, blame, culprit, detail and example of the row.
     """
 
     verdict: Verdict
@@ -43,4 +52,4 @@ class Judgement:
     profiles: Mapping[str, bool] = field(default_factory=dict[str, bool])
     weaknesses: tuple[Weakness, ...] = ()
     example: Example | None = None
-    alone: OperatorAlone | None = None
+    faults: tuple[FoundFault, ...] = ()

@@ -71,6 +71,7 @@ class SingleOperators:
         self._reads = storage_reads(oracle.graph)
         self._singles = [written_as_it_ran(self.single(i), original[i]) for i in range(len(oracle.graph.nodes))]
         self._found: dict[str, list[Confirmed]] = {}
+        self._alone: dict[tuple[str, int], bool] = {}
 
     def cut(self, nodes: Sequence[int], show_all: bool = False) -> Subgraph:
         """The cut of these nodes. `show_all`: every value that they make is an output.
@@ -143,7 +144,10 @@ class SingleOperators:
         of which each is right by itself.
         """
         (node,) = confirmed.nodes
-        return any(self._judge(result) is not None for result in self.run([self._singles[node]], platform))
+        if (platform, node) not in self._alone:
+            results = self.run([self._singles[node]], platform)
+            self._alone[platform, node] = any(self._judge(result) is not None for result in results)
+        return self._alone[platform, node]
 
     def _judge(self, result: SubgraphResult) -> Confirmed | None:
         return judge_single(result, local_expectation(self._oracle, result.cut.nodes[0]), self._internal.values)

@@ -64,8 +64,9 @@ WHERE o.run = ? AND o.platform = ? GROUP BY o.status ORDER BY o.status
 
 
 _NOTHING: Final = Totals(
-    models=0, platforms=0, rows=0, refused=0, broken=0, words={}, statuses={}, findings=0, known=0, new=0
-)
+    models=0, platforms=0, rows=0, refused=0, broken=0, words={}, statuses={}, findings=0, known=0, new=0, faults=0,
+    new_faults=0,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
