@@ -20,7 +20,7 @@ from pathlib import Path
 
 
 def cpu_seconds(checkout: Path, command: Sequence[str]) -> float:
-    """Runs the command in a checkout. Exits where it ends with a status above 1, which `mindgap diff` has of findings."""
+    """Runs the command in a checkout. Exits where its status is above 1, the status of findings."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
     done = subprocess.run(
