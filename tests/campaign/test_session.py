@@ -85,6 +85,18 @@ def test_the_most_novel_ones_and_what_is_known_to_be_refused(campaign: Campaign,
     assert cpu["s"] > 0.006
 
 
+@pytest.mark.parametrize(("how", "sizes"), [("batch = 8", "8 8 8 6"), ("variants = 10, batch = 8", "8 2")])
+def test_a_batch_is_loaded_together_without_a_budget(
+    campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, sizes: str
+) -> None:
+    monkeypatch.setenv("TOY_LOG", str(tmp_path / "log"))
+    result = campaign(30, f"toys:TOGETHER {how}", "toys:EXACT@number=2")
+    assert (tmp_path / "log").read_text().split() == sizes.split()
+    rows = {each.platform: each.rows for each in result.platforms}
+    assert rows == {"toys:TOGETHER": sum(map(int, sizes.split())), "toys:EXACT@number=2": 30}
+    assert result.state == "finished"
+
+
 def test_what_is_known_to_be_refused_is_counted_and_not_run(campaign: Campaign, tmp_path: Path) -> None:
     from mindgap.run.local import fingerprint_of
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -253,13 +254,18 @@ def _warn_of_changes(store: Store, run: str, pool: WorkerPool, platforms: Sequen
 
 
 def _budgets(directory: CampaignDirectory, platforms: Sequence[str], resume_state: ResumeState) -> dict[str, CpuBudget]:
-    """Returns the processor-time budget of each platform that has one, divided by the number of shards."""
+    """Returns the processor-time budget of each platform that has one, divided by the number of shards.
+
+    A platform that compiles batches without a limit has an infinite one: its cases of a block are gathered.
+    """
     plan, shard = directory.plan, directory.shard
     blocks = len(list(shard.blocks(plan.variants.count)))
     return {
-        platform: CpuBudget(60 * minutes / shard.of, blocks, resume_state.cpu.get(platform, 0.0))
-        for platform in platforms
-        if (minutes := plan.platforms[platform].cpu_minutes) is not None
+        platform: CpuBudget(
+            60 * (asked.cpu_minutes or math.inf) / shard.of, blocks, resume_state.cpu.get(platform, 0.0)
+        )
+        for platform, asked in plan.platforms.items()
+        if platform in platforms and (asked.cpu_minutes is not None or asked.batch > 1)
     }
 
 

@@ -45,7 +45,7 @@ _COMPACT: Final = 50
 
 @dataclass(frozen=True)
 class DriverContext:
-    """The parts that the driver of one session uses. `budgets`: of the platforms that have one."""
+    """The parts that the driver of one session uses. `budgets`: of the platforms that have one, or compile batches."""
 
     directory: CampaignDirectory
     case_source: CaseSource
@@ -77,7 +77,7 @@ class CampaignDriver:
         self._guard = threading.Lock()
         self._ahead = threading.BoundedSemaphore(_AHEAD)
         everything = {name for name, platform in self.plan.platforms.items() if platform.everything}
-        self._rate_limited = everything - {self.plan.reference}
+        self._rate_limited = everything - {self.plan.reference, *context.budgets}
         self._closing = False
         self._saturation = Saturation(self.numbers)
         for row in context.resume_state.finished_blocks:

@@ -84,8 +84,11 @@ class BlockSelector:
         return found
 
     def spent(self, platform: str, cases: Sequence[Case]) -> list[str]:
-        """Records the cases that a platform with a budget really ran. Returns their new features."""
-        return self._new(self._given[platform], cases)
+        """Records the cases that a platform with a budget really ran. Returns features that are new to it.
+
+        Features are counted for platforms that do not run every case.
+        """
+        return self._new(self._given[platform], cases) if platform in self._given else []
 
     def _able(self, platform: str, cases: Sequence[Case], refused: Counter[tuple[str, str]]) -> list[Case]:
         if self._support is None:
