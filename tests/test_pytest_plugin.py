@@ -79,6 +79,22 @@ def test_fault(mindgap_diff):
     assert "Traceback" not in said and "pytest_plugin.py" not in said
 
 
+def test_each_fault_of_a_row_is_named(tmp_path: Path) -> None:
+    two = WRONG + WRONG.replace("tanh", "add")
+    status, said = run_pytest(
+        tmp_path,
+        f"""
+open("wrong.toml", "w").write({two!r})
+
+@pytest.mark.mindgap(platforms=["WRONG"])
+def test_faults(mindgap_diff):
+    mindgap_diff(f, ARGS)
+""",
+    )
+    assert status == 1, said
+    assert "culprit  aten.tanh.default" in said and "culprit  aten.add.Tensor" in said
+
+
 def test_nothing_compared_fails_and_a_refusal_warns(tmp_path: Path) -> None:
     status, said = run_pytest(
         tmp_path,

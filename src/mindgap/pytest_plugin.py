@@ -112,7 +112,8 @@ def _raise_findings(report: Report, require_support: bool) -> None:
     refused = [row for row in report.rows if row.verdict is None]
     unsupported = [row for row in refused if row.status == "unsupported"]
     if report.findings:
-        _fail("\n".join(f"{row.model} on {_described(row)}" for row in report.findings))
+        found = [each for row in report.findings for each in row.by_fault]
+        _fail("\n".join(f"{each.model} on {_described(each)}" for each in found))
     if report.nothing:
         reasons = [f"  {row.platform}: {explain(row)}" for row in refused]
         _fail("\n".join([f"NOTHING WAS COMPARED: {report.nothing}", *reasons]))

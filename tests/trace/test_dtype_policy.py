@@ -61,6 +61,8 @@ def test_doubles_computed_in_single_are_one_cause() -> None:
     assert (found.verdict, found.blame) == ("reduced_precision", "platform")
     assert found.culprit is not None and (found.culprit.node, found.culprit.op) == (-1, ONE_CAUSE)
     assert "computes float64 in float32" in found.detail
+    (fault,) = (each.fault for each in found.faults)
+    assert fault.culprit == found.culprit and fault.nodes == (0, 1, 2, 3)
     # Nobody has said that the platform does so: then it is an operator's doing.
     unknown = judged(graph, arrays, narrow, {})
     assert unknown.culprit is not None and unknown.culprit.op == "aten.slice.Tensor"
@@ -112,6 +114,11 @@ def test_an_error_beyond_the_policy_has_its_own_culprit() -> None:
     found = judged(graph, arrays, computed_in(torch.float64, torch.float32, bends))
     assert found.verdict in ("discrepant", "reduced_precision")
     assert found.culprit is not None and found.culprit.op == "aten.tanh.default"
+    # What the policy explains is a fault of its own.
+    own, policy = (each.fault for each in found.faults)
+    assert own.culprit == found.culprit and own.nodes == (2,)
+    assert policy.culprit is not None and policy.culprit.op == ONE_CAUSE and policy.nodes == (0, 1, 3)
+    assert policy.verdict == "reduced_precision" and "explains differences here" in policy.detail
 
 
 def test_floats_that_are_not_narrowed_are_judged_as_usual() -> None:

@@ -174,3 +174,12 @@ def test_values_in_16_bits_have_faults_that_no_output_shows() -> None:
     faults = together(wrong_at("layer_norm", one_element(50, 0.25)), wrong_at("gelu", one_element(3, 0.25)))
     found = Bench({PLATFORM: faults}).judge(graph, arrays)
     assert [op for op, *_ in named(found)] == ["layer_norm", "gelu"]
+
+
+def test_right_numbers_in_another_dtype_are_a_fault_beside_another() -> None:
+    arrays = [normal(8, 8)]
+    calls = [("a", "aten.sin.default", "i0"), ("b", "aten.exp.default", "a"), ("c", "aten.cos.default", "i0")]
+    graph = build(arrays, calls, ["b", "c"])
+    faults = together(wrong_at("cos", one_element(5, 0.3)), wrong_at("sin", lambda y: y.double()))
+    found = Bench({PLATFORM: faults}).judge(graph, arrays)
+    assert {(op, kind) for op, _, kind, _ in named(found)} == {("cos", "discrepant"), ("sin", "structural")}

@@ -9,6 +9,7 @@ import sys
 from types import ModuleType
 
 from mindgap.compare.culprit import Culprit
+from mindgap.compare.fault import Fault
 from mindgap.diff.api import diff, diff_many
 from mindgap.diff.errors import DiffInterrupted, StoreNotWritten
 from mindgap.diff.session import Session
@@ -19,6 +20,7 @@ from mindgap.results.settings import RunSettings
 __all__ = [
     "Culprit",
     "DiffInterrupted",
+    "Fault",
     "Model",
     "PlatformFacts",
     "ProgressEvent",

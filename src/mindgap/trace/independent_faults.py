@@ -7,7 +7,7 @@ would see: those that change an output by themselves, when all other operators a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,6 +16,7 @@ from mindgap.oracle import Oracle
 from mindgap.trace.dtype_policy import DtypeSubstitution
 from mindgap.trace.error_propagation import breaks
 from mindgap.trace.single_operators import Confirmed, SingleOperators
+from mindgap.trace.subgraphs import leading_to
 
 #: Jobs of one operator that are run for all faults beside the first.
 MAX_RUNS: Final = 8
@@ -46,15 +47,18 @@ class FaultSearch:
     """Looks for the faults beside the first among the operators that were confirmed.
 
     `policy_of`: the policy that explains an operator. `local`: a wrong operator is a finding also where no output shows
-    it, as for values in 16 bits and for outputs that say nothing. `internal`: values that no public function returns.
-    `skipped`: the first operator that the limits left undecided; None where all were decided.
+    it, as for values in 16 bits and for outputs that say nothing. `misshapen`: for each side, the outputs that have
+    another shape or dtype than declared. `internal`: values that no public function returns. `skipped`: the first
+    operator that the limits left undecided; None where all were decided.
     """
 
     def __init__(
-        self, oracle: Oracle, singles: SingleOperators, policy_of: PolicyOf, *, local: bool, internal: Collection[int]
+        self, oracle: Oracle, singles: SingleOperators, policy_of: PolicyOf, *, local: bool,
+        misshapen: Mapping[str, Sequence[int]], internal: Collection[int],
     ) -> None:  # fmt: skip
         self._oracle, self._singles, self._policy_of = oracle, singles, policy_of
         self._local, self._internal = local, internal
+        self._to_misshapen = {side: frozenset(leading_to(oracle.graph, n)) for side, n in misshapen.items()}
         self._runs, self._carried = MAX_RUNS, MAX_CARRIED
         self.skipped: Confirmed | None = None
 
@@ -96,7 +100,7 @@ class FaultSearch:
         worst = max(calls, key=lambda one: one.worst, default=None)
         tried = [*calls[:1], *(() if worst is None or worst is calls[0] else (worst,))][:_MOST_CALLS]
         for one in tried:
-            if (one.internal or not self._local) and not self._changes_an_output(one):
+            if (one.internal or not self._local) and not self._changes_an_output(one, side):
                 continue
             if self._runs == 0:
                 self.skipped = self.skipped or one
@@ -106,7 +110,10 @@ class FaultSearch:
                 return one
         return None
 
-    def _changes_an_output(self, one: Confirmed) -> bool:
+    def _changes_an_output(self, one: Confirmed, side: str) -> bool:
+        if one.kind == "structural" and not one.internal and one.nodes[0] in self._to_misshapen[side]:
+            # Right numbers in another dtype change no output in exact arithmetic.
+            return True
         if self._carried == 0 or not one.arrays:
             self.skipped = self.skipped or one
             return False

@@ -240,7 +240,14 @@ class Judge:
             return [first], None
         singles, sides = self.search.singles, (platform, self._reference)
         local = self._narrow() or any(e.ill for side in public for e in side)
-        search = FaultSearch(self.oracle, singles, self.search.policy_of, local=local, internal=self._internal.values)
+        misshapen = {
+            side: [n for n, e in zip(self.oracle.graph.outputs, examined, strict=True) if e.kind == "structural"]
+            for side, examined in zip(sides, public, strict=True)
+        }
+        search = FaultSearch(
+            self.oracle, singles, self.search.policy_of, local=local, misshapen=misshapen,
+            internal=self._internal.values,
+        )  # fmt: skip
         found = search.all(first, sides)
         if first.policy is None and search.skipped is None and not singles.shared(*sides):
             for side, examined, arrays in zip(sides, public, (seen.ours, seen.theirs), strict=True):
