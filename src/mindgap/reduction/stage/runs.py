@@ -56,6 +56,9 @@ class StageRuns:
             return "unclear", f"could not be run: {_line(str(error))}"
 
     def _judged(self, platform: str) -> tuple[Shown, str]:
+        unopened = self._context.describe(platform).get("error")
+        if unopened:
+            return "unclear", f"could not be run: {_line(str(unopened))}"
         outcome = self._context.run(platform, self._graph)
         if outcome.status == "unsupported":
             return "unclear", f"does not run it: {_line(outcome.message)}"
