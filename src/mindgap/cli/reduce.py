@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,9 +14,14 @@ from mindgap.cli.sources import subjects
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
 from mindgap.diff.platform_facts import facts_of, spelled
-from mindgap.graph import MindgapError, default_tensor_store
+from mindgap.graph import Graph, MindgapError, default_tensor_store
 from mindgap.pipeline.comparison import GraphComparison, RunContext
+from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
+
+if TYPE_CHECKING:
+    from mindgap.reduction import ReductionLimits
+    from mindgap.reduction.files import Summary
 
 
 def reduce(
@@ -35,7 +40,7 @@ def reduce(
     update_ledger: UpdateLedger = False,
     sarif: SarifFile = None,
 ) -> int:
-    """Reduce each finding to a small program, and write a script that shows it without mindgap.
+    """Reduce each fault of each finding to a small program, and write a script that shows it without mindgap.
 
     Every script is run twice in a fresh process before it is called verified. causes.json lists the distinct causes,
     worst first. Exit status: 1 where there are findings, 0 where there are none.
@@ -44,8 +49,6 @@ def reduce(
     """
     from mindgap.causes import ReducedGroup, causes_of
     from mindgap.reduction import ReductionLimits
-    from mindgap.reduction.files import summary_text, write_finding
-    from mindgap.reduction.finding import reduce_finding
     from mindgap.run.pool import WorkerPool
 
     outputs = CauseOutputs.checked(out, ledger, update_ledger, sarif)
@@ -77,17 +80,13 @@ def reduce(
                     compared += 1
                     ran.add(platform)
                 found += row.finding
-                text = f"{row.word}: nothing to reduce"
-                if row.finding:
-                    try:
-                        reduced = reduce_finding(context, graph, row, ReductionLimits(checks, limit))
-                        summary = write_finding(out, reduced)
-                        groups.append(ReducedGroup(summary, 1, (subject.name,)))
-                        text = summary_text(summary, out)
-                    except MindgapError as error:
-                        incomplete.add(platform)
-                        text = f"{row.word}: NOT REDUCED: {error}"
-                print(f"{subject.name} on {platform}: {text}", file=stream)
+                for fault in row.by_fault:
+                    text = f"{fault.word}: nothing to reduce"
+                    if fault.finding:
+                        summary, text = _reduced(context, graph, fault, ReductionLimits(checks, limit), out)
+                        groups += [] if summary is None else [ReducedGroup(summary, 1, (subject.name,))]
+                        incomplete |= {platform} if summary is None else set()
+                    print(f"{subject.name} on {platform}: {text}", file=stream)
         if groups or ledger is not None:
             outputs.write(causes_of(groups), () if refused else ran - incomplete)
     if not compared:
@@ -95,3 +94,17 @@ def reduce(
     if found:
         return Exit.FINDINGS
     return Exit.WRONG_USE if refused else Exit.NOTHING_FOUND
+
+
+def _reduced(
+    context: RunContext, graph: Graph, fault: Row, limits: ReductionLimits, out: Path
+) -> tuple[Summary | None, str]:  # fmt: skip
+    """Reduces one fault and writes its files. Returns its summary, None where it could not be reduced, and a text."""
+    from mindgap.reduction.files import summary_text, write_finding
+    from mindgap.reduction.finding import reduce_finding
+
+    try:
+        summary = write_finding(out, reduce_finding(context, graph, fault, limits))
+    except MindgapError as error:
+        return None, f"{fault.word}: NOT REDUCED: {error}"
+    return summary, summary_text(summary, out)

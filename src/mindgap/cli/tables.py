@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mindgap.diff import Report, Row
-from mindgap.report.words import METRICS, detail_line, metric, short, weaker_evidence
+from mindgap.report.words import METRICS, detail_line, fault_name, metric, short, weaker_evidence
 
 _STYLES: Final = {
     "identical": "dim",
@@ -130,7 +130,7 @@ def _cells(row: Row) -> tuple[str | Text, ...]:
 def _culprit(row: Row) -> str:
     if row.culprit is None:
         return row.message.splitlines()[0][:100] if row.message else ""
-    return f"{row.culprit.op} (node {row.culprit.node})" if row.culprit.node >= 0 else row.culprit.op
+    return fault_name(row.independent_faults[0]) if row.finding and row.culprit.node >= 0 else row.culprit.op
 
 
 def _happened(row: Row) -> Text:

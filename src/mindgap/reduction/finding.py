@@ -52,10 +52,11 @@ def reduce_finding(
     nodes = (row.culprit.node,) if row.culprit is not None and row.culprit.node >= 0 else ()
     specify = partial(specified_in_worker, execute=context.execute)
     found = reduce(graph, check, context.tensors, nodes=nodes, limits=limits, specify=specify)
-    final = GraphComparison(context, row.model, found.graph).row(row.platform)
-    if not symptom.shown_by(final):
+    last = GraphComparison(context, row.model, found.graph).row(row.platform)
+    final = symptom.found_in(last)
+    if final is None:
         raise MindgapError(
-            f"{row.model} on {row.platform}: the finding did not come again; the last run is {final.word}"
+            f"{row.model} on {row.platform}: the finding did not come again; the last run is {last.word}"
         )
     passing = None if found.passing is None else GraphComparison(context, row.model, found.passing).row(row.platform)
     inputs = materialise_all(found.graph, context.tensors)

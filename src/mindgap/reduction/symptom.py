@@ -41,6 +41,10 @@ class Symptom:
             return not found and _culprit(row) == self.culprit
         return bool(found) and found <= self.operators and (len(found) > 1 or len(self.operators) == 1)
 
+    def found_in(self, row: Row) -> Row | None:
+        """The row of the fault that shows the same, of a row with one or several faults; None where none does."""
+        return next((each for each in row.by_fault if self.shown_by(each)), None)
+
 
 def symptom_of(row: Row) -> Symptom:
     """The symptom of a finding. Raises `MindgapError` for a row that is none, and for one whose reference failed."""
@@ -64,7 +68,7 @@ def check_of(symptom: Symptom, context: RunContext) -> Check:
 
     def check(graph: Graph) -> Answer:
         row = GraphComparison(context, "reduced", graph).row(symptom.platform)
-        if symptom.shown_by(row):
+        if symptom.found_in(row) is not None:
             return "shows"
         return "calm" if row.verdict in CALM else "other"
 
