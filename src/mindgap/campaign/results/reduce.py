@@ -53,6 +53,7 @@ def reduce_groups(
         raise MindgapError(f"{directory.path} has no such finding: there is nothing to reduce")
     queue = _GroupQueue(groups)
     done: dict[int, GroupReduction] = {}
+    clients: list[WorkerClient] = []
 
     def serve() -> None:
         options = {
@@ -61,19 +62,28 @@ def reduce_groups(
         }  # fmt: skip
         module = "mindgap.campaign.results.reduction_worker"
         client = WorkerClient(module, options, {**os.environ}, RequestLimits(_MORE_S))
+        clients.append(client)
         try:
             last = ""
             while (index := queue.next(last)) is not None:
                 last = groups[index].platform
-                done[index] = _reduced(client, groups[index], out, limits)
+                done[index] = _reduced(client, groups[index], out, limits, queue)
                 if progress is not None:
                     progress(done[index])
         finally:
             client.close()
 
     with ThreadPoolExecutor(jobs, "mindgap-reduce") as threads:
-        for each in [threads.submit(serve) for _ in range(min(jobs, len(groups)))]:
-            each.result()
+        try:
+            for each in [threads.submit(serve) for _ in range(min(jobs, len(groups)))]:
+                each.result()
+        except BaseException:
+            # An interrupt: what runs now would be waited for.
+            queue.close()
+            for client in clients:
+                if client.process is not None:
+                    client.process.kill()
+            raise
     return [done[index] for index in range(len(groups))]
 
 
@@ -83,6 +93,13 @@ class _GroupQueue:
     def __init__(self, groups: Sequence[FindingGroup]) -> None:
         self._waiting = {index: group.platform for index, group in enumerate(groups)}
         self._lock = threading.Lock()
+        #: Nothing more is to be begun.
+        self.closed = False
+
+    def close(self) -> None:
+        with self._lock:
+            self.closed = True
+            self._waiting.clear()
 
     def next(self, platform: str) -> int | None:
         """The number of the next group, of `platform` where one waits; None where none waits."""
@@ -105,11 +122,15 @@ def worst_groups(groups: Sequence[FindingGroup], most: int | None) -> list[Findi
     return sorted(groups, key=lambda group: (group.word.endswith("failed"), -group.count))[:most]
 
 
-def _reduced(client: WorkerClient, group: FindingGroup, out: Path, limits: ReductionLimits) -> GroupReduction:
+def _reduced(
+    client: WorkerClient, group: FindingGroup, out: Path, limits: ReductionLimits, queue: _GroupQueue
+) -> GroupReduction:
     """Reduces the first of the group's cases that can be reduced."""
     reasons: list[str] = []
     spent = 0.0
     for case in group.cases[:_CASES]:
+        if queue.closed:
+            break
         request = {
             "kind": "reduce", "case": case, "platform": group.platform,
             "seen": f"{group.count} of the campaign's rows",
