@@ -106,12 +106,12 @@ def test_runs_are_told_apart(tmp_path: Path) -> None:
         report_of(store, "yesterday")
 
 
-def test_tables_that_do_not_fit_together_are_no_report(tmp_path: Path) -> None:
+def test_rows_that_are_gone_are_missed(tmp_path: Path) -> None:
     store = Store(tmp_path)
     recorded(store)
     for segment in tmp_path.glob("tables/models/*"):
         segment.unlink()
-    with pytest.raises(StoreError, match="do not fit together"):
+    with pytest.raises(StoreError, match=r"tables/models: 3 of 3 rows of run .* are gone"):
         report_of(store)
 
 

@@ -68,6 +68,7 @@ def report_of(store: Store, run: str | None = None) -> Report:
         outcomes[row["model"], row["platform"]] = outcome_of(row)
     reference: str = about["reference"]
     settings: dict[str, Any] = json.loads(about["settings"])
+    require_whole(store, run)
     models = [
         _model(row, outcomes.get((row["model"], reference)), settings.get("sources", {}))
         for row in store.rows("SELECT * FROM models WHERE run = ? ORDER BY position", [run])
@@ -89,6 +90,18 @@ def report_of(store: Store, run: str | None = None) -> Report:
     if counted != report.totals:
         raise StoreError(f"{store.url}: the tables of run {run} do not fit together: {counted} ≠ {report.totals}")
     return report
+
+
+def require_whole(store: Store, run: str) -> None:
+    """Raises `StoreError` where the store has fewer rows of a run than the run had written at its end."""
+    for about in store.rows("SELECT settings FROM runs WHERE run = ?", [run]):
+        for table, written in json.loads(about["settings"]).get("rows", {}).items():
+            (found,) = store.rows(f"SELECT count(*) AS n FROM {table} WHERE run = ?", [run])
+            if found["n"] < written:
+                raise StoreError(
+                    f"{store.url}/tables/{table}: {written - found['n']} of {written} rows of run {run} are gone "
+                    "with a segment that was removed: copy it again, or run again"
+                )
 
 
 def _platforms(store: Store, run: str) -> tuple[PlatformFacts, ...]:

@@ -15,7 +15,7 @@ from mindgap.results.rows import Model, PlatformFacts, Refused, Row
 from mindgap.results.settings import RunSettings
 from mindgap.run.identity import digest_of
 from mindgap.run.outcome import Outcome
-from mindgap.store import Store, StoreError, Writer, graph_row, metric_columns, new_run, outcome_row
+from mindgap.store import TABLES, Store, StoreError, Writer, graph_row, metric_columns, new_run, outcome_row
 from mindgap.store.records import writable
 
 #: Gives what a platform reports of itself.
@@ -56,6 +56,8 @@ class Recording:
         self._settings = settings
         self._describe = describe
         self._start: dict[str, Any] = {}
+        #: Of a run of `diff`: the keys of the rows that it has written, by table.
+        self._keys: dict[str, set[tuple[Any, ...]]] = {}
         self._facts: dict[str, tuple[int, PlatformFacts]] = {}
         self._fingerprints: set[tuple[str, str]] = set()
 
@@ -176,8 +178,10 @@ class Recording:
         return refused
 
     def finish(self, seconds: float) -> None:
-        """The run came to its end."""
-        self._append("runs", {**self._start, "seconds": seconds})
+        """The run came to its end. Its settings say how many rows it has in each table: a reader misses lost ones."""
+        counts = {"rows": {table: len(keys) for table, keys in self._keys.items()}}
+        settings = json.dumps({**json.loads(self._start["settings"]), **counts})
+        self._append("runs", {**self._start, "settings": settings, "seconds": seconds})
         if self._writer is not None:
             with self.forgiving():
                 self._writer.flush()
@@ -186,6 +190,10 @@ class Recording:
         if self._writer is not None:
             with self.forgiving():
                 self._writer.append(table, rows)
+            if self._kind == "diff" and "run" in (key := TABLES[table].key) and table != "runs":
+                written = self._keys.setdefault(table, set())
+                for row in [rows] if isinstance(rows, Mapping) else rows:
+                    written.add(tuple(row.get(name) for name in key))
 
     @contextmanager
     def forgiving(self) -> Generator[None]:

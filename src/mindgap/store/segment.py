@@ -20,11 +20,13 @@ import pyarrow.parquet as pq
 import xxhash
 
 from mindgap.store.errors import RowError, StoreError
-from mindgap.store.location import StoreLocation
+from mindgap.store.location import LocalLocation, StoreLocation
 from mindgap.store.tables import VERSION, TableSchema
 
 SUFFIX: Final = ".parquet"
 _NAME: Final = re.compile(r"[0-9a-f]{16}-[0-9a-f]+-(?P<hash>[0-9a-f]{32})\.parquet")
+#: Bytes that are read at a time.
+_PIECE: Final = 1 << 22
 _AGAIN: Final = "copy it again, or move it away and run again what it held: its rows are lost, no others"
 
 
@@ -59,10 +61,11 @@ def segment_name(table: TableSchema, data: bytes, written: int, writer: str) -> 
     return f"{folder_of(table)}/{written:016x}-{writer}-{xxhash.xxh3_128_hexdigest(data)}{SUFFIX}"
 
 
-def check_footer(location: StoreLocation, name: str, table: TableSchema) -> int:
-    """Returns the number of rows, read from the file's footer, which a truncated file lacks.
+def check_segment(location: StoreLocation, name: str, table: TableSchema) -> None:
+    """Checks a segment before it is queried: the footer, which a truncated file lacks, and the digest in its name.
 
-    Raises `StoreError` for a damaged file, one of another version, or one of another table.
+    Elsewhere than in a local directory, only the footer. Raises `StoreError` for a damaged file, one of another
+    version, or one of another table.
     """
     where = location.url(name)
     try:
@@ -78,20 +81,37 @@ def check_footer(location: StoreLocation, name: str, table: TableSchema) -> int:
         raise StoreError(f"segment {where} is of store version {version}, this mindgap reads {VERSION}: move it away")
     if about.get(b"mindgap.table") != table.name.encode() or not schema.equals(table.schema):
         raise StoreError(f"segment {where} is not of the table {table.name}: move it to the folder that it came from")
-    return found.num_rows
+    if isinstance(location, LocalLocation):
+        _check_digest(location, name)
 
 
 def checked_bytes(location: StoreLocation, name: str) -> bytes:
     """Returns the segment's bytes. Raises `StoreError` if they do not match the digest in its name."""
     data = location.read(name)
-    named = _NAME.fullmatch(name.rpartition("/")[2])
     if data is None:
         raise StoreError(f"segment {location.url(name)} is gone: list the store again")
+    _compare(location, name, xxhash.xxh3_128_hexdigest(data))
+    return data
+
+
+def _check_digest(location: StoreLocation, name: str) -> None:
+    """Raises `StoreError` if the bytes of the file do not match the digest in its name."""
+    found = xxhash.xxh3_128()
+    try:
+        with location.open(name) as file:
+            while piece := file.read(_PIECE):
+                found.update(piece)
+    except OSError as error:
+        raise StoreError(f"segment {location.url(name)} cannot be read ({error.strerror}): {_AGAIN}") from None
+    _compare(location, name, found.hexdigest())
+
+
+def _compare(location: StoreLocation, name: str, digest: str) -> None:
+    named = _NAME.fullmatch(name.rpartition("/")[2])
     if named is None:
         raise StoreError(f"{location.url(name)} is no segment, going by its name: move it away")
-    if xxhash.xxh3_128_hexdigest(data) != named["hash"]:
+    if digest != named["hash"]:
         raise StoreError(f"segment {location.url(name)} does not hold what its name promises: {_AGAIN}")
-    return data
 
 
 def _plain(value: Any) -> Any:

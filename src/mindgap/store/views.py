@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from mindgap.store.errors import StoreError
 from mindgap.store.location import StoreLocation
-from mindgap.store.segment import SUFFIX, check_footer, checked_bytes, folder_of
+from mindgap.store.segment import SUFFIX, check_segment, checked_bytes, folder_of
 from mindgap.store.tables import STAMP, TABLES, TableSchema
 
 _WORD: Final = re.compile(r"\w+")
@@ -84,7 +84,7 @@ class Views:
             return
         for name in files:
             if name not in self._sound:
-                check_footer(self._location, name, table)
+                check_segment(self._location, name, table)
                 self._sound.add(name)
         connection.execute(f"DROP VIEW IF EXISTS {table.name}")
         connection.execute(f"DROP TABLE IF EXISTS _superseded_{table.name}")
@@ -121,7 +121,7 @@ class Views:
 
     def _explained(self, error: duckdb.Error, tables: Sequence[TableSchema]) -> StoreError:
         """Returns the error to raise: it names the damaged segment, if there is one, else it has DuckDB's message."""
-        if isinstance(error, (duckdb.IOException, duckdb.InvalidInputException, duckdb.InternalException)):
+        if not isinstance(error, duckdb.ProgrammingError):
             for table in tables:
                 for name in self._seen.get(table.name, ()):
                     try:

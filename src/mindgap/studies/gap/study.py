@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from mindgap.results.from_store import require_whole
 from mindgap.store import Store, StoreError
 from mindgap.studies.gap.agreement import classes, precision
 from mindgap.studies.gap.compiled import compiled
@@ -59,6 +60,7 @@ class Study:
 def gap(store: Store, run: str | None = None) -> Study:
     """Runs the study of a run, by default the latest suitable one. Raises `StoreError` if there is none."""
     about = suitable_run(store, run)
+    require_whole(store, about["run"])
     tables = tuple(table(store, about["run"]) for table in TABLES)
     finished = about["seconds"] is not None
     about.pop("outcomes")
@@ -104,6 +106,8 @@ def suitable_run(store: Store, run: str | None = None) -> dict[str, Any]:
         return chosen[0]
     fit = [row for row in known if row["kind"] in _KINDS and row["outcomes"]]
     if not fit:
+        for row in known:
+            require_whole(store, row["run"])
         raise StoreError(
             f"{store.url} holds no run with outcomes: `mindgap campaign run` and `mindgap diff … --store {store.url}` "
             "write one"
