@@ -67,15 +67,20 @@ class Baseline:
 
     def updated(self, report: Report) -> Baseline:
         """Returns the baseline after this report. Findings of pairs of model and platform that did not run stay."""
-        ran = {(row.model, row.platform) for row in report.rows}
+        ran = _ran(report)
         kept = {known for known in self.known if (known.model, known.platform) not in ran}
         return Baseline(frozenset(kept | {key for row in report.findings for key in known_as(row)}))
 
     def gone(self, report: Report) -> tuple[Known, ...]:
         """Returns known findings whose model and platform ran, but which did not occur again."""
-        ran = {(row.model, row.platform) for row in report.rows}
+        ran = _ran(report)
         found = {key for row in report.findings for key in known_as(row)}
         return tuple(sorted(k for k in self.known - found if (k.model, k.platform) in ran))
+
+
+def _ran(report: Report) -> set[tuple[str, str]]:
+    """The pairs of model and platform of which the report knows something."""
+    return {(row.model, row.platform) for row in report.rows if not row.unknown}
 
 
 def known_as(row: Row) -> tuple[Known, ...]:

@@ -59,7 +59,7 @@ def test_totals_that_do_not_agree_are_a_failure_of_the_tool(tmp_path: Path, capf
         (["absent"], "absent is no store"),
         (["empty"], "empty holds no run with outcomes"),
         (["store", "--run", "other"], "holds no run other; it holds campaign-0"),
-        (["store", "--csv", "empty/mindgap-store.json"], "cannot be made"),
+        (["store", "--csv", "empty/mindgap-store.json"], "is not a directory"),
         (["store", "--nonsense"], "--nonsense"),
     ],
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
 import sysconfig
 import threading
+import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +24,8 @@ Optimizer = Literal["sgd", "adamw"]
 
 #: Seconds until a new worker must answer: it has imported no framework yet.
 _START_S: Final = 120.0
+#: A request gets this long, however little is left of the time budget.
+_LEAST_S: Final = 0.05
 #: A line of faulthandler's dump of a Python stack, innermost frame first.
 _FRAME: Final = re.compile(r'^  File "(.+)", line (\d+) in ')
 _NOT_THE_USERS: Final = (
@@ -51,12 +55,13 @@ class SourceClient:
     Thread-safe. Use as a context manager: leaving it ends the process.
     """
 
-    def __init__(self, tensors: TensorStore, deadline_s: float) -> None:
-        """`deadline_s`: seconds for opening a source, and for one capture."""
+    def __init__(self, tensors: TensorStore, deadline_s: float, budget_s: float | None = None) -> None:
+        """`deadline_s`: seconds for opening a source, and for one capture. `budget_s`: for all together, from now."""
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         start = RequestLimits(_START_S)
         self._client = WorkerClient("mindgap.catalogue.source_worker", {"tensors": tensors.path}, environment, start)
-        self._limits = RequestLimits(deadline_s)
+        self._deadline_s = deadline_s
+        self._until = math.inf if budget_s is None else time.monotonic() + budget_s
         self._lock = threading.Lock()
         #: How many programs of each opened source the process holds.
         self._held: dict[int, int] = {}
@@ -123,14 +128,20 @@ class SourceClient:
     def _ask(self, header: Mapping[str, object], source: str) -> Frame:
         if self._stopping:
             raise MindgapError(f"{source}: interrupted")
+        if time.monotonic() >= self._until:
+            raise MindgapError(f"{source}: not run: the time budget was used up")
+        stage = "opening it" if header["kind"] == "open" else "capturing it"
         try:
             worker = self._client.started()
-            worker.stage = "opening it" if header["kind"] == "open" else "capturing it"
-            frame = worker.ask(header, (), self._limits)
+            worker.stage = stage
+            left = self._until - time.monotonic()
+            frame = worker.ask(header, (), RequestLimits(min(self._deadline_s, max(left, _LEAST_S))))
         except OSError as error:
             raise MindgapError(f"the process that opens sources cannot be started: {error}") from None
         except WorkerFailed as failed:
             self._stop()
+            if failed.fault == "timeout" and time.monotonic() >= self._until:
+                raise MindgapError(f"{source}: not run: the time budget was used up while {stage}") from None
             place = _users_line(failed.tail)
             raise MindgapError(
                 f"{source}: {failed.message}{f' ({place})' if place else ''}: {_FAULTS[failed.fault]}"

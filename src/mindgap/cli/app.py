@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import signal
@@ -10,11 +11,12 @@ import sys
 import threading
 import traceback
 from collections.abc import Generator, Sequence
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 import mindgap
+from mindgap.cli.cache import cache
 from mindgap.cli.campaign import campaign
 from mindgap.cli.campaign_reduce import reduce as campaign_reduce
 from mindgap.cli.campaign_show import findings, show
@@ -38,6 +40,9 @@ from mindgap.cli.worker import worker
 from mindgap.graph import MindgapError
 from mindgap.run.log_setup import VARIABLE, configure_logging
 
+#: What a disk, a quota or permissions refuse: for the user to mend, and no failure of mindgap.
+_SURROUNDINGS: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM))
+
 app = typer.Typer(
     add_completion=False,
     invoke_without_command=True,
@@ -46,7 +51,7 @@ app = typer.Typer(
     help="Finds where a model's behaviour changes when the hardware or the runtime under it does.",
     epilog="Exit status: 0 nothing found, 1 findings, 2 wrong use or bad input, 3 mindgap itself failed.",
 )
-for command in (platforms, coverage, capture, diff, trace, reduce, metamorphic, demo, selftest, report, synth):
+for command in (platforms, coverage, capture, diff, trace, reduce, metamorphic, demo, selftest, report, synth, cache):
     app.command()(command)
 # The name of before: scripts use it.
 app.command("alone", hidden=True)(metamorphic)
@@ -103,12 +108,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _terminated() -> Generator[list[int]]:
-    """Makes SIGTERM end a command as Ctrl-C does, so that no process or file is left. Yields the signals that came."""
+    """Makes SIGTERM end a command as Ctrl-C does, so that no process or file is left. Yields the signals that came.
+
+    A second SIGTERM is ignored: it would interrupt the removal of temporary files.
+    """
     came: list[int] = []
 
     def interrupt(number: int, _: object) -> None:
         came.append(number)
-        raise KeyboardInterrupt
+        if len(came) == 1:
+            raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
         yield came
@@ -125,6 +134,9 @@ def _run(argv: Sequence[str] | None) -> int:
         found = app(
             args=_verbose_first(sys.argv[1:] if argv is None else argv), prog_name="mindgap", standalone_mode=False
         )
+        # Typer turns Ctrl-C into this number. A command that returns the status itself has said so.
+        if type(found) is int and found == Exit.INTERRUPTED:
+            complain("interrupted")
         return int(found or 0)
     except typer.TyperException as error:
         # Only usage errors come here, and they word themselves; the base class has no such method.
@@ -141,7 +153,20 @@ def _run(argv: Sequence[str] | None) -> int:
         # The reader has seen enough (`mindgap platforms | head`); Python would complain once more at its exit.
         sys.stderr.close()
         return Exit.NOTHING_FOUND
+    except OSError as error:
+        if error.errno not in _SURROUNDINGS:
+            return _failed()
+        complain(
+            f"{error.filename or 'a file'} cannot be used: {error.strerror}; "
+            "MINDGAP_HOME and TMPDIR name other directories"
+        )
+        return Exit.WRONG_USE
     except Exception:
-        traceback.print_exc()
-        complain("this is a failure of mindgap itself, not of your input: please report it with the lines above")
-        return Exit.TOOL_FAILED
+        return _failed()
+
+
+def _failed() -> Exit:
+    """Prints the traceback of the current exception."""
+    traceback.print_exc()
+    complain("this is a failure of mindgap itself, not of your input: please report it with the lines above")
+    return Exit.TOOL_FAILED

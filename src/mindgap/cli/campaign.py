@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from mindgap.cli.campaign_view import print_status, running_line, watching
+from mindgap.cli.numbers import finite
+from mindgap.cli.outputs import check_directory, check_files
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
 from mindgap.graph import MindgapError
+from mindgap.graph.tensors import home
 
 if TYPE_CHECKING:
     from mindgap.campaign.session import CaseSourceFactory, RunOptions
@@ -49,7 +52,9 @@ def run(
     ] = False,
     coverage_minutes: Annotated[
         float | None,
-        typer.Option(metavar="M", min=0, help="Processor minutes to ask each platform what it lacks (plan: 5)."),
+        typer.Option(
+            metavar="M", min=0, callback=finite, help="Processor minutes to ask each platform what it lacks (plan: 5)."
+        ),
     ] = None,
     no_coverage: Annotated[bool, typer.Option("--no-coverage", help="Ask no platform; use what is known.")] = False,
     jobs: Jobs = None,
@@ -69,7 +74,8 @@ def run(
     bundled = plan.is_file() and is_bundle(plan)
     meant, text = plan_of(plan) if bundled else read_plan(plan)
     where = Path("out") / plan.stem if out is None else out
-    known = None if no_support else support or _home() / "support"
+    check_directory("--out", where)
+    known = None if no_support else support or home() / "support"
     with result_stream() as stream:
         with _shown() as steps:
             from mindgap.campaign.cases.bundle import BundleSourceFactory
@@ -204,6 +210,7 @@ def export_(
     from mindgap.campaign.state.directory import open_directory
     from mindgap.campaign.state.steps import StepTracker
 
+    check_files(("BUNDLE", bundle))
     with result_stream() as stream:
         folder = open_directory(directory)
         source = _source_of(folder, None, StepTracker())
@@ -230,12 +237,6 @@ def import_(
         merged = import_results(open_directory(directory), parts)
         stream.write(f"{directory}: {merged.segments} segments and {merged.graphs} graphs were new\n")
         return Exit.NOTHING_FOUND
-
-
-def _home() -> Path:
-    from mindgap.support.probe_file import home
-
-    return home()
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mindgap.cli.cause_outputs import CauseOutputs, LedgerFile, SarifFile, UpdateLedger
+from mindgap.cli.numbers import finite
 from mindgap.cli.outputs import write_file
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
@@ -26,7 +27,7 @@ def reduce(
     platform: Annotated[str, typer.Option("-p", "--platform", metavar="PLATFORM", help="Only on this platform.")] = "",
     case: Annotated[str, typer.Option("--case", metavar="CASE", help="Only this case, on the platform of -p.")] = "",
     checks: Annotated[int, typer.Option(min=1, help="How often a platform may be tried for one finding.")] = 1000,
-    seconds: Annotated[float, typer.Option(min=1, help="How long one reduction may take.")] = 120.0,
+    seconds: Annotated[float, typer.Option(min=1, callback=finite, help="How long one reduction may take.")] = 120.0,
     most: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Only N groups: wrong results first, and the most frequent.")
     ] = None,

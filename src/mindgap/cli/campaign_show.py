@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from mindgap.cli.outputs import write_file
+from mindgap.cli.outputs import check_files, write_file
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import console, plain_table
@@ -76,6 +76,7 @@ def show(
     from mindgap.campaign.results.script import script_of
     from mindgap.campaign.state.directory import open_directory
 
+    check_files(("--output", output), ("--output", None if output is None else output.with_suffix(".npz")))
     with result_stream() as out:
         folder = open_directory(directory)
         rows = rows_of_case(folder, case, platform)

@@ -51,8 +51,9 @@ def capture(
     travels = output.suffix == SUFFIX
     if no_weights and not travels:
         raise MindgapError(f"--no-weights is for FILE{SUFFIX}: {output.name} holds no weights anyway")
+    deadline = seconds(deadline)
     tensors = default_tensor_store()
-    with result_stream() as out, SourceClient(tensors, seconds(deadline)) as client:
+    with result_stream() as out, SourceClient(tensors, deadline) as client:
         step = _optimizer(optimizer)
         opened = client.open(with_options(source, options or []))
         count = len(opened.programs)

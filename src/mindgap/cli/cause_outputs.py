@@ -41,7 +41,7 @@ class CauseOutputs:
         if update and ledger is None:
             raise MindgapError("--update-ledger needs --ledger FILE, the file to write")
         check_directory("--out", out)
-        check_files(("--sarif", sarif))
+        check_files(("--sarif", sarif), ("--ledger", ledger if update else None))
         known = None if ledger is None else load_ledger(ledger, update)
         return cls(out, known, ledger if update else None, sarif)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from mindgap.cli.numbers import finite
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
 
@@ -32,7 +33,7 @@ def check(
     python: Annotated[
         str, typer.Option("--python", metavar="PATH", help="The interpreter of another environment.")
     ] = sys.executable,
-    seconds: Annotated[float, typer.Option(min=1, help="How long one script may take.")] = 400.0,
+    seconds: Annotated[float, typer.Option(min=1, callback=finite, help="How long one script may take.")] = 400.0,
     jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="Scripts at a time.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="The answers as JSON on standard output.")] = False,
 ) -> int:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 from rich.table import Table
 
-from mindgap.cli.outputs import write_file
+from mindgap.cli.numbers import finite
+from mindgap.cli.outputs import check_directory, check_files, write_file
 from mindgap.cli.progress import counting
 from mindgap.cli.streams import result_stream
 from mindgap.cli.tables import console
@@ -44,8 +45,10 @@ def build(
         typer.Option("--pass", metavar="PASS", help="Besides forward: backward, sgd, adamw. May be repeated."),
     ] = None,
     jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="Models at a time.")] = 2,
-    cpu: Annotated[float, typer.Option(min=1, help="Processor seconds that one step of one model may take.")] = 120,
-    memory: Annotated[float, typer.Option(min=0.5, help="GiB of memory that one model may take.")] = 8,
+    cpu: Annotated[
+        float, typer.Option(min=1, callback=finite, help="Processor seconds that one step of one model may take.")
+    ] = 120,
+    memory: Annotated[float, typer.Option(min=0.5, callback=finite, help="GiB of memory that one model may take.")] = 8,
     parameters: Annotated[int, typer.Option(min=0, help="Millions of parameters of the largest; 0: any.")] = 200,
     trained: Annotated[
         int, typer.Option(metavar="N", min=0, help="The same for passes with gradients, which cost several times more.")
@@ -61,6 +64,7 @@ def build(
     from mindgap.catalogue import build as build_catalogue
     from mindgap.corpus.patterns import EVERYTHING
 
+    check_directory("CATALOGUE", directory)
     with result_stream() as out:
         catalogue = Catalogue(directory, create=True)
         limits = ModelLimits(cpu, int(memory * (1 << 30)), parameters * 1_000_000 or None, trained * 1_000_000 or None)
@@ -120,6 +124,7 @@ def show(
     from mindgap.catalogue import Catalogue
     from mindgap.graph import encode, stored_keys
 
+    check_files(("--output", output))
     with result_stream() as out:
         catalogue = Catalogue(directory)
         entry = catalogue.entry(source, _pass(of))

@@ -14,6 +14,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from mindgap.cli.numbers import finite
+from mindgap.cli.outputs import check_directory
 from mindgap.cli.progress import counting
 from mindgap.cli.streams import result_stream
 from mindgap.cli.tables import console, plain_table
@@ -37,7 +39,8 @@ def coverage(
         typer.Option(metavar="DIR", help="Where answers are kept, by fingerprint; default: the user's own."),
     ] = None,
     budget: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=1, help="Processor seconds for each platform.")
+        float | None,
+        typer.Option(metavar="SECONDS", min=1, callback=finite, help="Processor seconds for each platform."),
     ] = None,
     jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="Platforms at a time.")] = 2,
     missing: Annotated[
@@ -53,6 +56,8 @@ def coverage(
     """
     # Samples call deprecated operators on purpose; PyTorch reads this when it is imported.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    if store is not None:
+        check_directory("--store", store)
     with result_stream() as out:
         _require_any(platforms)
         asked = _asked(platforms, catalogue, store, budget, jobs)
@@ -85,8 +90,9 @@ def _asked(
 ) -> SurveyResult:
     """Runs the survey. Raises `MindgapError` if no platform could be surveyed."""
     from mindgap.catalogue import Catalogue
+    from mindgap.graph.tensors import home
     from mindgap.store import Store
-    from mindgap.support.probe_file import home, probe_set
+    from mindgap.support.probe_file import probe_set
     from mindgap.support.survey import nothing_asked, survey_platforms
 
     with counting() as tick:

@@ -13,6 +13,7 @@ import typer
 
 from mindgap.catalogue.source_client import SourceClient
 from mindgap.cli.known_findings import known_findings
+from mindgap.cli.numbers import seconds_of
 from mindgap.cli.outputs import check_files, each_alone, write_file
 from mindgap.cli.progress import progress
 from mindgap.cli.sources import subjects
@@ -73,6 +74,12 @@ def diff(
     ] = False,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each graph on each platform.")] = 2,
     deadline: Deadline = 300.0,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="For everything together: 90s, 10m, 1h. What it does not suffice for is not run."
+        ),
+    ] = None,
     jobs: Jobs = None,
 ) -> int:
     """Run models on platforms and say where they behave differently, and which operator does it.
@@ -81,7 +88,8 @@ def diff(
     """
     if update_baseline and baseline is None:
         raise MindgapError("--update-baseline needs --baseline FILE, the file to write")
-    settings = RunSettings(reference, not no_trace, repeat, seconds(deadline), internal)
+    limit = None if budget is None else seconds_of("--budget", budget)
+    settings = RunSettings(reference, not no_trace, repeat, seconds(deadline), internal, limit)
     mark_known = known_findings(baseline, update_baseline)
     check_files(
         ("--html", html), ("--junit", junit), ("--sarif", sarif),
@@ -93,7 +101,7 @@ def diff(
 
     def run() -> Report:
         tensors = default_tensor_store()
-        with progress() as tell, SourceClient(tensors, settings.deadline_s) as client:
+        with progress() as tell, SourceClient(tensors, settings.deadline_s, limit) as client:
             found = subjects(sources, options or [], client, backward)
             return diff_many(found, wanted, settings=settings, progress=tell, tensors=tensors, jobs=jobs, store=kept)
 
@@ -163,6 +171,8 @@ def say_loudly(report: Report) -> None:
     for row in report.rows:
         if row.broken:
             complain(f"not judged, mindgap failed: {row.model} on {row.platform}: {row.broken.splitlines()[-1]}")
+    if unknown := sum(row.unknown for row in report.rows):
+        complain(f"no time was left for {unknown} of {len(report.rows)} rows: nothing is known of them (--budget)")
     if report.nothing and (report.models or not report.refused):
         complain(f"NOTHING WAS COMPARED: {report.nothing}")
     elif unsupported := report.totals.words.get("unsupported", 0):

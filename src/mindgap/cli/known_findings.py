@@ -69,6 +69,7 @@ def _by_ledger(ledger: Ledger, file: Path | None, report: Report) -> Report:
     apart = [row.by_fault for row in report.rows]
     pairs = causes_of_rows(each for rows in apart for each in rows)
     ran = {row.platform for row in report.rows if row.verdict is not None}
+    ran -= {row.platform for row in report.rows if row.unknown}
     causes = reviewed(ledger, [cause for cause, _ in pairs], ran, file)
     # What an update has added is known now.
     calm = ("known",) if file is None else ("known", "new")

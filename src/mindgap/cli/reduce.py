@@ -10,6 +10,7 @@ import typer
 from mindgap.catalogue.source_client import SourceClient
 from mindgap.cli.cause_outputs import CauseOutputs, LedgerFile, SarifFile, UpdateLedger
 from mindgap.cli.diff import Deadline, Options, seconds
+from mindgap.cli.numbers import finite
 from mindgap.cli.sources import subjects
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
@@ -34,7 +35,9 @@ def reduce(
     options: Options = None,
     backward: Annotated[bool, typer.Option("--backward", help="As for mindgap diff.")] = False,
     checks: Annotated[int, typer.Option(min=1, help="How often the platform may be tried for one finding.")] = 1000,
-    limit: Annotated[float, typer.Option("--seconds", min=1, help="How long one finding may take.")] = 120.0,
+    limit: Annotated[
+        float, typer.Option("--seconds", min=1, callback=finite, help="How long one finding may take.")
+    ] = 120.0,
     deadline: Deadline = 300.0,
     ledger: LedgerFile = None,
     update_ledger: UpdateLedger = False,
@@ -52,8 +55,8 @@ def reduce(
     from mindgap.run.pool import WorkerPool
 
     outputs = CauseOutputs.checked(out, ledger, update_ledger, sarif)
-    tensors = default_tensor_store()
     settings = RunSettings(spelled(reference), deadline_s=seconds(deadline))
+    tensors = default_tensor_store()
     wanted = list(dict.fromkeys(spelled(platform) for platform in platforms))
     facts_of([settings.reference, *wanted], reference=settings.reference, skip_unavailable=False)
     found = compared = refused = 0
@@ -84,8 +87,11 @@ def reduce(
                     text = f"{fault.word}: nothing to reduce"
                     if fault.finding:
                         summary, text = _reduced(context, graph, fault, ReductionLimits(checks, limit), out)
-                        groups += [] if summary is None else [ReducedGroup(summary, 1, (subject.name,))]
-                        incomplete |= {platform} if summary is None else set()
+                        if summary is None:
+                            incomplete.add(platform)
+                            complain(f"not reduced: {subject.name} on {platform}: {text}")
+                            continue
+                        groups.append(ReducedGroup(summary, 1, (subject.name,)))
                     print(f"{subject.name} on {platform}: {text}", file=stream)
         if groups or ledger is not None:
             outputs.write(causes_of(groups), () if refused else ran - incomplete)
@@ -106,5 +112,5 @@ def _reduced(
     try:
         summary = write_finding(out, reduce_finding(context, graph, fault, limits))
     except MindgapError as error:
-        return None, f"{fault.word}: NOT REDUCED: {error}"
+        return None, f"{fault.word}: {error}"
     return summary, summary_text(summary, out)

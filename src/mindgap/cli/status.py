@@ -20,11 +20,12 @@ class Exit(IntEnum):
 def status_of(report: Report, *, require_support: bool = False) -> Exit:
     """Returns the exit status for a report whose known findings are marked.
 
-    The tool's own failure outweighs findings. They outweigh a source that could not be captured, and a report that
-    compares nothing: both are wrong use. `require_support`: a row that is `unsupported` is a finding.
+    The tool's own failure outweighs findings. They outweigh a source that could not be captured, a report that compares
+    nothing, and rows that no time was left for. `require_support`: a row that is `unsupported` is a finding.
     """
     if report.totals.broken:
         return Exit.TOOL_FAILED
     if report.totals.new or (require_support and report.totals.words.get("unsupported", 0)):
         return Exit.FINDINGS
-    return Exit.WRONG_USE if report.refused or report.nothing else Exit.NOTHING_FOUND
+    unknown = any(row.unknown for row in report.rows)
+    return Exit.WRONG_USE if report.refused or report.nothing or unknown else Exit.NOTHING_FOUND

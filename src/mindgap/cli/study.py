@@ -9,7 +9,7 @@ import typer
 from rich.table import Table as Grid
 from rich.text import Text
 
-from mindgap.cli.outputs import check_files, make_directory, write_file
+from mindgap.cli.outputs import check_directory, check_files, make_directory, write_file
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import console
@@ -44,6 +44,8 @@ def gap(
     from mindgap.studies.gap import to_json
 
     check_files(("--html", html))
+    if csv is not None:
+        check_directory("--csv", csv)
     found = asked(Store(store, create=False), run)
     with result_stream() as out:
         if html is not None:

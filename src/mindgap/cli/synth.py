@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, cast
 import typer
 
 from mindgap.cli.corpus import Directory
+from mindgap.cli.numbers import finite
+from mindgap.cli.outputs import check_files
 from mindgap.cli.progress import counting
 from mindgap.cli.streams import result_stream
 from mindgap.graph import Graph, MindgapError, decode, live_nodes
@@ -37,9 +39,14 @@ def synth(
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many variants.")] = 1000,
     nodes: Annotated[int, typer.Option(min=1, help="Nodes of a variant, glue included.")] = 1000,
     seed: Annotated[int, typer.Option(help="Another seed gives other variants.")] = 0,
-    mutated: Annotated[float, typer.Option(min=0, max=1, help="The share of regions that are mutated.")] = 0.25,
+    mutated: Annotated[
+        float, typer.Option(min=0, max=1, callback=finite, help="The share of regions that are mutated.")
+    ] = 0.25,
     large: Annotated[
-        float, typer.Option(min=0, max=1, help="The share that may have values of more than 32,768 elements.")
+        float,
+        typer.Option(
+            min=0, max=1, callback=finite, help="The share that may have values of more than 32,768 elements."
+        ),
     ] = 0.1,
     run: Annotated[int, typer.Option(min=0, help="How many of them are also run on cpu/eager.")] = 50,
     pool_file: Annotated[
@@ -61,6 +68,7 @@ def synth(
     from mindgap.campaign.plan import Size, Variants
     from mindgap.synth.merging.merge import Merger
 
+    check_files(("--out", described), ("--pool", pool_file))
     size = Size(nodes=nodes, share=1.0)
     with result_stream() as out:
         pool, made = _pool(directory, pool_file, jobs)

@@ -20,6 +20,7 @@ _STYLES: Final = {
     "internal": "cyan",
     "reduced_precision": "bold yellow",
     "unjudged": "yellow",
+    "not_run": "yellow",
     "unsupported": "dim italic",
     "no_reference": "dim italic",
 }

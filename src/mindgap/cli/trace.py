@@ -10,7 +10,7 @@ import typer
 
 from mindgap.catalogue.source_client import SourceClient
 from mindgap.cli.diff import Deadline, Options, seconds
-from mindgap.cli.report import write_file
+from mindgap.cli.outputs import check_files, write_file
 from mindgap.cli.sources import subjects
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import result_stream
@@ -58,6 +58,7 @@ def trace(
         raise MindgapError("--processes and --threads count results of repeated runs: they need --repeat N")
     if repeat is not None and html is not None:
         raise MindgapError("--html shows a trace: it cannot be used with --repeat")
+    check_files(("--html", html), ("--json", as_json))
     counts = _thread_counts(threads)
     limits = ProbeLimits(probes, seconds(deadline))
     tensors = default_tensor_store()

@@ -23,6 +23,7 @@ from mindgap.graph import Graph, MindgapError, stored_keys
 from mindgap.graph.tensors import TensorStore, default_tensor_store
 from mindgap.pipeline.comparison import GraphComparison, RunContext
 from mindgap.pipeline.outcome_rows import refusal, row_or_failure
+from mindgap.pipeline.time_budget import USED_UP, OutOfTime, TimeBudget
 from mindgap.results.recording import Recording, recording
 from mindgap.results.rows import PlatformFacts, Report
 from mindgap.results.settings import RunSettings
@@ -117,6 +118,7 @@ class Session:
         started = time.perf_counter()
         settings = settings or RunSettings()
         settings = dataclasses.replace(settings, reference=spelled(settings.reference))
+        budget = TimeBudget(settings.budget_s)
         asked = [spelled(platform) for platform in platforms]
         facts = self._facts_of([settings.reference, *asked], settings.reference, skip_unavailable)
         there = {fact.platform for fact in facts if fact.available}
@@ -130,30 +132,34 @@ class Session:
         collected = Collected(wanted, progress)
         with recording(store, settings, self._pool.describe) as record:
             try:
-                self._run(subjects, wanted, settings, collected, record, empty)
+                self._run(subjects, wanted, settings, budget, collected, record, empty)
             except KeyboardInterrupt:
                 collected.close()
                 self._pool.close()
                 raise DiffInterrupted(collected.report(empty, time.perf_counter() - started)) from None
             seconds = time.perf_counter() - started
-            record.finish(seconds)
+            if not budget.over:
+                # Otherwise it stays in the store as a run that was cut short.
+                record.finish(seconds)
         report = collected.report(empty, seconds)
         if record.failure is not None:
             raise StoreNotWritten(str(record.failure), report)
         return report
 
     def _run(
-        self, subjects: Iterable[Subject], wanted: Sequence[str], settings: RunSettings, collected: Collected,
-        record: Recording, empty: Report,
+        self, subjects: Iterable[Subject], wanted: Sequence[str], settings: RunSettings, budget: TimeBudget,
+        collected: Collected, record: Recording, empty: Report,
     ) -> None:  # fmt: skip
         """Runs every subject on every platform."""
         named = _distinct(list(subjects))
         collected.expect(len(named))
         sources = {"sources": {each.name: each.source for each in named}}
         record.begin(empty.created, empty.version, empty.platforms, wanted, sources)
-        context = RunContext(self._pool.run, settings, self._tensors, self._pool.describe)
+        context = RunContext(budget.limited(self._pool.run), settings, self._tensors, self._pool.describe)
         with ThreadPoolExecutor(self._busy, "mindgap-model") as threads:
-            waiting = [threads.submit(_one, context, *each, wanted, collected, record) for each in enumerate(named)]
+            waiting = [
+                threads.submit(_one, context, *each, wanted, collected, record, budget) for each in enumerate(named)
+            ]
             try:
                 for future in waiting:
                     future.result()
@@ -187,11 +193,13 @@ class Session:
 
 def _one(
     context: RunContext, position: int, subject: Subject, platforms: Sequence[str], collected: Collected,
-    record: Recording,
+    record: Recording, budget: TimeBudget,
 ) -> None:  # fmt: skip
     """One subject from capture to its last row."""
     started = time.perf_counter()
     try:
+        if budget.over and subject.in_process:
+            raise MindgapError(f"not run: {USED_UP} before it was captured")
         graph = subject.captured()
     except Exception as error:
         collected.refused(position, record.refused(position, refusal(subject.name, error)))
@@ -199,7 +207,12 @@ def _one(
     captured = time.perf_counter() - started
     collected.tick("captured", subject.name, "")
     record.graph(subject.name, graph)
-    comparison = GraphComparison(context, subject.name, graph)
+    try:
+        comparison = GraphComparison(context, subject.name, graph)
+    except OutOfTime as error:
+        late = MindgapError(f"not run: {error} before the reference had run it")
+        collected.refused(position, record.refused(position, refusal(subject.name, late)))
+        return
     model = dataclasses.replace(comparison.model({"capture": captured}), source=subject.source)
     record.model(position, model, comparison.reference)
     collected.model(position, model, context.settings.reference)

@@ -15,6 +15,7 @@ import zstandard
 
 from mindgap.graph.errors import GraphError
 from mindgap.graph.spec import Array, dtype_name
+from mindgap.graph.tensor_cache import use
 from mindgap.graph.tensor_file import bytes_of, read_tensor, write_tensor
 
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
@@ -97,8 +98,11 @@ class TensorStore:
     def file(self, key: str) -> Path:
         """The file of a tensor. Raises `GraphError` if there is none."""
         file = self._file(key)
-        if not file.is_file():
-            raise GraphError(f"no tensor {key} in {self.path}: copy the tensors that belong to the graph there")
+        if not self._touched(file):
+            raise GraphError(
+                f"no tensor {key} in {self.path}: copy it there, or capture the model again into one file that holds "
+                "its tensors (mindgap capture SOURCE -o FILE.mindgap)"
+            )
         return file
 
     def remove(self, key: str) -> None:
@@ -106,7 +110,18 @@ class TensorStore:
         self._file(key).unlink(missing_ok=True)
 
     def __contains__(self, key: object) -> bool:
-        return isinstance(key, str) and is_tensor_key(key) and self._file(key).is_file()
+        return isinstance(key, str) and is_tensor_key(key) and self._touched(self._file(key))
+
+    def _touched(self, file: Path) -> bool:
+        """Whether the file exists. Sets the time of its last use, by which a full cache decides what to keep."""
+        try:
+            os.utime(file)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            # A directory of somebody else's, or a read-only one: nothing is removed from it.
+            return file.is_file()
+        return True
 
     def _write(self, key: str, write: Callable[[IO[bytes]], object]) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
@@ -153,9 +168,19 @@ class PendingTensors(TensorStore):
 
 
 def default_tensor_store() -> TensorStore:
-    """Returns the user's store: under `$MINDGAP_HOME`, or else in the cache directory of the system."""
+    """Returns the user's store, in `home()`. What this process uses of it stays until the process ends.
+
+    Raises `MindgapError` where `MINDGAP_CACHE_GIB`, the limit on its size, is no number.
+    """
+    folder = home() / "tensors"
+    use(folder)
+    return TensorStore(folder)
+
+
+def home() -> Path:
+    """Returns the directory of the user's caches: `$MINDGAP_HOME`, or else in the cache directory of the system."""
     home = os.environ.get("MINDGAP_HOME")
-    return TensorStore((Path(home) if home else _cache_directory()) / "tensors")
+    return Path(home) if home else _cache_directory()
 
 
 def _cache_directory() -> Path:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from mindgap.graph import Graph, materialise_all
 from mindgap.graph.tensors import TensorStore
 from mindgap.pipeline.outcome_rows import compare_outcomes, is_traced, model_of, row_of, row_of_reference
+from mindgap.pipeline.time_budget import OutOfTime
 from mindgap.platforms.protocol import PYTORCH_DECOMPOSITIONS
 from mindgap.results.recording import Describe
 from mindgap.results.rows import Model, Row
@@ -88,8 +89,14 @@ class GraphComparison:
         """Runs the graph on `platform`, compares and judges. A failure of the platform is in the row, never raised."""
         if platform == self.context.settings.reference:
             return row_of_reference(self.name, self.reference)
-        outcome = self.outcomes[platform] = self.context.run(platform, self.graph)
-        return self.decide(outcome)
+        try:
+            outcome = self.outcomes[platform] = self.context.run(platform, self.graph)
+        except OutOfTime as error:
+            return Row(self.name, platform, "not_run", None, detail=f"not run: {error}")
+        try:
+            return self.decide(outcome)
+        except OutOfTime as error:
+            return dataclasses.replace(row_of(self.name, outcome), unjudged=True, detail=f"not judged: {error}")
 
     def decide(self, outcome: Outcome) -> Row:
         """Compares an outcome with the reference's, and judges it where that does not decide."""
@@ -118,7 +125,10 @@ class GraphComparison:
         """The same row with the operator that makes the platform fail."""
         with self._judging:
             started = time.perf_counter()
-            judgement = self._the_judge().judge_failure(outcome)
+            try:
+                judgement = self._the_judge().judge_failure(outcome)
+            except OutOfTime as error:
+                return dataclasses.replace(row, detail=f"{outcome.status} (no operator is named: {error})")
             return with_judgement(row, judgement, self.context.settings.reference, time.perf_counter() - started)
 
     def _whole_reference(self) -> Outcome:

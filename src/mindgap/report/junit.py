@@ -14,8 +14,8 @@ _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 
 def junit_xml(report: Report) -> str:
     """Writes JUnit XML: a case for each row, and one for each fault of a row beside the first. New findings are
-    failures. Refused sources, rows on which mindgap failed, and a report that compares nothing are errors. Known
-    findings and other rows without a verdict are skipped.
+    failures. Refused sources, rows on which mindgap failed or for which no time was left, and a report that compares
+    nothing are errors. Known findings and other rows without a verdict are skipped.
     """
     suites = ET.Element("testsuites", name="mindgap")
     for model in report.models:
@@ -50,6 +50,8 @@ def _case(suite: ET.Element, row: Row, *, beside: bool) -> None:
     text = _clean(explain(row))
     if row.broken:
         ET.SubElement(case, "error", message=text, type="broken").text = _clean(row.broken)
+    elif row.unknown:
+        ET.SubElement(case, "error", message=text, type=row.word)
     elif row.verdict is None:
         ET.SubElement(case, "skipped", message=text)
     elif row.finding and row.known:

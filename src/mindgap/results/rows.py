@@ -109,10 +109,17 @@ class Row:
         return self.verdicts
 
     @property
+    def unknown(self) -> bool:
+        """Nothing is known of it: it was not run, or differs and was not judged, for lack of time."""
+        return self.unjudged or self.status == "not_run"
+
+    @property
     def word(self) -> str:
         """The verdict in one word for a table: a `null` verdict by its reason."""
         if self.verdict is not None:
             return self.verdict
+        if self.status == "not_run":
+            return "not_run"
         if self.broken:
             return "not_judged"
         if self.unjudged:
@@ -233,6 +240,8 @@ class Report:
             return "no platform was asked for besides the reference: nothing was compared"
         if all(row.status == "unsupported" for row in self.rows):
             return "every row is unsupported: no platform ran any model"
+        if all(row.status == "not_run" for row in self.rows):
+            return "the time budget was used up before any platform ran a model"
         if all(row.verdict is None and not row.broken and not row.unjudged for row in self.rows):
             return f"the reference {self.reference} ran nothing that a platform also ran: nothing was compared"
         if all(row.unjudged for row in self.rows):
@@ -258,7 +267,7 @@ class Report:
 
 def ordered(words: Counter[str]) -> dict[str, int]:
     """Worst first, what has no verdict last."""
-    without = ("not_judged", "unjudged", "unsupported", "no_reference")
+    without = ("not_judged", "unjudged", "not_run", "unsupported", "no_reference")
     rank = {word: number for number, word in enumerate((*SEVERITY, *without))}
     return {word: words[word] for word in sorted(words, key=lambda word: rank[word])}
 

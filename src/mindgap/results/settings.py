@@ -9,10 +9,11 @@ from dataclasses import dataclass
 class RunSettings:
     """`reference`: the platform that the others are compared with. `trace`: search for culprits. `repeat`: runs of each
     graph on each platform. `deadline_s`: seconds for one job, loading and compiling included. `internal`: judge also
-    results that no public function returns."""
+    results that no public function returns. `budget_s`: seconds for everything together; None for no limit."""
 
     reference: str = "cpu/eager"
     trace: bool = True
     repeat: int = 2
     deadline_s: float = 300.0
     internal: bool = False
+    budget_s: float | None = None

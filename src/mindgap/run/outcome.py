@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -11,7 +13,10 @@ from mindgap.graph import Array, Graph, MindgapError, numpy_dtype
 from mindgap.platforms.protocol import ValueDigest
 from mindgap.run.cpu import Purpose
 
-Status = Literal["ok", "unsupported", "compile_error", "runtime_error", "crash", "timeout", "oom", "nondeterministic"]
+#: `not_run`: of a row for which no time was left. No outcome has it.
+Status = Literal[
+    "ok", "unsupported", "compile_error", "runtime_error", "crash", "timeout", "oom", "nondeterministic", "not_run"
+]
 Want = Literal["digests", "outputs", "trace", "value_digests", "counts"]
 
 
@@ -22,7 +27,8 @@ class Job:
     `inputs` replaces materialised inputs by number. `want`: `outputs` also brings whole outputs (of
     every repetition when they differ), `trace` these and nodes' values (`values`: which, by number; None for all),
     `value_digests` the digest of every node's values, `counts` how often each result occurred among the repetitions.
-    `purpose`: the account of its processor time; it changes no result.
+    `purpose`: the account of its processor time; it changes no result. `until`: a moment of `time.monotonic` at which
+    it must be over, whatever `deadline_s` allows; past it, the outcome is `timeout` and nothing runs.
     """
 
     platform: str
@@ -33,11 +39,16 @@ class Job:
     inputs: Mapping[int, Array] = field(default_factory=dict[int, Array])
     purpose: Purpose = "running"
     values: tuple[int, ...] | None = None
+    until: float | None = None
+
+    def seconds_left(self) -> float:
+        """Returns the seconds that the job may take from now: `deadline_s`, or fewer up to `until`."""
+        return self.deadline_s if self.until is None else min(self.deadline_s, self.until - time.monotonic())
 
 
 def check_job(job: Job) -> None:
     """Raises `MindgapError` for an invalid job: arrays that do not fit their inputs, or no repetition."""
-    if job.repeat < 1 or job.deadline_s <= 0:
+    if job.repeat < 1 or not 0 < job.deadline_s < math.inf:
         raise MindgapError(
             f"a job runs at least once and has time for it, not repeat={job.repeat}, deadline_s={job.deadline_s:g}"
         )

@@ -32,6 +32,8 @@ START_ATTEMPTS: Final = 3
 #: What being killed from outside counts for among them.
 _OUTSIDE: Final = 0.25
 _BACK_OFF_S: Final = 0.2
+#: A request that is sent gets this long, however little time its job has left.
+_LEAST_S: Final = 0.05
 #: Fewer graphs than a worker keeps, so that none is forgotten before its job comes.
 BATCH_SIZE: Final = 128
 #: A worker may lack the graph, then the stored tensors that it names.
@@ -73,6 +75,8 @@ class WorkerSupervisor:
         self._worker: WorkerProcess | None = None
         self._sent: set[str] = set()
         self._given_up: WorkerFailed | None = None
+        #: When the job that runs now must be over.
+        self._until: float | None = None
         self._failures = 0.0
         self._closing = False
         self._last_used = time.monotonic()
@@ -91,6 +95,9 @@ class WorkerSupervisor:
         first = job.purpose == "judging"
         with self._lock.turn(first=first), self._busy.turn(first=first):
             self._spent = 0.0
+            if job.seconds_left() <= 0:
+                return Outcome(self.platform, digest, "timeout", message="no time was left to run it")
+            self._until = job.until
             started = time.perf_counter()
             try:
                 outcome = self._run(job, digest)
@@ -99,6 +106,7 @@ class WorkerSupervisor:
                 timings = outcome.timings or {"total": time.perf_counter() - started}
                 return replace(outcome, timings={**timings, "cpu": self._spent})
             finally:
+                self._until = None
                 self._last_used = time.monotonic()
 
     def prepare(self, graphs: Sequence[Graph], deadline_s: float) -> Prepared:
@@ -178,7 +186,7 @@ class WorkerSupervisor:
 
     def _ask(self, worker: WorkerProcess, job: Job, digest: str) -> Outcome:
         """Sends the job once. Raises `WorkerFailed`, and `MindgapError` for bad input."""
-        limits = RequestLimits(job.deadline_s, self._limits.memory_bytes)
+        limits = RequestLimits(max(job.seconds_left(), _LEAST_S), self._limits.memory_bytes)
         with_graph = digest not in self._sent
         stored: dict[str, Array] = {}
         for _ in range(_ASKS):
@@ -234,6 +242,9 @@ class WorkerSupervisor:
                 self._drop("starting")
                 failed = error
                 self._failures += _OUTSIDE if failed.outside else 1
+                if self._until is not None and time.monotonic() >= self._until:
+                    # It was the job that had no time: the next may start a worker.
+                    break
                 permanent = failed.fault == "timeout" or (isinstance(failed, _CannotOpen) and failed.permanent)
                 if permanent or self._failures >= START_ATTEMPTS:
                     self._given_up = failed
@@ -246,7 +257,10 @@ class WorkerSupervisor:
             worker = self._worker = self._start()
         except OSError as error:
             raise _CannotOpen(f"the worker cannot be started: {error}", permanent=True) from error
-        frame = worker.listen(RequestLimits(self._limits.start_s, self._limits.memory_bytes))
+        start_s = self._limits.start_s
+        if self._until is not None:
+            start_s = max(min(start_s, self._until - time.monotonic()), _LEAST_S)
+        frame = worker.listen(RequestLimits(start_s, self._limits.memory_bytes))
         header = frame.header
         if header.get("kind") == "failed":
             raise _CannotOpen(str(header.get("message")), permanent=bool(header.get("permanent")))

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mindgap.catalogue import Catalogue, ModelLimits, build
-from mindgap.graph import MindgapError, default_tensor_store
+from mindgap.graph import MindgapError
+from mindgap.graph.tensors import home
 from mindgap.run.pool import WorkerPool
 from mindgap.store.location import LocalLocation
 from mindgap.support.probes import CallProbe, OnProgress, probes
@@ -26,11 +27,6 @@ REFERENCE: Final = "cpu/eager"
 SOURCES: Final = ("ops:*", "modules:*")
 _COLUMNS: Final = ("op", "dtype", "layout", "graph")
 _LIMITS: Final = ModelLimits(cpu_seconds=60.0, memory_bytes=4 << 30)
-
-
-def home() -> Path:
-    """Returns the cache directory: `$MINDGAP_HOME`, or a directory in the system's cache."""
-    return default_tensor_store().path.parent
 
 
 def probe_set(

@@ -6,15 +6,27 @@ from pathlib import Path
 
 from mindgap.corpus.program import Captured
 from mindgap.corpus.source import Source, SourceError
-from mindgap.graph import default_tensor_store, load, read_model
+from mindgap.graph import default_tensor_store, load, read_model, stored_keys
 
 
 def open_graph(source: Source) -> list[Captured]:
-    """Loads a graph file. Raises `SourceError` if the file does not exist, `GraphError` if it is damaged."""
+    """Loads a graph file. Raises `GraphError` if it is damaged.
+
+    Raises `SourceError` if the file does not exist, or one of its tensors is not in the user's store.
+    """
     path = Path(source.target)
     if not path.is_file():
         raise SourceError(f"{path}: no such file")
-    return [Captured(path.stem, source.text, load(path))]
+    graph = load(path)
+    tensors, keys = default_tensor_store(), stored_keys(graph)
+    gone = sum(key not in tensors for key in keys)
+    if gone:
+        raise SourceError(
+            f"{path}: {gone} of its {len(keys)} tensors are not in the cache {tensors.path}: removed from it, or "
+            "captured on another machine; capture the model again into one file that holds them "
+            "(mindgap capture SOURCE -o FILE.mindgap)"
+        )
+    return [Captured(path.stem, source.text, graph)]
 
 
 def open_model(source: Source) -> list[Captured]:

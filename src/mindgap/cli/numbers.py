@@ -1,0 +1,30 @@
+"""Checks numbers on the command line."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final
+
+import typer
+
+from mindgap.graph import MindgapError
+
+_TIME: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|)")
+_SECONDS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def finite(value: float | None) -> float | None:
+    """Refuses `nan` and `inf`, which pass the range check of an option. A callback of typer options."""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"{value:g} is not a finite number")
+    return value
+
+
+def seconds_of(option: str, text: str) -> float:
+    """Parses a time: `90`, `90s`, `10m`, `1.5h`. Raises `MindgapError` for what is none, or not more than 0."""
+    found = _TIME.fullmatch(text.strip())
+    seconds = float(found[1]) * _SECONDS[found[2]] if found else 0.0
+    if not seconds:
+        raise MindgapError(f"{option} {text}: it takes a time, more than 0, as in {option} 10m (s, m or h)")
+    return seconds

@@ -1,0 +1,41 @@
+"""Limits the time of a whole comparison: jobs are cut short at its end, and no further job is run."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+
+from mindgap.run.outcome import Job, Outcome
+
+#: What a row is told that the time did not suffice for.
+USED_UP = "the time budget was used up"
+
+
+class OutOfTime(Exception):
+    """The time budget is used up."""
+
+
+class TimeBudget:
+    """The moment at which a comparison must be over. `seconds`: from now; None for no limit."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.until = None if seconds is None else time.monotonic() + seconds
+
+    @property
+    def over(self) -> bool:
+        """Whether the time is used up."""
+        return self.until is not None and time.monotonic() >= self.until
+
+    def limited(self, execute: Callable[[Job], Outcome]) -> Callable[[Job], Outcome]:
+        """`execute` within the budget. It raises `OutOfTime` for a job that has no time left, or that is cut short."""
+
+        def run(job: Job) -> Outcome:
+            if self.over:
+                raise OutOfTime(USED_UP)
+            outcome = execute(dataclasses.replace(job, until=self.until))
+            if outcome.status == "timeout" and self.over:
+                raise OutOfTime(USED_UP)
+            return outcome
+
+        return execute if self.until is None else run
