@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Generator
 from pathlib import Path
 
@@ -84,3 +85,42 @@ def test_code_that_hangs_is_ended_at_the_deadline(client: SourceClient, tmp_path
         pytest.raises(MindgapError, match=r"loops: no answer within 3 s, while opening it \(models.py:14\)"),
     ):
         hurried.open(f"{tmp_path / 'models.py'}:loops")
+
+
+CUSTOM = """
+import torch
+
+library = torch.library.Library("mindgap_reopened", "DEF")
+library.define("twice(Tensor x) -> Tensor")
+library.impl("twice", lambda x: x * 2, "CPU")
+
+class Refused(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 3)
+
+    def forward(self, x):
+        return x[torch.ops.mindgap_reopened.twice(self.layer(x)) > 0]
+
+def refused(): return Refused(), (torch.ones(3),)
+
+def vision():
+    import torchvision  # its compiled half may not fit this PyTorch
+    return torchvision.models.squeezenet1_1(), (torch.ones(1, 3, 32, 32),)
+"""
+
+
+def test_a_file_that_defines_operators_is_opened_again_for_its_submodules(client: SourceClient, tmp_path: Path) -> None:
+    (tmp_path / "custom.py").write_text(CUSTOM)
+    opened = client.open(f"{tmp_path}/custom.py:refused")
+    with pytest.raises(MindgapError, match=r"custom.py:14.*size of what.*; these submodules.*layer \(Linear, 1 node,"):
+        client.capture(opened, 0)
+    part = client.open(f"{tmp_path}/custom.py:refused?inside=layer")
+    assert [node.op for node in client.capture(part, 0).nodes] == ["aten.linear.default"]
+
+
+def test_a_file_may_import_torchvision(client: SourceClient, tmp_path: Path) -> None:
+    if importlib.util.find_spec("torchvision") is None:
+        pytest.skip("torchvision is not installed")
+    (tmp_path / "custom.py").write_text(CUSTOM)
+    assert len(client.capture(client.open(f"{tmp_path}/custom.py:vision"), 0).nodes) > 20

@@ -16,3 +16,7 @@ class CaptureError(MindgapError):
 
 class UnprovenCapture(UserWarning):
     """A capture was not replayed against the program."""
+
+
+class CompiledPart(UserWarning):
+    """A submodule is compiled with `torch.compile`; its graph is that of the module as it was written."""

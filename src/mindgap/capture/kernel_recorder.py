@@ -9,6 +9,7 @@ from typing import Any, Final
 import torch
 
 from mindgap.capture import random_operators
+from mindgap.capture.custom_operators import call_definition, definition_of
 from mindgap.capture.replay_check import DrawnTensors
 from mindgap.capture.value_table import ValueTable
 from mindgap.torch_private.dispatch_modes import TorchDispatchMode
@@ -66,6 +67,10 @@ class KernelRecorder(TorchDispatchMode):
             return result
         if func in (torch.ops.aten.lift_fresh.default, torch.ops.aten.detach_.default):
             return self.values.faked(args[0])
+        definition = definition_of(func)
+        if definition is not None:
+            with self, self.values.within(func):
+                return call_definition(func, definition, args, kwargs)
         return self.values.record(func, args, kwargs)
 
 

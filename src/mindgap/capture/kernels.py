@@ -19,10 +19,10 @@ from mindgap.capture.recording import CallRecording
 from mindgap.capture.replay_check import CheckSubject, PreparedRun, Run, Verify, checked
 from mindgap.capture.tracing import fake_program, run_traced
 from mindgap.capture.training_pass import Optimizer, TrainingPass, run_pass
+from mindgap.capture.wrappers import tell_compiled, unwrapped
 from mindgap.graph import Graph, Recipe, Role
 from mindgap.graph.tensors import TensorStore, default_tensor_store
 from mindgap.torch_private.fake_tensors import FakeTensorMode
-from mindgap.torch_private.modules import unwrap_compiled
 
 #: Autograd's message when a program writes to an argument that is to have a gradient.
 _WRITTEN_LEAF = "leaf Variable that requires grad"
@@ -58,7 +58,8 @@ def capture_kernels(
         raise CaptureError(f"optimizer {optimizer!r}: sgd, adamw, or a function from parameters to an optimiser")
     store = tensors if tensors is not None or weights == "seeded" else default_tensor_store()
     work = TrainingPass(backward or optimizer is not None, optimizer)
-    call = (unwrap_compiled(program), args, kwargs or {})
+    call = (unwrapped(program), args, kwargs or {})
+    tell_compiled(call[0])
     with neutral_kernel_settings(work.backward):
         work, recorded, returned = _traced(work, *call)
         graph, sources = assemble(recorded, returned, store, weights, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import random
+import sys
 import warnings
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
@@ -21,7 +22,7 @@ _LOUD = (*FAKE_TENSOR_LOGGERS, "torch.fx.experimental.symbolic_shapes")
 
 @contextmanager
 def neutral_settings() -> Generator[None]:
-    """Turns off fused attention on the CPU, gradients and threads inside the block.
+    """Turns off fused attention on the CPU, gradients, threads and `torch.compile` inside the block.
 
     Restores the random states of torch, numpy and Python afterwards.
     """
@@ -32,6 +33,8 @@ def neutral_settings() -> Generator[None]:
         stack.enter_context(torch.no_grad())
         stack.enter_context(_silence_loggers())
         stack.enter_context(torch.autocast("cpu", enabled=False))
+        if "torch._dynamo" in sys.modules:  # otherwise nothing is compiled, and importing it takes seconds
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
         torch.backends.mha.set_fastpath_enabled(False)
         torch.set_num_threads(1)
         try:

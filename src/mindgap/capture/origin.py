@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable, Iterator
 from types import CodeType, FrameType, TracebackType
 from typing import Final
 
@@ -56,21 +57,35 @@ def current_origin(modules: dict[int, str]) -> str:
 
 
 def user_line_of(traceback: TracebackType | None) -> str:
-    """Returns the innermost line of the user's code in a traceback, or ""."""
-    found = ""
+    """Returns the innermost line of the user's code in a traceback, or "" (see `_lines_shown`)."""
+    frames: list[tuple[FrameType, int]] = []
     while traceback is not None:
-        frame = traceback.tb_frame
-        if _is_users(frame.f_code):
-            found = _shown(frame, traceback.tb_lineno)
+        frames.append((traceback.tb_frame, traceback.tb_lineno))
         traceback = traceback.tb_next
-    return found
+    return _lines_shown(reversed(frames))
 
 
 def current_line() -> str:
-    """Returns the innermost line of the user's code that is running now, or ""."""
-    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] # the only way to the caller
+    """Returns the innermost line of the user's code that is running now, or "" (see `_lines_shown`)."""
+    return _lines_shown(_running())
+
+
+def _running() -> Iterator[tuple[FrameType, int]]:
+    """Yields the frames of the program and their lines, innermost first."""
+    frame: FrameType | None = sys._getframe(2)  # pyright: ignore[reportPrivateUsage] # the only way to the caller
     while frame is not None and not _is_start(frame):
-        if _is_users(frame.f_code):
-            return _shown(frame, frame.f_lineno)
+        yield frame, frame.f_lineno
         frame = frame.f_back
-    return ""
+
+
+def _lines_shown(frames: Iterable[tuple[FrameType, int]]) -> str:
+    """Returns the first line that is not PyTorch's: `model.py:42`. If that is a library's, the first line outside of
+    installed packages comes before it: `model.py:42, in utils.py:2897`."""
+    library = ""
+    for frame, line in frames:
+        if _is_users(frame.f_code):
+            shown = _shown(frame, line)
+            if "site-packages" not in frame.f_code.co_filename:
+                return f"{shown}, in {library}" if library else shown
+            library = library or shown
+    return library

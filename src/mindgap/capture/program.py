@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 from mindgap.capture.errors import CaptureError
 from mindgap.graph import Role
 from mindgap.torch_private import pytree
+from mindgap.torch_private.custom_operators import custom_operators
 from mindgap.torch_private.storage import storage_id
 
 Program = Callable[..., Any]
@@ -74,8 +75,13 @@ def module_paths(program: Any) -> dict[int, str]:
     paths: dict[int, str] = {}
     for prefix, root in modules_of(program):
         for path, module in cast("list[tuple[str, torch.nn.Module]]", list(root.named_modules())):  # pyright: ignore[reportUnknownArgumentType] # untyped in PyTorch
-            paths[id(module)] = ".".join(part for part in (prefix, path) if part)
+            paths[id(module)] = as_written(".".join(part for part in (prefix, path) if part))
     return paths
+
+
+def as_written(path: str) -> str:
+    """Returns the path of a module or parameter without the wrappers that `torch.compile` puts around modules."""
+    return path.replace("_orig_mod.", "").removesuffix("_orig_mod").removesuffix(".")
 
 
 def _referenced(function: types.FunctionType) -> dict[str, Any]:
@@ -101,7 +107,7 @@ def copy_program(
     The order is: arguments, parameters, buffers, tensors found elsewhere. The original is not changed. Raises
     `CaptureError` if Python cannot copy the program.
     """
-    memo: dict[int, Any] = {}
+    memo: dict[int, Any] = {id(operator): operator for operator in custom_operators()}
     locations: dict[Any, torch.Tensor] = {}
     held: list[HeldTensor] = []
 
@@ -125,10 +131,10 @@ def copy_program(
     roots = modules_of(program)
     for prefix, module in roots:
         for name, parameter in module.named_parameters(remove_duplicate=False):
-            put(parameter, "parameter", ".".join(p for p in (prefix, name) if p))
+            put(parameter, "parameter", as_written(".".join(p for p in (prefix, name) if p)))
     for prefix, module in roots:
         for name, buffer in module.named_buffers(remove_duplicate=False):
-            put(buffer, "buffer", ".".join(p for p in (prefix, name) if p))
+            put(buffer, "buffer", as_written(".".join(p for p in (prefix, name) if p)))
     with _TensorSwap(lambda t: put(t, "constant", f"held.{len(held)}")):
         new_program = _deep_copy(program, memo)
     return ProgramCopy(new_program, new_args, new_kwargs, held)

@@ -18,10 +18,10 @@ from mindgap.capture.recorder import Recorder
 from mindgap.capture.recording import CallRecording, RecordedInput
 from mindgap.capture.replay_check import CheckSubject, Verify, checked
 from mindgap.capture.tracing import fake_program, run_traced
+from mindgap.capture.wrappers import tell_compiled, unwrapped
 from mindgap.graph import Graph
 from mindgap.graph.tensors import TensorStore, default_tensor_store
 from mindgap.torch_private.fake_tensors import FakeTensorMode
-from mindgap.torch_private.modules import unwrap_compiled
 from mindgap.torch_private.pre_dispatch import run_under_pre_dispatch
 
 __all__ = ["UnprovenCapture", "Weights", "capture"]
@@ -66,7 +66,8 @@ def capture(
             optimizer=optimizer, verify=verify,
         )  # fmt: skip
     store = tensors if tensors is not None or weights == "seeded" else default_tensor_store()
-    program = unwrap_compiled(program)
+    program = unwrapped(program)
+    tell_compiled(program)
     with neutral_settings():
         recorded, returned, able = _trace(program, args, kwargs or {})
         graph, sources = assemble(recorded, returned, store, weights, name)

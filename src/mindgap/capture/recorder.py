@@ -9,6 +9,7 @@ import torch
 
 from mindgap.aten.operators import is_composite
 from mindgap.capture import random_operators
+from mindgap.capture.custom_operators import call_definition, definition_of
 from mindgap.capture.neutral_settings import portable_kernels
 from mindgap.capture.origin import current_origin
 from mindgap.capture.value_table import ValueTable
@@ -33,7 +34,7 @@ class Recorder(PreDispatchMode):
 
     def __torch_dispatch__(self, func: Any, kinds: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func is torch.ops.prim.device.default:
+        if func is torch.ops.prim.device.default or func.namespace == "profiler":
             return func(*args, **kwargs)
         if in_function_transform():
             with self:
@@ -56,6 +57,10 @@ class Recorder(PreDispatchMode):
                     return hidden[1](func, bound, args, kwargs)
         if func in (torch.ops.aten.lift_fresh.default, torch.ops.aten.detach_.default):
             return self.values.faked(args[0])  # nothing happens to the values: there are no gradients current_origin
+        definition = definition_of(func)
+        if definition is not None:
+            with self, portable_kernels(), self.values.within(func):
+                return call_definition(func, definition, args, kwargs)
         return self.values.record(func, args, kwargs)
 
 

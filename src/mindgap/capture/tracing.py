@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 from mindgap.capture.errors import CaptureError
 from mindgap.capture.origin import user_line_of
 from mindgap.capture.program import HeldTensor, ProgramCopy, copy_program
+from mindgap.capture.wrappers import refuse_quantised
 from mindgap.graph import MindgapError
 from mindgap.torch_private.fake_tensors import FakeTensorMode
 
@@ -20,15 +22,20 @@ def run_traced(call: Callable[[], Any], modes: AbstractContextManager[Any]) -> A
     try:
         with modes:
             return call()
-    except CaptureError:
+    except CaptureError as error:
+        if _in_nested_tensors(error):
+            raise CaptureError(reason_of(error), error.line) from error
         raise
     except MindgapError as error:
         raise CaptureError(str(error), user_line_of(error.__traceback__)) from error
     except (Exception, SystemExit) as error:
-        raise CaptureError(_reason(error), user_line_of(error.__traceback__)) from error
+        raise CaptureError(reason_of(error), user_line_of(error.__traceback__)) from error
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
+    """Returns one line on why a program that raised `error` under fake tensors cannot be captured."""
+    if _in_nested_tensors(error):
+        return f"the program makes {_NESTED}"
     message = (str(error).strip().splitlines() or [""])[0]
     for words, meaning in _MEANINGS.items():
         if words in message:
@@ -38,6 +45,8 @@ def _reason(error: BaseException) -> str:
 
 def faked(tensor: torch.Tensor, fake_mode: FakeTensorMode) -> torch.Tensor:
     """Returns a fake of a tensor, on the CPU and without memory. A parameter stays a parameter, without gradient."""
+    if tensor.is_nested:
+        raise CaptureError(_NESTED)
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
         raise CaptureError(f"a tensor of type {type(tensor).__name__}; capture takes plain tensors")
     if tensor.layout != torch.strided or tensor.is_quantized:
@@ -58,14 +67,33 @@ def fake_program(
     program: Any, args: Sequence[Any], kwargs: Mapping[str, Any], fake_mode: FakeTensorMode
 ) -> tuple[ProgramCopy, list[tuple[HeldTensor, torch.Tensor]]]:
     """Returns a copy of the program with fakes in place of its tensors, and each tensor with its fake."""
+    refuse_quantised(program)
     fakes: list[tuple[HeldTensor, torch.Tensor]] = []
 
     def fake_of(held: HeldTensor) -> torch.Tensor:
-        fakes.append((held, faked(held.tensor, fake_mode)))
+        try:
+            fakes.append((held, faked(held.tensor, fake_mode)))
+        except CaptureError as error:
+            raise CaptureError(f"{held.name}: {error.reason}") from error
         return fakes[-1][1]
 
     return copy_program(program, args, kwargs, fake_of), fakes
 
+
+def _in_nested_tensors(error: BaseException) -> bool:
+    """Whether PyTorch's code of nested tensors raised an error, or called what raised it."""
+    traceback = error.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename.startswith(_NESTED_PACKAGE):
+            return True
+        traceback = traceback.tb_next
+    return False
+
+
+_NESTED: Final = (
+    "a nested tensor, which graphs do not hold; pad it (torch.nested.to_padded_tensor) and pass lengths or a mask"
+)
+_NESTED_PACKAGE: Final = os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), "nested", "")
 
 #: Messages of PyTorch about tensors without values, and what they mean for the author of the program.
 _MEANINGS = {
@@ -73,6 +101,7 @@ _MEANINGS = {
     ".numpy() is not supported": "the program turns a tensor into a numpy array, whose values a graph would freeze",
     "Cannot access storage of": "the program makes a tensor without strided storage (a sparse one, say)",
     "tolist() is not supported": "the program turns a tensor into a list, whose values a graph would freeze",
+    "aten._nested_tensor": f"the program makes {_NESTED}",
     "does not require grad and does not have a grad_fn": "the program runs a backward pass of its own; "
     "capture its forward part, or use torch.func.grad",
 }

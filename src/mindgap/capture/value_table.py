@@ -6,8 +6,8 @@ The dispatch modes that see calls write into it.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 import torch
@@ -119,10 +119,15 @@ class ValueTable:
         """Records a random call as arithmetic on drawn tensors."""
         plain = {k: None if k == "generator" else v for k, v in kwargs.items()}
         like = func(*args, **plain) if random_operators.needs_result(func) else None
+        with self.within(func), self._seen():
+            return random_operators.lower(func, args, plain, like, self._drawn)
+
+    @contextmanager
+    def within(self, func: Any) -> Generator[None]:
+        """Names `func`, or the operator around it, in the origin of the calls inside the block, its parts."""
         outer, self._within = self._within, self._within or overload_name(func)
         try:
-            with self._seen():
-                return random_operators.lower(func, args, plain, like, self._drawn)
+            yield
         finally:
             self._within = outer
 
@@ -359,7 +364,10 @@ def _plain(arg: Any) -> Arg:
     if arg is None or isinstance(arg, (bool, int, float, complex, str)):
         return arg
     if isinstance(arg, torch.dtype):
-        return DType(torch_dtype_name(arg))
+        try:
+            return DType(torch_dtype_name(arg))
+        except KeyError:
+            raise CaptureError(f"a tensor of dtype {arg}, which graphs do not hold", current_line()) from None
     if isinstance(arg, torch.device):
         if arg.type != "cpu":
             raise CaptureError(f"device {arg}: capture on the CPU; each platform puts its own device", current_line())

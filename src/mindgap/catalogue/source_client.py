@@ -26,6 +26,8 @@ Optimizer = Literal["sgd", "adamw"]
 _START_S: Final = 120.0
 #: A request gets this long, however little is left of the time budget.
 _LEAST_S: Final = 0.05
+#: Seconds for the search for submodules of a refused program that can be captured.
+_WAY_ON_S: Final = 20.0
 #: A line of faulthandler's dump of a Python stack, innermost frame first.
 _FRAME: Final = re.compile(r'^  File "(.+)", line (\d+) in ')
 _NOT_THE_USERS: Final = (
@@ -33,11 +35,16 @@ _NOT_THE_USERS: Final = (
     sysconfig.get_path("stdlib") + os.sep,
     "<",
 )
+_STAGES: Final = {"open": "opening it", "capture": "capturing it", "way_on": "running its submodules"}
 _FAULTS: Final = {
     "timeout": "--deadline sets this limit",
     "crash": "its own code ended the process",
     "oom": "the model does not fit into memory",
 }
+
+
+class _ProgramRefused(MindgapError):
+    """A program was opened and built, and cannot be captured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +95,8 @@ class SourceClient:
             how = {"backward": backward, "optimizer": optimizer}
             try:
                 frame = self._ask({"kind": "capture", "key": key, "index": index, **how}, opened.source)
+            except _ProgramRefused as refused:
+                raise MindgapError(f"{refused}{self._way_on(opened, index, how)}") from None
             finally:
                 self._held[key] = self._held.get(key, 1) - 1
                 if not any(self._held.values()):
@@ -95,6 +104,16 @@ class SourceClient:
         for warning in frame.header["warnings"]:
             warnings.warn(warning, stacklevel=2)
         return decode(frame.arrays[0].tobytes())
+
+    def _way_on(self, opened: OpenedSource, index: int, how: Mapping[str, object]) -> str:
+        """Returns which submodules of a refused program can be captured, or "" if it cannot be found out."""
+        source = opened.programs[index][1]
+        seconds = min(_WAY_ON_S, self._deadline_s / 4, (self._until - time.monotonic()) / 4)
+        try:
+            frame = self._ask({"kind": "way_on", "source": source, "seconds": seconds, **how}, source)
+        except (MindgapError, RuntimeError):
+            return ""
+        return str(frame.header["text"])
 
     def stop(self) -> None:
         """Ends the process from another thread, which waits for it. Starts no other."""
@@ -130,7 +149,7 @@ class SourceClient:
             raise MindgapError(f"{source}: interrupted")
         if time.monotonic() >= self._until:
             raise MindgapError(f"{source}: not run: the time budget was used up")
-        stage = "opening it" if header["kind"] == "open" else "capturing it"
+        stage = _STAGES[str(header["kind"])]
         try:
             worker = self._client.started()
             worker.stage = stage
@@ -151,7 +170,8 @@ class SourceClient:
             return frame
         if frame.header["broken"]:
             raise RuntimeError(frame.header["broken"])
-        raise MindgapError(str(frame.header["reason"]))
+        error = _ProgramRefused if frame.header.get("refused") else MindgapError
+        raise error(str(frame.header["reason"]))
 
 
 def _users_line(tail: str) -> str:

@@ -4,10 +4,13 @@ end the command: `python -m mindgap.catalogue.source_worker --parent PID --tenso
 Messages:
 
 parent → worker   open      a source, and a number for it
-                  capture   a program of an opened source, by both numbers; it is dropped afterwards
+                  capture   a program of an opened source, by both numbers; it is dropped once it is captured
+                  way_on    which submodules of a refused program can be captured
 worker → parent   opened    name and source of each program
                   captured  the graph's bytes, and warnings
-                  failed    a reason; `broken`: the traceback, if mindgap itself failed
+                  way_on    a text to add to the reason
+                  failed    a reason; `broken`: the traceback, if mindgap itself failed; `refused`: a program was
+                            refused
 """
 
 from __future__ import annotations
@@ -64,7 +67,7 @@ class _SourceServer:
             header = reader.next().header
             with _explained_exits():
                 try:
-                    answer, data = self._open(header) if header["kind"] == "open" else self._capture(header)
+                    answer, data = self._answer(header)
                 # A user's code may raise anything, SystemExit among it.
                 except BaseException as error:
                     answer, data = _failed(error), b""
@@ -72,6 +75,11 @@ class _SourceServer:
                     error.__traceback__ = None
             sys.stderr.flush()
             send_frame(answers, answer, [np.frombuffer(data, np.uint8)] if data else [])
+
+    def _answer(self, header: Mapping[str, Any]) -> tuple[Header, bytes]:
+        if header["kind"] == "open":
+            return self._open(header)
+        return self._way_on(header) if header["kind"] == "way_on" else self._capture(header)
 
     def _open(self, header: Mapping[str, Any]) -> tuple[Header, bytes]:
         from mindgap.corpus import open_source
@@ -95,6 +103,17 @@ class _SourceServer:
                 )
         return {"kind": "captured", "warnings": [str(each.message) for each in caught]}, encode(graph)
 
+    def _way_on(self, header: Mapping[str, Any]) -> tuple[Header, bytes]:
+        from mindgap.corpus import Program, open_source
+        from mindgap.corpus.inside import way_on
+
+        one = open_source(header["source"])[0]
+        assert isinstance(one, Program), "only a program is refused"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            text = way_on(one, header["seconds"], header["backward"], header["optimizer"])
+        return {"kind": "way_on", "text": text}, b""
+
 
 @contextlib.contextmanager
 def _explained_exits() -> Generator[None]:
@@ -115,7 +134,9 @@ def _explained_exits() -> Generator[None]:
 
 def _failed(error: BaseException) -> Header:
     if isinstance(error, MindgapError):
-        return {"kind": "failed", "reason": str(error), "broken": ""}
+        from mindgap.capture import CaptureError
+
+        return {"kind": "failed", "reason": str(error), "broken": "", "refused": isinstance(error, CaptureError)}
     if isinstance(error, Exception) and not isinstance(error, MemoryError):
         return {"kind": "failed", "reason": str(error), "broken": "".join(traceback.format_exception(error))}
     from mindgap.capture.origin import user_line_of

@@ -13,7 +13,7 @@ import typer
 from mindgap.catalogue.source_client import SourceClient
 from mindgap.cli.diff import seconds
 from mindgap.cli.outputs import check_files, write_file
-from mindgap.cli.sources import with_options
+from mindgap.cli.sources import Inside, inside_option, with_options
 from mindgap.cli.streams import result_stream
 from mindgap.graph import Graph, MindgapError, ModelFile, default_tensor_store, digest, encode, write_model
 from mindgap.graph.model_file import SUFFIX
@@ -26,6 +26,7 @@ def capture(
         list[str] | None,
         typer.Option("--set", metavar="OPTION=VALUE", help="Of the source: size=64, batch=2, seed=1 …"),
     ] = None,
+    inside: Inside = None,
     backward: Annotated[
         bool, typer.Option("--backward", help="With the gradients, as a backend is handed them below autograd.")
     ] = False,
@@ -55,7 +56,7 @@ def capture(
     tensors = default_tensor_store()
     with result_stream() as out, SourceClient(tensors, deadline) as client:
         step = _optimizer(optimizer)
-        opened = client.open(with_options(source, options or []))
+        opened = client.open(with_options(source, [*(options or []), *inside_option(inside)]))
         count = len(opened.programs)
         files = [output] if count == 1 else [_numbered(output, n + 1) for n in range(count)]
         told: list[dict[str, Any]] = []

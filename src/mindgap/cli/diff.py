@@ -16,7 +16,7 @@ from mindgap.cli.known_findings import known_findings
 from mindgap.cli.numbers import seconds_of
 from mindgap.cli.outputs import check_files, each_alone, write_file
 from mindgap.cli.progress import progress
-from mindgap.cli.sources import subjects
+from mindgap.cli.sources import Inside, inside_option, subjects
 from mindgap.cli.status import Exit, status_of
 from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import print_report
@@ -52,6 +52,7 @@ def diff(
         str, typer.Option(metavar="PLATFORM", help="What the others are compared with.")
     ] = "cpu/eager",
     options: Options = None,
+    inside: Inside = None,
     backward: Annotated[
         bool, typer.Option("--backward", help="Forward and backward: kernels-level graphs with gradients as outputs.")
     ] = False,
@@ -102,7 +103,7 @@ def diff(
     def run() -> Report:
         tensors = default_tensor_store()
         with progress() as tell, SourceClient(tensors, settings.deadline_s, limit) as client:
-            found = subjects(sources, options or [], client, backward)
+            found = subjects(sources, [*(options or []), *inside_option(inside)], client, backward)
             return diff_many(found, wanted, settings=settings, progress=tell, tensors=tensors, jobs=jobs, store=kept)
 
     with result_stream() as out:

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated
+
+import typer
 
 from mindgap.catalogue.source_client import OpenedSource, SourceClient
 from mindgap.diff import Subject
 from mindgap.graph import Graph, MindgapError
+
+#: The option of commands that take a submodule of a source.
+Inside = Annotated[
+    str | None,
+    typer.Option("--inside", metavar="PATH", help="Only a submodule, on the arguments it gets: layers.3.mlp."),
+]
+
+
+def inside_option(path: str | None) -> list[str]:
+    """Returns the source option of `--inside PATH`."""
+    return [] if path is None else [f"inside={path}"]
 
 
 def with_options(source: str, options: Sequence[str]) -> str:

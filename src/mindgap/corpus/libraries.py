@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import io
 import os
 import sys
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,20 +28,28 @@ def declare_operators() -> None:
     """Makes `import torchvision` work with a PyTorch that its compiled part was not built for.
 
     The published wheel expects a CUDA build of PyTorch. Its models are plain Python, but the schemas of two operators
-    must exist on import. If the compiled part loads, nothing is declared.
+    must exist on import. If the compiled part loads, or torchvision is not installed or imported already, nothing is
+    declared.
     """
-    if _declared:
+    if _declared or "torchvision" in sys.modules:
         return
-    try:
-        import torchvision  # noqa: F401  # pyright: ignore[reportUnusedImport] # the import is the test
-    except RuntimeError:
-        for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
-            del sys.modules[name]
-        library = torch.library.Library("torchvision", "FRAGMENT")
-        for schema in _SCHEMAS:
-            if not hasattr(torch.ops.torchvision, schema.partition("(")[0]):
-                library.define(schema)  # pyright: ignore[reportUnknownMemberType] # untyped
-        _declared.append(library)
+    spec = importlib.util.find_spec("torchvision")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        for compiled in Path(folder).glob("_C*.so"):
+            try:
+                torch.ops.load_library(str(compiled))  # pyright: ignore[reportUnknownMemberType] # untyped
+            except OSError:
+                continue
+            return
+        _declare_schemas()
+
+
+def _declare_schemas() -> None:
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for schema in _SCHEMAS:
+        if not hasattr(torch.ops.torchvision, schema.partition("(")[0]):
+            library.define(schema)  # pyright: ignore[reportUnknownMemberType] # untyped
+    _declared.append(library)
 
 
 def stay_offline() -> None:
@@ -56,9 +66,7 @@ def import_library(module: str, who: str, extra: str) -> Any:
     """
     stay_offline()
     try:
-        # Where torchvision is not there, most libraries go without, and the others say so.
-        with contextlib.suppress(ImportError):
-            declare_operators()
+        declare_operators()
         return importlib.import_module(module)
     except ImportError as error:
         raise SourceError(f"{who} is not installed ({error}); pip install 'mindgap[{extra}]'") from error

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mindgap.capture import CaptureError, Optimizer, capture
+from mindgap.capture.errors import CompiledPart
 from mindgap.capture.program_capture import UnprovenCapture
 from mindgap.capture.replay_check import Verify
+from mindgap.corpus.inside import inside, place_of
 from mindgap.corpus.program import Built, Captured, Program
 from mindgap.corpus.source import SourceError, parse
 from mindgap.graph import Graph, MindgapError
@@ -30,8 +32,9 @@ def open_source(text: str) -> list[Program | Captured]:
     Calls the user's callable, which alone knows how many models it returns. Raises `SourceError` if the source names
     nothing.
     """
-    source = parse(text)
-    return [*source.kind.open(source)]
+    place, source = place_of(parse(text))
+    opened = source.kind.open(source)
+    return [*opened] if place is None else [inside(one, place) for one in opened]
 
 
 def capture_source(
@@ -87,6 +90,7 @@ def capture_built(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Zoo code warns of its own deprecations; a user has no part in them.
             warnings.simplefilter("default", UnprovenCapture)
+            warnings.simplefilter("default", CompiledPart)
             return _captured(built, tensors, weights, verify, backward, optimizer)
     except CaptureError:
         raise

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from mindgap.corpus.libraries import declare_operators
 from mindgap.corpus.program import Built, Program
 from mindgap.corpus.source import Source, SourceError, SourceOptions, one_line, schemes, source_options, suggest
 from mindgap.corpus.type_guards import is_list, is_sequence, is_tuple
@@ -31,6 +32,8 @@ def open_user_code(source: Source) -> list[Program]:
     form.
     """
     chosen = source_options(source)
+    # Before the user's code imports torchvision, or a library that does.
+    declare_operators()
     path, _, name = source.target.rpartition(":")
     name, _, item = name.partition("#")
     with torch_seed(chosen.seed):
@@ -72,11 +75,16 @@ def _load_file(path: Path) -> ModuleType:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     folder = str(path.resolve().parent)
+    before = sys.modules.get(name)
     sys.modules[name] = module
     sys.path.insert(0, folder)
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
+        if before is not None and "TORCH_LIBRARY" in str(error):
+            # A process can define a library of operators once: the file that defined it is used again.
+            sys.modules[name] = before
+            return before
         del sys.modules[name]
         raise SourceError(f"{path}: importing it raised {one_line(error)}{_where(error, path)}") from error
     finally:
