@@ -236,6 +236,7 @@ def test_a_failure_is_traced_to_its_operator() -> None:
 
     found = Bench(refuse={PLATFORM: refuse}).judge(graph, arrays)
     assert found.verdict == "failed" and found.culprit is not None and found.culprit.node == 2
+    assert [each.fault.nodes for each in found.faults] == [(2,)]
     assert "fails by itself" in found.detail and "kernel panic" in found.detail
 
 
@@ -249,6 +250,7 @@ def test_a_failure_of_two_operators_together() -> None:
     found = Bench(refuse={PLATFORM: refuse}).judge(graph, arrays)
     assert found.verdict == "failed" and found.culprit is not None and found.culprit.node == 4
     assert "only together: nodes 1, 4" in found.detail
+    assert [each.fault.nodes for each in found.faults] == [(1, 4)]
 
 
 def test_undefined_elements_are_told_as_such() -> None:

@@ -14,8 +14,8 @@ class Fault:
     """An operator that is wrong whatever the other operators do: on operands that are right.
 
     `culprit`: None where no operator is named. `nodes`: of the captured graph, in order, all calls of the same operator
-    that are wrong in the same way. `verdict`, `blame`, `detail`, `example`, `script`, `known`: as of a row in which it
-    is the only fault.
+    that are wrong in the same way; of a set of operators, its nodes. `verdict`, `blame`, `detail`, `example`, `script`,
+    `known`: as of a row in which it is the only fault.
     """
 
     culprit: Culprit | None

@@ -109,7 +109,9 @@ class Judge:
             why = f"no operator is named: {found.reason}{named}"
             return Judgement("failed", "platform", detail=f"{failure.status} ({why}): {failure.message}")
         detail = f"{failure.status} ({words_of_part(found, 'fails')}): {failure.message}"
-        return Judgement("failed", "platform", self._culprit_of_part(self._asked, found), detail=detail)
+        culprit = self._culprit_of_part(self._asked, found)
+        fault = Fault(culprit, "failed", "platform", found.nodes, detail)
+        return Judgement("failed", "platform", culprit, detail=detail, faults=(FoundFault(fault),))
 
     def _prepare(self) -> None:
         if self._oracle is None:

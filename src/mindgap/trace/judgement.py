@@ -38,8 +38,8 @@ class Judgement:
 
     `verdicts`: each output's own. `profiles`: whether each fixed tolerance passes. `detail`: one sentence for a person.
     `nodes`: (node of the captured graph, operator, role) for each node that the difference reaches. `weaknesses`:
-    operators judged on weaker evidence. `example`: one element that the culprit gets wrong. `faults`: of a finding that
-    was confirmed, its independent faults; the first has the verdict, blame, culprit, detail and example of the row.
+    operators judged on weaker evidence. `example`: one element that the culprit gets wrong. `faults`: of a finding with
+    a confirmed culprit, its independent faults; the first has the row's verdict, blame, culprit, detail and example.
     """
 
     verdict: Verdict
