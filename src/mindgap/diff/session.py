@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import os
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from types import TracebackType
 from typing import Any, Self
@@ -51,6 +54,7 @@ class Session:
         self._busy = jobs or os.cpu_count() or 2
         self._pool = self._stack.enter_context(WorkerPool([], tensors=tensors, busy=self._busy))
         self._facts: dict[tuple[str, ...], tuple[PlatformFacts, ...]] = {}
+        self._judge_import: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -157,8 +161,10 @@ class Session:
         record.begin(empty.created, empty.version, empty.platforms, wanted, sources)
         context = RunContext(budget.limited(self._pool.run), settings, self._tensors, self._pool.describe)
         with ThreadPoolExecutor(self._busy, "mindgap-model") as threads:
+            prepare = partial(self._import_judge_meanwhile, wanted)
             waiting = [
-                threads.submit(_one, context, *each, wanted, collected, record, budget) for each in enumerate(named)
+                threads.submit(_one, context, *each, wanted, collected, record, budget, prepare)
+                for each in enumerate(named)
             ]
             try:
                 for future in waiting:
@@ -171,6 +177,15 @@ class Session:
                     stop()
                 self._pool.close()
                 raise
+
+    def _import_judge_meanwhile(self, platforms: Sequence[str]) -> None:
+        """Imports the judge in another thread if a worker still starts. Most platforms that start slowly need it.
+
+        A core is idle then: the model is captured, and the import takes as long as that of PyTorch.
+        """
+        if self._judge_import is None and not self._pool.opened(platforms):
+            self._judge_import = threading.Thread(target=importlib.import_module, args=("mindgap.trace.judge",))
+            self._judge_import.start()
 
     def _facts_of(self, platforms: Sequence[str], reference: str, skip: bool) -> tuple[PlatformFacts, ...]:
         """The facts of platforms, looked up once. Raises `PlatformError`."""
@@ -193,9 +208,9 @@ class Session:
 
 def _one(
     context: RunContext, position: int, subject: Subject, platforms: Sequence[str], collected: Collected,
-    record: Recording, budget: TimeBudget,
+    record: Recording, budget: TimeBudget, prepare: Callable[[], None],
 ) -> None:  # fmt: skip
-    """One subject from capture to its last row."""
+    """One subject from capture to its last row. `prepare` is called once it is captured."""
     started = time.perf_counter()
     try:
         if budget.over and subject.in_process:
@@ -206,6 +221,7 @@ def _one(
         return
     captured = time.perf_counter() - started
     collected.tick("captured", subject.name, "")
+    prepare()
     record.graph(subject.name, graph)
     try:
         comparison = GraphComparison(context, subject.name, graph)

@@ -136,6 +136,10 @@ class WorkerPool:
         """Returns hardware, versions and settings that the worker found; `{"error": reason}` if it cannot start."""
         return self._supervisor(platform).describe()
 
+    def opened(self, platforms: Sequence[str]) -> bool:
+        """Returns whether the worker of each platform has been ready once, without waiting."""
+        return all(self._supervisor(platform).fingerprint for platform in platforms)
+
     def pids(self) -> dict[str, int]:
         """Returns the running processes by platform."""
         return {name: pid for name, supervisor in self._supervisors.items() if (pid := supervisor.pid) is not None}
