@@ -138,7 +138,8 @@ def _reduced(
         try:
             answer = client.ask(request, (), RequestLimits(_PATIENCE * limits.seconds + _MORE_S)).header
         except WorkerFailed as failed:
-            reasons.append(f"{case}: {failed.message}")
+            last = failed.tail.splitlines()[-1:] if failed.fault == "crash" else []
+            reasons.append(f"{case}: {': '.join([failed.message, *last])}")
             continue
         spent += answer["cpu_seconds"]
         if answer["kind"] == "reduced":
