@@ -98,6 +98,18 @@ def test_a_quantised_module_is_refused_by_name(make: Any, name: str, store: Tens
         capture(make(), (X,), tensors=store)
 
 
+def test_a_weight_of_a_subclass_of_tensor_is_refused_by_name(store: TensorStore) -> None:
+    class Packed(torch.Tensor):
+        pass
+
+    two = Two()
+    two.first.weight = nn.Parameter(torch.ones(8, 8).as_subclass(Packed))
+    with pytest.raises(
+        CaptureError, match=r"first.weight: a tensor of type Packed; .*before its weights are quantised"
+    ):
+        capture(two, (X,), tensors=store)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_a_float_model_that_is_prepared_for_quantisation_is_captured(store: TensorStore) -> None:
     class Adds(Two):

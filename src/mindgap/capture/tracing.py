@@ -48,7 +48,10 @@ def faked(tensor: torch.Tensor, fake_mode: FakeTensorMode) -> torch.Tensor:
     if tensor.is_nested:
         raise CaptureError(_NESTED)
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
-        raise CaptureError(f"a tensor of type {type(tensor).__name__}; capture takes plain tensors")
+        raise CaptureError(
+            f"a tensor of type {type(tensor).__name__}; capture takes plain tensors, as a model has them before its "
+            "weights are quantised or distributed"
+        )
     if tensor.layout != torch.strided or tensor.is_quantized:
         raise CaptureError(f"a tensor of layout {tensor.layout} and dtype {tensor.dtype}; graphs hold strided ones")
     if tensor.device.type == "meta":
