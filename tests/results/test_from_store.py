@@ -80,8 +80,9 @@ def test_a_row_that_was_judged_before_loses_its_faults(tmp_path: Path) -> None:
 
 
 def test_a_store_without_the_table_of_faults_is_read(tmp_path: Path) -> None:
+    """As an older mindgap wrote it, whose run counts no rows of that table."""
     store = Store(tmp_path)
-    recorded(store, report=with_three_faults())
+    recorded(store, finish=False, report=with_three_faults())
     for segment in tmp_path.glob("tables/faults/*"):
         segment.unlink()
     found = report_of(Store(tmp_path))
