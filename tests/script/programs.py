@@ -102,6 +102,7 @@ def layouts() -> dict[str, Graph]:
         "expanded": of_recipe("bfloat16", Normal(1), 4, 3, stride=(0, 1)),
         "expanded, large": of_recipe("float8_e5m2", Normal(1), 40, 300, stride=(0, 1)),
         "expanded permutation": of_recipe("int32", Permutation(1), 4, 300, stride=(0, 1)),
+        "one element, expanded": of_recipe(F32, Normal(1), 1, stride=(0,)),
         "overlapping": of_recipe(F32, Normal(1), 5, 4, stride=(1, 1)),
         "overlapping, large": of_recipe("complex64", Normal(1), 500, 4, stride=(1, 1)),
         "overlapping with gaps": of_recipe("int64", Integers(1, -9, 1 << 40), 300, 3, stride=(2, 2)),

@@ -79,7 +79,8 @@ def _laid_out(text: str, spec: TensorSpec) -> str:
 
 
 def _bits(tensor: torch.Tensor) -> bytes:
-    return tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes()
+    # One element with a stride of 0 counts as contiguous, and cannot be viewed in bytes.
+    return tensor.clone(memory_format=torch.contiguous_format).view(-1).view(torch.uint8).numpy().tobytes()
 
 
 def _all_equal(plain: torch.Tensor) -> str | None:

@@ -42,7 +42,7 @@ def strided(values: torch.Tensor, stride: Sequence[int]) -> torch.Tensor:
     carrier = CARRIERS[values.element_size()]
     memory = torch.zeros(count, dtype=values.dtype)
     places = torch.arange(count).as_strided(values.shape, stride) if count else torch.empty(0, dtype=torch.int64)
-    memory.view(carrier)[places.flatten()] = values.contiguous().view(-1).view(carrier)
+    memory.view(carrier)[places.flatten()] = values.clone(memory_format=torch.contiguous_format).view(-1).view(carrier)
     return memory.as_strided(values.shape, stride)
 
 
@@ -114,6 +114,7 @@ def checksum(tensors: Sequence[torch.Tensor]) -> str:
         name = str(tensor.dtype).removeprefix("torch.")
         stride = list(tensor.stride()) if tensor.numel() else []
         found.update(f"{name}{list(tensor.shape)}{stride}".encode())
-        plain = tensor.detach().resolve_conj().resolve_neg().contiguous().view(-1)
+        # Cloned: one element with a stride of 0 counts as contiguous, and cannot be viewed in bytes.
+        plain = tensor.detach().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format).view(-1)
         found.update(plain.view(torch.uint8).numpy().tobytes())
     return found.hexdigest()
