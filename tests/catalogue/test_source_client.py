@@ -88,7 +88,7 @@ def test_code_that_hangs_is_ended_at_the_deadline(client: SourceClient, tmp_path
 
 
 CUSTOM = """
-import torch
+import os, torch
 
 library = torch.library.Library("mindgap_reopened", "DEF")
 library.define("twice(Tensor x) -> Tensor")
@@ -101,6 +101,15 @@ class Refused(torch.nn.Module):
 
     def forward(self, x):
         return x[torch.ops.mindgap_reopened.twice(self.layer(x)) > 0]
+
+class Dies(Refused):
+    def forward(self, x):
+        y = self.layer(x)
+        if type(x) is torch.Tensor:
+            os._exit(3)
+        return y[y > 0]
+
+def dies(): return Dies(), (torch.ones(3),)
 
 def refused(): return Refused(), (torch.ones(3),)
 
@@ -117,6 +126,14 @@ def test_a_file_that_defines_operators_is_opened_again_for_its_submodules(client
         client.capture(opened, 0)
     part = client.open(f"{tmp_path}/custom.py:refused?inside=layer")
     assert [node.op for node in client.capture(part, 0).nodes] == ["aten.linear.default"]
+
+
+def test_a_crash_in_the_search_for_submodules_leaves_the_reason(client: SourceClient, tmp_path: Path) -> None:
+    (tmp_path / "custom.py").write_text(CUSTOM)
+    with pytest.raises(MindgapError, match=r"custom.py:21.*size of what aten.index.Tensor returns[^;]*$"):
+        client.capture(client.open(f"{tmp_path}/custom.py:dies"), 0)
+    part = client.open(f"{tmp_path}/custom.py:dies?inside=layer")
+    assert len(client.capture(part, 0).nodes) == 1
 
 
 def test_a_file_may_import_torchvision(client: SourceClient, tmp_path: Path) -> None:
