@@ -111,3 +111,27 @@ def test_a_store_without_its_marker_is_no_store(whole: Path, tmp_path: Path, cap
     for command in commands(store, tmp_path / "page.html"):
         assert main(command) == 2
         assert "there is no mindgap-store.json in it" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "campaign.json is gone: copy it again"),
+        ("", "campaign.json cannot be read"),
+        ("[]", "campaign.json is damaged"),
+        ('{"format": "mindgap-campaign"}', "campaign.json is of version None"),
+        ('{"format": "mindgap-campaign", "version": 1}', "campaign.json is damaged"),
+        ('{"format": "mindgap-campaign", "version": 1, "plan": {}, "shard": "0/1"}', "campaign.json is damaged"),
+    ],
+)
+def test_a_damaged_campaign_directory_is_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], content: str | None, says: str
+) -> None:
+    (tmp_path / "campaign.toml").write_text("seed = 1\n")
+    if content is not None:
+        (tmp_path / "campaign.json").write_text(content)
+    for command in ("status", "findings", "resume"):
+        assert main(["campaign", command, str(tmp_path)]) == 2
+        said = capfd.readouterr().err
+        assert f"{tmp_path}/{says}" in said, said
+        assert len(said.splitlines()) == 1, said

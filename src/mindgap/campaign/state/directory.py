@@ -157,13 +157,17 @@ def _about(path: Path) -> Mapping[str, Any]:
     try:
         about: Any = json.loads((path / _ABOUT).read_bytes())
     except FileNotFoundError:
+        if (path / PLAN).exists():
+            raise MindgapError(f"{path / _ABOUT} is gone: copy it again") from None
         raise MindgapError(f"{path} holds no campaign (`mindgap campaign run PLAN --out {path}` starts one)") from None
     except (OSError, ValueError) as error:
         raise MindgapError(f"{path / _ABOUT} cannot be read: {error}") from None
     if not isinstance(about, dict) or about.get("format") != _FORMAT:  # pyright: ignore[reportUnknownMemberType] # any JSON
         raise MindgapError(f"{path / _ABOUT} is damaged: copy it again")
-    if about["version"] != _VERSION:
-        raise MindgapError(f"{path} holds a campaign of version {about['version']}, this mindgap knows {_VERSION}")
+    if about.get("version") != _VERSION:  # pyright: ignore[reportUnknownMemberType] # any JSON
+        raise MindgapError(
+            f"{path / _ABOUT} is of version {about.get('version')}, this mindgap knows {_VERSION}"  # pyright: ignore[reportUnknownMemberType] # any JSON
+        )
     return about  # pyright: ignore[reportUnknownVariableType] # any JSON
 
 
