@@ -4,7 +4,8 @@ Four kinds, each from the architectures of the model libraries: `loop`, the gene
 `experts`, transformers models that route tokens by their values; `quantised`, timm models with dynamically quantised
 layers; `compiled` and `parallel`, timm models with a submodule in `torch.compile` or as a whole in `DataParallel`. Each
 program is a function in a file of its own, as a user has it, and is captured by the process that `mindgap capture`
-uses. A program that does not run without capture is not counted.
+uses. A program that does not run without capture is not counted, and of `experts` those that are captured are not:
+they do not read the values.
 
 Run it with `python benchmarks/refused_programs.py --minutes 15`. The programs come in a seeded random order, so that a
 part is a sample of all. `--second` also captures the second call of each loop's model, one decoding step.
@@ -66,7 +67,7 @@ def quantised(name: str) -> tuple[Any, ...]:
 
 def compiled(name: str) -> tuple[Any, ...]:
     model, given, _ = _built(f"timm:{name}?size=64")
-    children = dict(model.named_children())
+    children = {name: child for name, child in model.named_children() if not isinstance(child, nn.ModuleList)}
     largest = max(children, key=lambda child: sum(p.numel() for p in children[child].parameters()))
     _running(model, given, {})  # compiled, it would take minutes
     setattr(model, largest, torch.compile(children[largest]))
