@@ -18,7 +18,7 @@ PROPERTIES = {'INFERENCE_PRECISION_HINT': 'f32'}
 
 class Model(torch.nn.Module):
     def forward(self, x0):
-        v1 = torch.fft.irfft2(x0, None, [0])
+        v1 = torch.fft.irfft2(x0)
         return (v1,)
 
 
@@ -51,7 +51,7 @@ def error(found, exact):
     return float(worst / size) if size else float(worst)
 
 
-x0 = torch.full((2, 1, 1), 0.0, dtype=torch.float32)
+x0 = torch.full((1, 2), 0.0, dtype=torch.float32)
 
 
 def main():

@@ -27,8 +27,8 @@ def run(model, arguments):
     return [torch.as_tensor(np.array(array)) for array in compiled([a.numpy() for a in arguments]).values()]
 
 
-x0 = torch.tensor([0.0], dtype=torch.float32)
-x1 = torch.tensor([0.0], dtype=torch.float32)
+x0 = torch.empty((0,), dtype=torch.float32)
+x1 = torch.empty((0,), dtype=torch.float32)
 
 
 def main():

@@ -168,7 +168,12 @@ def _title(key: CauseKey, findings: Sequence[Summary]) -> str:
     """The title of the finding shown, with the code at fault and how many other functions share the cause."""
     first = findings[0]
     if key.signature.startswith(DTYPE_POLICY):
-        return f"{key.where}: {key.signature.removeprefix(DTYPE_POLICY)}, in every operator"
+        policy = f"{key.where}: {key.signature.removeprefix(DTYPE_POLICY)}"
+        if key.where != EXPORTER:
+            return f"{policy}, in every operator"
+        # It has no policy: what was found is all that is known.
+        found = sorted({function_of(op) for each in findings for op in operators_at_fault(each)})
+        return f"{policy}, in {', '.join(found[:_NAMED])}{', …' if len(found) > _NAMED else ''}"
     shared = len({each.platform.partition("@")[0] for each in findings}) > 1
     title = first.title
     if key.where == EXPORTER and (shared or any(each.stage in EXPORT_STAGES for each in findings)):

@@ -1,4 +1,4 @@
-"""openvino/cpu@frontend=onnx,precision=f32: aten.ones_like.default+aten.expand.default of float32: gives another shape or dtype
+"""openvino/cpu@frontend=onnx,precision=f32: aten.full_like.default of float32: gives another shape or dtype
 
 Seen with torch 2.13.0+cpu, openvino 2026.4.1.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
@@ -18,9 +18,8 @@ PROPERTIES = {'INFERENCE_PRECISION_HINT': 'f32'}
 
 class Model(torch.nn.Module):
     def forward(self, x0):
-        v1 = torch.ones_like(x0)
-        v2 = torch.Tensor.expand(v1, [0])
-        return (v2,)
+        v1 = torch.full_like(x0, 0.0)
+        return (v1,)
 
 
 def run(model, arguments):
@@ -52,7 +51,7 @@ def error(found, exact):
     return float(worst / size) if size else float(worst)
 
 
-x0 = torch.tensor(0.0, dtype=torch.float32)
+x0 = torch.empty((0, 1, 0), dtype=torch.float32)
 
 
 def main():

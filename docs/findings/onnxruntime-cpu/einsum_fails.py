@@ -1,4 +1,4 @@
-"""onnxruntime/cpu: aten.squeeze_copy.dim of float32: fails
+"""onnxruntime/cpu: aten.einsum.default of float32: fails
 
 Seen with torch 2.13.0+cpu, onnxruntime 1.31.1, onnx 1.23.2, onnxscript 0.7.2.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
@@ -13,9 +13,9 @@ import torch
 
 
 class Model(torch.nn.Module):
-    def forward(self, x0):
-        v1 = torch.squeeze_copy(x0, 2)
-        return (v1,)
+    def forward(self, x0, x1):
+        v2 = torch.einsum('...ik, ...j -> ij', [x0, x1])
+        return (v2,)
 
 
 def run(model, arguments):
@@ -25,14 +25,15 @@ def run(model, arguments):
     return [torch.as_tensor(array) for array in session.run(None, feeds)]
 
 
-x0 = torch.full((1, 1, 2, 1), 0.0, dtype=torch.float32)
+x0 = torch.tensor([[[0.0]]], dtype=torch.float32)
+x1 = torch.tensor([0.0], dtype=torch.float32)
 
 
 def main():
     print("torch", torch.__version__, "onnxruntime", onnxruntime.__version__, platform.machine())
-    expected = Model()(*[x.clone() for x in (x0,)])
+    expected = Model()(*[x.clone() for x in (x0, x1)])
     try:
-        actual = run(Model().eval(), tuple([x.clone() for x in (x0,)]))
+        actual = run(Model().eval(), tuple([x.clone() for x in (x0, x1)]))
     except Exception as problem:
         print("onnxruntime/cpu fails:", type(problem).__name__, str(problem)[-3000:])
         print("FAULT")

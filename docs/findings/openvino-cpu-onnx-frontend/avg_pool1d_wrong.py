@@ -1,4 +1,4 @@
-"""openvino/cpu@frontend=onnx,precision=f32: aten._upsample_bilinear2d_aa.default of float32: gives a wrong result
+"""openvino/cpu@frontend=onnx,precision=f32: aten.avg_pool1d.default of float64: gives a wrong result
 
 Seen with torch 2.13.0+cpu, openvino 2026.4.1.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
@@ -18,7 +18,7 @@ PROPERTIES = {'INFERENCE_PRECISION_HINT': 'f32'}
 
 class Model(torch.nn.Module):
     def forward(self, x0):
-        v1 = torch.ops.aten._upsample_bilinear2d_aa.default(x0, [1, 1], False)
+        v1 = torch.avg_pool1d(x0, [7], [3], [1], True)
         return (v1,)
 
 
@@ -51,7 +51,7 @@ def error(found, exact):
     return float(worst / size) if size else float(worst)
 
 
-x0 = torch.tensor([[[[0.0], [0.0], [1.0]]]], dtype=torch.float32)
+x0 = torch.full((1, 9), 1.0, dtype=torch.float64)
 
 
 def main():
