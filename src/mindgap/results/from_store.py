@@ -95,7 +95,7 @@ def report_of(store: Store, run: str | None = None) -> Report:
 def require_whole(store: Store, run: str) -> None:
     """Raises `StoreError` where the store has fewer rows of a run than the run had written at its end."""
     for about in store.rows("SELECT settings FROM runs WHERE run = ?", [run]):
-        for table, written in json.loads(about["settings"]).get("rows", {}).items():
+        for table, written in json.loads(about["settings"] or "{}").get("rows", {}).items():
             (found,) = store.rows(f"SELECT count(*) AS n FROM {table} WHERE run = ?", [run])
             if found["n"] < written:
                 raise StoreError(

@@ -10,11 +10,11 @@ from mindgap.compare.verdict import FINDINGS
 #: Verdicts of outputs that were compared: nothing for a person to look at, and wrong.
 CALM: Final = ("identical", "rounding", "ill_conditioned", "internal", "undefined")
 WRONG: Final = ("structural", "exceptional", "discrepant", "reduced_precision")
-#: Every word that a row can have, worst first; the last four are no verdicts.
+#: Every word that a row can have, worst first; the last five are no verdicts.
 WORDS: Final = (
     *FINDINGS,
     *("undefined", "internal", "ill_conditioned", "rounding", "identical"),
-    *("not_judged", "unjudged", "unsupported", "no_reference"),
+    *("not_judged", "unjudged", "not_run", "unsupported", "no_reference"),
 )
 #: Nodes of the largest graph of each class but the last.
 _SIZES: Final = (10, 60, 300, 1000)
