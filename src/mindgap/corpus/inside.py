@@ -19,14 +19,14 @@ INSIDE: Final = ("inside", "call")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SubmoduleCall:
     """A submodule's path and the number of its call."""
 
     path: str
     call: int
 
 
-def place_of(source: Source) -> tuple[Place | None, Source]:
+def submodule_of(source: Source) -> tuple[SubmoduleCall | None, Source]:
     """Returns the submodule that a source's options name, and the source without these options. Raises
     `SourceError`."""
     path, call = (source.options.get(name) for name in INSIDE)
@@ -37,25 +37,25 @@ def place_of(source: Source) -> tuple[Place | None, Source]:
         if path is not None or call is not None:
             raise SourceError(f"{source.text}: name a submodule, as in inside=layers.3.mlp")
         return None, source
-    return Place(path, int(call or 1)), rest
+    return SubmoduleCall(path, int(call or 1)), rest
 
 
-def inside(one: Program | Captured, place: Place) -> Program:
+def inside(one: Program | Captured, asked: SubmoduleCall) -> Program:
     """Returns the program of a submodule. Building it raises `SourceError` where it does not exist or is not called."""
     if isinstance(one, Captured):
         raise SourceError(f"{one.source}: it is a graph already; a submodule is captured from the program itself")
-    number = f"#{place.call}" if place.call > 1 else ""
+    number = f"#{asked.call}" if asked.call > 1 else ""
 
     def make() -> Built:
         built = one.make()
         try:
-            module, args, kwargs = call_inside(built.program, built.args, built.kwargs, place.path, place.call)
+            module, args, kwargs = call_inside(built.program, built.args, built.kwargs, asked.path, asked.call)
         except CaptureError as error:
             at = f" ({error.line})" if error.line else ""
-            raise SourceError(f"{one.source}: inside={place.path}: {error.reason}{at}") from error
+            raise SourceError(f"{one.source}: inside={asked.path}: {error.reason}{at}") from error
         return replace(built, program=module, args=args, kwargs=kwargs)
 
-    return Program(f"{one.name}/{place.path}{number}", one.source, make)
+    return Program(f"{one.name}/{asked.path}{number}", one.source, make)
 
 
 def way_on(program: Program, seconds: float, backward: bool = False, optimizer: Optimizer | None = None) -> str:
@@ -76,11 +76,11 @@ def described(source: str, parts: Sequence[Part]) -> str:
     """Returns one line on the submodules that can be captured, with a command for the first."""
     if not parts:
         return "; no submodule that it calls can be captured either"
-    place, plain = place_of(parse(source))
-    outer = f"{place.path}." if place is not None and place.path != "." else ""
+    asked, plain = submodule_of(parse(source))
+    outer = f"{asked.path}." if asked is not None and asked.path != "." else ""
     listed = ", ".join(_described(outer, part) for part in parts)
     options = "&".join(f"{name}={value}" for name, value in plain.options.items())
-    text = f"{source.partition('?')[0]}{'?' if options else ''}{options}" if place is not None else source
+    text = f"{source.partition('?')[0]}{'?' if options else ''}{options}" if asked is not None else source
     command = f"mindgap capture {shlex.quote(text)} --inside {outer}{parts[0].path} -o FILE.mindgap"
     return f"; these submodules can be captured: {listed}; for example: {command}"
 

@@ -11,7 +11,7 @@ from mindgap.capture import CaptureError, Optimizer, capture
 from mindgap.capture.errors import CompiledPart
 from mindgap.capture.program_capture import UnprovenCapture
 from mindgap.capture.replay_check import Verify
-from mindgap.corpus.inside import inside, place_of
+from mindgap.corpus.inside import inside, submodule_of
 from mindgap.corpus.program import Built, Captured, Program
 from mindgap.corpus.source import SourceError, parse
 from mindgap.graph import Graph, MindgapError
@@ -32,9 +32,9 @@ def open_source(text: str) -> list[Program | Captured]:
     Calls the user's callable, which alone knows how many models it returns. Raises `SourceError` if the source names
     nothing.
     """
-    place, source = place_of(parse(text))
+    asked, source = submodule_of(parse(text))
     opened = source.kind.open(source)
-    return [*opened] if place is None else [inside(one, place) for one in opened]
+    return [*opened] if asked is None else [inside(one, asked) for one in opened]
 
 
 def capture_source(
