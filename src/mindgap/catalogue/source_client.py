@@ -12,7 +12,6 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Final, Literal, Self
 
 from mindgap.graph import Graph, MindgapError, TensorStore, decode
@@ -130,9 +129,7 @@ class SourceClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _stop(self) -> None:
