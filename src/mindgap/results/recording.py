@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
+from mindgap.compare.culprit import Culprit
 from mindgap.compare.fault import Fault
 from mindgap.graph import Graph
 from mindgap.results.rows import Model, PlatformFacts, Refused, Row
@@ -125,7 +126,6 @@ class Recording:
             self._append("platforms", self._platform(outcome.platform, outcome.fingerprint, described))
 
     def _verdict(self, graph: Graph | str, row: Row) -> None:
-        culprit = row.culprit
         key = {
             "run": self.run,
             "model": row.model,
@@ -141,9 +141,7 @@ class Recording:
                 "verdict": row.verdict,
                 "word": row.word,
                 "blame": row.blame,
-                "culprit_node": culprit and culprit.node,
-                "culprit_op": culprit and culprit.op,
-                "culprit_label": culprit and writable(culprit.label),
+                **_culprit_columns(row.culprit),
                 **metric_columns(_with_verdicts(row)),
                 "profiles": dict(row.profiles),
                 "detail": writable(row.detail),
@@ -229,13 +227,18 @@ def _with_verdicts(row: Row) -> dict[str, Any]:
 
 def _fault_row(fault: Fault) -> dict[str, Any]:
     """What a store holds of a fault: neither its example nor its script."""
-    culprit = fault.culprit
     return {
         "verdict": fault.verdict,
         "blame": fault.blame,
+        **_culprit_columns(fault.culprit),
+        "nodes": list(fault.nodes),
+        "detail": writable(fault.detail),
+    }
+
+
+def _culprit_columns(culprit: Culprit | None) -> dict[str, Any]:
+    return {
         "culprit_node": culprit and culprit.node,
         "culprit_op": culprit and culprit.op,
         "culprit_label": culprit and writable(culprit.label),
-        "nodes": list(fault.nodes),
-        "detail": writable(fault.detail),
     }
