@@ -39,7 +39,7 @@ def test_rows_that_no_time_was_left_for_are_not_run(tmp_path: Path) -> None:
     assert (late["verdict"], late["word"], late["status"]) == (None, "not_run", "not_run")
     assert report["totals"]["words"] == {"identical": 1, "not_run": 1}
     assert ran.status == 2
-    assert "no time was left for 1 of 2 rows: nothing is known of them (--budget)" in ran.err
+    assert "1 of 2 rows were not run, or differ and were not judged: see their reasons" in ran.err
     assert ET.parse(tmp_path / "junit.xml").getroot().get("errors") == "1"
     assert "not run" in (tmp_path / "page.html").read_text()
     # The store has it as a run that was cut short.

@@ -9,6 +9,7 @@ import torch
 
 from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec, concatenate
 from mindgap.platforms.onnx import export as onnx_export
+from mindgap.platforms.onnx import external_data
 from mindgap.platforms.onnx.export import export
 from mindgap.platforms.onnxruntime.backend import BACKEND
 from mindgap.platforms.protocol import CompileFailure, Unsupported
@@ -183,7 +184,32 @@ def test_refuses_more_weights_than_a_file_holds(monkeypatch):
     with pytest.raises(Unsupported, match=r"2\.4 GB of weights") as refused:
         export(big, [])
     assert refused.value.op == "model"
-    assert onnx_export.MODEL_BYTES_LIMIT < 2**31
+    assert onnx_export._MODEL_BYTES_LIMIT < 2**31
+
+
+def test_large_weights_of_a_large_model_are_outside_it(monkeypatch):
+    monkeypatch.setattr(external_data, "_MODEL_BYTES", 1 << 20)
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Embedding(600, 512), torch.nn.Linear(512, 600), torch.nn.Linear(600, 600), torch.nn.LayerNorm(600)
+    ).eval()
+    graph, inputs = captured(model, torch.tensor([[3, 5, 599]]))
+    whole, apart = export(graph, inputs), export(graph, inputs, apart=True)
+    assert not whole.external.arrays and whole.external.mapped is None
+    outside = apart.external
+    assert sum(array.nbytes for array in outside.arrays.values()) > 3 << 20
+    assert len(apart.model) + sum(array.nbytes for array in outside.arrays.values()) >= len(whole.model) - 4096
+    # The table of embeddings is an input; the weights of the products were transposed, and are in a file.
+    shared = [name for name, array in outside.arrays.items() if any(np.shares_memory(array, i) for i in inputs)]
+    assert len(shared) == 1 and len(outside.arrays) == 3 and outside.mapped is not None
+    before = {name: array.copy() for name, array in outside.arrays.items()}
+    outside.forget_pages()
+    assert all(np.array_equal(array, before[name]) for name, array in outside.arrays.items())
+
+
+def test_a_small_model_holds_its_weights():
+    graph, inputs = captured(torch.nn.Linear(600, 600), normal(2, 600))
+    assert not export(graph, inputs, apart=True).external.arrays
 
 
 def test_says_what_the_optimiser_folded():

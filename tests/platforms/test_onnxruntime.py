@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from mindgap.graph import Constant, DType, Graph, Input, Node, Ref, TensorSpec
+from mindgap.platforms.onnx import external_data
 from mindgap.platforms.onnxruntime.backend import BACKEND, _require_cpu
 from mindgap.platforms.protocol import (
     CompileFailure,
@@ -216,3 +217,18 @@ def test_without_options_onnx_runtime_chooses_the_threads():
     assert chosen.intra_op_num_threads == plain.intra_op_num_threads
     assert chosen.graph_optimization_level == plain.graph_optimization_level
     assert chosen.execution_mode == plain.execution_mode
+
+
+@pytest.mark.parametrize("way", ["direct", "official"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_weights_outside_the_model_give_the_same_bits(monkeypatch, way, dtype):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Embedding(1200, 512), torch.nn.Linear(512, 1200), torch.nn.LayerNorm(1200))
+    graph, inputs = captured(model.eval().to(dtype), torch.tensor([[3, 5, 1199]]))
+    runtime = BACKEND.open({"threads": "1", "export": way})
+    within = runtime.load(graph, inputs)(inputs)
+    monkeypatch.setattr(external_data, "_MODEL_BYTES", 256 << 10)
+    loaded = runtime.load(graph, inputs)
+    assert loaded._weights.arrays
+    for _ in range(2):
+        assert [a.tobytes() for a in loaded(inputs)] == [a.tobytes() for a in within]

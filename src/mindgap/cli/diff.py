@@ -70,6 +70,12 @@ def diff(
     update_baseline: Annotated[bool, typer.Option("--update-baseline", help="Write the findings to it.")] = False,
     require_support: Annotated[bool, typer.Option("--require-support", help="`unsupported` counts as found.")] = False,
     no_trace: Annotated[bool, typer.Option("--no-trace", help="Do not follow differences from node to node.")] = False,
+    no_judge: Annotated[
+        bool,
+        typer.Option(
+            "--no-judge", help="Stop at outputs and digests: whether a difference is more than rounding stays open."
+        ),
+    ] = False,
     internal: Annotated[
         bool, typer.Option("--internal", help="Judge results that no public function returns like any other.")
     ] = False,
@@ -90,7 +96,7 @@ def diff(
     if update_baseline and baseline is None:
         raise MindgapError("--update-baseline needs --baseline FILE, the file to write")
     limit = None if budget is None else seconds_of("--budget", budget)
-    settings = RunSettings(reference, not no_trace, repeat, seconds(deadline), internal, limit)
+    settings = RunSettings(reference, not no_trace, repeat, seconds(deadline), internal, limit, not no_judge)
     mark_known = known_findings(baseline, update_baseline)
     check_files(
         ("--html", html), ("--junit", junit), ("--sarif", sarif),
@@ -173,7 +179,7 @@ def say_loudly(report: Report) -> None:
         if row.broken:
             complain(f"not judged, mindgap failed: {row.model} on {row.platform}: {row.broken.splitlines()[-1]}")
     if unknown := sum(row.unknown for row in report.rows):
-        complain(f"no time was left for {unknown} of {len(report.rows)} rows: nothing is known of them (--budget)")
+        complain(f"{unknown} of {len(report.rows)} rows were not run, or differ and were not judged: see their reasons")
     if report.nothing and (report.models or not report.refused):
         complain(f"NOTHING WAS COMPARED: {report.nothing}")
     elif unsupported := report.totals.words.get("unsupported", 0):

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from mindgap.diff import ProgressEvent
 from mindgap.diff.api import OnProgress
@@ -48,7 +48,9 @@ def counting() -> Generator[Callable[[int, int, str], None]]:
 
 
 def _progress() -> Progress:
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    columns = (
+        BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.description}"),
+    )  # fmt: skip
     return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
@@ -58,10 +60,14 @@ def _bar() -> Generator[OnProgress]:
         task = bar.add_task("capturing", total=None)
 
         def tell(tick: ProgressEvent) -> None:
-            word = tick.row.word if tick.row else tick.stage
-            bar.update(task, total=tick.total, completed=tick.done, description=f"{tick.model} {tick.platform} {word}")
+            about = f"{tick.model} {tick.platform} {_word(tick)}"
+            bar.update(task, total=tick.total, completed=tick.done, description=about)
 
         yield tell
+
+
+def _word(tick: ProgressEvent) -> str:
+    return tick.row.word if tick.row else tick.text or tick.stage
 
 
 class _Lines:
@@ -75,11 +81,17 @@ class _Lines:
         threading.Thread(target=self._watch, name="mindgap-progress", daemon=True).start()
 
     def __call__(self, tick: ProgressEvent) -> None:
-        word = tick.row.word if tick.row else tick.stage
         where = f"{tick.model}  {tick.platform}".rstrip()
-        self._line = f"{tick.done:>4}/{tick.total}  {where}: {word}"
-        if self._every_row and tick.stage != "ran":
+        self._line = f"{tick.done:>4}/{tick.total}  {where}: {_word(tick)}{self._left(tick)}"
+        if self._every_row and tick.stage not in ("ran", "doing"):
             self._print()
+
+    def _left(self, tick: ProgressEvent) -> str:
+        """The time left if the other rows take as long as those that are done."""
+        if not 0 < tick.done < tick.total:
+            return ""
+        seconds = (time.monotonic() - self._started) / tick.done * (tick.total - tick.done)
+        return f"  (about {seconds / 60:.0f} min left)" if seconds >= 90 else f"  (about {seconds:.0f} s left)"
 
     def close(self) -> None:
         """Prints nothing more."""

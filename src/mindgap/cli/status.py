@@ -21,7 +21,8 @@ def status_of(report: Report, *, require_support: bool = False) -> Exit:
     """Returns the exit status for a report whose known findings are marked.
 
     The tool's own failure outweighs findings. They outweigh a source that could not be captured, a report that compares
-    nothing, and rows that no time was left for. `require_support`: a row that is `unsupported` is a finding.
+    nothing, and rows that were not run, or differ and were not judged. `require_support`: a row that is `unsupported`
+    is a finding.
     """
     if report.totals.broken:
         return Exit.TOOL_FAILED

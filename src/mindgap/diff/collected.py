@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from mindgap.diff.subject import OnProgress, ProgressEvent
 from mindgap.results.rows import Model, Refused, Report, Row
+
+_TOLD_EVERY_S: Final = 0.2
 
 
 class Collected:
@@ -22,6 +25,7 @@ class Collected:
         self._refused: dict[int, Refused] = {}
         self._rows: dict[tuple[int, int], Row] = {}
         self._closed = False
+        self._told = 0.0
         self._lock = threading.Lock()
 
     def expect(self, subjects: int) -> None:
@@ -62,6 +66,15 @@ class Collected:
             self._done += finished
             if self._progress is not None and not self._closed:
                 self._progress(ProgressEvent(stage, model, platform, self._done, self._total, row))
+
+    def doing(self, model: str, platform: str, text: str) -> None:
+        """Reports what is being done, unless that was reported a moment ago."""
+        now = time.monotonic()
+        if now - self._told >= _TOLD_EVERY_S:
+            self._told = now
+            with self._lock:
+                if self._progress is not None and not self._closed:
+                    self._progress(ProgressEvent("doing", model, platform, self._done, self._total, None, text))
 
     def report(self, empty: Report, seconds: float) -> Report:
         """Returns the report with everything collected, in the order of subjects, then of platforms."""

@@ -19,13 +19,14 @@ from typing import Any, Self
 
 from mindgap.diff.collected import Collected
 from mindgap.diff.errors import DiffInterrupted, StoreNotWritten
+from mindgap.diff.large_models import Turns
 from mindgap.diff.platform_facts import facts_of, spelled
 from mindgap.diff.subject import OnProgress, Subject
+from mindgap.diff.subject_runner import SubjectRunner
 from mindgap.graph import Graph, MindgapError, stored_keys
 from mindgap.graph.tensors import TensorStore, default_tensor_store
-from mindgap.pipeline.comparison import GraphComparison, RunContext
-from mindgap.pipeline.outcome_rows import refusal, row_or_failure
-from mindgap.pipeline.time_budget import USED_UP, OutOfTime, TimeBudget
+from mindgap.pipeline.comparison import RunContext
+from mindgap.pipeline.time_budget import TimeBudget
 from mindgap.results.recording import Recording, recording
 from mindgap.results.rows import PlatformFacts, Report
 from mindgap.results.settings import RunSettings
@@ -52,6 +53,7 @@ class Session:
         self._tensors = tensors
         self._busy = jobs or os.cpu_count() or 2
         self._pool = self._stack.enter_context(WorkerPool([], tensors=tensors, busy=self._busy))
+        self._turns = Turns(self._pool, self._busy)
         self._facts: dict[tuple[str, ...], tuple[PlatformFacts, ...]] = {}
         self._judge_import: threading.Thread | None = None
 
@@ -159,10 +161,8 @@ class Session:
         context = RunContext(budget.limited(self._pool.run), settings, self._tensors, self._pool.describe)
         with ThreadPoolExecutor(self._busy, "mindgap-model") as threads:
             prepare = partial(self._import_judge_meanwhile, wanted)
-            waiting = [
-                threads.submit(_one, context, *each, wanted, collected, record, budget, prepare)
-                for each in enumerate(named)
-            ]
+            one = SubjectRunner(context, wanted, collected, record, budget, prepare, self._turns, self._pool.release)
+            waiting = [threads.submit(one.run, *each) for each in enumerate(named)]
             try:
                 for future in waiting:
                     future.result()
@@ -201,43 +201,6 @@ class Session:
         from mindgap.capture import capture
 
         return capture(model, args, kwargs, tensors=self._tensors, backward=backward)
-
-
-def _one(
-    context: RunContext, position: int, subject: Subject, platforms: Sequence[str], collected: Collected,
-    record: Recording, budget: TimeBudget, prepare: Callable[[], None],
-) -> None:  # fmt: skip
-    """One subject from capture to its last row. `prepare` is called once it is captured."""
-    started = time.perf_counter()
-    try:
-        if budget.over and subject.in_process:
-            raise MindgapError(f"not run: {USED_UP} before it was captured")
-        graph = subject.captured()
-    except Exception as error:
-        collected.refused(position, record.refused(position, refusal(subject.name, error)))
-        return
-    captured = time.perf_counter() - started
-    collected.tick("captured", subject.name, "")
-    prepare()
-    record.graph(subject.name, graph)
-    try:
-        comparison = GraphComparison(context, subject.name, graph)
-    except OutOfTime as error:
-        late = MindgapError(f"not run: {error} before the reference had run it")
-        collected.refused(position, record.refused(position, refusal(subject.name, late)))
-        return
-    model = dataclasses.replace(comparison.model({"capture": captured}), source=subject.source)
-    record.model(position, model, comparison.reference)
-    collected.model(position, model, context.settings.reference)
-
-    def judge(platform: str) -> None:
-        row = row_or_failure(subject.name, platform, lambda: comparison.row(platform))
-        if collected.row(position, row):
-            record.row(graph, row, comparison.outcomes.get(platform))
-
-    with ThreadPoolExecutor(max(len(platforms), 1), "mindgap-platform") as threads:
-        for _ in threads.map(judge, platforms):
-            pass
 
 
 def _distinct(subjects: list[Subject]) -> list[Subject]:

@@ -38,17 +38,19 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class ProgressEvent:
-    """One step is done: a subject was captured or refused, the reference ran, or a row was judged.
+    """One step is done: a subject was captured or refused, the reference ran, or a row was judged. Or one is being
+    done (`doing`), which `text` names; these events come a few times a second at most.
 
     `done` of `total` rows are finished. `row` comes with `judged`.
     """
 
-    stage: Literal["captured", "ran", "judged", "refused"]
+    stage: Literal["captured", "ran", "judged", "refused", "doing"]
     model: str
     platform: str
     done: int
     total: int
     row: Row | None = None
+    text: str = ""
 
 
 OnProgress = Callable[[ProgressEvent], None]

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mindgap.graph import Graph, materialise_all
+from mindgap.graph.activity import doing
 from mindgap.graph.tensors import TensorStore
 from mindgap.pipeline.outcome_rows import compare_outcomes, is_traced, model_of, row_of, row_of_reference
 from mindgap.pipeline.time_budget import OutOfTime
-from mindgap.platforms.protocol import PYTORCH_DECOMPOSITIONS
+from mindgap.platforms.protocol import MOST_COPIES, PYTORCH_DECOMPOSITIONS, WEIGHT_COPIES
 from mindgap.results.recording import Describe
 from mindgap.results.rows import Model, Row
 from mindgap.results.settings import RunSettings
@@ -56,6 +57,10 @@ class RunContext:
         """Whether the platform declares that it compiles PyTorch's decompositions."""
         return bool(self.describe(platform).get(PYTORCH_DECOMPOSITIONS, False))
 
+    def weight_copies(self, platform: str) -> float:
+        """How many copies of a graph's weights the platform makes for itself."""
+        return float(self.describe(platform).get(WEIGHT_COPIES, MOST_COPIES))
+
     def run(self, platform: str, graph: Graph, want: Want = "digests") -> Outcome:
         """Runs one job."""
         limits = self.settings
@@ -69,12 +74,16 @@ class GraphComparison:
     may run side by side, and are judged one after the other.
     """
 
-    def __init__(self, context: RunContext, name: str, graph: Graph, reference: Outcome | None = None) -> None:
-        """`reference`: the reference's outcome, where it is already known."""
+    def __init__(
+        self, context: RunContext, name: str, graph: Graph, reference: Outcome | None = None, whole: bool = False
+    ) -> None:
+        """`reference`: the reference's outcome, where it is already known. `whole`: ask for whole outputs at once, for
+        a graph that takes long to load."""
         self.context = context
         self.name = name
         self.graph = graph
-        self.reference = context.run(context.settings.reference, graph) if reference is None else reference
+        self._want: Want = "outputs" if whole else "digests"
+        self.reference = context.run(context.settings.reference, graph, self._want) if reference is None else reference
         #: The first outcome of each platform, by its name.
         self.outcomes: dict[str, Outcome] = {}
         self._whole: Outcome | None = None
@@ -90,24 +99,37 @@ class GraphComparison:
         if platform == self.context.settings.reference:
             return row_of_reference(self.name, self.reference)
         try:
-            outcome = self.outcomes[platform] = self.context.run(platform, self.graph)
+            outcome = self.run(platform)
         except OutOfTime as error:
             return Row(self.name, platform, "not_run", None, detail=f"not run: {error}")
         try:
             return self.decide(outcome)
         except OutOfTime as error:
             return dataclasses.replace(row_of(self.name, outcome), unjudged=True, detail=f"not judged: {error}")
+        finally:
+            self.outcomes[platform] = dataclasses.replace(outcome, arrays=None, repeats=())
+
+    def run(self, platform: str) -> Outcome:
+        """The platform's first outcome: runs the graph unless it has run already."""
+        if platform not in self.outcomes:
+            doing(f"running on {platform}")
+            self.outcomes[platform] = self.context.run(platform, self.graph, self._want)
+        return self.outcomes[platform]
 
     def decide(self, outcome: Outcome) -> Row:
         """Compares an outcome with the reference's, and judges it where that does not decide."""
         row = compare_outcomes(self.name, outcome, self.reference)
         if row is None:
-            return self._judged(row_of(self.name, outcome))
-        return self._failure_traced(row, outcome) if is_traced(row, self.context.settings.trace) else row
+            return self._judged(row_of(self.name, outcome), outcome)
+        settings = self.context.settings
+        return self._failure_traced(row, outcome) if is_traced(row, settings.trace and settings.judge) else row
 
-    def _judged(self, row: Row) -> Row:
-        """Runs both sides again for whole outputs, and judges them."""
-        whole = self.context.run(row.platform, self.graph, "outputs")
+    def _judged(self, row: Row, outcome: Outcome) -> Row:
+        """Runs both sides again for whole outputs where they are not at hand, and judges them."""
+        whole = outcome
+        if whole.arrays is None:
+            doing("running again for whole outputs")
+            whole = self.context.run(row.platform, self.graph, "outputs")
         row = dataclasses.replace(row, status=whole.status, message=whole.message or row.message)
         if not whole.ran:
             detail = "the platform ran once, and failed when it was run again"
@@ -117,6 +139,8 @@ class GraphComparison:
             if not reference.ran:
                 detail = f"the reference ran once, and failed when it was run again: {reference.message}"
                 return dataclasses.replace(row, verdict="reference_failed", blame="reference", detail=detail)
+            if not self.context.settings.judge:
+                return without_judge(row, whole, reference)
             started = time.perf_counter()
             judgement = self._the_judge().judge(whole, reference)
             return with_judgement(row, judgement, self.context.settings.reference, time.perf_counter() - started)
@@ -133,7 +157,9 @@ class GraphComparison:
 
     def _whole_reference(self) -> Outcome:
         if self._whole is None:
-            self._whole = self.context.run(self.context.settings.reference, self.graph, "outputs")
+            again = self.reference.arrays is None
+            reference = self.context.settings.reference
+            self._whole = self.context.run(reference, self.graph, "outputs") if again else self.reference
         return self._whole
 
     def _the_judge(self) -> Judge:
@@ -153,6 +179,18 @@ class GraphComparison:
                 decomposes=self.context.decomposes,
             )
         return self._judge
+
+
+def without_judge(row: Row, outcome: Outcome, reference: Outcome) -> Row:
+    """The row with how far the outputs are apart. Whether that is more than rounding stays open."""
+    from mindgap.trace.metrics import fixed_tolerances, row_metrics
+
+    assert outcome.arrays is not None and reference.arrays is not None, "both were asked for whole outputs"
+    detail = "not judged (--no-judge): whether the difference is more than rounding, and what makes it, is not proven"
+    return dataclasses.replace(
+        row, unjudged=True, detail=detail, metrics=row_metrics(outcome.arrays, reference.arrays, None),
+        profiles=fixed_tolerances(outcome.arrays, reference.arrays),
+    )  # fmt: skip
 
 
 def with_judgement(row: Row, judgement: Judgement, reference: str, seconds: float) -> Row:

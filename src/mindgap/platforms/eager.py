@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Graph
 from mindgap.platforms import dtype_policy
-from mindgap.platforms.protocol import Array, Availability, Options, Platform
+from mindgap.platforms.protocol import WEIGHT_COPIES, Array, Availability, Options, Platform
 from mindgap.platforms.pytorch.device import availability as presence
 from mindgap.platforms.pytorch.device import options as known
 from mindgap.platforms.pytorch.device.devices import DEVICES, TorchDevice
@@ -49,7 +49,7 @@ class _Eager:
     description: Mapping[str, Any]
 
     def describe(self) -> Mapping[str, Any]:
-        return {**self.description, dtype_policy.KEY: dtype_policy.measured_dtypes(self)}
+        return {**self.description, WEIGHT_COPIES: 0, dtype_policy.KEY: dtype_policy.measured_dtypes(self)}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> EagerExecutable:
         from mindgap.platforms.pytorch.execution.eager_executable import EagerExecutable

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Graph
 from mindgap.platforms import dtype_policy
-from mindgap.platforms.protocol import Array, Availability, Executable, Fallback, Options, Platform, Unsupported
+from mindgap.platforms.protocol import (
+    WEIGHT_COPIES,
+    Array,
+    Availability,
+    Executable,
+    Fallback,
+    Options,
+    Platform,
+    Unsupported,
+)
 from mindgap.platforms.pytorch.device import availability as presence
 from mindgap.platforms.pytorch.device import options as known
 from mindgap.platforms.pytorch.device.devices import DEVICES
@@ -64,7 +73,7 @@ class _Jit:
     description: Mapping[str, Any]
 
     def describe(self) -> Mapping[str, Any]:
-        return {**self.description, dtype_policy.KEY: dtype_policy.measured_dtypes(self)}
+        return {**self.description, WEIGHT_COPIES: 0, dtype_policy.KEY: dtype_policy.measured_dtypes(self)}
 
     def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
         from mindgap.platforms.pytorch.compilation import compiled
@@ -91,15 +100,12 @@ def _trace(
     """Traces the module. Raises `Fallback` if the executor was to optimise it, and never left its first plan."""
     import torch
 
-    from mindgap.aten.tape import clone_strided
     from mindgap.platforms.pytorch.compilation.torchscript_calls import without_boolean_lists
 
     jit: Any = torch.jit  # untyped in PyTorch
 
     with torch.no_grad():
-        # Tracing runs the program, and so writes to whatever the program writes to.
-        arguments = tuple(clone_strided(t) for t in sample)
-        program: Any = jit.trace(without_boolean_lists(module).eval(), arguments, check_trace=False)
+        program: Any = jit.trace(without_boolean_lists(module).eval(), tuple(sample), check_trace=False)
         if freezing:
             program = jit.freeze(program)
     if not optimised:

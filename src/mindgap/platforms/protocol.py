@@ -20,8 +20,12 @@ INFERENCE_ONLY: Final = "inference_only"
 #: Key of `describe()`: true for a compiler that compiles what PyTorch decomposes operators into. A decomposition that
 #: gives the same result as such a platform is no independent evidence. Absent means false.
 PYTORCH_DECOMPOSITIONS: Final = "pytorch_decompositions"
+#: Key of `describe()`: how many copies of the weights the platform makes for itself. Absent means `MOST_COPIES`.
+WEIGHT_COPIES: Final = "weight_copies"
+#: A runtime that transposes weights and packs them for its kernels holds both.
+MOST_COPIES: Final = 2.0
 #: Keys of `describe()` that a backend's code declares. They do not depend on the machine, so fingerprints omit them.
-DECLARED: Final = frozenset({INFERENCE_ONLY, PYTORCH_DECOMPOSITIONS})
+DECLARED: Final = frozenset({INFERENCE_ONLY, PYTORCH_DECOMPOSITIONS, WEIGHT_COPIES})
 #: What identifies the bytes of a node's result: a digest (`compare.digest.digest_bytes`); the number of the value that
 #: it is a view of, while that value's digest still holds; or None where the operator returned no tensor.
 ValueDigest = str | int | None

@@ -14,8 +14,8 @@ _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 
 def junit_xml(report: Report) -> str:
     """Writes JUnit XML: a case for each row, and one for each fault of a row beside the first. New findings are
-    failures. Refused sources, rows on which mindgap failed or for which no time was left, and a report that compares
-    nothing are errors. Known findings and other rows without a verdict are skipped.
+    failures. Refused sources, rows on which mindgap failed or that were not run or not judged, and a report that
+    compares nothing are errors. Known findings and other rows without a verdict are skipped.
     """
     suites = ET.Element("testsuites", name="mindgap")
     for model in report.models:

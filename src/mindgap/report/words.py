@@ -27,8 +27,8 @@ MEANINGS: Final[Mapping[str, tuple[str, str]]] = {
     "rounding": ("rounding", "differs, and rounding explains all of it"),
     "identical": ("identical", "bit for bit the same as the reference"),
     "not_judged": ("not judged", "mindgap itself failed on this row: please report it"),
-    "unjudged": ("unjudged", "differs, and judging it took longer than was allowed: nothing is known of it"),
-    "not_run": ("not run", "no time was left for it: nothing is known of it"),
+    "unjudged": ("unjudged", "differs, and was not judged, for lack of time or on request: it may be rounding or not"),
+    "not_run": ("not run", "no time or memory was left for it: nothing is known of it"),
     "unsupported": ("unsupported", "the platform says that it does not implement an operator or a dtype"),
     "no_reference": ("no reference", "the reference gave nothing to compare with"),
 }

@@ -33,10 +33,10 @@ class Row:
     `assert_close` pass. `timings`: seconds by stage. `nodes`: (node, operator, role) for each node that the difference
     reaches, role being `introduces`, `amplifies`, `propagates` or `masks`. `known`: the baseline holds every fault of
     this finding. `faults`: what the judge found, the culprit's first; empty for calm rows, and where it did not look.
-    `broken`: the traceback of a failure of mindgap itself. `unjudged`: the row differs, and the limits on judging were
-    reached. `weaknesses`: operators that were judged on weaker evidence. `example`: one element that the culprit gets
-    wrong. `script`: runs the culprit by itself without mindgap, and was not run; empty where there is none. A store
-    holds neither.
+    `broken`: the traceback of a failure of mindgap itself. `unjudged`: the row differs, and was not judged, for a limit
+    or on request. `weaknesses`: operators that were judged on weaker evidence. `example`: one element that the culprit
+    gets wrong. `script`: runs the culprit by itself without mindgap, and was not run; empty where there is none. A
+    store holds neither.
     """
 
     model: str
@@ -110,7 +110,7 @@ class Row:
 
     @property
     def unknown(self) -> bool:
-        """Nothing is known of it: it was not run, or differs and was not judged, for lack of time."""
+        """Nothing is known of it: it was not run, or differs and was not judged."""
         return self.unjudged or self.status == "not_run"
 
     @property
@@ -241,11 +241,11 @@ class Report:
         if all(row.status == "unsupported" for row in self.rows):
             return "every row is unsupported: no platform ran any model"
         if all(row.status == "not_run" for row in self.rows):
-            return "the time budget was used up before any platform ran a model"
+            return "no platform ran a model: no time or memory was left for it"
         if all(row.verdict is None and not row.broken and not row.unjudged for row in self.rows):
             return f"the reference {self.reference} ran nothing that a platform also ran: nothing was compared"
         if all(row.unjudged for row in self.rows):
-            return "every row differs, and no difference could be judged within its limits"
+            return "every row differs, and no difference was judged"
         return None
 
     def classes(self, model: str) -> tuple[tuple[str, ...], ...]:

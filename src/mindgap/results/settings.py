@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class RunSettings:
     """`reference`: the platform that the others are compared with. `trace`: search for culprits. `repeat`: runs of each
     graph on each platform. `deadline_s`: seconds for one job, loading and compiling included. `internal`: judge also
-    results that no public function returns. `budget_s`: seconds for everything together; None for no limit."""
+    results that no public function returns. `budget_s`: seconds for everything together; None for no limit. `judge`:
+    decide whether differences are more than rounding; without it a comparison ends with outputs and digests."""
 
     reference: str = "cpu/eager"
     trace: bool = True
@@ -17,3 +18,4 @@ class RunSettings:
     deadline_s: float = 300.0
     internal: bool = False
     budget_s: float | None = None
+    judge: bool = True

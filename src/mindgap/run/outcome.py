@@ -13,7 +13,7 @@ from mindgap.graph import Array, Graph, MindgapError, numpy_dtype
 from mindgap.platforms.protocol import ValueDigest
 from mindgap.run.cpu import Purpose
 
-#: `not_run`: of a row for which no time was left. No outcome has it.
+#: `not_run`: of a row for which no time or memory was left. No outcome has it.
 Status = Literal[
     "ok", "unsupported", "compile_error", "runtime_error", "crash", "timeout", "oom", "nondeterministic", "not_run"
 ]

@@ -7,18 +7,18 @@ import shutil
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Self
-
-import psutil
 
 from mindgap.graph import Graph, MindgapError, TensorStore, default_tensor_store
 from mindgap.run.backend_lookup import find_backend
 from mindgap.run.cpu import CpuAccount
 from mindgap.run.fair_semaphore import FairSemaphore
+from mindgap.run.machine import memory_bytes
 from mindgap.run.outcome import Job, Outcome, Prepared
 from mindgap.run.process import WorkerProcess
 from mindgap.run.shared_directory import make_shared
@@ -55,8 +55,10 @@ class WorkerPool:
     ) -> None:
         """Raises `PlatformError` for a platform that is not known, or an option that it does not take."""
         launch = launch or {}
-        memory = memory_limit_bytes or _machine_memory() * 4 // 5 // busy
+        memory = memory_limit_bytes or memory_bytes() * 4 // 5 // busy
         limits = WorkerLimits(start_s, memory, recycle_bytes or memory // 2)
+        #: While one graph has the machine for itself.
+        self._all = replace(limits, memory_bytes=memory * busy, recycle_bytes=memory * busy)
         store = default_tensor_store() if tensors is None else tensors
         store = store if isinstance(store, TensorStore) else TensorStore(store)
         # A worker is killed when the *thread* that started it ends, so all are started from one that stays.
@@ -64,7 +66,8 @@ class WorkerPool:
         semaphore = FairSemaphore(busy)
         environments = {name: _environment(name, name in launch) for name in platforms}
         self._shared = make_shared()
-        self._limits, self._store, self._semaphore = limits, store, semaphore
+        self._one = self._limits = limits
+        self._store, self._semaphore = store, semaphore
         #: Processor time of all workers.
         self.cpu = CpuAccount()
         self._grows = grows
@@ -90,6 +93,22 @@ class WorkerPool:
             if platform not in self._supervisors:
                 supervisor = self._added(platform)
                 threading.Thread(target=supervisor.describe, name="mindgap-warm", daemon=True).start()
+
+    def release(self, platform: str) -> None:
+        """Ends the platform's worker once it is idle. The next job starts another."""
+        self._supervisor(platform).release()
+
+    @contextmanager
+    def one_at_a_time(self) -> Generator[None]:
+        """Within the block one worker may use the memory of all. Ends the workers before, and again after it.
+
+        The caller runs one job at a time, and releases the workers that it is done with.
+        """
+        self._set_limits(self._all)
+        try:
+            yield
+        finally:
+            self._set_limits(self._one)
 
     def prepare(self, platform: str, graphs: Sequence[Graph], deadline_s: float) -> Prepared:
         """Loads the graphs together, if the platform can, for the jobs that follow. Blocks until done.
@@ -184,14 +203,23 @@ class WorkerPool:
             return self._supervisors[platform]
 
     def _supervised(self, platform: str, own: Mapping[str, str], launch: Sequence[str] | None) -> WorkerSupervisor:
-        command = _command(platform, launch, self._store.path, self._limits)
         environment = {**os.environ, "MINDGAP_SHARED": str(self._shared), **own}
-        return WorkerSupervisor(
-            platform, self._starting(command, environment), self._limits, self._semaphore, self._store, self.cpu
-        )
 
-    def _starting(self, command: list[str], environment: dict[str, str]) -> Callable[[], WorkerProcess]:
-        return lambda: self._starter.submit(WorkerProcess, command, environment).result()
+        def start() -> WorkerProcess:
+            command = _command(platform, launch, self._store.path, self._limits)
+            return self._starter.submit(WorkerProcess, command, environment).result()
+
+        return WorkerSupervisor(platform, start, self._limits, self._semaphore, self._store, self.cpu)
+
+    def _set_limits(self, limits: WorkerLimits) -> None:
+        """Workers that run have other limits, so they end."""
+        if self._closed.is_set():
+            return
+        with self._growing:
+            self._limits = limits
+            for supervisor in self._supervisors.values():
+                supervisor.limits = limits
+                supervisor.release()
 
     def _keep(self, idle_s: float) -> None:
         while not self._closed.wait(min(5.0, idle_s / 4)):
@@ -224,11 +252,3 @@ def _environment(platform: str, launched: bool) -> Mapping[str, str]:
         if launched:
             return {}
         raise
-
-
-def _machine_memory() -> int:
-    """Returns the bytes of memory of this machine, or of the container around this process."""
-    total = int(psutil.virtual_memory().total)
-    with suppress(OSError, ValueError):
-        total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return total

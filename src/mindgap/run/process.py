@@ -202,18 +202,19 @@ class WorkerProcess:
             return False
 
     def memory_bytes(self) -> int:
-        """Returns the resident bytes of the worker and its child processes (up to 1 s old); 0 after its end."""
+        """Returns the resident bytes of the worker and its child processes (up to 1 s old) that no file backs: mapped
+        weights do not count. 0 after its end."""
         try:
             if self._watched is None:
                 self._watched = psutil.Process(self.pid)
-            used = int(self._watched.memory_info().rss)
+            used = _own_bytes(self._watched)
             now = time.monotonic()
             if now - self._tree_seen > _TREE_S:
                 self._tree_seen = now
                 self._children = self._watched.children(recursive=True)
             for child in self._children:
                 with contextlib.suppress(psutil.Error):
-                    used += int(child.memory_info().rss)
+                    used += _own_bytes(child)
             return used
         except psutil.Error:
             return 0
@@ -296,6 +297,12 @@ class WorkerProcess:
         while self._stderr_open and time.monotonic() < until and _readable(self._stderr, wait_s):
             self._take_stderr()
             wait_s = min(wait_s, _QUIET_S)
+
+
+def _own_bytes(process: psutil.Process) -> int:
+    held: Any = process.memory_info()
+    # Only Linux tells what files back.
+    return int(held.rss) - int(getattr(held, "shared", 0))
 
 
 def _readable(fd: int, wait_s: float) -> bool:

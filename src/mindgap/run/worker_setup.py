@@ -85,9 +85,10 @@ def _watch(requests: int, memory_limit: int | None) -> None:
 
 
 def resident_bytes() -> int:
-    """Returns the resident bytes of this process; 0 if unknown."""
+    """Returns the resident bytes of this process that no file backs: mapped weights do not count. 0 if unknown."""
     try:
         with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * _PAGE
+            _, resident, shared, *_ = map(int, file.read().split())
+            return (resident - shared) * _PAGE
     except OSError:
         return 0

@@ -67,7 +67,8 @@ class WorkerSupervisor:
         """
         self.platform = platform
         self._start = start
-        self._limits = limits
+        #: May be replaced: what runs then keeps its own.
+        self.limits = limits
         self._busy = busy
         self._tensors = tensors
         self._account, self._spent = account, 0.0
@@ -119,7 +120,7 @@ class WorkerSupervisor:
                 worker = self._ready()
                 worker.jobs += 1
                 worker.stage = f"loading {len(data)} graphs together"
-                frame = worker.ask(*prepare_frame(data), RequestLimits(deadline_s, self._limits.memory_bytes))
+                frame = worker.ask(*prepare_frame(data), RequestLimits(deadline_s, self.limits.memory_bytes))
                 return self._read_prepared(worker, frame, data)
             except WorkerFailed as failed:
                 self._drop()
@@ -147,6 +148,11 @@ class WorkerSupervisor:
                     self._drop()
             finally:
                 self._lock.release()
+
+    def release(self) -> None:
+        """Ends the worker once it is idle. The next job starts another."""
+        with self._lock:
+            self._drop()
 
     def close(self) -> None:
         """Ends the worker, also during a job, which then counts as crashed. Starts no other."""
@@ -186,7 +192,7 @@ class WorkerSupervisor:
 
     def _ask(self, worker: WorkerProcess, job: Job, digest: str) -> Outcome:
         """Sends the job once. Raises `WorkerFailed`, and `MindgapError` for bad input."""
-        limits = RequestLimits(max(job.seconds_left(), _LEAST_S), self._limits.memory_bytes)
+        limits = RequestLimits(max(job.seconds_left(), _LEAST_S), self.limits.memory_bytes)
         with_graph = digest not in self._sent
         stored: dict[str, Array] = {}
         for _ in range(_ASKS):
@@ -218,7 +224,7 @@ class WorkerSupervisor:
             rss = int(frame.header["rss"])
         except (KeyError, TypeError, ValueError, StopIteration, RuntimeError) as error:
             raise _nonsense(worker, f"an answer that is no outcome ({error})") from error
-        if rss > self._limits.recycle_bytes:
+        if rss > self.limits.recycle_bytes:
             self._drop()
         return outcome
 
@@ -257,10 +263,10 @@ class WorkerSupervisor:
             worker = self._worker = self._start()
         except OSError as error:
             raise _CannotOpen(f"the worker cannot be started: {error}", permanent=True) from error
-        start_s = self._limits.start_s
+        start_s = self.limits.start_s
         if self._until is not None:
             start_s = max(min(start_s, self._until - time.monotonic()), _LEAST_S)
-        frame = worker.listen(RequestLimits(start_s, self._limits.memory_bytes))
+        frame = worker.listen(RequestLimits(start_s, self.limits.memory_bytes))
         header = frame.header
         if header.get("kind") == "failed":
             raise _CannotOpen(str(header.get("message")), permanent=bool(header.get("permanent")))

@@ -17,6 +17,7 @@ from mindgap.aten.storage import StorageRead, UnknownStorage, on_roots, read_cel
 from mindgap.aten.tape import flatten_result, last_uses
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import Arg, DType, Graph, MindgapError, Node, Ref, operands
+from mindgap.graph.activity import doing
 from mindgap.operators import Traits, traits
 from mindgap.oracle.evaluation.convolution import convolved
 from mindgap.oracle.evaluation.data_movement import only_looks_up, only_moves_data
@@ -134,6 +135,7 @@ class Float64Graph:
         """
         with neutral_float64():
             for index in nodes:
+                doing("judging: node", index + 1, len(self.calls))
                 call, first = self.calls[index], self.graph.first_value[index]
                 args, kwargs = call.bind(values)
                 results, reason = evaluate_with_reason(call, args, kwargs)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import onnx_ir as ir
@@ -20,12 +20,13 @@ from mindgap.aten.functional import functionalize
 from mindgap.aten.tensors import to_torch
 from mindgap.graph import Graph, GraphError
 from mindgap.platforms.onnx import messages as onnx_export_messages
+from mindgap.platforms.onnx.external_data import ExternalData, take_out
 from mindgap.platforms.onnx.fx_program import OPSET, FxProgram, registry, to_fx
 from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
 from mindgap.torch_private.onnx_exporter import ConversionError, TorchTensor, add_opset_imports, translate
 
 #: A protobuf message ends at 2 GiB; names, nodes and shapes need some of it.
-MODEL_BYTES_LIMIT: Final = 2_000_000_000
+_MODEL_BYTES_LIMIT: Final = 2_000_000_000
 #: The roles of inputs that are not part of the model.
 FED: Final = ("input", "random")
 
@@ -34,6 +35,7 @@ FED: Final = ("input", "random")
 class Exported:
     """An exported graph. `model`: a serialised ONNX `ModelProto`.
 
+    `external`: the weights that `model` declares as external data.
     `fed`: number of the graph input behind each ONNX input, in their order; the rest are initializers.
     `outputs`: an ONNX output name per graph output, in order, no two alike.
     `origin`: ONNX node name -> the ATen operator it came from, where the optimiser left that known.
@@ -46,20 +48,26 @@ class Exported:
     outputs: tuple[str, ...]
     origin: Mapping[str, str]
     facts: Mapping[str, Any]
+    external: ExternalData = field(default_factory=ExternalData)
 
 
-def export(graph: Graph, inputs: Sequence[Array], optimize: bool = True) -> Exported:
+def weight_bytes(graph: Graph) -> int:
+    """Returns the bytes of the inputs that become initializers."""
+    return sum(i.spec.nbytes for i in graph.inputs if i.role not in FED)
+
+
+def export(graph: Graph, inputs: Sequence[Array], optimize: bool = True, apart: bool = False) -> Exported:
     """Translates a graph in functional form; `inputs` gives the values of the inputs that become initializers.
 
     `optimize` runs onnxscript's optimiser, which is on for everybody who calls `torch.onnx.export`: it
     folds constants, folds batch-norm and padding into convolutions, and removes what is not used.
+    `apart`: keep the weights of a large model outside it.
 
     Raises `Unsupported` where an operator or dtype has no translation or the weights are too big for
     one ONNX file, `CompileFailure` for every other failure.
     """
-    held = sum(i.spec.nbytes for i in graph.inputs if i.role not in FED)
-    if held > MODEL_BYTES_LIMIT:
-        raise Unsupported("model", f"{held / 1e9:.1f} GB of weights do not fit an ONNX file (2 GB)")
+    if not apart:
+        _require_one_file(weight_bytes(graph))
     try:
         pure = functionalize(graph)
     except GraphError as error:
@@ -71,18 +79,19 @@ def export(graph: Graph, inputs: Sequence[Array], optimize: bool = True) -> Expo
     fed = _bind_inputs(graph, inputs, model, program, values)
     _bind_outputs(functional, model, program, values)
     add_opset_imports(model)
-    written = Counter(node.op_type for node in model.graph)
+    before = Counter(node.op_type for node in model.graph)
     _finish(model, optimize)
     names = tuple(str(value.name) for value in model.graph.outputs)
     facts: dict[str, Any] = {
         "exporter": f"torch {torch.__version__}, optimizer {'on' if optimize else 'off'}",
         "decomposed": {op: list(parts) for op, parts in sorted(program.decomposed.items())},
         "promoted": sorted(program.promoted),
-        "folded": _fewer(written, Counter(node.op_type for node in model.graph)),
+        "folded": _fewer(before, Counter(node.op_type for node in model.graph)),
     }
     given = tuple(str(value.name) for value in model.graph.inputs)
     origin = _origins(model, program)
-    return Exported(_serialize(model), given, fed, names, origin, facts)
+    written, external = serialized(model, apart)
+    return Exported(written, given, fed, names, origin, facts, external)
 
 
 def _translate(program: FxProgram) -> tuple[ir.Model, Mapping[str, Any]]:
@@ -199,8 +208,21 @@ def _fewer(before: Counter[str], after: Counter[str]) -> dict[str, int]:
     return {name: before[name] - after[name] for name in sorted(before) if before[name] > after[name]}
 
 
-def _serialize(model: ir.Model) -> bytes:
+def serialized(model: ir.Model, apart: bool) -> tuple[bytes, ExternalData]:
+    """Returns the bytes of the model, and the weights that they declare as external data.
+
+    `apart`: take large weights out of the model. A protobuf message holds no more than 2 GiB, and writing and reading
+    one copies the weights. Raises `Unsupported` where they do not fit, `CompileFailure` where writing fails.
+    """
+    external = take_out(model) if apart else ExternalData()
+    held = [value.const_value for name, value in model.graph.initializers.items() if name not in external.arrays]
+    _require_one_file(sum(tensor.nbytes for tensor in held if tensor is not None))
     try:
-        return ir.to_proto(model).SerializeToString()
+        return ir.to_proto(model).SerializeToString(), external
     except Exception as error:
         raise CompileFailure(f"writing the ONNX model failed: {type(error).__name__}: {error}") from error
+
+
+def _require_one_file(held: int) -> None:
+    if held > _MODEL_BYTES_LIMIT:
+        raise Unsupported("model", f"{held / 1e9:.1f} GB of weights do not fit an ONNX file (2 GB)")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mindgap.graph import Graph, digest
-from mindgap.platforms.onnx.export import FED, Exported, export
+from mindgap.platforms.onnx.export import FED, Exported, export, weight_bytes
 from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
 
 #: Larger models are rare. They are exported again.
@@ -27,11 +27,11 @@ _MOST_FILES: Final = 400
 _Found = Exported | Unsupported | CompileFailure
 
 
-def shared_export(graph: Graph, inputs: Sequence[Array]) -> Exported:
+def shared_export(graph: Graph, inputs: Sequence[Array], apart: bool = False) -> Exported:
     """Returns or raises what `export` does, read from the shared directory if it is there."""
     where = os.environ.get("MINDGAP_SHARED")
-    if not where:
-        return export(graph, inputs)
+    if not where or weight_bytes(graph) > _MOST_BYTES:
+        return export(graph, inputs, apart=apart)
     file = Path(where) / _key(graph, inputs)
     found = _read(file)
     if found is None:

@@ -13,7 +13,7 @@ import torch
 from mindgap.graph import Graph
 from mindgap.platforms.messages import causes
 from mindgap.platforms.onnx import messages as onnx_export_messages
-from mindgap.platforms.onnx.export import FED, MODEL_BYTES_LIMIT, Exported
+from mindgap.platforms.onnx.export import Exported, serialized
 from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
 from mindgap.platforms.pytorch.compilation.exported_program import ExportedGraph, export_program, quiet
 
@@ -25,25 +25,22 @@ _OVERLOAD: Final = re.compile(
 def export_official(graph: Graph, inputs: Sequence[Array]) -> Exported:
     """Exports the graph with `torch.export`, and the program with `torch.onnx.export`, everything by default.
 
-    Raises `Unsupported` where the exporter says that it has no translation or the weights are too big for one
-    ONNX file, `CompileFailure` for every other failure.
+    The large weights of a large model are outside it. Raises `Unsupported` where the exporter says that it has no
+    translation, `CompileFailure` for every other failure.
     """
-    held = sum(i.spec.nbytes for i in graph.inputs if i.role not in FED)
-    if held > MODEL_BYTES_LIMIT:
-        raise Unsupported("model", f"{held / 1e9:.1f} GB of weights do not fit an ONNX file (2 GB)")
     program = export_program(graph, inputs)
     try:
         with quiet(), _silent():
             onnx: Any = torch.onnx  # typed in parts
             made = onnx.export(program.exported, (), dynamo=True, verbose=False)
             model = made.model
-            written: bytes = made.model_proto.SerializeToString()
     except Exception as error:
         raise _typed(error, program) from error
     # By place: the exporter renames an input that is also an output.
     given = tuple(str(value.name) for value in model.graph.inputs)
     if len(given) != len(program.fed):
         raise CompileFailure(f"the exported model has {len(given)} inputs, not {len(program.fed)}")
+    written, external = serialized(model, apart=True)
     return Exported(
         written,
         given,
@@ -51,6 +48,7 @@ def export_official(graph: Graph, inputs: Sequence[Array]) -> Exported:
         tuple(str(value.name) for value in model.graph.outputs),
         {str(node.name): op for node in model.graph if (op := _origin(node))},
         {"exporter": f"torch {torch.__version__}, torch.onnx.export(dynamo=True) on torch.export's program"},
+        external,
     )
 
 

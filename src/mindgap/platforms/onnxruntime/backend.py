@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from mindgap.platforms.protocol import (
     Platform,
     Unsupported,
 )
+
+if TYPE_CHECKING:
+    from mindgap.platforms.onnx.export import Exported
 
 _PROVIDER: Final = "CPUExecutionProvider"
 _MODULES: Final = {
@@ -117,16 +120,22 @@ class OnnxRuntimePlatform:
 
         if graph.grad:
             raise Unsupported("backward", "ONNX Runtime's inference sessions run no backward pass")
-        exported = shared_export(graph, inputs) if self._export == "direct" else export_official(graph, inputs)
-        session = _session(exported.model, self._opt, self._threads, exported.origin)
+        if self._export == "direct":
+            exported = shared_export(graph, inputs, apart=True)
+        else:
+            exported = export_official(graph, inputs)
+        session = _session(exported, self._opt, self._threads)
         outputs = [graph.values[number] for number in graph.outputs]
         if len(session.get_outputs()) != len(outputs):
             raise CompileFailure(f"the model has {len(session.get_outputs())} outputs, not {len(outputs)}")
-        return OnnxRuntimeExecutable(session, exported.inputs, exported.fed, outputs, exported.facts, exported.origin)
+        return OnnxRuntimeExecutable(session, exported, outputs)
 
 
-def _session(model: bytes, opt: str, threads: int | None, origin: Mapping[str, str]) -> Any:
-    """Makes a session. Raises `Unsupported`, `CompileFailure` or `Fallback`."""
+def _session(exported: Exported, opt: str, threads: int | None) -> Any:
+    """Makes a session. It reads the weights outside the model where they are: they must outlive it.
+
+    Raises `Unsupported`, `CompileFailure` or `Fallback`.
+    """
     onnxruntime = _runtime()
     settings = onnxruntime.SessionOptions()
     level = onnxruntime.GraphOptimizationLevel
@@ -135,11 +144,16 @@ def _session(model: bytes, opt: str, threads: int | None, origin: Mapping[str, s
     settings.intra_op_num_threads = threads or 0
     settings.log_severity_level = 4
     settings.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    weights = exported.external.arrays
+    if weights:
+        settings.add_external_initializers([*weights], [_to_ort(array) for array in weights.values()])
     try:
-        session = onnxruntime.InferenceSession(model, settings, providers=[_PROVIDER])
+        session = onnxruntime.InferenceSession(exported.model, settings, providers=[_PROVIDER])
     except Exception as error:
-        raise _typed(error, origin) from error
+        raise _typed(error, exported.origin) from error
     _require_cpu(session)
+    # Most weights are packed for their kernels by now.
+    exported.external.forget_pages()
     return session
 
 
@@ -166,19 +180,13 @@ def _require_cpu(session: Any) -> None:
 class OnnxRuntimeExecutable:
     """Runs one session. `facts`: changes that the translation made to the graph."""
 
-    def __init__(
-        self,
-        session: Any,
-        names: Sequence[str],
-        fed: Sequence[int],
-        outputs: Sequence[TensorSpec | None],
-        facts: Mapping[str, Any],
-        origin: Mapping[str, str],
-    ) -> None:
-        self.facts = facts
-        self._origin = origin
+    def __init__(self, session: Any, exported: Exported, outputs: Sequence[TensorSpec | None]) -> None:
+        self.facts = exported.facts
+        self._origin = exported.origin
         self._session = session
-        self._feeds = list(zip(names, fed, strict=True))
+        #: The session reads their memory.
+        self._weights = exported.external
+        self._feeds = list(zip(exported.inputs, exported.fed, strict=True))
         self._outputs = outputs
         self._unnamed = [_UNNAMED.get(o.type) for o in session.get_outputs()]
         self._plain = not any(self._unnamed)

@@ -60,7 +60,12 @@ class Compiled:
         with in_force(self._options, self._device), watched(self._device):
             tensors = self._feeds(inputs)
             module = to_fx(self._graph, self._device.torch_name, {i: tensors[i] for i in self._folded})
-            sample = [tensors[i] for i in range(len(tensors)) if i not in self._folded]
+            # Compiling may run the program, and so write to what it writes to.
+            sample = [
+                clone_strided(tensor) if i in self._written else tensor
+                for i, tensor in enumerate(tensors)
+                if i not in self._folded
+            ]
             self._program = compile_program(module, sample, lambda program: self._run(program, tensors))
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:

@@ -1,0 +1,49 @@
+"""Estimates the memory that a graph needs on a platform, before anything runs it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mindgap.aten.functional import functionalize
+from mindgap.graph import Graph, GraphError
+from mindgap.oracle.shadows.segments import needed_bytes as judging_bytes
+from mindgap.oracle.shadows.segments import segments
+from mindgap.run.machine import memory_bytes
+
+_GIB: Final = 1 << 30
+#: Processes without a graph: the command, the reference's worker, a platform's.
+_PROCESSES: Final = _GIB
+
+
+class MemoryEstimate:
+    """What a graph needs. All processes map the same weights; the judge works while the platform waits.
+
+    `inputs`: bytes of all inputs, weights among them. `judging`: bytes that the judge takes for itself.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.inputs = sum(given.spec.nbytes for given in graph.inputs)
+        try:
+            functional = functionalize(graph).graph
+        except GraphError:
+            # It is not judged value by value.
+            self.judging = 0
+        else:
+            self.judging, _ = judging_bytes(functional, segments(functional), frozenset(functional.outputs))
+
+    def on(self, copies: float) -> int:
+        """Returns about how many bytes it takes with a platform that makes so many copies of the weights."""
+        return _PROCESSES + int(self.inputs * (1 + copies)) + self.judging
+
+    def too_large(self, copies: float) -> str | None:
+        """Returns why the graph cannot run on such a platform, and what to do; None where it fits into memory."""
+        needed, there = self.on(copies), memory_bytes()
+        if needed <= there:
+            return None
+        return (
+            f"it takes about {needed / _GIB:.1f} GiB of memory, and the machine has {there / _GIB:.1f}: compare a "
+            "submodule (--inside layers.0), a smaller input, or the model in bfloat16"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.inputs / _GIB:.1f} GiB of weights and inputs, up to {self.judging / _GIB:.1f} GiB for the judge"

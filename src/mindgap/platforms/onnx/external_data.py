@@ -1,0 +1,69 @@
+"""Keeps the large weights of an ONNX model outside its protobuf message, as PyTorch's exporter does for its users.
+
+Weights that are inputs of the graph stay where they are. Those that the exporter's optimiser made (transposed, folded)
+go to a file without a name, and are mapped.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import onnx_ir as ir
+
+from mindgap.platforms.protocol import Array
+from mindgap.torch_private.onnx_exporter import TorchTensor
+
+#: Weights that take more together are kept outside the model.
+_MODEL_BYTES: Final = 64 << 20
+#: A smaller one stays in the model.
+_LARGE_WEIGHT: Final = 1 << 20
+_ALIGN: Final = 64
+
+
+@dataclass(frozen=True)
+class ExternalData:
+    """`arrays`: by name, the initializers that a model declares as external data."""
+
+    arrays: Mapping[str, Array] = field(default_factory=dict[str, Array])
+    mapped: mmap.mmap | None = None
+
+    def forget_pages(self) -> None:
+        """Gives back the memory of mapped weights, which is read from the file again where it is needed."""
+        if self.mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self.mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def take_out(model: ir.Model) -> ExternalData:
+    """Replaces the large initializers of a model with more than 64 MiB of weights by declarations of external data."""
+    held = {name: value.const_value for name, value in model.graph.initializers.items()}
+    large = {name: tensor for name, tensor in held.items() if tensor is not None and tensor.nbytes >= _LARGE_WEIGHT}
+    if sum(tensor.nbytes for tensor in held.values() if tensor is not None) <= _MODEL_BYTES:
+        return ExternalData()
+    arrays: dict[str, Array] = {}
+    places: list[tuple[str, int, Any]] = []
+    # The file ends with the worker, also one that is killed.
+    with tempfile.TemporaryFile(dir=os.environ.get("MINDGAP_SHARED")) as file:
+        for name, tensor in large.items():
+            array: Array = tensor.numpy()
+            if isinstance(tensor, TorchTensor) and array.flags.c_contiguous:
+                arrays[name] = array
+            else:
+                file.write(b"\0" * (-file.tell() % _ALIGN))
+                places.append((name, file.tell(), (array.dtype, array.shape)))
+                file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+            model.graph.initializers[name].const_value = ir.ExternalTensor(
+                "weights", 0, array.nbytes, tensor.dtype, shape=ir.Shape(array.shape), name=name
+            )
+        file.flush()
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) if places else None
+    for name, offset, (dtype, shape) in places:
+        assert mapped is not None
+        arrays[name] = np.frombuffer(mapped, dtype, math.prod(shape), offset).reshape(shape)
+    return ExternalData(arrays, mapped)

@@ -1,0 +1,109 @@
+"""A large model runs on one platform at a time, and what does not fit into memory is not run, and said so."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import torch
+
+from mindgap.capture import capture
+from mindgap.diff import ProgressEvent, RunSettings, Session, Subject, large_models
+from mindgap.diff.large_models import Turns
+from mindgap.graph import Graph, TensorStore
+from mindgap.pipeline import estimate
+from mindgap.pipeline.estimate import MemoryEstimate
+from mindgap.run.outcome import Job, Outcome
+
+PLATFORMS = ["cpu/jit", "onnxruntime/cpu"]
+
+
+@pytest.fixture
+def graph(tmp_path, monkeypatch) -> Graph:
+    """A graph that counts as large from here on: more than 256 KiB of weights."""
+    monkeypatch.setattr(large_models, "_LARGE_BYTES", 256 << 10)
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.GELU(), torch.nn.Linear(512, 8)).eval()
+    return capture(model, (torch.randn(4, 512),), tensors=TensorStore(tmp_path))
+
+
+def test_platforms_run_one_after_the_other_and_their_workers_end(tmp_path, graph):
+    with Session(tensors=TensorStore(tmp_path)) as session:
+        running: list[dict[str, int]] = []
+        wants: list[tuple[str, str]] = []
+        run = session._pool.run
+
+        def noted(job: Job) -> Outcome:
+            outcome = run(job)
+            if job.graph is graph:
+                wants.append((job.platform, job.want))
+                running.append(session._pool.pids())
+            return outcome
+
+        session._pool.run = noted  # type: ignore[method-assign]
+        report = session.diff_many([Subject("large", lambda: graph)], PLATFORMS)
+        assert [row.word for row in report.rows] == ["identical", "rounding"]
+        # One run each: whole outputs come with the first, as loading again would cost more than they do.
+        assert wants == [(platform, "outputs") for platform in ("cpu/eager", *PLATFORMS)]
+        assert [set(pids) for pids in running] == [{"cpu/eager"}, {"cpu/jit"}, {"onnxruntime/cpu"}]
+        assert session._pool.pids() == {}, "the workers end with the graph that had the machine to itself"
+        limits = {supervisor.limits for supervisor in session._pool._supervisors.values()}
+        assert limits == {session._pool._one}
+
+
+def test_a_platform_that_the_graph_does_not_fit_on_is_not_run(tmp_path, graph, monkeypatch):
+    needed = MemoryEstimate(graph)
+    monkeypatch.setattr(estimate, "memory_bytes", lambda: needed.on(1))
+    with Session(tensors=TensorStore(tmp_path)) as session:
+        report = session.diff_many([Subject("large", lambda: graph)], PLATFORMS)
+    calm, late = report.rows
+    assert (calm.word, late.word, late.status) == ("identical", "not_run", "not_run")
+    assert "GiB of memory, and the machine has" in late.detail and "--inside" in late.detail
+    monkeypatch.setattr(estimate, "memory_bytes", lambda: 1 << 20)
+    with Session(tensors=TensorStore(tmp_path)) as session:
+        report = session.diff_many([Subject("large", lambda: graph)], PLATFORMS)
+    assert not report.rows and report.nothing
+    assert report.refused[0].reason.startswith("not run: it takes about")
+
+
+def test_an_estimate_counts_weights_once_and_copies_for_each(graph):
+    found = MemoryEstimate(graph)
+    assert found.inputs == sum(given.spec.nbytes for given in graph.inputs) > 1 << 20
+    assert found.on(2) - found.on(0) == 2 * found.inputs
+    assert found.judging > 0 and found.too_large(0) is None
+
+
+def test_small_graphs_run_side_by_side_and_a_large_one_alone(graph):
+    class Pool:
+        alone = 0
+
+        @contextmanager
+        def one_at_a_time(self) -> Iterator[None]:
+            self.alone += 1
+            yield
+
+    pool = Pool()
+    turns = Turns(pool, 2)  # type: ignore[arg-type] # of a pool it needs this much
+    small = capture(torch.sin, (torch.ones(3),))
+    with turns.turn(small) as first, turns.turn(small) as second:
+        late = threading.Thread(target=lambda: turns.turn(graph).__enter__())
+        late.start()
+        late.join(0.3)
+        assert (first, second) == (False, False) and late.is_alive() and pool.alone == 0
+    late.join(30)
+    assert pool.alone == 1
+
+
+def test_without_a_judge_rows_say_how_far_outputs_are_apart_and_prove_nothing(tmp_path, graph):
+    told: list[ProgressEvent] = []
+    with Session(tensors=TensorStore(tmp_path)) as session:
+        report = session.diff_many(
+            [Subject("large", lambda: graph)], PLATFORMS, settings=RunSettings(judge=False), progress=told.append
+        )
+    same, apart = report.rows
+    assert (same.word, apart.word, apart.verdict) == ("identical", "unjudged", None)
+    assert apart.detail.startswith("not judged (--no-judge)") and apart.unknown
+    assert 0 < (apart.metrics.get("max_abs") or 0) < 1e-4 and apart.profiles["assert_close"]
+    assert any(event.stage == "doing" and event.text == "running" for event in told)
