@@ -36,6 +36,16 @@ def computed_in(declared: torch.dtype, computed: torch.dtype, more: Fault | None
     return fault
 
 
+def products_in(computed: torch.dtype) -> Fault:
+    """Matrix products round their float32 operands to another dtype."""
+    whole = computed_in(torch.float32, computed)
+
+    def fault(graph: Graph, index: int, result: Any, args: Sequence[Any]) -> Any:
+        return whole(graph, index, result, args) if ".mm." in graph.nodes[index].op else result
+
+    return fault
+
+
 def judged(
     graph: Graph, arrays: Sequence[Any], fault: Fault, dtypes: Mapping[str, Mapping[str, str]] = NARROW
 ) -> Judgement:
@@ -160,3 +170,61 @@ def test_integers_that_saturate() -> None:
 
     other = judged(graph, [x, y], off_by_one, {"int8": {"computes_in": "int8", "overflow": "saturates"}})
     assert other.culprit is not None and other.culprit.op == "aten.add.Tensor"
+
+
+PRODUCTS = {"float32": {"computes_in": "float32", "returns": "float32", "matmul_in": "bfloat16"}}
+
+
+def two_products() -> tuple[Graph, list[Any]]:
+    arrays = [normal(16, 64), normal(64, 64, seed=1), normal(64, 8, seed=2)]
+    calls = [
+        ("m", "aten.mm.default", "i0", "i1"), ("g", "aten.gelu.default", "m"), ("p", "aten.mm.default", "g", "i2"),
+        ("e", "aten.exp.default", "p"),
+    ]  # fmt: skip
+    return build(arrays, calls, ["m", "p", "e"]), arrays
+
+
+def test_products_computed_in_fewer_bits_are_one_cause() -> None:
+    graph, arrays = two_products()
+    found = judged(graph, arrays, products_in(torch.bfloat16), PRODUCTS)
+    assert found.verdict == "reduced_precision" and found.blame == "platform"
+    assert [each.fault.culprit.op for each in found.faults if each.fault.culprit] == [
+        "dtype policy: float32 products computed in bfloat16"
+    ]
+    assert found.faults[0].fault.nodes == (0, 2)
+    assert "computes sums of products of float32 in bfloat16" in found.detail
+
+
+def test_a_bias_may_keep_its_bits() -> None:
+    arrays = [normal(16, 64), normal(64, 64, seed=1), normal(64, seed=2) * 100]
+    graph = build(arrays, [("l", "aten.linear.default", "i0", "i1", "i2")], ["l"])
+
+    def fault(graph: Graph, index: int, result: Any, args: Sequence[Any]) -> Any:
+        factors = [a.to(torch.bfloat16).double() for a in args[:2]]
+        return (factors[0] @ factors[1].T + args[2]).float()
+
+    found = judged(graph, arrays, fault, PRODUCTS)
+    assert found.culprit is not None and found.culprit.op == "dtype policy: float32 products computed in bfloat16"
+
+
+def test_an_operator_that_sums_no_products_keeps_its_own_cause() -> None:
+    graph, arrays = two_products()
+
+    def fault(graph: Graph, index: int, result: Any, args: Sequence[Any]) -> Any:
+        found = products_in(torch.bfloat16)(graph, index, result, args)
+        return found.to(torch.bfloat16).to(torch.float32) if "exp" in graph.nodes[index].op else found
+
+    found = judged(graph, arrays, fault, PRODUCTS)
+    named = {each.fault.culprit.op for each in found.faults if each.fault.culprit}
+    assert named == {"dtype policy: float32 products computed in bfloat16", "aten.exp.default"}
+
+
+def test_a_wrong_product_is_not_explained_by_fewer_bits() -> None:
+    graph, arrays = two_products()
+
+    def fault(graph: Graph, index: int, result: Any, args: Sequence[Any]) -> Any:
+        found = products_in(torch.bfloat16)(graph, index, result, args)
+        return found * 1.5 if index == 2 else found
+
+    found = judged(graph, arrays, fault, PRODUCTS)
+    assert found.culprit is not None and found.culprit.op == "aten.mm.default" and found.culprit.node == 2

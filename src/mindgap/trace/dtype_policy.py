@@ -15,6 +15,7 @@ import torch
 from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, to_torch
 from mindgap.compare.verdict import DTYPE_POLICY, Verdict
 from mindgap.graph import Graph, Labels, TensorSpec, kind_of, numpy_dtype
+from mindgap.operators import traits
 from mindgap.oracle import Oracle, OracleError, local_expectation
 from mindgap.oracle.evaluation.formats import FORMATS, is_real
 from mindgap.trace.single_operators import Confirmed, SingleOperators, kind_of_error
@@ -26,17 +27,20 @@ Dtypes = Callable[[str], Mapping[str, Mapping[str, str]]]
 
 @dataclass(frozen=True, slots=True)
 class DtypeSubstitution:
-    """One dtype that a platform treats as another. `saturates`: its integers end at their limits and do not wrap."""
+    """One dtype that a platform treats as another. `saturates`: its integers end at their limits and do not wrap.
+    `products`: only sums of products are computed in the other (matrix products, convolutions, attention)."""
 
     declared: str
     computed: str
     saturates: bool = False
+    products: bool = False
 
     @property
     def culprit(self) -> str:
         """What a finding names in place of an operator."""
+        what = f"{self.declared} products" if self.products else self.declared
         how = f"computed in {self.computed}" if self.computed != self.declared else "saturates"
-        return f"{DTYPE_POLICY}{self.declared} {how}"
+        return f"{DTYPE_POLICY}{what} {how}"
 
     @property
     def verdict(self) -> Verdict:
@@ -45,7 +49,8 @@ class DtypeSubstitution:
 
 
 def policies_of(dtypes: Mapping[str, Mapping[str, str]], graph: Graph) -> list[DtypeSubstitution]:
-    """The policies that make results of this graph differ: dtypes it has, computed in fewer bits or saturating."""
+    """The policies that make results of this graph differ: dtypes it has, computed in fewer bits or saturating, or
+    whose sums of products are computed in fewer bits."""
     present = {spec.dtype for spec in graph.values if spec is not None}
     found: list[DtypeSubstitution] = []
     for declared, policy in dtypes.items():
@@ -57,6 +62,8 @@ def policies_of(dtypes: Mapping[str, Mapping[str, str]], graph: Graph) -> list[D
         elif saturates:
             # Whatever it computes in, no result is beyond the limits of the dtype that comes back.
             found.append(DtypeSubstitution(declared, declared, saturates))
+        elif (within := policy.get("matmul_in", "")) in TORCH_DTYPES and _narrower(within, declared):
+            found.append(DtypeSubstitution(declared, within, products=True))
     return found
 
 
@@ -91,6 +98,8 @@ class Explanation:
 
     def _operator(self, confirmed: Confirmed, platform: str) -> bool:
         if len(confirmed.nodes) != 1:
+            return False
+        if self.policy.products and not _sums_products(self._oracle.graph.nodes[confirmed.nodes[0]].op):
             return False
         single = self._singles.cut(confirmed.nodes)
         arrays = confirmed.arrays
@@ -133,7 +142,21 @@ class Explanation:
     def _float_result(self, graph: Graph, inputs: Sequence[Array], arrays: Mapping[int, Array]) -> bool:
         """Within the bounds of the narrower dtype around the exact results on operands rounded to it. What is out of
         its range may be infinite or its largest number, in operands and results."""
-        return any(self._within(graph, inputs, arrays, cut_off) for cut_off in (False, True))
+        if any(self._within(graph, inputs, arrays, cut_off) for cut_off in (False, True)):
+            return True
+        # A kernel may round the factors alone, or what is added to the products too.
+        return self.policy.products and any(self._of_rounded(graph, inputs, arrays, least) for least in (2, 0))
+
+    def _of_rounded(self, graph: Graph, inputs: Sequence[Array], arrays: Mapping[int, Array], least: int) -> bool:
+        """What the operator gives in the declared dtype for operands rounded to the narrower one, those with at least
+        so many dimensions."""
+        rounded = [self._as_rounded(array) if array.ndim >= least else array for array in inputs]
+        oracle = Oracle(graph, rounded)
+        expected = local_expectation(oracle, 0)
+        return all(kind_of_error(expected.examine(slot, array)) is None for slot, array in arrays.items())
+
+    def _as_rounded(self, array: Array) -> Array:
+        return to_numpy(to_torch(self._as(array, self.policy.computed)).to(to_torch(array).dtype))
 
     def _within(self, graph: Graph, inputs: Sequence[Array], arrays: Mapping[int, Array], cut_off: bool) -> bool:
         oracle = self._retyped(graph, inputs, self.policy.computed, cut_off)
@@ -182,6 +205,10 @@ class Explanation:
         return to_numpy(torch.where(ended, right.to(computed.dtype), computed))
 
 
+def _sums_products(op: str) -> bool:
+    return traits(op).contracts or "dot_product_attention" in op
+
+
 def _output(graph: Graph, slot: int) -> TensorSpec | None:
     return graph.nodes[0].outputs[slot]
 
@@ -214,7 +241,8 @@ def retyped(graph: Graph, declared: str, dtype: str) -> Graph:
 
 def detail_of_policy(policy: DtypeSubstitution, platform: str, shown: str, *, everything: bool = True) -> str:
     """One sentence for a person. `shown`: one element that is off, or nothing. `everything`: it is the only fault."""
-    how = f"computes {policy.declared} in {policy.computed}"
+    what = f"sums of products of {policy.declared}" if policy.products else policy.declared
+    how = f"computes {what} in {policy.computed}"
     if policy.computed == policy.declared:
         how = f"cuts {policy.declared} off at its limits, where it should wrap"
     explains = "every difference" if everything else "differences"

@@ -282,7 +282,8 @@ class Judge:
         if one.policy is not None:
             culprit = Culprit(-1, one.policy.culprit)
             detail = detail_of_policy(one.policy, side, shown.sentence if shown else "", everything=only)
-            return FoundFault(Fault(culprit, one.policy.verdict, "platform", nodes, detail, shown))
+            fault = Fault(culprit, one.policy.verdict, "platform", nodes, detail, shown)
+            return FoundFault(fault, self._alone(confirmed))
         other = self._reference if side == platform else platform
         also = any(set(c.nodes) & set(confirmed.nodes) for c in self.search.singles.confirmed(other))
         failures: list[str] = []
