@@ -41,3 +41,12 @@ def test_the_command_line_starts_without_a_framework() -> None:
     code = "import sys, mindgap.cli.app; print(sorted({'torch', 'altair', 'onnx'} & set(sys.modules)))"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"
+
+
+def test_a_diff_without_a_page_imports_no_framework_to_write_one():
+    code = (
+        "import sys; from mindgap.cli.diff import write_pages; write_pages(None, None, None); "
+        "print(sorted({'torch', 'jinja2', 'altair'} & set(sys.modules)))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"

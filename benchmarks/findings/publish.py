@@ -1,11 +1,11 @@
 """Adds the causes of reduced campaigns to a directory of findings, and writes its table.
 
-    python benchmarks/findings/publish.py docs/findings out/findings [OUT…]
+    python benchmarks/findings/publish.py docs/findings [OUT…]
 
-Each OUT is what `mindgap campaign reduce` wrote. A cause is listed if a short script of it showed the fault twice
-without mindgap, and if `left_out.toml` of the directory does not name it. A cause that is listed already keeps its
-script. The table goes between the two marks in the directory's README.md, and the causes into its causes.json. What
-upstream knows comes from its upstream.toml.
+Each OUT is what `mindgap campaign reduce` wrote; without one only the table and what upstream knows are renewed. A
+cause is listed if a short script of it showed the fault twice without mindgap, and if `left_out.toml` of the directory
+does not name it. A cause that is listed already keeps its script. The table goes between the two marks in the
+directory's README.md, and the causes into its causes.json. What upstream knows comes from its upstream.toml.
 """
 
 from __future__ import annotations

@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from mindgap.capture import capture
 from mindgap.diff import ProgressEvent, RunSettings, Session, Subject, large_models
-from mindgap.diff.large_models import Turns
+from mindgap.diff.large_models import Turns, expected_seconds
 from mindgap.graph import Graph, TensorStore
+from mindgap.oracle import oracle as oracle_module
 from mindgap.pipeline import estimate
 from mindgap.pipeline.estimate import MemoryEstimate
 from mindgap.run.outcome import Job, Outcome
@@ -43,7 +45,10 @@ def test_platforms_run_one_after_the_other_and_their_workers_end(tmp_path, graph
             return outcome
 
         session._pool.run = noted  # type: ignore[method-assign]
-        report = session.diff_many([Subject("large", lambda: graph)], PLATFORMS)
+        told: list[ProgressEvent] = []
+        report = session.diff_many([Subject("large", lambda: graph)], PLATFORMS, progress=told.append)
+        (expected,) = [event.text for event in told if event.stage == "expected"]
+        assert expected.startswith("about 1.") and expected.endswith("GiB of memory and 1 min expected")
         assert [row.word for row in report.rows] == ["identical", "rounding"]
         # One run each: whole outputs come with the first, as loading again would cost more than they do.
         assert wants == [(platform, "outputs") for platform in ("cpu/eager", *PLATFORMS)]
@@ -75,6 +80,22 @@ def test_an_estimate_counts_weights_once_and_copies_for_each(graph):
     assert found.judging > 0 and found.too_large(0) is None
 
 
+def test_seconds_expected_grow_with_a_run_and_with_weights(graph):
+    gib = sum(given.spec.nbytes for given in graph.inputs) / 2**30
+    assert expected_seconds(graph, 2.0, judged=True) == pytest.approx(180 + 20 * gib)
+    assert expected_seconds(graph, 2.0, judged=False) == pytest.approx(20 * gib)
+
+
+def test_too_little_free_memory_for_the_judge_is_no_calm_verdict(tmp_path, graph, monkeypatch):
+    monkeypatch.setattr(
+        oracle_module.psutil, "virtual_memory", lambda: SimpleNamespace(available=1 << 10, total=1 << 40)
+    )
+    with Session(tensors=TensorStore(tmp_path)) as session:
+        (row,) = session.diff_many([Subject("large", lambda: graph)], ["onnxruntime/cpu"]).rows
+    assert (row.word, row.verdict) == ("unjudged", None) and row.unknown
+    assert row.detail.startswith("not judged: judging it takes about") and "are free" in row.detail
+
+
 def test_small_graphs_run_side_by_side_and_a_large_one_alone(graph):
     class Pool:
         alone = 0
@@ -87,13 +108,32 @@ def test_small_graphs_run_side_by_side_and_a_large_one_alone(graph):
     pool = Pool()
     turns = Turns(pool, 2)  # type: ignore[arg-type] # of a pool it needs this much
     small = capture(torch.sin, (torch.ones(3),))
+
+    def run(which: Graph, until: threading.Event) -> threading.Thread:
+        def one() -> None:
+            with turns.turn(which):
+                until.wait(30)
+
+        thread = threading.Thread(target=one)
+        thread.start()
+        return thread
+
+    free, done = threading.Event(), threading.Event()
     with turns.turn(small) as first, turns.turn(small) as second:
-        late = threading.Thread(target=lambda: turns.turn(graph).__enter__())
-        late.start()
-        late.join(0.3)
-        assert (first, second) == (False, False) and late.is_alive() and pool.alone == 0
-    late.join(30)
-    assert pool.alone == 1
+        large = run(graph, free)
+        large.join(0.3)
+        assert (first, second) == (False, False) and large.is_alive() and pool.alone == 0
+    while pool.alone == 0:
+        large.join(0.01)
+    # A small one waits until the large one is through.
+    last = run(small, done)
+    done.set()
+    last.join(0.3)
+    assert last.is_alive() and pool.alone == 1
+    free.set()
+    large.join(30)
+    last.join(30)
+    assert not large.is_alive() and not last.is_alive()
 
 
 def test_without_a_judge_rows_say_how_far_outputs_are_apart_and_prove_nothing(tmp_path, graph):
@@ -107,3 +147,4 @@ def test_without_a_judge_rows_say_how_far_outputs_are_apart_and_prove_nothing(tm
     assert apart.detail.startswith("not judged (--no-judge)") and apart.unknown
     assert 0 < (apart.metrics.get("max_abs") or 0) < 1e-4 and apart.profiles["assert_close"]
     assert any(event.stage == "doing" and event.text == "running" for event in told)
+    assert report.nothing is None, "outputs were compared, if not judged"

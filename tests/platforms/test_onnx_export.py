@@ -207,6 +207,15 @@ def test_large_weights_of_a_large_model_are_outside_it(monkeypatch):
     assert all(np.array_equal(array, before[name]) for name, array in outside.arrays.items())
 
 
+def test_weights_stay_in_memory_where_no_file_can_hold_them(monkeypatch):
+    monkeypatch.setattr(external_data, "_MODEL_BYTES", 1 << 20)
+    monkeypatch.setenv("MINDGAP_SHARED", "/dev/null/nowhere")
+    graph, inputs = captured(torch.nn.Linear(600, 600).eval(), normal(1, 2, 600))
+    found = export(graph, inputs, apart=True)
+    assert found.external.mapped is None and len(found.external.arrays) == 1
+    assert found.facts["weights"].startswith("in memory: ")
+
+
 def test_a_small_model_holds_its_weights():
     graph, inputs = captured(torch.nn.Linear(600, 600), normal(2, 600))
     assert not export(graph, inputs, apart=True).external.arrays

@@ -232,3 +232,11 @@ def test_weights_outside_the_model_give_the_same_bits(monkeypatch, way, dtype):
     assert loaded._weights.arrays
     for _ in range(2):
         assert [a.tobytes() for a in loaded(inputs)] == [a.tobytes() for a in within]
+
+
+def test_a_bfloat16_weight_outside_the_model(monkeypatch):
+    monkeypatch.setattr(external_data, "_MODEL_BYTES", 1 << 20)
+    graph, inputs = captured(torch.nn.Embedding(4096, 512).to(torch.bfloat16), torch.tensor([[3, 4095]]))
+    loaded = BACKEND.open({}).load(graph, inputs)
+    assert len(loaded._weights.arrays) == 1
+    assert loaded(inputs)[0].tobytes() == eager(graph, inputs)[0].tobytes()

@@ -228,3 +228,28 @@ def test_a_wrong_product_is_not_explained_by_fewer_bits() -> None:
 
     found = judged(graph, arrays, fault, PRODUCTS)
     assert found.culprit is not None and found.culprit.op == "aten.mm.default" and found.culprit.node == 2
+
+
+def one_wrong_operator_beside() -> tuple[Graph, list[Any], Fault]:
+    """Two products, and an exponential that is wrong by half, of which only the sign is looked at."""
+    arrays = [normal(8, 64), normal(64, 64, seed=1), normal(64, 64, seed=2)]
+    calls = [
+        ("m", "aten.mm.default", "i0", "i1"), ("e", "aten.exp.default", "i0"), ("s", "aten.gt.Scalar", "e", 0),
+        ("p", "aten.mm.default", "m", "i2"), ("w", "aten.where.self", "s", "p", "i0"),
+    ]  # fmt: skip
+
+    def fault(graph: Graph, index: int, result: Any, args: Sequence[Any]) -> Any:
+        found = products_in(torch.bfloat16)(graph, index, result, args)
+        return found * 1.5 if "exp" in graph.nodes[index].op else found
+
+    return build(arrays, calls, ["w"]), arrays, fault
+
+
+def test_a_wrong_operator_that_changes_no_output_is_not_the_culprit() -> None:
+    graph, arrays, fault = one_wrong_operator_beside()
+    policy = judged(graph, arrays, fault, PRODUCTS)
+    assert policy.culprit is not None
+    assert policy.culprit.op == "dtype policy: float32 products computed in bfloat16"
+    unknown = judged(graph, arrays, fault, {})
+    assert unknown.culprit is not None and unknown.culprit.op == "aten.mm.default"
+    assert {each.fault.culprit.op for each in unknown.faults if each.fault.culprit} == {"aten.mm.default"}

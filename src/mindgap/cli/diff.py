@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import sys
 from collections.abc import Callable
@@ -158,14 +159,13 @@ def seconds(deadline: float) -> float:
 
 def write_pages(report: Report, html: Path | None, junit: Path | None, sarif: Path | None = None) -> bool:
     """Writes the requested JUnit, SARIF and HTML files. Returns whether all were written."""
-    from mindgap.report import html_page, junit_xml, sarif_of_report
-
-    wanted = [(junit, junit_xml), (sarif, sarif_of_report), (html, html_page)]
+    wanted = [(junit, "junit_xml"), (sarif, "sarif_of_report"), (html, "html_page")]
     return each_alone([partial(_write, path, make, report) for path, make in wanted if path is not None])
 
 
-def _write(path: Path, make: Callable[[Report], str | bytes], report: Report) -> None:
-    write_file(path, make(report))
+def _write(path: Path, make: str, report: Report) -> None:
+    # A page imports PyTorch, which takes as long as a small comparison.
+    write_file(path, getattr(importlib.import_module("mindgap.report"), make)(report))
 
 
 def say_loudly(report: Report) -> None:

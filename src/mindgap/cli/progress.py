@@ -60,6 +60,8 @@ def _bar() -> Generator[OnProgress]:
         task = bar.add_task("capturing", total=None)
 
         def tell(tick: ProgressEvent) -> None:
+            if tick.stage == "expected":
+                bar.console.print(f"{tick.model}: {tick.text}")
             about = f"{tick.model} {tick.platform} {_word(tick)}"
             bar.update(task, total=tick.total, completed=tick.done, description=about)
 
@@ -83,7 +85,7 @@ class _Lines:
     def __call__(self, tick: ProgressEvent) -> None:
         where = f"{tick.model}  {tick.platform}".rstrip()
         self._line = f"{tick.done:>4}/{tick.total}  {where}: {_word(tick)}{self._left(tick)}"
-        if self._every_row and tick.stage not in ("ran", "doing"):
+        if tick.stage == "expected" or (self._every_row and tick.stage not in ("ran", "doing")):
             self._print()
 
     def _left(self, tick: ProgressEvent) -> str:

@@ -6,9 +6,9 @@ import dataclasses
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
-from mindgap.diff.subject import OnProgress, ProgressEvent
+from mindgap.diff.subject import OnProgress, ProgressEvent, Stage
 from mindgap.results.rows import Model, Refused, Report, Row
 
 _TOLD_EVERY_S: Final = 0.2
@@ -60,7 +60,7 @@ class Collected:
                 self._refused[position] = refused
         self.tick("refused", refused.source, "", None, len(self._platforms))
 
-    def tick(self, stage: Any, model: str, platform: str, row: Row | None = None, finished: int = 0) -> None:
+    def tick(self, stage: Stage, model: str, platform: str, row: Row | None = None, finished: int = 0) -> None:
         """Reports one step; `finished`: how many rows it finishes."""
         with self._lock:
             self._done += finished
@@ -72,9 +72,13 @@ class Collected:
         now = time.monotonic()
         if now - self._told >= _TOLD_EVERY_S:
             self._told = now
-            with self._lock:
-                if self._progress is not None and not self._closed:
-                    self._progress(ProgressEvent("doing", model, platform, self._done, self._total, None, text))
+            self.say("doing", model, platform, text)
+
+    def say(self, stage: Stage, model: str, platform: str, text: str) -> None:
+        """Reports a text."""
+        with self._lock:
+            if self._progress is not None and not self._closed:
+                self._progress(ProgressEvent(stage, model, platform, self._done, self._total, None, text))
 
     def report(self, empty: Report, seconds: float) -> Report:
         """Returns the report with everything collected, in the order of subjects, then of platforms."""

@@ -19,6 +19,24 @@ from mindgap.run.pool import WorkerPool
 _LARGE_BYTES: Final = 256 << 20
 
 
+#: Seconds for each second of a run in eager PyTorch, and for each GiB of weights that a platform loads: what
+#: `benchmarks/real_size.py` measured at most, with room to spare.
+_JUDGING: Final = 90.0
+_LOADING: Final = 20.0
+
+
+def output_bytes(graph: Graph) -> int:
+    """Returns the bytes of all outputs and gradients."""
+    specs = [graph.values[number] for number in (*graph.outputs, *graph.grad)]
+    return sum(spec.nbytes for spec in specs if spec is not None)
+
+
+def expected_seconds(graph: Graph, run_s: float, *, judged: bool) -> float:
+    """Returns about how many seconds a platform takes. `run_s`: of one run of the graph in eager PyTorch."""
+    loading = _LOADING * sum(given.spec.nbytes for given in graph.inputs) / 2**30
+    return loading + (_JUDGING * run_s if judged else 0.0)
+
+
 class Turns:
     """Lets small graphs run side by side, and a large one alone. Thread-safe."""
 

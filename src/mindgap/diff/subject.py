@@ -36,15 +36,19 @@ class Subject:
             return self.graph()
 
 
+Stage = Literal["captured", "ran", "judged", "refused", "doing", "expected"]
+
+
 @dataclass(frozen=True, slots=True)
 class ProgressEvent:
     """One step is done: a subject was captured or refused, the reference ran, or a row was judged. Or one is being
-    done (`doing`), which `text` names; these events come a few times a second at most.
+    done (`doing`), which `text` names; these events come a few times a second at most. Or `text` says what a large
+    model is expected to take (`expected`).
 
     `done` of `total` rows are finished. `row` comes with `judged`.
     """
 
-    stage: Literal["captured", "ran", "judged", "refused", "doing"]
+    stage: Stage
     model: str
     platform: str
     done: int

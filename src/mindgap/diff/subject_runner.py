@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mindgap.diff.collected import Collected
-from mindgap.diff.large_models import Turns
+from mindgap.diff.large_models import Turns, expected_seconds, output_bytes
 from mindgap.diff.subject import Subject
 from mindgap.graph import Graph, MindgapError
 from mindgap.graph.activity import telling
@@ -21,8 +21,9 @@ from mindgap.pipeline.time_budget import USED_UP, OutOfTime, TimeBudget
 from mindgap.results.recording import Recording
 from mindgap.results.rows import Row
 
-#: Outputs of a large graph that take more bytes are asked for only where digests differ.
-_MOST_WHOLE: Final = 256 << 20
+#: Outputs of a large graph that take more bytes, those of all platforms together, are asked for only where digests
+#: differ.
+_MOST_WHOLE: Final = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,23 +64,28 @@ class SubjectRunner:
     def _compare(self, position: int, subject: Subject, graph: Graph, captured: float, alone: bool) -> None:
         """`alone`: run one platform after the other, and end its worker before the next. Judge when all have run."""
         reference, name = self.context.settings.reference, subject.name
-        too_large = self._too_large(name, graph) if alone else {}
+        memory, too_large = self._memory(graph) if alone else (0, {})
+        if reference in too_large:
+            self._refuse(position, subject, MindgapError(f"not run: {too_large[reference]}"))
+            return
         try:
-            if reference in too_large:
-                raise MindgapError(f"not run: {too_large[reference]}")
             self.collected.doing(name, reference, "running")
-            comparison = GraphComparison(self.context, name, graph, whole=alone and _few_outputs(graph))
+            whole = alone and output_bytes(graph) * (len(self.platforms) + 1) <= _MOST_WHOLE
+            comparison = GraphComparison(self.context, name, graph, whole=whole)
         except OutOfTime as error:
             self._refuse(position, subject, MindgapError(f"not run: {error} before the reference had run it"))
-            return
-        except MindgapError as error:
-            self._refuse(position, subject, error)
             return
         model = dataclasses.replace(comparison.model({"capture": captured}), source=subject.source)
         self.record.model(position, model, comparison.reference)
         self.collected.model(position, model, reference)
         if alone:
-            self._run_ahead(comparison, [each for each in self.platforms if each not in too_large])
+            run = [each for each in self.platforms if each not in too_large and each != reference]
+            timings = comparison.reference.timings
+            once = timings.get("second_run", timings.get("run", 0.0))
+            minutes = len(run) * expected_seconds(graph, once, judged=self.context.settings.judge) / 60
+            expected = f"about {memory / 2**30:.1f} GiB of memory and {max(minutes, 1):.0f} min expected"
+            self.collected.say("expected", name, "", expected)
+            self._run_ahead(comparison, run)
 
         def judge(platform: str) -> None:
             if platform in too_large:
@@ -101,28 +107,19 @@ class SubjectRunner:
         reference = self.context.settings.reference
         self.release(reference)
         for platform in platforms:
-            if platform != reference:
-                self.collected.doing(comparison.name, platform, "running")
-                # The row says it.
-                with suppress(OutOfTime):
-                    comparison.run(platform)
-                self.release(platform)
+            self.collected.doing(comparison.name, platform, "running")
+            # The row runs it again and says what was raised.
+            with suppress(Exception):
+                comparison.run(platform)
+            self.release(platform)
 
-    def _too_large(self, name: str, graph: Graph) -> dict[str, str]:
-        """Why the graph cannot run, by platform, of those that it is too large for. Reports what it needs."""
+    def _memory(self, graph: Graph) -> tuple[int, dict[str, str]]:
+        """The bytes that the graph is expected to take, and for each platform that it does not fit on, why."""
         # Needs PyTorch, which the command imports for large graphs only.
         from mindgap.pipeline.estimate import MemoryEstimate
 
         estimate = MemoryEstimate(graph)
-        found: dict[str, str] = {}
-        for platform in (self.context.settings.reference, *self.platforms):
-            copies = self.context.weight_copies(platform)
-            self.collected.doing(name, platform, f"{estimate.on(copies) / 2**30:.1f} GiB of memory expected")
-            if why := estimate.too_large(copies):
-                found[platform] = why
-        return found
-
-
-def _few_outputs(graph: Graph) -> bool:
-    specs = [graph.values[number] for number in (*graph.outputs, *graph.grad)]
-    return sum(spec.nbytes for spec in specs if spec is not None) <= _MOST_WHOLE
+        copies = {each: self.context.weight_copies(each) for each in (self.context.settings.reference, *self.platforms)}
+        reasons = {platform: estimate.too_large(count) for platform, count in copies.items()}
+        too_large = {platform: why for platform, why in reasons.items() if why is not None}
+        return max(estimate.on(copies[each]) for each in copies.keys() - too_large.keys() or copies), too_large

@@ -28,6 +28,9 @@ _ALIGN: Final = 64
 _LEVEL: Final = 3
 #: A packed tensor is kept where it takes less than this share of the plain one's bytes; below `_SMALL` bytes, never.
 _WORTH: Final = 0.75
+#: A tensor large enough to be mapped is packed only below this share: processes share what is mapped, while each holds
+#: what it unpacks. Weights of 16 bits held in float32 pack to a half.
+_WORTH_LARGE: Final = 0.1
 _SMALL: Final = 4096
 #: Of a tensor larger than this, a piece of this size tells whether the whole is worth packing.
 _PIECE: Final = 1 << 20
@@ -93,13 +96,14 @@ def _packed(content: memoryview) -> memoryview | None:
     """The zstd frame, or None where it is not worth it."""
     if len(content) <= _SMALL:
         return None
+    worth = _WORTH_LARGE if len(content) >= MAPPED_BYTES else _WORTH
     if len(content) > _PIECE:
         middle = (len(content) - _PIECE) // 2
         piece = content[middle : middle + _PIECE]
-        if len(zstandard.ZstdCompressor(level=_LEVEL).compress(piece)) >= _WORTH * _PIECE:
+        if len(zstandard.ZstdCompressor(level=_LEVEL).compress(piece)) >= worth * _PIECE:
             return None
     frame = zstandard.ZstdCompressor(level=_LEVEL).compress(content)
-    return memoryview(frame) if len(frame) < _WORTH * len(content) else None
+    return memoryview(frame) if len(frame) < worth * len(content) else None
 
 
 def _unpacked(frame: bytes, size: int) -> Array:

@@ -10,7 +10,7 @@ runs with random errors of each operator's own size injected, after Monte Carlo 
 
 from mindgap.aten.internal import InternalValues, internal_values
 from mindgap.oracle.decisions import decision_slots, positions
-from mindgap.oracle.evaluation.float64 import OracleError
+from mindgap.oracle.evaluation.float64 import OracleError, OracleMemoryError
 from mindgap.oracle.examination import Examined, Expectation, examine
 from mindgap.oracle.few_replays import examine_cheaply, examine_value_cheaply
 from mindgap.oracle.oracle import FEW, MANY, Oracle
@@ -25,6 +25,7 @@ __all__ = [
     "LocalExpectation",
     "Oracle",
     "OracleError",
+    "OracleMemoryError",
     "decision_slots",
     "examine",
     "examine_cheaply",

@@ -15,7 +15,7 @@ from mindgap.compare.weakness import Missing, Weakness
 from mindgap.graph import Graph, operands
 from mindgap.operators import traits
 from mindgap.oracle.decisions import decision_slots, implausible
-from mindgap.oracle.evaluation.float64 import Float64Graph, OracleError, cast_source
+from mindgap.oracle.evaluation.float64 import Float64Graph, OracleError, OracleMemoryError, cast_source
 from mindgap.oracle.evaluation.formats import FORMATS, is_real, rounded, widen
 from mindgap.oracle.examination import BULK_RATIO, Examined, Expectation, examine
 from mindgap.oracle.float_classes import ANY, class_bits
@@ -37,11 +37,11 @@ MANY: Final = 64
 
 
 def _free_memory(graph: Graph, parts: Sequence[range], watched: frozenset[int]) -> int:
-    """Bytes left. Raises `OracleError` where they do not suffice."""
+    """Bytes left. Raises `OracleMemoryError` where they do not suffice."""
     needed, operator = needed_bytes(graph, parts, watched)
     free = psutil.virtual_memory().available
     if needed > free:
-        raise OracleError(
+        raise OracleMemoryError(
             f"judging it takes about {needed / 2**30:.1f} GiB ({operator / 2**30:.1f} of them for its largest operator "
             f"alone), and {free / 2**30:.1f} are free"
         )
@@ -55,7 +55,7 @@ class Oracle:
     are judged. `decisions`: discrete results that a platform took, imposed on shadows and replays alike.
     `segment_bytes`: how much of S is held at a time; `noise_bytes_held`: up to what size the errors that replays inject
     are held for the whole graph. Neither changes a result.
-    Raises `OracleError` where no shadow can be computed, or memory does not suffice.
+    Raises `OracleError` where no shadow can be computed, `OracleMemoryError` where memory does not suffice.
     """
 
     def __init__(

@@ -142,7 +142,13 @@ class GraphComparison:
             if not self.context.settings.judge:
                 return without_judge(row, whole, reference)
             started = time.perf_counter()
-            judgement = self._the_judge().judge(whole, reference)
+            judge = self._the_judge()
+            from mindgap.oracle import OracleMemoryError
+
+            try:
+                judgement = judge.judge(whole, reference)
+            except OracleMemoryError as error:
+                return dataclasses.replace(row, unjudged=True, detail=f"not judged: {error}")
             return with_judgement(row, judgement, self.context.settings.reference, time.perf_counter() - started)
 
     def _failure_traced(self, row: Row, outcome: Outcome) -> Row:
@@ -182,10 +188,15 @@ class GraphComparison:
 
 
 def without_judge(row: Row, outcome: Outcome, reference: Outcome) -> Row:
-    """The row with how far the outputs are apart. Whether that is more than rounding stays open."""
+    """The row with how far the outputs are apart. Whether that is more than rounding stays open; another number, shape
+    or dtype of outputs is a finding without a judge."""
     from mindgap.trace.metrics import fixed_tolerances, row_metrics
 
     assert outcome.arrays is not None and reference.arrays is not None, "both were asked for whole outputs"
+    ours, theirs = ([(str(a.dtype), a.shape) for a in side] for side in (outcome.arrays, reference.arrays))
+    if ours != theirs:
+        detail = "outputs have another number, shape or dtype than the reference's; no judge looked for the operator"
+        return dataclasses.replace(row, verdict="structural", blame="undecided", detail=detail)
     detail = "not judged (--no-judge): whether the difference is more than rounding, and what makes it, is not proven"
     return dataclasses.replace(
         row, unjudged=True, detail=detail, metrics=row_metrics(outcome.arrays, reference.arrays, None),

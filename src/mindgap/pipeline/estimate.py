@@ -13,19 +13,24 @@ from mindgap.run.machine import memory_bytes
 _GIB: Final = 1 << 30
 #: Processes without a graph: the command, the reference's worker, a platform's.
 _PROCESSES: Final = _GIB
+#: Copies of the outputs: two runs of a worker, and both sides where they are compared.
+_OUTPUTS: Final = 4
 
 
 class MemoryEstimate:
     """What a graph needs. All processes map the same weights; the judge works while the platform waits.
 
-    `inputs`: bytes of all inputs, weights among them. `judging`: bytes that the judge takes for itself.
+    `inputs`: bytes of all inputs, weights among them. `outputs`: of all outputs and gradients. `judging`: bytes that
+    the judge takes for itself. Values between inputs and outputs are not counted.
     """
 
     def __init__(self, graph: Graph) -> None:
         self.inputs = sum(given.spec.nbytes for given in graph.inputs)
+        specs = [graph.values[number] for number in (*graph.outputs, *graph.grad)]
+        self.outputs = sum(spec.nbytes for spec in specs if spec is not None)
         try:
             functional = functionalize(graph).graph
-        except GraphError:
+        except (GraphError, RuntimeError):
             # It is not judged value by value.
             self.judging = 0
         else:
@@ -33,7 +38,7 @@ class MemoryEstimate:
 
     def on(self, copies: float) -> int:
         """Returns about how many bytes it takes with a platform that makes so many copies of the weights."""
-        return _PROCESSES + int(self.inputs * (1 + copies)) + self.judging
+        return _PROCESSES + int(self.inputs * (1 + copies)) + _OUTPUTS * self.outputs + self.judging
 
     def too_large(self, copies: float) -> str | None:
         """Returns why the graph cannot run on such a platform, and what to do; None where it fits into memory."""
@@ -44,6 +49,3 @@ class MemoryEstimate:
             f"it takes about {needed / _GIB:.1f} GiB of memory, and the machine has {there / _GIB:.1f}: compare a "
             "submodule (--inside layers.0), a smaller input, or the model in bfloat16"
         )
-
-    def __str__(self) -> str:
-        return f"{self.inputs / _GIB:.1f} GiB of weights and inputs, up to {self.judging / _GIB:.1f} GiB for the judge"

@@ -244,7 +244,7 @@ class Report:
             return "no platform ran a model: no time or memory was left for it"
         if all(row.verdict is None and not row.broken and not row.unjudged for row in self.rows):
             return f"the reference {self.reference} ran nothing that a platform also ran: nothing was compared"
-        if all(row.unjudged for row in self.rows):
+        if all(row.unjudged and not row.metrics for row in self.rows):
             return "every row differs, and no difference was judged"
         return None
 

@@ -268,7 +268,8 @@ def _repeat(
         counts[" ".join(digests)] += 1
         differing |= {i for i, digest in enumerate(digests) if digest != found[i].digest}
         if first is not None:
-            runs.append(tuple(a.copy() for a in outputs))
+            same = [digest == f.digest for digest, f in zip(digests, found, strict=True)]
+            runs.append(tuple(f if s else a.copy() for f, a, s in zip(first, outputs, same, strict=True)))
     return (tuple(runs) if differing and first is not None else ()), differing
 
 

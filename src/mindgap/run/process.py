@@ -21,6 +21,7 @@ import psutil
 
 from mindgap.run.channel import Array, ChannelClosed, ChannelError, Frame, FrameReader, encode_frame, write_some
 from mindgap.run.cpu import seconds_of
+from mindgap.run.machine import own_bytes
 from mindgap.run.message import OOM_EXIT
 
 #: How often a busy worker's memory is looked at; its children's, a search through all processes, less often.
@@ -207,14 +208,14 @@ class WorkerProcess:
         try:
             if self._watched is None:
                 self._watched = psutil.Process(self.pid)
-            used = _own_bytes(self._watched)
+            used = own_bytes(self.pid)
             now = time.monotonic()
             if now - self._tree_seen > _TREE_S:
                 self._tree_seen = now
                 self._children = self._watched.children(recursive=True)
             for child in self._children:
                 with contextlib.suppress(psutil.Error):
-                    used += _own_bytes(child)
+                    used += own_bytes(child.pid)
             return used
         except psutil.Error:
             return 0
@@ -297,12 +298,6 @@ class WorkerProcess:
         while self._stderr_open and time.monotonic() < until and _readable(self._stderr, wait_s):
             self._take_stderr()
             wait_s = min(wait_s, _QUIET_S)
-
-
-def _own_bytes(process: psutil.Process) -> int:
-    held: Any = process.memory_info()
-    # Only Linux tells what files back.
-    return int(held.rss) - int(getattr(held, "shared", 0))
 
 
 def _readable(fd: int, wait_s: float) -> bool:

@@ -25,8 +25,9 @@ from mindgap.run.batch_loading import prepare
 from mindgap.run.channel import Frame, FrameReader, send_frame
 from mindgap.run.identity import remember
 from mindgap.run.local import Caches, fingerprint_of, missing_tensors, run_job
+from mindgap.run.machine import own_bytes
 from mindgap.run.message import PROTOCOL, graph_bytes, outcome_frame, read_job, sent_graphs, sent_tensors
-from mindgap.run.worker_setup import claim_channel, prepare_to_die, resident_bytes, serve_until_hangup
+from mindgap.run.worker_setup import claim_channel, prepare_to_die, serve_until_hangup
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -98,7 +99,7 @@ class _Server:
                 "protocol": PROTOCOL,
                 "description": self._description,
                 "fingerprint": self._fingerprint,
-                "rss": resident_bytes(),
+                "rss": own_bytes("self"),
             }
         )
         while True:
@@ -134,10 +135,10 @@ class _Server:
         except MindgapError as error:
             self._send({"kind": "refused", "message": str(error)})
             return
-        rss = resident_bytes()
+        rss = own_bytes("self")
         if self._recycle is not None and rss > self._recycle:
             self._slim()
-            rss = resident_bytes()
+            rss = own_bytes("self")
         self._send(*outcome_frame(outcome, rss))
 
     def _prepare(self, frame: Frame) -> None:

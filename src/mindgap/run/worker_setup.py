@@ -22,12 +22,12 @@ from typing import Final, NoReturn
 
 from mindgap.run.channel import ChannelClosed
 from mindgap.run.log_setup import configure_logging
+from mindgap.run.machine import own_bytes
 from mindgap.run.message import OOM_EXIT
 
 _PR_SET_PDEATHSIG: Final = 1
 #: How often a worker looks at its own memory, for a parent that cannot (another host, a container).
 _WATCH_MS: Final = 200
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 def claim_channel() -> tuple[int, int]:
@@ -80,15 +80,5 @@ def _watch(requests: int, memory_limit: int | None) -> None:
     while True:
         if poll.poll(_WATCH_MS if memory_limit is not None else None):
             os._exit(0)
-        if memory_limit is not None and resident_bytes() > memory_limit:
+        if memory_limit is not None and own_bytes("self") > memory_limit:
             os._exit(OOM_EXIT)
-
-
-def resident_bytes() -> int:
-    """Returns the resident bytes of this process that no file backs: mapped weights do not count. 0 if unknown."""
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            _, resident, shared, *_ = map(int, file.read().split())
-            return (resident - shared) * _PAGE
-    except OSError:
-        return 0

@@ -15,7 +15,7 @@ from mindgap.oracle import (
     Oracle,
 )
 from mindgap.trace.dtype_policy import Dtypes, DtypeSubstitution, Explanation, policies_of
-from mindgap.trace.error_propagation import breaking
+from mindgap.trace.error_propagation import breaking, reaches
 from mindgap.trace.fused import confirmed_whole, confirmed_windows
 from mindgap.trace.intermediate_values import IntermediateValues, by_size, observe_values
 from mindgap.trace.output_verdicts import (
@@ -108,7 +108,12 @@ class CulpritSearch:
         local = self.singles.own(platform, self._reference) if explanations else []
         public = [not hidden for hidden in seen.internal]
         for explanation in explanations:
-            beyond = explanation.beyond(local, platform)
+            # What changes no output explains none of the differences.
+            beyond = [
+                one
+                for one in explanation.beyond(local, platform)
+                if one.nodes == finding[0].nodes or reaches(self._oracle, one.arrays, self._internal.values)
+            ]
             if not beyond and all(explanation.outputs(run, public) for run in seen.runs):
                 return finding, explanation.policy
             if beyond and len(beyond) < len(local):

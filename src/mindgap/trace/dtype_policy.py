@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from mindgap.aten.operators import packet_of
 from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, to_torch
 from mindgap.compare.verdict import DTYPE_POLICY, Verdict
 from mindgap.graph import Graph, Labels, TensorSpec, kind_of, numpy_dtype
@@ -128,9 +129,15 @@ class Explanation:
         wanted = [(n, a) for n, a, shown in zip(self._oracle.graph.outputs, arrays, public, strict=True) if shown]
         graph = replace(self._oracle.graph, outputs=tuple(n for n, _ in wanted), labels=Labels())
         try:
-            return any(self._calm(graph, [a for _, a in wanted], cut_off) for cut_off in (False, True))
+            return any(self._calm(graph, [a for _, a in wanted], cut_off) for cut_off in self._cuts(self._inputs))
         except (OracleError, RuntimeError):
             return False
+
+    def _cuts(self, inputs: Sequence[Array]) -> tuple[bool, ...]:
+        """Whether to cut off inputs at the limits of the narrower dtype: without and with, where that makes a
+        difference."""
+        overflows = any(_overflows(to_torch(array), self._as(array, self.policy.computed)) for array in inputs)
+        return (False, True) if overflows else (False,)
 
     def _calm(self, graph: Graph, arrays: Sequence[Array], cut_off: bool) -> bool:
         oracle = self._retyped(graph, self._inputs, self.policy.computed, cut_off)
@@ -142,7 +149,7 @@ class Explanation:
     def _float_result(self, graph: Graph, inputs: Sequence[Array], arrays: Mapping[int, Array]) -> bool:
         """Within the bounds of the narrower dtype around the exact results on operands rounded to it. What is out of
         its range may be infinite or its largest number, in operands and results."""
-        if any(self._within(graph, inputs, arrays, cut_off) for cut_off in (False, True)):
+        if any(self._within(graph, inputs, arrays, cut_off) for cut_off in self._cuts(inputs)):
             return True
         # A kernel may round the factors alone, or what is added to the products too.
         return self.policy.products and any(self._of_rounded(graph, inputs, arrays, least) for least in (2, 0))
@@ -206,11 +213,18 @@ class Explanation:
 
 
 def _sums_products(op: str) -> bool:
-    return traits(op).contracts or "dot_product_attention" in op
+    if traits(op).contracts:
+        # Recurrent cells and distances do more than sum products.
+        return not packet_of(op).startswith(("gru", "lstm", "rnn_", "cdist", "_cdist", "_euclidean"))
+    return "dot_product_attention" in op
 
 
 def _output(graph: Graph, slot: int) -> TensorSpec | None:
     return graph.nodes[0].outputs[slot]
+
+
+def _overflows(wide: torch.Tensor, narrow: Array) -> bool:
+    return wide.is_floating_point() and bool((torch.isinf(to_torch(narrow)) & torch.isfinite(wide)).any())
 
 
 def _cut_off(narrow: Array, wide: Array) -> Array:

@@ -9,6 +9,7 @@ import torch
 
 from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.oracle import Oracle, OracleError
+from mindgap.trace.output_verdicts import same_bits
 from mindgap.trace.single_operators import Confirmed
 from mindgap.trace.subgraphs import Array
 
@@ -18,8 +19,9 @@ def breaking(
 ) -> Confirmed | None:
     """The first confirmed cut whose values, carried on by exact arithmetic, push an output past 16 σ.
 
-    `broken`: an output is past it. Where it is but no single cut suffices, the cut with the largest error is taken;
-    where none is, the first. A cut that gets only internal values wrong is at fault only if it breaks an output.
+    `broken`: an output is past it. Where it is but no single cut suffices, the cut with the largest error is taken, of
+    those that change an output if there are any; where none is, the first. A cut that gets only internal values wrong
+    is at fault only if it breaks an output.
     """
     public = [one for one in confirmed if not one.internal]
     if not broken:
@@ -27,29 +29,39 @@ def breaking(
     for one in confirmed:
         if breaks(oracle, one.arrays, internal):
             return one
-    return max(public, key=lambda c: c.worst, default=None)
+    worst_first = sorted(public, key=lambda one: one.worst, reverse=True)
+    return next((one for one in worst_first if reaches(oracle, one.arrays, internal)), next(iter(worst_first), None))
 
 
 def breaks(oracle: Oracle, arrays: Mapping[int, Array], internal: Collection[int] = ()) -> bool:
     """Whether these values, put in place of S's and carried downstream, make any output a candidate, `internal` ones
     apart."""
+    outputs = _carried(oracle, arrays, internal)
+    return outputs is None or any(oracle.examine_value(n, value).kind != "calm" for n, value in outputs.items())
+
+
+def reaches(oracle: Oracle, arrays: Mapping[int, Array], internal: Collection[int] = ()) -> bool:
+    """Whether these values, put in place of S's and carried downstream, change a bit of any output, `internal` ones
+    apart."""
+    outputs = _carried(oracle, arrays, internal)
+    return outputs is None or not all(same_bits(to_numpy(oracle.step.values[n]), v) for n, v in outputs.items())
+
+
+def _carried(oracle: Oracle, arrays: Mapping[int, Array], internal: Collection[int]) -> dict[int, Array] | None:
+    """The outputs that follow from these values, `internal` ones apart. None where nothing can follow from them."""
     imposed: dict[int, torch.Tensor] = {}
     for number, array in arrays.items():
         spec, shape = oracle.graph.values[number], oracle.step.values[number].shape
         if array.shape == shape:
             imposed[number] = to_torch(array)
         elif number not in internal and (spec is None or array.shape != spec.shape):
-            return True
+            return None
     try:
         outputs = oracle.carried(imposed)
     except (OracleError, RuntimeError, IndexError):
         # What follows cannot even be computed from them.
-        return True
-    return any(
-        oracle.examine_value(n, _declared(oracle, n, value)).kind != "calm"
-        for n, value in outputs.items()
-        if n not in internal
-    )
+        return None
+    return {n: _declared(oracle, n, value) for n, value in outputs.items() if n not in internal}
 
 
 def _declared(oracle: Oracle, number: int, value: Any) -> Array:

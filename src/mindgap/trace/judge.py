@@ -20,6 +20,7 @@ from mindgap.oracle import (
     InternalValues,
     Oracle,
     OracleError,
+    OracleMemoryError,
     examine_cheaply,
     examine_value_cheaply,
     internal_values,
@@ -82,7 +83,8 @@ class Judge:
     def judge(self, outcome: Outcome, reference: Outcome) -> Judgement:
         """Judges a platform's outcome against the reference's. Outcomes that ran carry whole outputs.
 
-        Thread-safe: platforms of one graph take turns, because they share its shadows and replays.
+        Raises `OracleMemoryError` where the machine's free memory does not suffice. Thread-safe: platforms of one graph
+        take turns, because they share its shadows and replays.
         """
         with self._one_at_a_time:
             if not outcome.ran:
@@ -96,6 +98,8 @@ class Judge:
         try:
             self._prepare()
             return self._judge(outcome, ours, theirs)
+        except OracleMemoryError:
+            raise
         except OracleError as error:
             metrics = row_metrics(ours, theirs, None)
             return Judgement("ill_conditioned", metrics=metrics, detail=f"nothing can be said of the outputs: {error}")
@@ -251,7 +255,8 @@ class Judge:
             internal=self._internal.values,
         )  # fmt: skip
         found = search.all(first, sides)
-        if first.policy is None and search.skipped is None and not singles.shared(*sides):
+        everything = first.policy is not None and not first.policy.products
+        if not everything and search.skipped is None and not singles.shared(*sides):
             for side, examined, arrays in zip(sides, public, (seen.ours, seen.theirs), strict=True):
                 nodes = {node for each in found for node in each.nodes}
                 beside = self.search.window_beside(side, arrays, examined, nodes)

@@ -28,9 +28,10 @@ from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
 from mindgap.run.channel import ChannelClosed, Frame, FrameReader, send_frame
 from mindgap.run.identity import bytes_of, digest_of, remember
+from mindgap.run.machine import own_bytes
 from mindgap.run.message import PROTOCOL, job_frame, outcome_frame, read_outcome
 from mindgap.run.outcome import Job, Outcome
-from mindgap.run.worker_setup import claim_channel, prepare_to_die, resident_bytes, serve_until_hangup
+from mindgap.run.worker_setup import claim_channel, prepare_to_die, serve_until_hangup
 
 #: Graphs whose shadows and replays are kept, for the next platform that differs on them: a slow platform may be as many
 #: cases behind as the drive has rows under way. They are fewer where their values are large.
@@ -97,7 +98,7 @@ class _JudgeServer:
                 raise
             except Exception:
                 header = {"kind": "broken", "traceback": traceback.format_exc()}
-            if self._memory is not None and resident_bytes() > _HOLD * self._memory:
+            if self._memory is not None and own_bytes("self") > _HOLD * self._memory:
                 self._comparisons.clear()
             self._send(header)
 

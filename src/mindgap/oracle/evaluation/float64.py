@@ -42,7 +42,7 @@ class OracleError(MindgapError):
 
 
 class OracleMemoryError(OracleError):
-    """The machine has too little memory to evaluate an operator. No other way of evaluating it is tried."""
+    """The machine has too little memory to evaluate an operator or a graph. No other way of evaluating it is tried."""
 
 
 #: What operators raise for operands, dtypes or values that they do not take.

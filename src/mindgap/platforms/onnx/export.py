@@ -91,6 +91,8 @@ def export(graph: Graph, inputs: Sequence[Array], optimize: bool = True, apart: 
     given = tuple(str(value.name) for value in model.graph.inputs)
     origin = _origins(model, program)
     written, external = serialized(model, apart)
+    if external.unmapped:
+        facts["weights"] = f"in memory: {external.unmapped}"
     return Exported(written, given, fed, names, origin, facts, external)
 
 

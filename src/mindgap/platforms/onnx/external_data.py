@@ -6,13 +6,12 @@ go to a file without a name, and are mapped.
 
 from __future__ import annotations
 
-import math
 import mmap
 import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import onnx_ir as ir
@@ -33,6 +32,8 @@ class ExternalData:
 
     arrays: Mapping[str, Array] = field(default_factory=dict[str, Array])
     mapped: mmap.mmap | None = None
+    #: Why weights that should be in a file are in memory; empty where they are not.
+    unmapped: str = ""
 
     def forget_pages(self) -> None:
         """Gives back the memory of mapped weights, which is read from the file again where it is needed."""
@@ -47,23 +48,37 @@ def take_out(model: ir.Model) -> ExternalData:
     if sum(tensor.nbytes for tensor in held.values() if tensor is not None) <= _MODEL_BYTES:
         return ExternalData()
     arrays: dict[str, Array] = {}
-    places: list[tuple[str, int, Any]] = []
+    made: dict[str, Array] = {}
+    for name, tensor in large.items():
+        array: Array = tensor.numpy()
+        given = isinstance(tensor, TorchTensor) and array.flags.c_contiguous
+        (arrays if given else made)[name] = array
+        model.graph.initializers[name].const_value = ir.ExternalTensor(
+            "weights", 0, array.nbytes, tensor.dtype, shape=ir.Shape(array.shape), name=name
+        )
+    if not made:
+        return ExternalData(arrays)
+    try:
+        mapped, placed = _in_a_file(made)
+    except OSError as error:
+        kept = {name: np.ascontiguousarray(array) for name, array in made.items()}
+        return ExternalData({**arrays, **kept}, unmapped=f"{error.strerror or error}")
+    return ExternalData({**arrays, **placed}, mapped)
+
+
+def _in_a_file(arrays: Mapping[str, Array]) -> tuple[mmap.mmap, dict[str, Array]]:
+    """Writes arrays to a file without a name, and maps it. Raises OSError where there is no room for it."""
+    places: list[tuple[str, int]] = []
     # The file ends with the worker, also one that is killed.
     with tempfile.TemporaryFile(dir=os.environ.get("MINDGAP_SHARED")) as file:
-        for name, tensor in large.items():
-            array: Array = tensor.numpy()
-            if isinstance(tensor, TorchTensor) and array.flags.c_contiguous:
-                arrays[name] = array
-            else:
-                file.write(b"\0" * (-file.tell() % _ALIGN))
-                places.append((name, file.tell(), (array.dtype, array.shape)))
-                file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-            model.graph.initializers[name].const_value = ir.ExternalTensor(
-                "weights", 0, array.nbytes, tensor.dtype, shape=ir.Shape(array.shape), name=name
-            )
+        for name, array in arrays.items():
+            file.write(b"\0" * (-file.tell() % _ALIGN))
+            places.append((name, file.tell()))
+            file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         file.flush()
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) if places else None
-    for name, offset, (dtype, shape) in places:
-        assert mapped is not None
-        arrays[name] = np.frombuffer(mapped, dtype, math.prod(shape), offset).reshape(shape)
-    return ExternalData(arrays, mapped)
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    placed: dict[str, Array] = {}
+    for name, offset in places:
+        array = arrays[name]
+        placed[name] = np.frombuffer(mapped, array.dtype, array.size, offset).reshape(array.shape)
+    return mapped, placed

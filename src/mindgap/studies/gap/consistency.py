@@ -81,7 +81,7 @@ def consistency(store: Store, run: str) -> StudyTable:
         "platform. "
         "`wrong` is our verdict; `ill_conditioned` counts as consistent, and says that nothing can be said; so does "
         "`internal`: only results differ that no public function returns. "
-        "`unjudged` differs, took too long to judge, and counts nowhere else. `beyond` a profile: some element lies "
+        "`unjudged` differs, was not judged, and counts nowhere else. `beyond` a profile: some element lies "
         "outside its tolerance.",
         empty="no output was compared: no platform ran a model that the reference ran as well",
     )  # fmt: skip

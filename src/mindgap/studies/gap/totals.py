@@ -52,7 +52,7 @@ def totals(store: Store, run: str) -> StudyTable:
         store, run, name="totals", title="Totals", query=_TOTALS,
         note="A row is one model on one platform against the reference. `ran` has outputs; `unsupported` is a refusal "
         "in words, `no_reference` has nothing to be compared with, "
-        "`unjudged` differs and took too long to judge, `not_judged` is a failure of mindgap itself.",
+        "`unjudged` differs and was not judged, `not_judged` is a failure of mindgap itself.",
         empty="no platform besides the reference was judged in this run",
     )  # fmt: skip
 
