@@ -142,6 +142,7 @@ def test_shards_merged_are_the_whole(campaign: Campaign, tmp_path: Path) -> None
     assert folder.store.rows(sql) == Store(tmp_path / "whole").rows(sql)
 
 
+@pytest.mark.nightly
 def test_stops(campaign: Campaign, tmp_path: Path) -> None:
     result = campaign(30, "toys:EXACT@number=2", stop="variants = 7")
     assert result.cases == 7 and result.state == "finished"

@@ -27,7 +27,7 @@ def test_rows_that_no_time_was_left_for_are_not_run(tmp_path: Path) -> None:
     hangs = f"faulty/eager@faults={tmp_path}/hang.toml"
     started = time.monotonic()
     ran = mindgap(
-        "diff", "models.py:calm", "-p", "cpu/jit", "-p", hangs, "--budget", "1m", "--json", "--junit", "junit.xml",
+        "diff", "models.py:calm", "-p", "cpu/jit", "-p", hangs, "--budget", "35s", "--json", "--junit", "junit.xml",
         "--store", "store", "--html", "page.html", cwd=tmp_path,
     )  # fmt: skip
     # The deadline of a job is 300 s and the operator hangs for 600 s: what ends it is the budget.

@@ -115,6 +115,7 @@ def test_findings_and_a_script(tmp_path: Path) -> None:
     assert ran.status == 2 and "no row of a case v000042" in ran.err
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_second_reduction_knows_the_causes_of_the_first(tmp_path: Path) -> None:

@@ -112,6 +112,7 @@ def test_a_finding_fails_until_the_baseline_knows_it(models: Path) -> None:
     assert "no longer found" in ran.err
 
 
+@pytest.mark.nightly
 def test_a_new_fault_beside_a_known_one_fails(models: Path) -> None:
     (models / "faults.toml").write_text(FAULTS)
 
