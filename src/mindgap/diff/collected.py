@@ -11,6 +11,7 @@ from typing import Final
 from mindgap.diff.subject import OnProgress, ProgressEvent, Stage
 from mindgap.results.rows import Model, Refused, Report, Row
 
+#: What is being done is reported no more often.
 _TOLD_EVERY_S: Final = 0.2
 
 
@@ -60,25 +61,21 @@ class Collected:
                 self._refused[position] = refused
         self.tick("refused", refused.source, "", None, len(self._platforms))
 
-    def tick(self, stage: Stage, model: str, platform: str, row: Row | None = None, finished: int = 0) -> None:
+    def tick(
+        self, stage: Stage, model: str, platform: str, row: Row | None = None, finished: int = 0, text: str = ""
+    ) -> None:
         """Reports one step; `finished`: how many rows it finishes."""
         with self._lock:
             self._done += finished
             if self._progress is not None and not self._closed:
-                self._progress(ProgressEvent(stage, model, platform, self._done, self._total, row))
+                self._progress(ProgressEvent(stage, model, platform, self._done, self._total, row, text))
 
     def doing(self, model: str, platform: str, text: str) -> None:
         """Reports what is being done, unless that was reported a moment ago."""
         now = time.monotonic()
         if now - self._told >= _TOLD_EVERY_S:
             self._told = now
-            self.say("doing", model, platform, text)
-
-    def say(self, stage: Stage, model: str, platform: str, text: str) -> None:
-        """Reports a text."""
-        with self._lock:
-            if self._progress is not None and not self._closed:
-                self._progress(ProgressEvent(stage, model, platform, self._done, self._total, None, text))
+            self.tick("doing", model, platform, text=text)
 
     def report(self, empty: Report, seconds: float) -> Report:
         """Returns the report with everything collected, in the order of subjects, then of platforms."""

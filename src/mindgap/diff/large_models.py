@@ -1,7 +1,7 @@
 """Keeps the memory of large models within bounds: one graph and one platform at a time, workers ended when done.
 
-What several workers map counts once, so that a graph's stored tensors are in memory once, and one platform's own copies
-of them beside. Small graphs run side by side.
+All workers map the same stored tensors, so these are in memory once, beside the copies that one platform makes. Small
+graphs run side by side.
 """
 
 from __future__ import annotations
@@ -12,28 +12,21 @@ from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from mindgap.graph import Graph
+from mindgap.graph.sizes import input_bytes
 from mindgap.run.fair_semaphore import FairSemaphore
 from mindgap.run.pool import WorkerPool
 
 #: A graph is large if its inputs, weights among them, take more bytes than this.
 _LARGE_BYTES: Final = 256 << 20
-
-
-#: Seconds for each second of a run in eager PyTorch, and for each GiB of weights that a platform loads: what
-#: `benchmarks/real_size.py` measured at most, with room to spare.
+#: Seconds of judging for each second of a run in eager PyTorch, and of loading for each GiB of weights: the most that
+#: `benchmarks/real_size.py` measured, with room to spare.
 _JUDGING: Final = 90.0
 _LOADING: Final = 20.0
 
 
-def output_bytes(graph: Graph) -> int:
-    """Returns the bytes of all outputs and gradients."""
-    specs = [graph.values[number] for number in (*graph.outputs, *graph.grad)]
-    return sum(spec.nbytes for spec in specs if spec is not None)
-
-
 def expected_seconds(graph: Graph, run_s: float, *, judged: bool) -> float:
     """Returns about how many seconds a platform takes. `run_s`: of one run of the graph in eager PyTorch."""
-    loading = _LOADING * sum(given.spec.nbytes for given in graph.inputs) / 2**30
+    loading = _LOADING * input_bytes(graph) / 2**30
     return loading + (_JUDGING * run_s if judged else 0.0)
 
 
@@ -49,7 +42,7 @@ class Turns:
     @contextmanager
     def turn(self, graph: Graph) -> Generator[bool]:
         """Yields, when it is the graph's turn, whether it is alone."""
-        if sum(given.spec.nbytes for given in graph.inputs) <= _LARGE_BYTES:
+        if input_bytes(graph) <= _LARGE_BYTES:
             with self._places:
                 yield False
             return

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from mindgap.diff.collected import Collected
-from mindgap.diff.large_models import Turns, expected_seconds, output_bytes
+from mindgap.diff.large_models import Turns, expected_seconds
 from mindgap.diff.subject import Subject
 from mindgap.graph import Graph, MindgapError
 from mindgap.graph.activity import telling
+from mindgap.graph.sizes import output_bytes
 from mindgap.pipeline.comparison import GraphComparison, RunContext
 from mindgap.pipeline.outcome_rows import refusal, row_or_failure
 from mindgap.pipeline.time_budget import USED_UP, OutOfTime, TimeBudget
@@ -84,7 +85,7 @@ class SubjectRunner:
             once = timings.get("second_run", timings.get("run", 0.0))
             minutes = len(run) * expected_seconds(graph, once, judged=self.context.settings.judge) / 60
             expected = f"about {memory / 2**30:.1f} GiB of memory and {max(minutes, 1):.0f} min expected"
-            self.collected.say("expected", name, "", expected)
+            self.collected.tick("expected", name, "", text=expected)
             self._run_ahead(comparison, run)
 
         def judge(platform: str) -> None:

@@ -6,6 +6,7 @@ from typing import Final
 
 from mindgap.aten.functional import functionalize
 from mindgap.graph import Graph, GraphError
+from mindgap.graph.sizes import input_bytes, output_bytes
 from mindgap.oracle.shadows.segments import needed_bytes as judging_bytes
 from mindgap.oracle.shadows.segments import segments
 from mindgap.run.machine import memory_bytes
@@ -25,9 +26,7 @@ class MemoryEstimate:
     """
 
     def __init__(self, graph: Graph) -> None:
-        self.inputs = sum(given.spec.nbytes for given in graph.inputs)
-        specs = [graph.values[number] for number in (*graph.outputs, *graph.grad)]
-        self.outputs = sum(spec.nbytes for spec in specs if spec is not None)
+        self.inputs, self.outputs = input_bytes(graph), output_bytes(graph)
         try:
             functional = functionalize(graph).graph
         except (GraphError, RuntimeError):

@@ -7,7 +7,7 @@ is opened), and what it explains has one culprit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -129,18 +129,21 @@ class Explanation:
         wanted = [(n, a) for n, a, shown in zip(self._oracle.graph.outputs, arrays, public, strict=True) if shown]
         graph = replace(self._oracle.graph, outputs=tuple(n for n, _ in wanted), labels=Labels())
         try:
-            return any(self._calm(graph, [a for _, a in wanted], cut_off) for cut_off in self._cuts(self._inputs))
+            return any(self._calm(graph, narrow, [a for _, a in wanted]) for narrow in self._narrowed(self._inputs))
         except (OracleError, RuntimeError):
             return False
 
-    def _cuts(self, inputs: Sequence[Array]) -> tuple[bool, ...]:
-        """Whether to cut off inputs at the limits of the narrower dtype: without and with, where that makes a
-        difference."""
-        overflows = any(_overflows(to_torch(array), self._as(array, self.policy.computed)) for array in inputs)
-        return (False, True) if overflows else (False,)
+    def _narrowed(self, inputs: Sequence[Array]) -> Iterator[list[Array]]:
+        """The inputs in the narrower dtype. Where some are out of its range, also with these as its largest number
+        instead of infinity."""
+        narrow = [self._as(array, self.policy.computed) for array in inputs]
+        yield narrow
+        cut_off = [_cut_off(array, wide) for array, wide in zip(narrow, inputs, strict=True)]
+        if any(cut is not array for cut, array in zip(cut_off, narrow, strict=True)):
+            yield cut_off
 
-    def _calm(self, graph: Graph, arrays: Sequence[Array], cut_off: bool) -> bool:
-        oracle = self._retyped(graph, self._inputs, self.policy.computed, cut_off)
+    def _calm(self, graph: Graph, narrow: Sequence[Array], arrays: Sequence[Array]) -> bool:
+        oracle = self._retyped(graph, narrow, self.policy.computed)
         numbers = zip(graph.outputs, arrays, strict=True)
         return all(
             oracle.examine_value(n, self._given(array, oracle.step.values[n])).kind == "calm" for n, array in numbers
@@ -149,7 +152,7 @@ class Explanation:
     def _float_result(self, graph: Graph, inputs: Sequence[Array], arrays: Mapping[int, Array]) -> bool:
         """Within the bounds of the narrower dtype around the exact results on operands rounded to it. What is out of
         its range may be infinite or its largest number, in operands and results."""
-        if any(self._within(graph, inputs, arrays, cut_off) for cut_off in self._cuts(inputs)):
+        if any(self._within(graph, narrow, arrays) for narrow in self._narrowed(inputs)):
             return True
         # A kernel may round the factors alone, or what is added to the products too.
         return self.policy.products and any(self._of_rounded(graph, inputs, arrays, least) for least in (2, 0))
@@ -165,8 +168,8 @@ class Explanation:
     def _as_rounded(self, array: Array) -> Array:
         return to_numpy(to_torch(self._as(array, self.policy.computed)).to(to_torch(array).dtype))
 
-    def _within(self, graph: Graph, inputs: Sequence[Array], arrays: Mapping[int, Array], cut_off: bool) -> bool:
-        oracle = self._retyped(graph, inputs, self.policy.computed, cut_off)
+    def _within(self, graph: Graph, narrow: Sequence[Array], arrays: Mapping[int, Array]) -> bool:
+        oracle = self._retyped(graph, narrow, self.policy.computed)
         expected, first = local_expectation(oracle, 0), oracle.graph.first_value[0]
         for slot, array in arrays.items():
             given = self._given(array, oracle.step.values[first + slot])
@@ -178,7 +181,7 @@ class Explanation:
         """The exact result, wrapped or cut off at the limits of the dtype that is computed in."""
         computed = TORCH_DTYPES[self.policy.computed]
         limits = torch.iinfo(computed)
-        oracle = self._retyped(graph, inputs, "int64")
+        oracle = self._retyped(graph, [self._as(array, "int64") for array in inputs], "int64")
         for slot, array in arrays.items():
             exact = oracle.step.values[oracle.graph.first_value[0] + slot]
             if exact.dtype != torch.int64 or tuple(exact.shape) != array.shape:
@@ -188,13 +191,9 @@ class Explanation:
                 return False
         return True
 
-    def _retyped(self, graph: Graph, inputs: Sequence[Array], dtype: str, cut_off: bool = False) -> Oracle:
-        """The oracle of a graph whose values of the policy's dtype have another one. `cut_off`: inputs out of its range
-        become its largest number instead of infinity."""
-        arrays = [self._as(array, dtype) for array in inputs]
-        if cut_off:
-            arrays = [_cut_off(narrow, wide) for narrow, wide in zip(arrays, inputs, strict=True)]
-        return Oracle(retyped(graph, self.policy.declared, dtype), arrays)
+    def _retyped(self, graph: Graph, inputs: Sequence[Array], dtype: str) -> Oracle:
+        """The oracle of a graph whose values of the policy's dtype have another one, as `inputs` have already."""
+        return Oracle(retyped(graph, self.policy.declared, dtype), inputs)
 
     def _as(self, array: Array, dtype: str) -> Array:
         """An array of the policy's dtype in another one."""
@@ -223,17 +222,15 @@ def _output(graph: Graph, slot: int) -> TensorSpec | None:
     return graph.nodes[0].outputs[slot]
 
 
-def _overflows(wide: torch.Tensor, narrow: Array) -> bool:
-    return wide.is_floating_point() and bool((torch.isinf(to_torch(narrow)) & torch.isfinite(wide)).any())
-
-
 def _cut_off(narrow: Array, wide: Array) -> Array:
-    """Numbers that the narrower dtype has made infinite, at its limits."""
+    """Numbers that the narrower dtype has made infinite, at its limits. The array itself where there are none."""
     tensor = to_torch(narrow)
     if not tensor.is_floating_point():
         return narrow
     limits = torch.finfo(tensor.dtype)
     overflowed = torch.isinf(tensor) & torch.isfinite(to_torch(wide))
+    if not bool(overflowed.any()):
+        return narrow
     return to_numpy(torch.where(overflowed, tensor.clamp(limits.min, limits.max), tensor))
 
 

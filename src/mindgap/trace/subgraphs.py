@@ -10,6 +10,7 @@ import numpy as np
 
 from mindgap.aten.operators import UnknownOperator, facts
 from mindgap.graph import Graph, concatenate, extract, operands
+from mindgap.graph.sizes import input_bytes, output_bytes
 from mindgap.oracle import decision_slots
 from mindgap.run.outcome import Job, Outcome
 
@@ -135,8 +136,7 @@ def batches(cuts: Sequence[Subgraph], most_bytes: int) -> Iterator[list[Subgraph
     group: list[Subgraph] = []
     held = 0
     for one in cuts:
-        size = sum(i.spec.nbytes for i in one.graph.inputs)
-        size += sum(spec.nbytes for n in one.graph.outputs if (spec := one.graph.values[n]) is not None)
+        size = input_bytes(one.graph) + output_bytes(one.graph)
         if group and held + size > most_bytes:
             yield group
             group, held = [], 0

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mindgap.graph import Graph, GraphError, extract
+from mindgap.graph.sizes import input_bytes
 from mindgap.synth.regions.prepared import PreparedGraph
 from mindgap.synth.values.constraints import passes_constraints_back
 from mindgap.synth.values.rules import value_rules
@@ -102,7 +103,7 @@ def whole_graph_cut(
 
 def _within(base: PreparedGraph, fits: _Bounds, most_total: int) -> RegionCut | None:
     found = cut_of(base, fits.nodes)
-    if not found.outputs or sum(given.spec.nbytes for given in found.graph.inputs) > most_total:
+    if not found.outputs or input_bytes(found.graph) > most_total:
         return None
     return found
 
