@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import DType, Graph
+from mindgap.oracle import Oracle, OracleMemoryError
 from mindgap.run.outcome import Job
 from mindgap.trace.judge import Judge
 from mindgap.trace.judgement import Judgement
@@ -76,6 +78,24 @@ def test_doubles_computed_in_single_are_one_cause() -> None:
     # Nobody has said that the platform does so: then it is an operator's doing.
     unknown = judged(graph, arrays, narrow, {})
     assert unknown.culprit is not None and unknown.culprit.op == "aten.slice.Tensor"
+
+
+def test_a_policy_that_memory_does_not_suffice_for_is_weaker_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator is named, and it is said that the policy may explain the differences."""
+
+    def short_of_memory(graph: Graph, inputs: Sequence[Any], **options: Any) -> Oracle:
+        if len(graph.nodes) > 1:
+            raise OracleMemoryError("judging it takes about 90.0 GiB")
+        return Oracle(graph, inputs, **options)
+
+    graph, arrays = chain_of_doubles()
+    narrow = computed_in(torch.float64, torch.float32)
+    assert not judged(graph, arrays, narrow).weaknesses
+    monkeypatch.setattr("mindgap.trace.dtype_policy.Oracle", short_of_memory)
+    found = judged(graph, arrays, narrow)
+    assert found.culprit is not None and found.culprit.op == "aten.slice.Tensor"
+    (weak,) = found.weaknesses
+    assert weak.missing == "dtype policy" and ONE_CAUSE in weak.reason and "90.0 GiB" in weak.reason
 
 
 def test_another_dtype_than_the_one_measured_to_come_back_is_no_policy() -> None:

@@ -12,7 +12,10 @@ from typing import Literal
 #: - `independent implementation`: blame was not checked against one.
 #: - `replay`: replays with rounding noise do not cover a value.
 #: - `independent fault`: whether the operator is a fault beside the others was not decided.
-Missing = Literal["bound rule", "float64 reference", "independent implementation", "replay", "independent fault"]
+#: - `dtype policy`: whether a dtype policy of the platform explains every difference was not decided.
+Missing = Literal[
+    "bound rule", "float64 reference", "independent implementation", "replay", "independent fault", "dtype policy"
+]
 
 
 @dataclass(frozen=True, slots=True, order=True)

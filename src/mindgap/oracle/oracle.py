@@ -81,6 +81,10 @@ class Oracle:
         held = self._noise if self._noise_bytes >= noise_bytes(self.graph) else None
         return Stepwise(self._float64, self._inputs, self.parts, self.watched, self._decisions, held, self._held_bytes)
 
+    def release(self) -> None:
+        """Frees what can be computed again."""
+        self.step.release()
+
     @property
     def weaknesses(self) -> tuple[Weakness, ...]:
         """The operators judged on weaker evidence so far, by node of `graph`; replays may add to them."""

@@ -99,10 +99,13 @@ class CulpritSearch:
         return None
 
     def explained(
-        self, finding: tuple[Confirmed, str], seen: ObservedOutputs
+        self, finding: tuple[Confirmed, str], seen: ObservedOutputs, failures: list[str]
     ) -> tuple[tuple[Confirmed, str], DtypeSubstitution | None]:
         """The finding with the policy of the platform that explains every difference, where there is one; or else with
-        an operator that errs by more than a policy explains rather than one that does not."""
+        an operator that errs by more than a policy explains rather than one that does not.
+
+        `failures` gets why this could not be decided of a policy, where none explains every difference.
+        """
         platform = finding[1]
         explanations = self._explanations_of(platform)
         local = self.singles.own(platform, self._reference) if explanations else []
@@ -119,7 +122,9 @@ class CulpritSearch:
             if beyond and len(beyond) < len(local):
                 broken = _broken(public_only(seen.mine, seen.internal))
                 worse = self._culprit_alone(beyond[:MAX_TRIED], broken, platform)
-                return (finding if worse is None else (worse, platform)), None
+                finding = finding if worse is None else (worse, platform)
+                break
+        failures += [f"{each.policy.culprit}: {each.undecided}" for each in explanations if each.undecided]
         return finding, None
 
     def window_beside(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import torch
 
@@ -17,10 +18,13 @@ from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, to_torch
 from mindgap.compare.verdict import DTYPE_POLICY, Verdict
 from mindgap.graph import Graph, Labels, TensorSpec, kind_of, numpy_dtype
 from mindgap.operators import traits
-from mindgap.oracle import Oracle, OracleError, local_expectation
+from mindgap.oracle import Oracle, OracleError, OracleMemoryError, local_expectation
 from mindgap.oracle.evaluation.formats import FORMATS, is_real
 from mindgap.trace.single_operators import Confirmed, SingleOperators, kind_of_error
 from mindgap.trace.subgraphs import Array
+
+#: Shadows of the graph in the narrower dtype lie beside those in its own, in smaller segments (bytes).
+_SEGMENT_BYTES: Final = 64 << 20
 
 #: Platform -> dtype -> what `describe()` says of it: `computes_in`, `returns`, `overflow`.
 Dtypes = Callable[[str], Mapping[str, Mapping[str, str]]]
@@ -77,7 +81,10 @@ def _narrower(computed: str, declared: str) -> bool:
 
 
 class Explanation:
-    """Whether one policy explains what a platform gives for a graph."""
+    """Whether one policy explains what a platform gives for a graph.
+
+    `undecided`: why that could not be decided for an operator or the outputs, empty where it could.
+    """
 
     def __init__(
         self, policy: DtypeSubstitution, oracle: Oracle, inputs: Sequence[Array], singles: SingleOperators
@@ -85,6 +92,7 @@ class Explanation:
         self.policy, self._oracle, self._inputs, self._singles = policy, oracle, inputs, singles
         self._integers = kind_of(policy.declared) == "int"
         self._operators: dict[tuple[str, tuple[int, ...]], bool] = {}
+        self.undecided = ""
 
     def beyond(self, confirmed: Sequence[Confirmed], platform: str) -> list[Confirmed]:
         """Of the operators that the platform gets wrong, those that the policy does not explain."""
@@ -117,6 +125,9 @@ class Explanation:
             return False
         try:
             return bool(slots) and explained(single.graph, inputs, slots)
+        except OracleMemoryError as error:
+            self.undecided = str(error)
+            return False
         except (OracleError, RuntimeError):
             # A view of bits, say, has no meaning in another dtype.
             return False
@@ -128,9 +139,11 @@ class Explanation:
             return True
         wanted = [(n, a) for n, a, shown in zip(self._oracle.graph.outputs, arrays, public, strict=True) if shown]
         graph = replace(self._oracle.graph, outputs=tuple(n for n, _ in wanted), labels=Labels())
+        self._oracle.release()
         try:
             return any(self._calm(graph, narrow, [a for _, a in wanted]) for narrow in self._narrowed(self._inputs))
-        except (OracleError, RuntimeError):
+        except (OracleError, RuntimeError) as error:
+            self.undecided = f"{type(error).__name__}: {error}".splitlines()[0]
             return False
 
     def _narrowed(self, inputs: Sequence[Array]) -> Iterator[list[Array]]:
@@ -193,7 +206,7 @@ class Explanation:
 
     def _retyped(self, graph: Graph, inputs: Sequence[Array], dtype: str) -> Oracle:
         """The oracle of a graph whose values of the policy's dtype have another one, as `inputs` have already."""
-        return Oracle(retyped(graph, self.policy.declared, dtype), inputs)
+        return Oracle(retyped(graph, self.policy.declared, dtype), inputs, segment_bytes=_SEGMENT_BYTES)
 
     def _as(self, array: Array, dtype: str) -> Array:
         """An array of the policy's dtype in another one."""

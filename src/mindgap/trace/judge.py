@@ -180,9 +180,9 @@ class Judge:
         finding = None
         if any(e.kind != "calm" or e.ill for side in public for e in side) or self._narrow():
             finding = self.search.find(outcome.platform, *public, ours, theirs)
-        policy = None
+        policy, undecided = None, list[str]()
         if finding is not None and finding[1] == outcome.platform:
-            finding, policy = self.search.explained(finding, seen)
+            finding, policy = self.search.explained(finding, seen, undecided)
         words = self._words(seen, policy.verdict if policy else None if finding is None else finding[0].kind)
         if finding is None:
             found = self._unconfirmed(seen, words)
@@ -191,8 +191,10 @@ class Judge:
             found = self._finding(outcome.platform, *self._independent(outcome.platform, first, seen, public))
             if policy is None:
                 found = replace(found, nodes=self._roles(outcome.platform, ours, theirs, finding[0]))
-        weak = (*self._weaknesses(seen, words), *found.weaknesses)
-        return replace(found, metrics=metrics, verdicts=tuple(words), weaknesses=weak)
+        weak = [*self._weaknesses(seen, words), *found.weaknesses]
+        if finding is not None:
+            weak += [self._weakness(finding[0], "dtype policy", why) for why in undecided]
+        return replace(found, metrics=metrics, verdicts=tuple(words), weaknesses=tuple(weak))
 
     def _weaknesses(self, seen: ObservedOutputs, words: Sequence[Verdict]) -> Iterator[Weakness]:
         """What the oracle did without on the way to outputs that differ, by node of the captured graph."""

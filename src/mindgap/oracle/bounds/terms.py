@@ -47,7 +47,9 @@ def absolute(operand: Any) -> Any:
 
 
 def squared(operand: Any) -> Any:
-    return operand.abs() ** 2 if isinstance(operand, torch.Tensor) else operand
+    if not isinstance(operand, torch.Tensor):
+        return operand
+    return operand.abs().square() if operand.is_complex() else operand.square()
 
 
 def declared_dtype(site: Site) -> str:

@@ -101,6 +101,10 @@ class Stepwise:
         """A value in float64 (or as it is, where it is no float)."""
         return widen(self.values[number])
 
+    def release(self) -> None:
+        """Drops the segments that are held. They are computed again when they are asked for."""
+        self._loaded.clear()
+
     def holds(self, noise: Noise) -> bool:
         """Whether these bounds are held for the whole graph."""
         return len(self.parts) == 1 or self._noise[0] == noise
