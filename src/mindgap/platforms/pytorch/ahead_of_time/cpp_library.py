@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -135,9 +136,15 @@ def _built(programs: str, kernels: str) -> str:
         library = Path(program_path).with_suffix(".so")
         if library.exists():
             return str(library)
-        program = _object(program_path, wrapper_header(), {**common, "min_optimize": True}, key)
         _, kernel_path = write_code(kernels, "kernel.cpp", extra=key)
-        kernel = _object(kernel_path, _PREFIX, common, key)
+        builders = [
+            _object_builder(program_path, wrapper_header(), {**common, "min_optimize": True}, key),
+            _object_builder(kernel_path, _PREFIX, common, key),
+        ]
+        with ThreadPoolExecutor(len(builders)) as compilers:
+            for compiled in [compilers.submit(builder.build) for builder in builders]:
+                compiled.result()
+        program, kernel = (builder.get_target_file_path() for builder in builders)
         linker = cpp_builder.CppBuilder(
             name=library.stem,
             sources=[program, kernel],
@@ -150,14 +157,12 @@ def _built(programs: str, kernels: str) -> str:
         return linker.get_target_file_path()
 
 
-def _object(source: str, header: str, options: dict[str, Any], key: str) -> str:
-    """Compiles a source to an object file with a precompiled header."""
+def _object_builder(source: str, header: str, options: dict[str, Any], key: str) -> Any:
+    """Makes what compiles a source to an object file with a precompiled header."""
     wanted = cpp_builder.CppTorchDeviceOptions(**options, compile_only=True)
     wanted.precompiled_header = _precompiled(header, key, tuple(sorted(options.items())))
     path = Path(source)
-    builder = cpp_builder.CppBuilder(name=path.stem, sources=source, output_dir=str(path.parent), BuildOption=wanted)
-    builder.build()
-    return builder.get_target_file_path()
+    return cpp_builder.CppBuilder(name=path.stem, sources=source, output_dir=str(path.parent), BuildOption=wanted)
 
 
 @cache
