@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mindgap.aten.operators import UnknownOperator, facts, is_inplace, overload, overload_name
+from mindgap.aten.operators import facts, is_inplace, overload, overload_name
 from mindgap.aten.tape import Tape, clone_strided, flatten_result, written_inputs
 from mindgap.aten.tensors import to_numpy, to_torch
-from mindgap.graph import DTYPES, Constant, Device, DType, Graph, Input, Node, Ref, TensorSpec
+from mindgap.graph import DTYPES, Constant, Device, DType, Graph, Input, Node, Ref, TensorSpec, UnknownOperator
 
 SPEC = TensorSpec.contiguous("float32", (2, 3))
 FLAT = TensorSpec.contiguous("float32", (6,))

@@ -12,7 +12,7 @@ import pytest
 from mindgap.catalogue import Catalogue, build
 from mindgap.graph import DType, Graph, Input, Literal, Node, Ref, TensorSpec, Uniform, concatenate, encode, materialise
 from mindgap.platforms import registry
-from mindgap.run import Outcome
+from mindgap.run.outcome import Outcome
 from mindgap.store import Store
 from mindgap.support.answers import Answer, SupportTable, answer_of, read_support
 from mindgap.support.call_forms import in_place, recast, relaid

@@ -9,8 +9,8 @@ from typing import Final, Protocol
 
 import torch
 
-from mindgap.aten.operators import UnknownOperator, facts, overload
-from mindgap.graph import Arg, DType, GraphError, Ref, TensorSpec
+from mindgap.aten.operators import facts, overload
+from mindgap.graph import Arg, DType, GraphError, Ref, TensorSpec, UnknownOperator
 
 
 class Builder(Protocol):

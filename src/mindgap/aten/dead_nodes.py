@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mindgap.aten.operators import UnknownOperator, facts, is_inplace
-from mindgap.graph import Graph, Node, operands, refs, select
+from mindgap.aten.operators import facts, is_inplace
+from mindgap.graph import Graph, Node, UnknownOperator, operands, refs, select
 
 
 def without_dead_nodes(graph: Graph) -> Graph:

@@ -8,12 +8,8 @@ from typing import Any, Final
 
 import torch
 
-from mindgap.graph import MindgapError
+from mindgap.graph import Node, UnknownOperator
 from mindgap.torch_private.overloads import has_kernel_for
-
-
-class UnknownOperator(MindgapError):
-    """This PyTorch has no operator of that name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +41,7 @@ def overload(name: str) -> Any:
         return getattr(getattr(getattr(torch.ops, namespace), packet), variant)
     except (ValueError, AttributeError, RuntimeError):
         raise UnknownOperator(
-            f"operator {name!r} is not in torch {torch.__version__}: is it a graph of a newer one?"
+            name, f"operator {name!r} is not in torch {torch.__version__}: is it a graph of a newer one?"
         ) from None
 
 
@@ -63,6 +59,22 @@ _MAKE_NEW: Final = frozenset(
     {"linear", "conv1d", "conv2d", "conv3d", "layer_norm", "group_norm", "softmax", "log_softmax", "gelu", "silu",
      "scaled_dot_product_attention", "max_pool2d", "cross_entropy_loss"}
 )  # fmt: skip
+
+
+def callable_of(node: Node) -> Any:
+    """Returns the overload that a node calls.
+
+    Raises `UnknownOperator` where this PyTorch lacks it, or where its schema has other arguments than the node gives:
+    another version's.
+    """
+    known = facts(node.op).arguments
+    unknown = [name for name, _ in node.kwargs if name not in known]
+    if unknown or len(node.args) > len(known):
+        given = f"no argument {unknown[0]!r}" if unknown else f"{len(known)} arguments, not {len(node.args)}"
+        raise UnknownOperator(
+            node.op, f"operator {node.op!r} of torch {torch.__version__} takes {given}: its schema has changed"
+        )
+    return overload(node.op)
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from mindgap.aten.arguments import attribute
-from mindgap.aten.operators import facts, overload
+from mindgap.aten.operators import callable_of, facts
 from mindgap.aten.tensors import extent
 from mindgap.graph import Arg, Graph, Node, Ref, operands, refs
 
@@ -59,7 +59,7 @@ class Tape:
         known = facts(node.op)
         if known.takes_device and "device" not in kwargs and len(args) <= known.arguments.index("device"):
             kwargs["device"] = self._device
-        return overload(node.op), args, kwargs
+        return callable_of(node), args, kwargs
 
     def _constant(self, arg: Arg) -> Any:
         if isinstance(arg, tuple):

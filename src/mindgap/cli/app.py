@@ -26,6 +26,7 @@ from mindgap.cli.corpus import corpus
 from mindgap.cli.coverage import coverage
 from mindgap.cli.demo import demo
 from mindgap.cli.diff import diff
+from mindgap.cli.env import env
 from mindgap.cli.metamorphic import metamorphic
 from mindgap.cli.platforms import platforms
 from mindgap.cli.reduce import reduce
@@ -61,6 +62,7 @@ for command in (findings, show):
 campaign.command("reduce")(campaign_reduce)
 app.add_typer(campaign, name="campaign")
 app.add_typer(causes, name="causes")
+app.add_typer(env, name="env")
 app.add_typer(study, name="study")
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})(
     worker

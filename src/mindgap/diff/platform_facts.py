@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from mindgap.platforms.listing import PlatformInfo, list_platforms
+from mindgap.platforms.listing import PlatformInfo, list_platforms, platform_info
 from mindgap.platforms.protocol import PlatformError
 from mindgap.platforms.registry import canonical, is_import_path, parse
 from mindgap.results.rows import PlatformFacts
@@ -42,7 +42,10 @@ def every_platform() -> tuple[PlatformFacts, ...]:
 def _fact(platform: str, registered: dict[str, PlatformInfo]) -> PlatformFacts:
     if is_import_path(platform):
         return PlatformFacts(platform, platform.partition("@")[0], available=True)
-    return dataclasses.replace(_plain(registered[parse(platform).device_mode]), platform=platform)
+    name = parse(platform)
+    if name.environment:
+        return _plain(platform_info(platform))
+    return dataclasses.replace(_plain(registered[name.device_mode]), platform=platform)
 
 
 def _plain(info: PlatformInfo) -> PlatformFacts:

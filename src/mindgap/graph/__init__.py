@@ -7,7 +7,7 @@ no other room.
 
 from mindgap.graph.assembly import Assembly
 from mindgap.graph.codec import decode, digest, digest_of_bytes, encode, load, save
-from mindgap.graph.errors import GraphError, MindgapError
+from mindgap.graph.errors import GraphError, MindgapError, UnknownOperator
 from mindgap.graph.fragment import Fragment, Parts, Piece, Source
 from mindgap.graph.graph import (
     Arg,
@@ -78,6 +78,7 @@ __all__ = [
     "TensorSpec",
     "TensorStore",
     "Uniform",
+    "UnknownOperator",
     "concatenate",
     "contiguous_stride",
     "decode",

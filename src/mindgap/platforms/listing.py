@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mindgap.platforms.elsewhere import BackendElsewhere
 from mindgap.platforms.protocol import Availability, Backend
-from mindgap.platforms.registry import BrokenBackend, backends
+from mindgap.platforms.registry import ENVIRONMENT, BrokenBackend, backends, find
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +28,17 @@ def list_platforms() -> list[PlatformInfo]:
     return [_info(name, backend) for name, backend in backends().items()]
 
 
+def platform_info(platform: str) -> PlatformInfo:
+    """One platform, with its options, where it runs. Raises `PlatformError` as `find` does."""
+    return _info(platform, find(platform)[0])
+
+
 def _info(name: str, backend: Backend) -> PlatformInfo:
     try:
         found = backend.probe()
     except Exception as error:  # what a platform does wrong is data
         found = Availability(False, f"its probe failed: {type(error).__name__}: {error}")
-    kind = type(backend)
+    kind = type(backend.backend if isinstance(backend, BackendElsewhere) else backend)
     made_by = "" if isinstance(backend, BrokenBackend) else f"{kind.__module__}.{kind.__qualname__}"
     return PlatformInfo(
         name,
@@ -41,5 +47,5 @@ def _info(name: str, backend: Backend) -> PlatformInfo:
         " ".join(found.reason.split()),
         found.hardware,
         dict(found.versions),
-        dict(backend.options),
+        {**backend.options, ENVIRONMENT: "NAME: the environment to run in (mindgap env; default: mindgap's own)"},
     )

@@ -1,6 +1,7 @@
 """Looks up a backend by `DEVICE/MODE[@key=value,…]` in the entry-point group `mindgap.platforms`.
 
-Importing this module imports no framework, and `find` imports the module of one backend only.
+The option `env=NAME`, which every platform takes, names another environment to run in (`mindgap env`). Importing this
+module imports no framework, and `find` imports the module of one backend only.
 """
 
 from __future__ import annotations
@@ -13,9 +14,13 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
+from mindgap.environments import find as find_environment
+from mindgap.platforms.elsewhere import BackendElsewhere
 from mindgap.platforms.protocol import Availability, Backend, Options, Platform, PlatformError
 
 GROUP: Final = "mindgap.platforms"
+#: The option that names an environment.
+ENVIRONMENT: Final = "env"
 _OURS: Final = "mindgap"
 
 
@@ -35,6 +40,16 @@ class PlatformName:
 
     def __hash__(self) -> int:
         return hash(str(self))
+
+    @property
+    def environment(self) -> str:
+        """The name of the environment that it runs in, empty for mindgap's own."""
+        return self.options.get(ENVIRONMENT, "")
+
+    @property
+    def backend_options(self) -> Options:
+        """The options that the backend takes."""
+        return {key: value for key, value in self.options.items() if key != ENVIRONMENT}
 
 
 @dataclass(frozen=True)
@@ -87,8 +102,9 @@ def backends() -> Mapping[str, Backend]:
 def find(text: str) -> tuple[Backend, Options]:
     """Returns the backend and the options of a platform's name, checked before any worker starts.
 
-    Raises `PlatformError` for an unknown name, option or value, and for a broken backend. Availability is
-    not checked: the backend's `probe` does that.
+    Of a platform in another environment, a `BackendElsewhere`. Raises `PlatformError` for an unknown name, option or
+    value, and for a broken backend, `EnvironmentProblem` for an unknown environment. Availability is not checked: the
+    backend's `probe` does that.
     """
     name = parse(text)
     points = _points()
@@ -96,9 +112,17 @@ def find(text: str) -> tuple[Backend, Options]:
         raise PlatformError(
             f"no platform {name.device_mode!r}{_near(name.device_mode, points)}; `mindgap platforms` lists them all"
         )
-    backend = _load(points[name.device_mode])
+    point = points[name.device_mode]
+    backend = _load(point)
+    if name.environment:
+        backend = BackendElsewhere(backend, point.value, find_environment(name.environment))
     environment(name, backend)
-    return backend, name.options
+    return backend, name.backend_options
+
+
+def places() -> dict[str, str]:
+    """Returns where the backend of every registered platform is, as `package.module:attribute`."""
+    return {name: point.value for name, point in sorted(_points().items())}
 
 
 def canonical(text: str) -> str:
@@ -110,14 +134,14 @@ def canonical(text: str) -> str:
 def environment(name: PlatformName, backend: Backend) -> Mapping[str, str]:
     """Returns the environment variables that the platform's worker needs. Raises `PlatformError` as `find` does."""
     if not isinstance(backend, BrokenBackend):
-        for key in name.options:
+        for key in name.backend_options:
             if key not in backend.options:
                 raise PlatformError(
                     f"platform {name.device_mode!r} has no option {key!r}{_near(key, backend.options)}; "
-                    f"it takes {', '.join(sorted(backend.options)) or 'none'}"
+                    f"it takes {', '.join(sorted([*backend.options, ENVIRONMENT]))}"
                 )
     try:
-        variables: Mapping[Any, Any] = backend.environment(name.options)
+        variables: Mapping[Any, Any] = backend.environment(name.backend_options)
         wrong = [k for k, v in variables.items() if not (isinstance(k, str) and isinstance(v, str))]
     except PlatformError:
         raise

@@ -2,11 +2,6 @@
 
 Comes in: (graph, platform) jobs. Goes out: outcomes, one for each job, with digests and sketches of
 the outputs, and whole outputs where they are asked for. Knows nothing of verdicts, and the parent's
-side imports no machine-learning framework.
+side imports no machine-learning framework. The worker's side (`worker` and what it imports) runs on Python 3.10 and
+newer, with numpy, ml_dtypes, xxhash, zstandard and the frameworks of its platform only.
 """
-
-from mindgap.run.failure_signature import signature
-from mindgap.run.outcome import Job, Outcome, Status, Want
-from mindgap.run.pool import WorkerPool
-
-__all__ = ["Job", "Outcome", "Status", "Want", "WorkerPool", "signature"]

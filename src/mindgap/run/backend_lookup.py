@@ -6,31 +6,42 @@ backend by where it is: one in the making, before it has an entry point.
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Mapping
 from typing import Final
 
+from mindgap.environments import find as find_environment
+from mindgap.platforms.elsewhere import BackendElsewhere
+from mindgap.platforms.inside import backend_at
 from mindgap.platforms.protocol import Backend, PlatformError
 
-_BY_PLACE: Final = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_][\w.]*)(?:@(.*))?")
+_BY_PLACE: Final = re.compile(r"([A-Za-z_][\w.]*:[A-Za-z_][\w.]*)(?:@(.*))?")
 
 
 def find_backend(text: str) -> tuple[Backend, Mapping[str, str]]:
     """Returns the backend and the options of a platform's name. Raises `PlatformError`."""
+    from mindgap.platforms import registry
+
     found = _BY_PLACE.fullmatch(text)
     if found is None:
-        from mindgap.platforms import registry
-
         return registry.find(text)
-    module, attribute, options = found.groups()
+    place, listed = found.groups()
+    options = _options(text, listed or "")
+    environment = options.pop(registry.ENVIRONMENT, "")
     try:
-        backend: Backend = importlib.import_module(module)  # pyright: ignore[reportAssignmentType] # walked below
-        for part in attribute.split("."):
-            backend = getattr(backend, part)
-    except (ImportError, AttributeError) as error:
-        raise PlatformError(f"platform {text!r}: {error}; is its module on PYTHONPATH?") from error
-    return backend, _options(text, options or "")
+        backend = backend_at(place)
+    except PlatformError as error:
+        raise PlatformError(f"platform {text!r}: {error}") from error
+    if environment:
+        backend = BackendElsewhere(backend, place, find_environment(environment))
+    return backend, options
+
+
+def backend_inside(text: str, place: str) -> tuple[Backend, Mapping[str, str]]:
+    """Returns the same in a process of the platform's environment, where its backend is at a place."""
+    options = _options(text, text.partition("@")[2])
+    options.pop("env", None)
+    return backend_at(place), options
 
 
 def _options(text: str, options: str) -> dict[str, str]:

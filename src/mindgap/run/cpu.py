@@ -8,14 +8,10 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Final, Literal
 
 import psutil
 
-#: What a worker process spends processor time on: importing and opening a platform (or a judge), answering which
-#: operators it runs, running jobs for rows, judging (a judge's own time, and jobs that judges ask for).
-Purpose = Literal["starting", "asking", "running", "judging"]
-PURPOSES: Final[tuple[Purpose, ...]] = ("starting", "asking", "running", "judging")
+from mindgap.run.outcome import Purpose
 
 
 class CpuAccount:

@@ -18,7 +18,17 @@ import numpy as np
 import xxhash
 
 from mindgap.compare.digest import Digested, digest_array, digested
-from mindgap.graph import DTYPES, Graph, GraphError, Recipe, Stored, TensorSpec, TensorStore, materialise
+from mindgap.graph import (
+    DTYPES,
+    Graph,
+    GraphError,
+    Recipe,
+    Stored,
+    TensorSpec,
+    TensorStore,
+    UnknownOperator,
+    materialise,
+)
 from mindgap.graph.cache import Cache
 from mindgap.platforms.protocol import (
     DECLARED,
@@ -112,7 +122,7 @@ def run_job(
         raise
     except BaseException as error:  # SystemExit too: a library that calls sys.exit() ends its job only
         found = failure(error)
-        if not isinstance(error, (Unsupported, CompileFailure, Fallback)):
+        if not isinstance(error, (Unsupported, UnknownOperator, CompileFailure, Fallback)):
             # An untyped failure may have left damaged state, which the next job must not meet. Graphs that were
             # loaded together stay: loading each of them again costs more than loading all did.
             caches.graphs.drop(key) if loaded is not None and loaded.fresh else caches.clear()
@@ -168,7 +178,7 @@ def failure(error: BaseException) -> dict[str, Any]:
     op: str | None = None
     status: Status = "runtime_error"
     message = f"{type(error).__name__}: {error}"
-    if isinstance(error, Unsupported):
+    if isinstance(error, (Unsupported, UnknownOperator)):
         status, op, message = "unsupported", error.op, str(error)
     elif isinstance(error, CompileFailure):
         status, op, message = "compile_error", error.op or None, str(error)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-import psutil
-
 
 def memory_bytes() -> int:
     """Returns the bytes of memory of this machine, or of the container around this process."""
+    import psutil
+
     total = int(psutil.virtual_memory().total)
     with suppress(OSError, ValueError):
         total = min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
@@ -23,6 +23,10 @@ def own_bytes(pid: int | str) -> int:
         fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
         return sum(int(fields[name].split()[0]) for name in ("RssAnon", "RssShmem")) * 1024
     except (OSError, KeyError, ValueError):
-        with suppress(psutil.Error, ValueError):
-            return int(psutil.Process(None if pid == "self" else int(pid)).memory_info().rss)
+        # Workers in other environments have no psutil.
+        with suppress(ImportError, ValueError):
+            import psutil
+
+            with suppress(psutil.Error):
+                return int(psutil.Process(None if pid == "self" else int(pid)).memory_info().rss)
     return 0

@@ -11,13 +11,15 @@ from typing import Any, Literal
 from mindgap.compare.digest import Digested
 from mindgap.graph import Array, Graph, MindgapError, numpy_dtype
 from mindgap.platforms.protocol import ValueDigest
-from mindgap.run.cpu import Purpose
 
 #: `not_run`: of a row for which no time or memory was left. No outcome has it.
 Status = Literal[
     "ok", "unsupported", "compile_error", "runtime_error", "crash", "timeout", "oom", "nondeterministic", "not_run"
 ]
 Want = Literal["digests", "outputs", "trace", "value_digests", "counts"]
+#: What a worker process spends processor time on: importing and opening a platform (or a judge), answering which
+#: operators it runs, running jobs for rows, judging (a judge's own time, and jobs that judges ask for).
+Purpose = Literal["starting", "asking", "running", "judging"]
 
 
 @dataclass(frozen=True)

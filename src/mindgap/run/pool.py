@@ -12,9 +12,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Graph, MindgapError, TensorStore, default_tensor_store
+from mindgap.platforms.elsewhere import BackendElsewhere
 from mindgap.run.backend_lookup import find_backend
 from mindgap.run.cpu import CpuAccount
 from mindgap.run.fair_semaphore import FairSemaphore
@@ -23,6 +24,9 @@ from mindgap.run.outcome import Job, Outcome, Prepared
 from mindgap.run.process import WorkerProcess
 from mindgap.run.shared_directory import make_shared
 from mindgap.run.worker_supervisor import WorkerLimits, WorkerSupervisor, run_batch
+
+if TYPE_CHECKING:
+    from typing import Self
 
 #: How many jobs `map` reads ahead: enough to keep every platform busy when jobs come platform by platform.
 LOOK_AHEAD: Final = 256
@@ -204,6 +208,7 @@ class WorkerPool:
 
     def _supervised(self, platform: str, own: Mapping[str, str], launch: Sequence[str] | None) -> WorkerSupervisor:
         environment = {**os.environ, "MINDGAP_SHARED": str(self._shared), **own}
+        launch = _interpreter(platform) if launch is None else launch
 
         def start() -> WorkerProcess:
             command = _command(platform, launch, self._store.path, self._limits)
@@ -227,8 +232,8 @@ class WorkerPool:
                 supervisor.stop_if_idle(idle_s)
 
 
-def _command(platform: str, launch: Sequence[str] | None, tensors: Path, limits: WorkerLimits) -> list[str]:
-    command = list(launch) if launch is not None else [sys.executable, "-P", "-m", "mindgap.run.worker"]
+def _command(platform: str, launch: Sequence[str], tensors: Path, limits: WorkerLimits) -> list[str]:
+    command = list(launch)
     options = [
         ("--platform", platform),
         ("--tensors", str(tensors)),
@@ -240,6 +245,14 @@ def _command(platform: str, launch: Sequence[str] | None, tensors: Path, limits:
         if not any(part == option or part.startswith(f"{option}=") for part in command):
             command += [option, value]
     return command
+
+
+def _interpreter(platform: str) -> list[str]:
+    """Raises `EnvironmentProblem` where the platform's environment cannot run a worker."""
+    backend, _ = find_backend(platform)
+    if isinstance(backend, BackendElsewhere):
+        return backend.worker_command()
+    return [sys.executable, "-P", "-m", "mindgap.run.worker"]
 
 
 def _environment(platform: str, launched: bool) -> Mapping[str, str]:

@@ -19,8 +19,9 @@ from typing import Any
 
 from mindgap.graph import Graph, GraphError, MindgapError, TensorStore, decode, default_tensor_store
 from mindgap.graph.cache import Cache
+from mindgap.platforms.inside import add_options, described, probed
 from mindgap.platforms.protocol import Platform
-from mindgap.run.backend_lookup import find_backend
+from mindgap.run.backend_lookup import backend_inside, find_backend
 from mindgap.run.batch_loading import prepare
 from mindgap.run.channel import Frame, FrameReader, send_frame
 from mindgap.run.identity import remember
@@ -36,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     requests, answers = claim_channel()
     prepare_to_die(arguments.parent, requests, arguments.memory_limit)
     try:
-        platform, description = _open(arguments.platform)
+        platform, description = _open(arguments)
     except Exception as error:
         permanent = isinstance(error, (MindgapError, ImportError))
         message = str(error)
@@ -55,20 +56,25 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--parent", type=int, help="the process to die with")
     parser.add_argument("--memory-limit", type=int, help="resident bytes at which the worker ends itself")
     parser.add_argument("--recycle", type=int, help="resident bytes after a job at which caches are emptied")
+    parser.add_argument("--backend", help="the backend's object, `package.module:attribute`, in another environment")
+    add_options(parser)
     return parser.parse_args(argv)
 
 
-def _open(name: str) -> tuple[Platform, dict[str, Any]]:
-    backend, options = find_backend(name)
+def _open(arguments: argparse.Namespace) -> tuple[Platform, dict[str, Any]]:
+    name: str = arguments.platform
+    place: str | None = arguments.backend
+    backend, options = find_backend(name) if place is None else backend_inside(name, place)
     # A local parent has set these already; over ssh or in a container nobody has.
     for key, value in backend.environment(options).items():
         os.environ.setdefault(key, value)
-    availability = backend.probe()
+    availability = probed(backend, arguments)
     if not availability.available:
         raise MindgapError(f"platform {name} is not available: {availability.reason}")
     platform = backend.open(options)
+    description = dict(platform.describe()) | ({} if place is None else {"environment": described()})
     # Whatever a platform puts in, a number of numpy's for one, what travels is JSON.
-    return platform, json.loads(json.dumps(dict(platform.describe()), default=str))
+    return platform, json.loads(json.dumps(description, default=str))
 
 
 class _Server:

@@ -20,12 +20,12 @@ from typing import Any, Final
 
 from mindgap.graph import Graph, MindgapError, TensorStore
 from mindgap.run.channel import Array, Frame
-from mindgap.run.cpu import CpuAccount, Purpose
+from mindgap.run.cpu import CpuAccount
 from mindgap.run.failure_signature import signature
 from mindgap.run.fair_semaphore import FairSemaphore
 from mindgap.run.identity import bytes_of, digest_of
 from mindgap.run.message import PROTOCOL, job_frame, prepare_frame, read_outcome
-from mindgap.run.outcome import Job, Outcome, Prepared, Status, check_job
+from mindgap.run.outcome import Job, Outcome, Prepared, Purpose, Status, check_job
 from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess
 
 START_ATTEMPTS: Final = 3

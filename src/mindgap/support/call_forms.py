@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from mindgap.aten.counterpart import counterpart, is_layout_change
-from mindgap.aten.operators import UnknownOperator, overload
+from mindgap.aten.operators import overload
 from mindgap.graph import (
     Arg,
     Constant,
@@ -30,6 +30,7 @@ from mindgap.graph import (
     TensorSpec,
     TensorStore,
     Uniform,
+    UnknownOperator,
     contiguous_stride,
     kind_of,
     materialise,

@@ -9,6 +9,8 @@ from typing import Any, Final
 import torch
 
 _C: Final[Any] = torch._C
+#: PyTorch 2.9 and newer have a precision for each library and operation.
+_HAS_PRECISIONS: Final = hasattr(_C, "_get_fp32_precision_getter")
 
 
 def fp32_precision(library: str, operation: str) -> str:
@@ -16,12 +18,25 @@ def fp32_precision(library: str, operation: str) -> str:
 
     `library`: cuda or mkldnn. `operation`: matmul, conv or rnn.
     """
-    return str(_C._get_fp32_precision_getter(library, operation))
+    if _HAS_PRECISIONS:
+        return str(_C._get_fp32_precision_getter(library, operation))
+    if library != "cuda":
+        return "none"
+    return "tf32" if _allows_tf32(operation) else "ieee"
 
 
 def set_fp32_precision(library: str, operation: str, precision: str) -> None:
-    """Sets what `fp32_precision` returns."""
-    _C._set_fp32_precision_setter(library, operation, precision)
+    """Sets what `fp32_precision` returns. Before PyTorch 2.9 the CPU's (mkldnn) cannot be set, and stays `none`."""
+    if _HAS_PRECISIONS:
+        _C._set_fp32_precision_setter(library, operation, precision)
+    elif library == "cuda" and operation == "matmul":
+        torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    elif library == "cuda":
+        torch.backends.cudnn.allow_tf32 = precision == "tf32"
+
+
+def _allows_tf32(operation: str) -> bool:
+    return bool(torch.backends.cuda.matmul.allow_tf32 if operation == "matmul" else torch.backends.cudnn.allow_tf32)
 
 
 def onednn_enabled() -> bool:

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from mindgap.aten.operators import UnknownOperator, facts
-from mindgap.graph import Graph, concatenate, extract, operands
+from mindgap.aten.operators import facts
+from mindgap.graph import Graph, UnknownOperator, concatenate, extract, operands
 from mindgap.graph.sizes import input_bytes, output_bytes
 from mindgap.oracle import decision_slots
 from mindgap.run.outcome import Job, Outcome

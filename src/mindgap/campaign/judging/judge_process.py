@@ -27,10 +27,10 @@ from mindgap.results.recording import Describe
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
 from mindgap.run.channel import Frame
-from mindgap.run.cpu import CpuAccount, Purpose
+from mindgap.run.cpu import CpuAccount
 from mindgap.run.identity import remember
 from mindgap.run.message import PROTOCOL, graph_bytes, outcome_frame, read_job
-from mindgap.run.outcome import Job, Outcome
+from mindgap.run.outcome import Job, Outcome, Purpose
 from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess
 from mindgap.run.worker_client import WorkerClient
 

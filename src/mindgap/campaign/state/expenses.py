@@ -20,7 +20,7 @@ from mindgap.store import Store
 
 _T = TypeVar("_T")
 
-#: The purposes of this process, besides those of worker processes (`mindgap.run.cpu.PURPOSES`).
+#: The purposes of this process, besides those of worker processes (`mindgap.run.outcome.Purpose`).
 PREPARING: Final = "preparing"
 DRAWING: Final = "drawing variants"
 DRIVER: Final = "driver"

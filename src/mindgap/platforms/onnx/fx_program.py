@@ -19,7 +19,7 @@ import torch.fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from mindgap.aten.arguments import bind
-from mindgap.aten.operators import facts, overload
+from mindgap.aten.operators import callable_of, facts, overload
 from mindgap.aten.tape import flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import Arg, Graph, Node, TensorSpec, map_refs, operands
@@ -134,7 +134,7 @@ class _Writer:
         self._program.values.extend(self._call(node, name) if known else self._decompose(node, name))
 
     def _call(self, node: Node, name: str) -> list[torch.fx.Node | None]:
-        graph, values, target = self._program.graph, self._program.values, overload(node.op)
+        graph, values, target = self._program.graph, self._program.values, callable_of(node)
         kwargs = {key: bind(arg, values) for key, arg in node.kwargs}
         call = graph.call_function(target, tuple(bind(arg, values) for arg in node.args), kwargs)
         self._program.origin[call.name] = name

@@ -10,9 +10,9 @@ import torch
 
 from mindgap.aten.counterpart import counterpart
 from mindgap.aten.dead_nodes import memory_groups
-from mindgap.aten.operators import UnknownOperator, is_inplace, overload
+from mindgap.aten.operators import is_inplace, overload
 from mindgap.capture.random_operators import is_random
-from mindgap.graph import Graph, GraphError, Node, TensorSpec, operands
+from mindgap.graph import Graph, GraphError, Node, TensorSpec, UnknownOperator, operands
 from mindgap.operators import traits
 from mindgap.synth.values.constraints import index_operands, shape_operands
 from mindgap.synth.values.rules import value_rules

@@ -14,7 +14,6 @@ from typing import Final
 import torch
 
 from mindgap.aten.dead_nodes import without_dead_nodes
-from mindgap.aten.operators import UnknownOperator
 from mindgap.aten.specs import RunStopped, SpecRecorder
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_numpy, to_torch
@@ -24,6 +23,7 @@ from mindgap.graph import (
     Input,
     TensorSpec,
     TensorStore,
+    UnknownOperator,
     materialise,
 )
 from mindgap.graph.cache import Cache

@@ -8,7 +8,6 @@ from typing import Final
 
 import numpy as np
 
-from mindgap.aten.operators import UnknownOperator
 from mindgap.aten.tape import written_inputs
 from mindgap.graph import (
     Constant,
@@ -25,6 +24,7 @@ from mindgap.graph import (
     TensorSpec,
     TensorStore,
     Uniform,
+    UnknownOperator,
     contiguous_stride,
     materialise,
     numpy_dtype,

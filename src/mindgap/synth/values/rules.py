@@ -12,8 +12,8 @@ from typing import Any, Final, Literal
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from mindgap.aten.operators import UnknownOperator, facts
-from mindgap.graph import Arg, MindgapError
+from mindgap.aten.operators import facts
+from mindgap.graph import Arg, MindgapError, UnknownOperator
 
 _NAME: Final = "values.toml"
 Dim = int | str | tuple[int, ...]

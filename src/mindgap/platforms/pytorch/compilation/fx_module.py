@@ -9,7 +9,7 @@ import torch
 import torch.fx
 
 from mindgap.aten.arguments import bind
-from mindgap.aten.operators import facts, overload
+from mindgap.aten.operators import callable_of, facts, overload
 from mindgap.aten.tape import written_inputs
 from mindgap.graph import Graph, Node
 
@@ -51,7 +51,7 @@ def _call(
     kwargs = {name: bind(arg, values, device) for name, arg in node.kwargs}
     if known.takes_device and "device" not in kwargs and len(args) <= known.arguments.index("device"):
         kwargs["device"] = device
-    made = built.call_function(overload(node.op), args, kwargs)
+    made = built.call_function(callable_of(node), args, kwargs)
     paths = _paths(node)
     found: list[torch.fx.Node | None] = []
     for path, spec in zip(paths, node.outputs, strict=True):

@@ -6,8 +6,8 @@ import random
 from functools import cache
 
 from mindgap.aten.counterpart import counterpart
-from mindgap.aten.operators import UnknownOperator, facts, overload
-from mindgap.graph import Arg, GraphError, Ref, kind_of
+from mindgap.aten.operators import facts, overload
+from mindgap.graph import Arg, GraphError, Ref, UnknownOperator, kind_of
 from mindgap.synth.mutation.dataflow import DataFlow, in_random_order
 from mindgap.synth.mutation.edit import DraftCall, Edit, Rewrite
 from mindgap.synth.mutation.rules import Rules

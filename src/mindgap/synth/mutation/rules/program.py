@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from mindgap.aten.operators import UnknownOperator
-from mindgap.graph import Arg, Ref
+from mindgap.graph import Arg, Ref, UnknownOperator
 from mindgap.synth.mutation.edit import DraftCall
 from mindgap.synth.mutation.rules.language import ConstantPattern, Line, Names, RuleError, Spec
 from mindgap.synth.mutation.schemas import Parameter, Signature, call, fits, signature

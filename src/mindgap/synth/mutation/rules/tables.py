@@ -9,7 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from mindgap.aten.operators import UnknownOperator, facts
+from mindgap.aten.operators import facts
+from mindgap.graph import UnknownOperator
 from mindgap.synth.mutation.rules import alike, attributes, equivalent, identities
 from mindgap.synth.mutation.rules.alike import OperatorGroup
 from mindgap.synth.mutation.rules.attributes import AttributeRule

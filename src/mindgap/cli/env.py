@@ -1,0 +1,154 @@
+"""Implements `mindgap env`, the other environments in which platforms run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from mindgap.cli.status import Exit
+from mindgap.cli.streams import complain, result_stream
+from mindgap.cli.tables import console, plain_table
+from mindgap.environments import Environment, EnvironmentProblem, environments, find
+
+env = typer.Typer(
+    no_args_is_help=True,
+    help="Other versions of runtimes, PyTorch and Python, as platforms: onnxruntime/cpu@env=NAME.",
+)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, '.', '_' and '-'.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One object per environment, in a list.")]
+
+
+@env.command()
+def create(
+    name: Name,
+    requirements: Annotated[
+        list[str] | None, typer.Argument(metavar="REQUIREMENT…", help="What to install, as pip takes it.")
+    ] = None,
+    python: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="Alone: adopt the environment of this interpreter, which is not changed. With requirements: make the "
+            "environment with it.",
+        ),
+    ] = None,
+    isolated: Annotated[bool, typer.Option("--isolated", help="Take nothing from mindgap's own environment.")] = False,
+) -> None:
+    """Make an environment, or adopt one that exists.
+
+    With mindgap's own Python, packages that are not asked for come from mindgap's own environment: another version of
+    one runtime takes seconds. With --isolated or --python the environment stands alone.
+
+    Example: mindgap env create ort128 'onnxruntime==1.28.0'
+    """
+    from mindgap.environments import installation
+
+    if requirements:
+        made = installation.create(name, requirements, python, isolated=isolated or python is not None, say=complain)
+    elif python is not None:
+        made = installation.adopt(name, python, complain)
+    else:
+        raise EnvironmentProblem(
+            "say what to install (as in 'onnxruntime==1.28.0'), or adopt an environment (--python)"
+        )
+    with result_stream() as out:
+        there = ", ".join(name for name, found in _platforms(made).items() if found["available"])
+        out.write(f"environment {name}: {there or 'no platform'}\n")
+
+
+@env.command("list")
+def list_environments(as_json: AsJson = False) -> None:
+    """List the environments.
+
+    Example: mindgap env list
+    """
+    from mindgap.environments.environment import unfinished
+
+    found = environments()
+    with result_stream() as out:
+        if as_json:
+            json.dump([{**asdict(each), "folder": str(each.folder)} for each in found], out, indent=1)
+            out.write("\n")
+            return
+        table = plain_table("environment", "created with, or adopted from", "packages of mindgap behind its own")
+        for each in found:
+            table.add_row(each.name, " ".join(each.requirements) or each.python, "yes" if each.layered else "no")
+        console(out).print(table)
+    for name in unfinished():
+        complain(f"environment {name} is not complete: its creation did not end; create it again, or remove it")
+
+
+@env.command()
+def check(
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME…", help="Default: all.")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Start each environment's interpreter, and say which platforms run there, with their versions.
+
+    Exit status 2 where an environment cannot run a worker.
+
+    Example: mindgap env check ort128
+    """
+    asked = [find(name) for name in names] if names else environments()
+    if not asked:
+        raise EnvironmentProblem("there is no environment to check; mindgap env create makes one")
+    broken = 0
+    objects: list[dict[str, Any]] = []
+    with result_stream() as out:
+        for each in asked:
+            try:
+                facts = each.check()
+            except EnvironmentProblem as error:
+                broken += 1
+                complain(str(error))
+                objects.append({"name": each.name, "works": False, "reason": str(error)})
+                continue
+            platforms = _platforms(each)
+            objects.append({"name": each.name, "works": True, **asdict(facts), "platforms": platforms})
+            if not as_json:
+                console(out).print(_table(each, facts.python, platforms))
+        if as_json:
+            json.dump(objects, out, indent=1)
+            out.write("\n")
+    return Exit.WRONG_USE if broken else Exit.NOTHING_FOUND
+
+
+@env.command()
+def remove(name: Name) -> None:
+    """Delete an environment that `create` made, or forget an adopted one, which stays as it is.
+
+    Example: mindgap env remove ort128
+    """
+    from mindgap.environments import installation
+
+    folder = installation.remove(name)
+    with result_stream() as out:
+        out.write(f"deleted {folder}\n")
+
+
+def _platforms(where: Environment) -> dict[str, dict[str, Any]]:
+    """The platforms that are available in the environment, or in mindgap's own: no device is missing for these."""
+    from mindgap.platforms.elsewhere import probe_all
+    from mindgap.platforms.listing import list_platforms
+    from mindgap.platforms.registry import places
+
+    here = {info.platform for info in list_platforms() if info.available}
+    registered = places()
+    found = probe_all(where, [*registered.values()])
+    return {
+        f"{name}@env={where.name}": asdict(found[place])
+        for name, place in registered.items()
+        if found[place].available or name in here
+    }
+
+
+def _table(where: Environment, python: str, platforms: dict[str, dict[str, Any]]) -> Any:
+    table = plain_table("platform", "there", "versions, or why not", title=f"{where.name}: Python {python}")
+    for name, found in platforms.items():
+        versions = ", ".join(f"{package} {version}" for package, version in found["versions"].items())
+        table.add_row(name, *(("yes", versions) if found["available"] else ("no", found["reason"])))
+    return table

@@ -1,0 +1,187 @@
+"""The record of one environment, and what its interpreter says of it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from mindgap.graph import MindgapError
+from mindgap.graph.tensors import home
+
+#: The oldest Python that workers run on.
+OLDEST_PYTHON: Final = (3, 10)
+#: An environment has no record until it is complete.
+_RECORD: Final = "environment.json"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_PACKAGE: Final = Path(__file__).parent.parent
+_START: Final = Path(__file__).with_name("start.py")
+_FACTS_S: Final = 60.0
+
+
+class EnvironmentProblem(MindgapError):
+    """An environment that is not there, is not complete, or cannot run a worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What an interpreter says of itself. `missing`: distributions that workers need and it cannot import."""
+
+    python: str
+    implementation: str
+    machine: str
+    prefix: str
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """One environment.
+
+    `python`: its interpreter. `requirements`: what it was created with, empty for an adopted one. `created`: it was
+    made by `mindgap env create`, in `folder`, and is deleted with its record. `layered`: what it has not installed
+    itself comes from the environment of mindgap.
+    """
+
+    name: str
+    python: str
+    requirements: tuple[str, ...] = ()
+    created: bool = False
+    layered: bool = False
+
+    @property
+    def folder(self) -> Path:
+        return folder_of(self.name)
+
+    @property
+    def packages(self) -> Path:
+        """The packages that workers need and an adopted environment lacks."""
+        return self.folder / "packages"
+
+    def command(self, module: str) -> list[str]:
+        """The command line that runs a module of this mindgap there; arguments may be appended."""
+        return [self.python, str(_START), str(_PACKAGE), self._more(), module]
+
+    def facts(self) -> Facts:
+        """Asks the interpreter. Raises `EnvironmentProblem` where it does not answer."""
+        return _facts(self.name, self.python, self._more())
+
+    def check(self) -> Facts:
+        """Raises `EnvironmentProblem` where no worker can run there. The message says what to do."""
+        facts = self.facts()
+        version = tuple(int(part) for part in facts.python.split(".")[:2])
+        if version < OLDEST_PYTHON:
+            oldest = ".".join(map(str, OLDEST_PYTHON))
+            raise EnvironmentProblem(f"environment {self.name}: its Python is {facts.python}; workers need {oldest}")
+        if facts.implementation != "CPython":
+            raise EnvironmentProblem(f"environment {self.name}: its Python is {facts.implementation}, not CPython")
+        if facts.machine != platform.machine():
+            raise EnvironmentProblem(
+                f"environment {self.name}: its Python is built for {facts.machine}, this machine is "
+                f"{platform.machine()}"
+            )
+        if facts.missing:
+            raise EnvironmentProblem(
+                f"environment {self.name} lacks {', '.join(facts.missing)}, which workers need: {self._remedy()}"
+            )
+        return facts
+
+    def save(self) -> None:
+        """Writes the record."""
+        beside = self.folder / f"{_RECORD}.{os.getpid()}"
+        beside.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+        beside.replace(self.folder / _RECORD)
+
+    def _more(self) -> str:
+        return str(self.packages) if self.packages.is_dir() else ""
+
+    def _remedy(self) -> str:
+        again = " ".join(f"'{each}'" for each in self.requirements) if self.created else f"--python {self.python}"
+        return f"mindgap env remove {self.name}, then mindgap env create {self.name} {again}"
+
+
+def folder_of(name: str) -> Path:
+    """The folder of an environment. Raises `EnvironmentProblem` for a name that is none."""
+    if not _NAME.fullmatch(name):
+        raise EnvironmentProblem(
+            f"{name!r} cannot name an environment: letters, digits, '.', '_' and '-', at most 64, and a letter or "
+            "digit first"
+        )
+    return home() / "environments" / name
+
+
+def environments() -> list[Environment]:
+    """All complete environments by name. Raises `EnvironmentProblem` for a record that cannot be read."""
+    folder = home() / "environments"
+    names = sorted(path.parent.name for path in folder.glob(f"*/{_RECORD}"))
+    return [_read(name) for name in names]
+
+
+def unfinished() -> list[str]:
+    """The names of environments whose creation did not end."""
+    folder = home() / "environments"
+    found = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+    return [name for name in found if not (folder / name / _RECORD).exists()]
+
+
+def find(name: str) -> Environment:
+    """Returns an environment. Raises `EnvironmentProblem` where there is none of that name."""
+    folder = folder_of(name)
+    if (folder / _RECORD).is_file():
+        return _read(name)
+    if folder.is_dir():
+        raise EnvironmentProblem(f"environment {name} is not complete: its creation did not end; create it again")
+    known = [each.name for each in environments()]
+    near = difflib.get_close_matches(name, known, n=2)
+    hint = f" (did you mean {' or '.join(near)}?)" if near else f"; there are {', '.join(known) or 'none'}"
+    raise EnvironmentProblem(f"no environment {name}{hint}; make one with mindgap env create {name} REQUIREMENT…")
+
+
+def _read(name: str) -> Environment:
+    file = folder_of(name) / _RECORD
+    try:
+        data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return Environment(
+            str(data["name"]), str(data["python"]), tuple(map(str, data["requirements"])), bool(data["created"]),
+            bool(data["layered"]),
+        )  # fmt: skip
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise EnvironmentProblem(
+            f"{file} is no record of an environment ({type(error).__name__}: {error}); mindgap env remove {name} "
+            "deletes it"
+        ) from error
+
+
+@cache
+def _facts(name: str, python: str, more: str) -> Facts:
+    if not os.access(python, os.X_OK):
+        raise EnvironmentProblem(f"environment {name}: its interpreter {python} is not there or cannot be run")
+    command = [python, str(_START), "--facts", more]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_FACTS_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EnvironmentProblem(f"environment {name}: {python} cannot be run: {error}") from error
+    try:
+        data: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return Facts(
+            data["python"], data["implementation"], data["machine"], data["prefix"], tuple(data["missing"])
+        )  # fmt: skip
+    except (IndexError, ValueError, KeyError, TypeError):
+        said = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]
+        raise EnvironmentProblem(
+            f"environment {name}: {python} is no Python that works (status {done.returncode}): {said}"
+        ) from None
+
+
+def own_packages() -> list[str]:
+    """The folders of packages of the environment of mindgap."""
+    kinds = ("site-packages", "dist-packages")
+    return [path for path in dict.fromkeys(sys.path) if Path(path).name in kinds and Path(path).is_dir()]

@@ -1,0 +1,143 @@
+"""Creates, adopts and removes environments."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from mindgap.environments.environment import Environment, EnvironmentProblem, find, folder_of, own_packages
+from mindgap.environments.start import NEEDED
+
+#: Called with one line about what is being done.
+Say = Callable[[str], None]
+#: The file in a layered environment that puts mindgap's packages behind its own.
+_BASE: Final = "packages_of_mindgap.pth"
+
+
+def create(name: str, requirements: Sequence[str], python: str | None, *, isolated: bool, say: Say) -> Environment:
+    """Makes an environment and installs requirements (as pip takes them) in it.
+
+    With mindgap's own Python, and unless `isolated`, packages that it has not installed itself come from the
+    environment of mindgap (`layered`), so that another version of one runtime takes no second PyTorch.
+    Raises `EnvironmentProblem` where the name is taken, the interpreter does not work or the installation fails;
+    nothing is left behind then.
+    """
+    folder = _free_folder(name)
+    layered = python is None and not isolated
+    made = Environment(name, str(_interpreter(folder / "venv")), tuple(requirements), created=True, layered=layered)
+    try:
+        folder.mkdir(parents=True)
+        say(f"making {folder / 'venv'}")
+        uv = None if layered else shutil.which("uv")
+        _make(folder / "venv", python or sys.executable, uv)
+        if layered:
+            _site_packages(folder / "venv").joinpath(_BASE).write_text("\n".join(own_packages()) + "\n")
+        wanted = [*requirements, *(() if layered else NEEDED.values())]
+        say(f"installing {' '.join(wanted)}")
+        _install(made.python, wanted, uv)
+        made.check()
+        made.save()
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return made
+
+
+def adopt(name: str, python: str, say: Say) -> Environment:
+    """Records an environment that exists. It is left as it is: what workers need and it lacks goes to a folder of
+    mindgap's, behind its own packages. Raises `EnvironmentProblem` as `create` does."""
+    folder = _free_folder(name)
+    # Not resolved: the link in a virtual environment is what makes it one.
+    path = shutil.which(python) or python
+    found = Environment(name, os.path.abspath(path))
+    try:
+        folder.mkdir(parents=True)
+        missing = found.facts().missing
+        if missing:
+            say(f"installing {' '.join(missing)} in {found.packages}; the environment itself is not changed")
+            options = ["--no-deps", "--target", str(found.packages)]
+            _install(found.python, [*options, *missing], shutil.which("uv"))
+        found.check()
+        found.save()
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return found
+
+
+def remove(name: str) -> Path:
+    """Deletes an environment that was created, or the record of an adopted one. Returns the deleted folder.
+
+    Raises `EnvironmentProblem` where there is none of that name.
+    """
+    folder = folder_of(name)
+    if not folder.is_dir():
+        find(name)
+    shutil.rmtree(folder)
+    return folder
+
+
+def _free_folder(name: str) -> Path:
+    """The folder of a new environment. What a creation that did not end has left there is deleted."""
+    folder = folder_of(name)
+    if not folder.exists():
+        return folder
+    try:
+        taken = find(name)
+    except EnvironmentProblem:
+        shutil.rmtree(folder)
+        return folder
+    what = " ".join(taken.requirements) or taken.python
+    raise EnvironmentProblem(f"environment {name} exists ({what}); mindgap env remove {name} deletes it")
+
+
+def _make(venv: Path, python: str, uv: str | None) -> None:
+    if uv is not None:
+        _run([uv, "venv", "--quiet", "--python", python, str(venv)], f"no environment can be made with {python}")
+        return
+    without_pip = ["--without-pip"] if _has_pip() else []
+    _run([python, "-m", "venv", *without_pip, str(venv)], f"no environment can be made with {python}")
+
+
+def _install(python: str, arguments: Sequence[str], uv: str | None) -> None:
+    if not arguments:
+        return
+    if uv is not None:
+        command = [uv, "pip", "install", "--quiet", "--python", python]
+    elif _has_pip():
+        command = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
+    else:
+        command = [python, "-m", "pip", "install", "--quiet"]
+    _run([*command, *arguments], f"{' '.join(arguments)} cannot be installed")
+
+
+def _has_pip() -> bool:
+    return importlib.util.find_spec("pip") is not None
+
+
+def _run(command: Sequence[str], what: str) -> None:
+    try:
+        # Whatever pip finds on PYTHONPATH it would take for installed.
+        variables = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
+    except OSError as error:
+        raise EnvironmentProblem(f"{what}: {error}") from error
+    if done.returncode != 0:
+        said = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        errors = [line for line in said if line.lstrip().lower().startswith("error")] or said
+        raise EnvironmentProblem(f"{what}: {errors[-1] if errors else f'status {done.returncode}'}")
+
+
+def _interpreter(venv: Path) -> Path:
+    return venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def _site_packages(venv: Path) -> Path:
+    return Path(sysconfig.get_path("purelib", "venv", {"base": str(venv), "platbase": str(venv)}))

@@ -1,0 +1,61 @@
+"""Runs a module of mindgap with another interpreter: `PYTHON start.py PACKAGE MORE MODULE ARGUMENT…`.
+
+PACKAGE: the folder of the mindgap that starts it. MORE: folders with packages that the environment lacks, joined with
+`os.pathsep`; they come last on the path. `PYTHON start.py --facts MORE` prints what the environment is, as JSON.
+
+Any Python 3 can read this file, so that one that is too old is named, not met as a syntax error.
+"""
+
+import os
+import sys
+
+#: Import names, and names of the distributions, that every worker needs.
+NEEDED = {"numpy": "numpy", "ml_dtypes": "ml_dtypes", "xxhash": "xxhash", "zstandard": "zstandard"}
+
+
+def _facts() -> object:
+    import importlib.util
+    import platform
+
+    return {
+        "python": platform.python_version(),
+        "implementation": platform.python_implementation(),
+        "machine": platform.machine(),
+        "prefix": sys.prefix,
+        "missing": [dist for name, dist in NEEDED.items() if importlib.util.find_spec(name) is None],
+    }
+
+
+def _load(package: str) -> None:
+    """Makes `mindgap` the package in that folder, whatever else is on the path."""
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location(
+        "mindgap", os.path.join(package, "__init__.py"), submodule_search_locations=[package]
+    )
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["mindgap"] = module
+    spec.loader.exec_module(module)
+
+
+def _main() -> None:
+    # The first entry is this file's own folder, whose modules nobody means.
+    del sys.path[0]
+    first, more = sys.argv[1:3]
+    sys.path += [folder for folder in more.split(os.pathsep) if folder]
+    if first == "--facts":
+        import json
+
+        sys.stdout.write(json.dumps(_facts()) + "\n")
+        return
+    import runpy
+
+    _load(first)
+    module = sys.argv[3]
+    sys.argv = [module, *sys.argv[4:]]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,83 @@
+"""What a process in another environment does to open a backend: it has the backend's place, and no registry.
+
+As a module it takes the places of backends and prints their probes, as one JSON object by place.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+import importlib.metadata
+import json
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+from mindgap.platforms.protocol import Availability, Backend, PlatformError
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of a process in another environment."""
+    parser.add_argument("--environment", help="the name of the environment that this process runs in")
+    parser.add_argument("--layered", action="store_true", help="what it lacks comes from mindgap's environment")
+
+
+def backend_at(place: str) -> Backend:
+    """Imports a backend by `package.module:attribute`. Raises `PlatformError`."""
+    module, _, attribute = place.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise PlatformError(f"{place}: {error}; is its module on PYTHONPATH?") from error
+    return found
+
+
+def probed(backend: Backend, arguments: argparse.Namespace) -> Availability:
+    """What the backend's probe finds. A layered environment must itself have a package that the backend names: on
+    mindgap's packages alone it would be mindgap's own platform under another name."""
+    found = backend.probe()
+    if not found.available or not arguments.layered or any(map(_is_own, found.versions)):
+        return found
+    names = ", ".join(found.versions)
+    return dataclasses.replace(
+        found,
+        available=False,
+        reason=f"environment {arguments.environment} has not installed {names}: it would run on mindgap's own packages",
+    )
+
+
+def described() -> dict[str, str]:
+    """What a platform's description says of the environment."""
+    return {"python": platform.python_version()}
+
+
+def _is_own(distribution: str) -> bool:
+    try:
+        place = importlib.metadata.distribution(distribution).locate_file("")
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return Path(str(place)).is_relative_to(sys.prefix)
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("places", nargs="+")
+    add_options(parser)
+    arguments = parser.parse_args()
+    found = {place: dataclasses.asdict(_probed(place, arguments)) for place in arguments.places}
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+def _probed(place: str, arguments: argparse.Namespace) -> Availability:
+    try:
+        return probed(backend_at(place), arguments)
+    except Exception as error:  # what a platform does wrong is data
+        return Availability(False, f"its probe failed: {type(error).__name__}: {error}")
+
+
+if __name__ == "__main__":
+    _main()

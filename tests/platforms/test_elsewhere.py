@@ -1,0 +1,141 @@
+"""Platforms that run in another environment."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mindgap.cli.app import main
+from mindgap.environments import EnvironmentProblem
+from mindgap.environments.installation import adopt, create
+from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec
+from mindgap.platforms.elsewhere import BackendElsewhere
+from mindgap.platforms.protocol import PlatformError
+from mindgap.platforms.registry import canonical, find
+from mindgap.run.backend_lookup import find_backend
+from mindgap.run.outcome import Job
+from mindgap.run.pool import WorkerPool
+
+MODEL = """
+import torch
+
+def make():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.Tanh()).eval(), (torch.randn(2, 8),)
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A home with mindgap's own interpreter as the environment `here`, and `layer`, which has no package itself."""
+    folder = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MINDGAP_HOME", str(folder))
+        adopt("here", sys.executable, lambda line: None)
+        create("layer", [], None, isolated=False, say=lambda line: None)
+        yield folder
+
+
+def sine(op: str = "aten.sin.default", **kwargs: object) -> Graph:
+    spec = TensorSpec("float32", (5,), (1,))
+    node = Node(op, (Ref(0),), tuple(kwargs.items()), (spec,))
+    return Graph((Input(spec, Constant(0.5), "input"),), (node,), (1,))
+
+
+def test_the_environment_is_part_of_the_name(home: Path) -> None:
+    assert canonical("cpu/eager@threads=1,env=here") == "cpu/eager@env=here,threads=1"
+    backend, options = find("cpu/eager@env=here,threads=1")
+    assert isinstance(backend, BackendElsewhere) and options == {"threads": "1"}
+    assert backend.environment(options) == find("cpu/eager@threads=1")[0].environment(options)
+    by_place, _ = find_backend("mindgap.platforms.eager:CPU@env=here")
+    assert isinstance(by_place, BackendElsewhere) and by_place.place == "mindgap.platforms.eager:CPU"
+
+
+def test_an_environment_or_option_that_is_none(home: Path) -> None:
+    with pytest.raises(EnvironmentProblem, match=r"no environment her .did you mean here"):
+        find("cpu/eager@env=her")
+    with pytest.raises(PlatformError, match="no option 'thread'"):
+        find("cpu/eager@env=here,thread=1")
+
+
+def test_a_worker_runs_there_and_its_description_says_so(home: Path) -> None:
+    with WorkerPool(["cpu/eager", "cpu/eager@env=here"], tensors=home / "tensors") as pool:
+        here, there = (pool.run(Job(name, sine(), want="outputs")) for name in ("cpu/eager", "cpu/eager@env=here"))
+        described = pool.describe("cpu/eager@env=here")
+    assert here.arrays is not None and there.arrays is not None, there.message
+    assert np.array_equal(here.arrays[0], there.arrays[0])
+    assert there.platform == "cpu/eager@env=here"
+    assert described["environment"] == {"python": ".".join(map(str, sys.version_info[:3]))}
+    assert here.fingerprint != there.fingerprint
+
+
+@pytest.mark.parametrize("platform", ["cpu/eager@env=here", "cpu/inductor", "onnxruntime/cpu", "cpu/jit"])
+@pytest.mark.parametrize(
+    ("graph", "op", "said"),
+    [
+        (sine("aten.sine_of_a_later_version.default"), "aten.sine_of_a_later_version.default", "is not in torch"),
+        (sine(a_later_argument=1), "aten.sin.default", "takes no argument 'a_later_argument': its schema has changed"),
+    ],
+)
+def test_what_another_version_lacks_is_a_refusal(home: Path, platform: str, graph: Graph, op: str, said: str) -> None:
+    with WorkerPool([platform], tensors=home / "tensors") as pool:
+        outcome = pool.run(Job(platform, graph))
+    assert (outcome.status, outcome.op) == ("unsupported", op), outcome.message
+    assert said in outcome.message
+
+
+def test_an_environment_without_a_package_of_the_platform_is_not_there(home: Path) -> None:
+    """It would be mindgap's own platform under another name, and agree with itself."""
+    found = find("cpu/eager@env=layer")[0].probe()
+    assert not found.available
+    assert found.reason == "environment layer has not installed torch: it would run on mindgap's own packages"
+    with WorkerPool(["cpu/eager@env=layer"], tensors=home / "tensors") as pool:
+        outcome = pool.run(Job("cpu/eager@env=layer", sine()))
+    assert "would run on mindgap's own packages" in outcome.message
+
+
+def test_diff_compares_platforms_of_two_environments(
+    home: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "model.py").write_text(MODEL)
+    source = f"{tmp_path}/model.py:make"
+    assert main(["diff", source, "-p", "cpu/jit@env=here", "--reference", "cpu/eager@env=here", "--json"]) == 0
+    report = json.loads(capfd.readouterr().out)
+    (row,) = report["rows"]
+    assert (row["platform"], row["verdict"]) == ("cpu/jit@env=here", "identical")
+    assert report["reference"] == "cpu/eager@env=here"
+    assert main(["diff", source, "-p", "cpu/eager@env=layer"]) == 2
+    assert "not available here: environment layer has not installed torch" in capfd.readouterr().err
+
+
+def test_env_commands(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["env", "list", "--json"]) == 0
+    assert [each["name"] for each in json.loads(capfd.readouterr().out)] == ["here", "layer"]
+    assert main(["env", "check", "here", "--json"]) == 0
+    (found,) = json.loads(capfd.readouterr().out)
+    assert found["works"] and found["platforms"]["cpu/eager@env=here"]["available"]
+    assert main(["env", "create", "nothing"]) == 2
+    assert "say what to install" in capfd.readouterr().err
+    assert main(["env", "remove", "nothing"]) == 2
+    assert "no environment nothing" in capfd.readouterr().err
+
+
+def test_another_version_of_a_runtime_beside_its_own(
+    home: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        create("older", ["onnxruntime==1.28.0"], None, isolated=False, say=lambda line: None)
+    except EnvironmentProblem as error:
+        pytest.skip(f"no package registry: {error}")
+    (tmp_path / "model.py").write_text(MODEL)
+    asked = ["-p", "onnxruntime/cpu", "-p", "onnxruntime/cpu@env=older"]
+    assert main(["diff", f"{tmp_path}/model.py:make", *asked, "--json"]) == 0
+    report = json.loads(capfd.readouterr().out)
+    versions = {each["platform"]: each["versions"].get("onnxruntime") for each in report["platforms"]}
+    assert versions["onnxruntime/cpu@env=older"] == "1.28.0" != versions["onnxruntime/cpu"]
+    assert {row["verdict"] for row in report["rows"]} <= {"identical", "rounding"}
