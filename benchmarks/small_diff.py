@@ -92,7 +92,7 @@ def commands(folder: Path, platform: str, runs: int) -> tuple[list[float], list[
 
 def parts(folder: Path, platform: str, runs: int, report: dict[str, Any]) -> dict[str, list[float]]:
     """Seconds of the parts of a command, each alone."""
-    from mindgap.catalogue.source_client import SourceClient
+    from mindgap.sources.client import SourceClient
     from mindgap.graph import TensorStore
     from mindgap.run.pool import WorkerPool
 

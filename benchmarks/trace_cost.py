@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 
-from mindgap.catalogue.source_client import SourceClient
+from mindgap.sources.client import SourceClient
 from mindgap.cli.sources import subjects
 from mindgap.corpus.demo import DEMO
 from mindgap.diff import Subject

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 from misbehaving import graph
 
 from mindgap.graph import Graph, Input, MindgapError, Stored
+from mindgap.run.gathered import GatheredRuns
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 from mindgap.run.worker_supervisor import BATCH_SIZE
@@ -159,3 +162,48 @@ def test_a_worker_that_cannot_start_gives_each_job_its_failure(make_pool: MakePo
     assert pool.prepare(name, [graph("add")], 20).status == "runtime_error"
     outcomes = pool.run_together([Job(name, graph("add", n)) for n in range(3)], deadline_s=20)
     assert ["zookeeper" in o.message for o in outcomes] == [True] * 3
+
+
+def test_jobs_with_replaced_inputs_find_their_graphs(make_pool: MakePool, calls: Callable[[], list[str]]) -> None:
+    """One graph with two weights, which a platform may fold into it, is two loaded graphs."""
+    pool = make_pool(BATCHING)
+    made = graph("add")
+    made = replace(made, inputs=(replace(made.inputs[0], role="parameter"),))
+    weights = [np.full(4, value, np.float32) for value in (3.0, 5.0)]
+    asked = [Job(BATCHING, made, want="outputs", inputs={0: weight}) for weight in weights]
+    outcomes = pool.run_together(asked, deadline_s=20)
+    assert calls() == ["2"]
+    for outcome, weight in zip(outcomes, weights, strict=True):
+        assert outcome.arrays is not None and np.array_equal(outcome.arrays[0], weight + 1)
+
+
+def test_jobs_that_wait_at_the_same_time_are_loaded_together(
+    make_pool: MakePool, calls: Callable[[], list[str]]
+) -> None:
+    pool = make_pool(BATCHING)
+    gathered = GatheredRuns(pool, [BATCHING])
+    asked = jobs(*["add"] * 12)
+    with ThreadPoolExecutor(12) as threads:
+        outcomes = [*threads.map(gathered.run, asked)]
+    alone = [pool.run(job) for job in asked]
+    assert [o.outputs for o in outcomes] == [o.outputs for o in alone]
+    loads = calls()
+    # The first goes ahead; those that come while it runs are one batch, or a few.
+    assert sum(1 if load == "one" else int(load) for load in loads) == 12 and len(loads) < 12, loads
+
+
+def test_bad_input_among_gathered_jobs_costs_itself(make_pool: MakePool, calls: Callable[[], list[str]]) -> None:
+    pool = make_pool(BATCHING)
+    gathered = GatheredRuns(pool, [BATCHING])
+    good = jobs(*["add"] * 6)
+    bad = replace(good[0], repeat=0)
+
+    def answer(job: Job) -> str:
+        try:
+            return gathered.run(job).status
+        except MindgapError as error:
+            return type(error).__name__
+
+    with ThreadPoolExecutor(7) as threads:
+        answers = [*threads.map(answer, [*good, bad])]
+    assert answers[:6] == ["ok"] * 6 and answers[6] == "MindgapError"

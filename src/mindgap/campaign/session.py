@@ -39,6 +39,7 @@ from mindgap.diff.platform_facts import facts_of
 from mindgap.graph import MindgapError, TensorStore, default_tensor_store
 from mindgap.results.recording import Recording
 from mindgap.results.rows import PlatformFacts
+from mindgap.run.gathered import GatheredRuns
 from mindgap.run.local import fingerprint_of
 from mindgap.run.pool import WorkerPool
 from mindgap.store import Store
@@ -47,6 +48,8 @@ from mindgap.support.graph_survey import SurveyLimits, may_lack, survey_graphs
 #: A session that is killed loses what its writer holds: at most so many rows, or what is so old.
 _ROWS: Final = 4096
 _AGE_S: Final = 10.0
+#: Judges for each worker at a time, where a platform compiles batches: so many of their jobs are compiled together.
+_JUDGES_OF_BATCHES: Final = 6
 
 
 class CaseSourceFactory(Protocol):
@@ -155,7 +158,11 @@ def _session(directory: CampaignDirectory, case_source: CaseSource, options: Run
         selector = BlockSelector(plan, platforms, support)
         for row in resume_state.finished_blocks:
             selector.restore(row["features"] or (), row["given"] or {})
-        judges = stack.enter_context(judge_processes(busy, limits, pool.run, pool.describe, pool.cpu))
+        gathered = [name for name in platforms if plan.platforms[name].batch > 1]
+        # Judges mostly wait for a compiler that takes their jobs together.
+        count = busy * _JUDGES_OF_BATCHES if gathered else busy
+        execute = GatheredRuns(pool, gathered).run
+        judges = stack.enter_context(judge_processes(count, limits, execute, pool.describe, pool.cpu))
         progress = Progress(planned_cases(plan, directory.shard), _done_cases(resume_state, plan))
         budgets = _budgets(directory, platforms, resume_state)
         drive = CampaignDriver(

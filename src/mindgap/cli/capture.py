@@ -10,10 +10,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from mindgap.catalogue.source_client import SourceClient
 from mindgap.cli.diff import seconds
 from mindgap.cli.outputs import check_files, write_file
-from mindgap.cli.sources import Inside, inside_option, with_options
+from mindgap.cli.sources import Inside, inside_option, source_client, with_options
 from mindgap.cli.streams import result_stream
 from mindgap.graph import Graph, MindgapError, ModelFile, default_tensor_store, digest, encode, write_model
 from mindgap.graph.model_file import SUFFIX
@@ -26,6 +25,7 @@ def capture(
         list[str] | None,
         typer.Option("--set", metavar="OPTION=VALUE", help="Of the source: size=64, batch=2, seed=1 …"),
     ] = None,
+    capture_env: CaptureEnv = None,
     inside: Inside = None,
     backward: Annotated[
         bool, typer.Option("--backward", help="With the gradients, as a backend is handed them below autograd.")
@@ -54,7 +54,7 @@ def capture(
         raise MindgapError(f"--no-weights is for FILE{SUFFIX}: {output.name} holds no weights anyway")
     deadline = seconds(deadline)
     tensors = default_tensor_store()
-    with result_stream() as out, SourceClient(tensors, deadline) as client:
+    with result_stream() as out, source_client(tensors, deadline, capture_env) as client:
         step = _optimizer(optimizer)
         opened = client.open(with_options(source, [*(options or []), *inside_option(inside)]))
         count = len(opened.programs)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Final, TextIO
 
 import typer
 
-from mindgap.catalogue.source_client import SourceClient
 from mindgap.cli.campaign import begin_or_resume
 from mindgap.cli.campaign_reduce import reduce
 from mindgap.cli.diff import Jobs, say_loudly, write_pages
@@ -20,6 +19,7 @@ from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import print_report
 from mindgap.diff import RunSettings, diff_many
 from mindgap.graph import default_tensor_store
+from mindgap.sources.client import SourceClient
 from mindgap.store import Store
 
 if TYPE_CHECKING:

@@ -12,12 +12,11 @@ from typing import Annotated, TextIO
 
 import typer
 
-from mindgap.catalogue.source_client import SourceClient
 from mindgap.cli.known_findings import known_findings
 from mindgap.cli.numbers import seconds_of
 from mindgap.cli.outputs import check_files, each_alone, write_file
 from mindgap.cli.progress import progress
-from mindgap.cli.sources import Inside, inside_option, subjects
+from mindgap.cli.sources import Inside, inside_option, source_client, subjects
 from mindgap.cli.status import Exit, status_of
 from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import print_report
@@ -53,6 +52,7 @@ def diff(
         str, typer.Option(metavar="PLATFORM", help="What the others are compared with.")
     ] = "cpu/eager",
     options: Options = None,
+    capture_env: CaptureEnv = None,
     inside: Inside = None,
     backward: Annotated[
         bool, typer.Option("--backward", help="Forward and backward: kernels-level graphs with gradients as outputs.")
@@ -109,7 +109,7 @@ def diff(
 
     def run() -> Report:
         tensors = default_tensor_store()
-        with progress() as tell, SourceClient(tensors, settings.deadline_s, limit) as client:
+        with progress() as tell, source_client(tensors, settings.deadline_s, capture_env, limit) as client:
             found = subjects(sources, [*(options or []), *inside_option(inside)], client, backward)
             return diff_many(found, wanted, settings=settings, progress=tell, tensors=tensors, jobs=jobs, store=kept)
 

@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from mindgap.catalogue.source_client import SourceClient
 from mindgap.cli.diff import AsJson, Deadline, Html, Jobs, Junit, Options, put_out, say_loudly, seconds
 from mindgap.cli.outputs import check_files
-from mindgap.cli.sources import subjects
+from mindgap.cli.sources import source_client, subjects
 from mindgap.cli.status import status_of
 from mindgap.cli.streams import result_stream
 from mindgap.diff import RunSettings
@@ -24,6 +23,7 @@ def metamorphic(
         str, typer.Option(metavar="PLATFORM", help="What judges where the platform is not consistent.")
     ] = "cpu/eager",
     options: Options = None,
+    capture_env: CaptureEnv = None,
     backward: Annotated[bool, typer.Option("--backward", help="As for mindgap diff.")] = False,
     seed: Annotated[int, typer.Option(help="Another seed writes the graph in other ways.")] = 0,
     as_json: AsJson = False,
@@ -43,7 +43,7 @@ def metamorphic(
     settings = RunSettings(reference, deadline_s=seconds(deadline))
     with result_stream() as out:
         tensors = default_tensor_store()
-        with SourceClient(tensors, settings.deadline_s) as client:
+        with source_client(tensors, settings.deadline_s, capture_env) as client:
             found = subjects(sources, options or [], client, backward)
             report = run_metamorphic(found, platform, settings=settings, tensors=tensors, seed=seed, jobs=jobs)
         status = put_out(report, out, as_json, html, junit)

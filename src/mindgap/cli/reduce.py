@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mindgap.catalogue.source_client import SourceClient
 from mindgap.cli.cause_outputs import CauseOutputs, LedgerFile, SarifFile, UpdateLedger
 from mindgap.cli.diff import Deadline, Options, seconds
 from mindgap.cli.numbers import finite
-from mindgap.cli.sources import subjects
+from mindgap.cli.sources import source_client, subjects
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
 from mindgap.diff.platform_facts import facts_of, spelled
@@ -33,6 +32,7 @@ def reduce(
     ),
     reference: Annotated[str, typer.Option(metavar="PLATFORM", help="As for mindgap diff.")] = "cpu/eager",
     options: Options = None,
+    capture_env: CaptureEnv = None,
     backward: Annotated[bool, typer.Option("--backward", help="As for mindgap diff.")] = False,
     checks: Annotated[int, typer.Option(min=1, help="How often the platform may be tried for one finding.")] = 1000,
     limit: Annotated[
@@ -66,7 +66,7 @@ def reduce(
     with (
         result_stream() as stream,
         WorkerPool([settings.reference, *wanted], tensors=tensors, grows=True) as pool,
-        SourceClient(tensors, settings.deadline_s) as client,
+        source_client(tensors, settings.deadline_s, capture_env) as client,
     ):
         context = RunContext(pool.run, settings, tensors, pool.describe)
         for subject in subjects(sources, options or [], client, backward):

@@ -8,15 +8,35 @@ from typing import Annotated
 
 import typer
 
-from mindgap.catalogue.source_client import OpenedSource, SourceClient
 from mindgap.diff import Subject
-from mindgap.graph import Graph, MindgapError
+from mindgap.environments import find
+from mindgap.graph import Graph, MindgapError, TensorStore
+from mindgap.sources.client import OpenedSource, SourceClient
 
 #: The option of commands that take a submodule of a source.
 Inside = Annotated[
     str | None,
     typer.Option("--inside", metavar="PATH", help="Only a submodule, on the arguments it gets: layers.3.mlp."),
 ]
+
+
+#: The option of commands that open sources.
+CaptureEnv = Annotated[
+    str | None,
+    typer.Option(
+        "--capture-env",
+        metavar="NAME",
+        help="Open and capture the sources in this environment (mindgap env): with its PyTorch and its packages.",
+    ),
+]
+
+
+def source_client(
+    tensors: TensorStore, deadline_s: float, capture_env: str | None, budget_s: float | None = None
+) -> SourceClient:
+    """Returns the client that opens the sources of a command. Raises `EnvironmentProblem`."""
+    where = None if capture_env is None else find(capture_env)
+    return SourceClient(tensors, deadline_s, budget_s, where)
 
 
 def inside_option(path: str | None) -> list[str]:
@@ -46,6 +66,8 @@ def subjects(
     """
     suffix = " +grad" if backward else ""
     more = " --backward" if backward else ""
+    if client.where is not None:
+        more += f" --capture-env {client.where.name}"
     for source in [with_options(source, options) for source in sources]:
         try:
             opened = client.open(source)

@@ -8,10 +8,9 @@ from typing import Annotated
 
 import typer
 
-from mindgap.catalogue.source_client import SourceClient
 from mindgap.cli.diff import Deadline, Options, seconds
 from mindgap.cli.outputs import check_files, write_file
-from mindgap.cli.sources import subjects
+from mindgap.cli.sources import source_client, subjects
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import result_stream
 from mindgap.diff import Subject
@@ -23,6 +22,7 @@ def trace(
     platform: Annotated[str, typer.Option("-p", "--platform", metavar="PLATFORM", help="DEVICE/MODE[@key=value,…].")],
     reference: Annotated[str, typer.Option(metavar="PLATFORM", help="What it is compared with.")] = "cpu/eager",
     options: Options = None,
+    capture_env: CaptureEnv = None,
     backward: Annotated[bool, typer.Option("--backward", help="As for mindgap diff.")] = False,
     all_values: Annotated[bool, typer.Option("--all", help="Show every value, not only the turning points.")] = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a self-contained page.")] = None,
@@ -62,7 +62,7 @@ def trace(
     counts = _thread_counts(threads)
     limits = ProbeLimits(probes, seconds(deadline))
     tensors = default_tensor_store()
-    with result_stream() as out, SourceClient(tensors, limits.deadline_s) as client:
+    with result_stream() as out, source_client(tensors, limits.deadline_s, capture_env) as client:
         subject = _one(list(subjects([source], options or [], client, backward)), source)
         graph = subject.captured()
         if repeat is not None:

@@ -105,7 +105,7 @@ def run_job(
     caches = Caches() if caches is None else caches
     timings: dict[str, float] = {}
     digest = digest_of(job.graph)
-    key = (digest, _replaced(job))
+    key = key_of(job)
     loaded = caches.graphs.get(key)
     made = loaded.inputs if loaded is not None else None
     inputs = make_inputs(job, tensors, caches) if made is None else _replace(made, job.inputs)
@@ -128,6 +128,11 @@ def run_job(
             caches.graphs.drop(key) if loaded is not None and loaded.fresh else caches.clear()
     timings["total"] = time.perf_counter() - clock
     return Outcome(job.platform, digest, timings=timings, fingerprint=fingerprint, **found)
+
+
+def key_of(job: Job) -> tuple[str, str]:
+    """Returns what a loaded graph depends on: the graph, and the replaced inputs that a platform may fold into it."""
+    return digest_of(job.graph), _replaced(job)
 
 
 def missing_tensors(job: Job, tensors: TensorStore, caches: Caches) -> list[str]:

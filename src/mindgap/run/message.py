@@ -2,7 +2,7 @@
 
 parent → worker   job        the graph by digest, the arrays that replace inputs; then, if they are asked for or
                              known to be missing, the graph's bytes and stored tensors
-                  prepare    graphs that jobs will name, to be loaded together
+                  prepare    graphs that jobs will name, with the arrays that replace inputs, to be loaded together
 worker → parent   ready      the platform's description and fingerprint; first frame of a worker that lives
                   failed     why the platform could not be opened; last frame of one that does not
                   stage      the next stage of a graph that the worker had not loaded
@@ -25,7 +25,7 @@ from mindgap.run.channel import Array, Frame
 from mindgap.run.outcome import Job, Outcome
 
 #: Raised when either side would misread the other: a worker may be another installation.
-PROTOCOL: Final = 3
+PROTOCOL: Final = 4
 #: The exit status of a worker that saw itself past its memory limit.
 OOM_EXIT: Final = 86
 
@@ -53,14 +53,24 @@ def job_frame(
     return header, arrays
 
 
-def prepare_frame(graphs: Mapping[str, bytes]) -> tuple[dict[str, Any], list[Array]]:
-    """Encodes graphs by digest, to be loaded together, as header and arrays."""
-    return {"kind": "prepare", "graphs": list(graphs)}, [np.frombuffer(data, np.uint8) for data in graphs.values()]
+def prepare_frame(
+    digests: Sequence[str], data: Sequence[bytes], inputs: Sequence[Mapping[int, Array]]
+) -> tuple[dict[str, Any], list[Array]]:
+    """Encodes graphs to be loaded together as header and arrays: of each its digest, bytes and replaced inputs."""
+    arrays = [np.frombuffer(each, np.uint8) for each in data]
+    header = {"kind": "prepare", "graphs": list(digests), "inputs": [list(each) for each in inputs]}
+    return header, arrays + [array for each in inputs for array in each.values()]
 
 
-def sent_graphs(frame: Frame) -> dict[str, bytes]:
-    """Decodes the graphs of a `prepare` frame."""
-    return {digest: array.tobytes() for digest, array in zip(frame.header["graphs"], frame.arrays, strict=True)}
+def sent_graphs(frame: Frame) -> list[tuple[str, bytes, dict[int, Array]]]:
+    """Decodes the graphs of a `prepare` frame: digest, bytes and replaced inputs."""
+    digests: Sequence[str] = frame.header["graphs"]
+    numbers: Sequence[Sequence[int]] = frame.header["inputs"]
+    rest = iter(frame.arrays[len(digests) :])
+    return [
+        (digest, array.tobytes(), {number: next(rest) for number in each})
+        for digest, array, each in zip(digests, frame.arrays, numbers, strict=False)
+    ]
 
 
 def graph_bytes(frame: Frame) -> bytes | None:

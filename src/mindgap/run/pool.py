@@ -120,7 +120,7 @@ class WorkerPool:
         Any status but `ok`: the worker did not survive, or missed the deadline. A smaller batch may succeed.
         Raises `MindgapError` for bad input only.
         """
-        return self._supervisor(platform).prepare(graphs, deadline_s)
+        return self._supervisor(platform).prepare([Job(platform, graph) for graph in graphs], deadline_s)
 
     def run_together(self, jobs: Sequence[Job], deadline_s: float) -> list[Outcome]:
         """Loads the graphs of jobs for one platform together, runs the jobs, and returns outcomes in their order.

@@ -28,6 +28,7 @@ from mindgap.run.identity import remember
 from mindgap.run.local import Caches, fingerprint_of, missing_tensors, run_job
 from mindgap.run.machine import own_bytes
 from mindgap.run.message import PROTOCOL, graph_bytes, outcome_frame, read_job, sent_graphs, sent_tensors
+from mindgap.run.outcome import Job
 from mindgap.run.worker_setup import claim_channel, prepare_to_die, serve_until_hangup
 
 
@@ -149,11 +150,13 @@ class _Server:
 
     def _prepare(self, frame: Frame) -> None:
         try:
-            graphs = [self._keep(digest, data) for digest, data in sent_graphs(frame).items()]
+            jobs = [
+                Job(self._name, self._keep(digest, data), inputs=inputs) for digest, data, inputs in sent_graphs(frame)
+            ]
         except MindgapError as error:
             self._send({"kind": "refused", "message": str(error)})
             return
-        held, message = prepare(self._platform, graphs, self._tensors, self._caches)
+        held, message = prepare(self._platform, jobs, self._tensors, self._caches)
         self._send({"kind": "prepared", "held": held, "message": message})
 
     def _on_stage(self, stage: str) -> None:

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
+from mindgap.environments import Environment
 from mindgap.run.channel import Array, Frame
 from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess
 
@@ -21,10 +22,14 @@ class WorkerClient:
 
     def __init__(
         self, module: str, options: Mapping[str, object], environment: Mapping[str, str], start: RequestLimits,
-        launch: Launch = WorkerProcess,
+        launch: Launch = WorkerProcess, where: Environment | None = None,
     ) -> None:  # fmt: skip
-        """`options`: command-line options without the dashes, beside `--parent`. `start`: limits until it is ready."""
-        self._command = [sys.executable, "-P", "-m", module, "--parent", str(os.getpid())]
+        """`options`: command-line options without the dashes, beside `--parent`. `start`: limits until it is ready.
+
+        `where`: the environment in which it runs, None for mindgap's own.
+        """
+        command = [sys.executable, "-P", "-m", module] if where is None else where.command(module)
+        self._command = [*command, "--parent", str(os.getpid())]
         for name, value in options.items():
             self._command += [f"--{name}", str(value)]
         self._environment, self._start, self._launch = environment, start, launch

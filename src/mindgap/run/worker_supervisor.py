@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from mindgap.graph import Graph, MindgapError, TensorStore
+from mindgap.graph import MindgapError, TensorStore
 from mindgap.run.channel import Array, Frame
 from mindgap.run.cpu import CpuAccount
 from mindgap.run.failure_signature import signature
@@ -110,24 +110,28 @@ class WorkerSupervisor:
                 self._until = None
                 self._last_used = time.monotonic()
 
-    def prepare(self, graphs: Sequence[Graph], deadline_s: float) -> Prepared:
-        """Loads graphs together in the worker, for the jobs that follow. A worker that ends or exceeds the deadline
-        is replaced, without another try. Raises `MindgapError` for bad input only.
+    def prepare(self, jobs: Sequence[Job], deadline_s: float) -> Prepared:
+        """Loads the graphs of jobs together in the worker. A worker that ends or exceeds the deadline is replaced,
+        without another try. Raises `MindgapError` for bad input only.
         """
-        data = {digest_of(graph): bytes_of(graph) for graph in graphs}
-        with self._lock, self._busy:
+        for job in jobs:
+            check_job(job)
+        digests = [digest_of(job.graph) for job in jobs]
+        first = any(job.purpose == "judging" for job in jobs)
+        with self._lock.turn(first=first), self._busy.turn(first=first):
             try:
                 worker = self._ready()
                 worker.jobs += 1
-                worker.stage = f"loading {len(data)} graphs together"
-                frame = worker.ask(*prepare_frame(data), RequestLimits(deadline_s, self.limits.memory_bytes))
-                return self._read_prepared(worker, frame, data)
+                worker.stage = f"loading {len(jobs)} graphs together"
+                asked = prepare_frame(digests, [bytes_of(job.graph) for job in jobs], [job.inputs for job in jobs])
+                frame = worker.ask(*asked, RequestLimits(deadline_s, self.limits.memory_bytes))
+                return self._read_prepared(worker, frame, digests)
             except WorkerFailed as failed:
                 self._drop()
                 status: Status = "runtime_error" if isinstance(failed, _CannotOpen) else failed.fault
                 return Prepared(status, message=f"{failed.message}\n{failed.tail}".strip())
             finally:
-                self._charge("running")
+                self._charge("judging" if first else "running")
                 self._last_used = time.monotonic()
 
     def describe(self) -> Mapping[str, Any]:
@@ -206,12 +210,12 @@ class WorkerSupervisor:
             stored = {str(key): self._tensors.get(str(key)) for key in frame.header.get("tensors", ())}
         raise _nonsense(worker, "asked again and again for what it was sent")
 
-    def _read_prepared(self, worker: WorkerProcess, frame: Frame, graphs: Mapping[str, bytes]) -> Prepared:
+    def _read_prepared(self, worker: WorkerProcess, frame: Frame, digests: Sequence[str]) -> Prepared:
         if frame.header.get("kind") == "refused":
             raise MindgapError(str(frame.header.get("message")))
         if frame.header.get("kind") != "prepared":
             raise _nonsense(worker, f"an answer that says {frame.header.get('kind')!r}")
-        self._sent.update(graphs)
+        self._sent.update(digests)
         return Prepared("ok", int(frame.header["held"]), str(frame.header["message"]))
 
     def _read(self, worker: WorkerProcess, frame: Frame, digest: str) -> Outcome:
@@ -310,7 +314,7 @@ def run_batch(supervisor: WorkerSupervisor, jobs: Sequence[Job], deadline_s: flo
         return run_batch(supervisor, jobs[:BATCH_SIZE], deadline_s) + run_batch(
             supervisor, jobs[BATCH_SIZE:], deadline_s
         )
-    if len(jobs) > 1 and supervisor.prepare([job.graph for job in jobs], deadline_s).status != "ok":
+    if len(jobs) > 1 and supervisor.prepare(jobs, deadline_s).status != "ok":
         middle = len(jobs) // 2
         return run_batch(supervisor, jobs[:middle], deadline_s) + run_batch(supervisor, jobs[middle:], deadline_s)
     outcomes: list[Outcome] = []

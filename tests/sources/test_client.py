@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mindgap.catalogue.source_client import SourceClient
 from mindgap.graph import MindgapError, TensorStore
+from mindgap.sources.client import SourceClient
 
 MODELS = """
 import ctypes, os, sys, torch

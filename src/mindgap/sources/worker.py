@@ -1,5 +1,5 @@
 """Worker process that opens a command's sources and captures their programs, so that nothing a user's code does can
-end the command: `python -m mindgap.catalogue.source_worker --parent PID --tensors DIR`.
+end the command: `python -m mindgap.sources.worker --parent PID --tensors DIR`.
 
 Messages:
 
@@ -41,7 +41,7 @@ Header = dict[str, Any]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Serves requests until the parent closes the channel."""
-    parser = argparse.ArgumentParser(prog="mindgap.catalogue.source_worker", description=__doc__)
+    parser = argparse.ArgumentParser(prog="mindgap.sources.worker", description=__doc__)
     parser.add_argument("--parent", type=int, help="the process to die with")
     parser.add_argument("--tensors", type=Path, required=True, help="where tensors too big for a graph's bytes go")
     arguments = parser.parse_args(argv)

@@ -12,12 +12,16 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, Self
+from typing import TYPE_CHECKING, Final, Literal
 
+from mindgap.environments import Environment
 from mindgap.graph import Graph, MindgapError, TensorStore, decode
 from mindgap.run.channel import Frame
 from mindgap.run.process import RequestLimits, WorkerFailed
 from mindgap.run.worker_client import WorkerClient
+
+if TYPE_CHECKING:
+    from typing import Self
 
 Optimizer = Literal["sgd", "adamw"]
 
@@ -61,11 +65,21 @@ class SourceClient:
     Thread-safe. Use as a context manager: leaving it ends the process.
     """
 
-    def __init__(self, tensors: TensorStore, deadline_s: float, budget_s: float | None = None) -> None:
-        """`deadline_s`: seconds for opening a source, and for one capture. `budget_s`: for all together, from now."""
+    def __init__(
+        self, tensors: TensorStore, deadline_s: float, budget_s: float | None = None, where: Environment | None = None
+    ) -> None:
+        """`deadline_s`: seconds for opening a source, and for one capture. `budget_s`: for all together, from now.
+
+        `where`: the environment in which the user's code runs and is captured, None for mindgap's own. Raises
+        `EnvironmentProblem` where no worker can run there.
+        """
+        if where is not None:
+            where.check()
+        self.where = where
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         start = RequestLimits(_START_S)
-        self._client = WorkerClient("mindgap.catalogue.source_worker", {"tensors": tensors.path}, environment, start)
+        options = {"tensors": tensors.path}
+        self._client = WorkerClient("mindgap.sources.worker", options, environment, start, where=where)
         self._deadline_s = deadline_s
         self._until = math.inf if budget_s is None else time.monotonic() + budget_s
         self._lock = threading.Lock()
