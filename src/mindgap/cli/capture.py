@@ -12,7 +12,7 @@ import typer
 
 from mindgap.cli.diff import seconds
 from mindgap.cli.outputs import check_files, write_file
-from mindgap.cli.sources import Inside, inside_option, source_client, with_options
+from mindgap.cli.sources import CaptureEnv, Inside, inside_option, source_client, with_options
 from mindgap.cli.streams import result_stream
 from mindgap.graph import Graph, MindgapError, ModelFile, default_tensor_store, digest, encode, write_model
 from mindgap.graph.model_file import SUFFIX

@@ -16,7 +16,7 @@ from mindgap.cli.known_findings import known_findings
 from mindgap.cli.numbers import seconds_of
 from mindgap.cli.outputs import check_files, each_alone, write_file
 from mindgap.cli.progress import progress
-from mindgap.cli.sources import Inside, inside_option, source_client, subjects
+from mindgap.cli.sources import CaptureEnv, Inside, inside_option, source_client, subjects
 from mindgap.cli.status import Exit, status_of
 from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import print_report

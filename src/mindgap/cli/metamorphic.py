@@ -8,7 +8,7 @@ import typer
 
 from mindgap.cli.diff import AsJson, Deadline, Html, Jobs, Junit, Options, put_out, say_loudly, seconds
 from mindgap.cli.outputs import check_files
-from mindgap.cli.sources import source_client, subjects
+from mindgap.cli.sources import CaptureEnv, source_client, subjects
 from mindgap.cli.status import status_of
 from mindgap.cli.streams import result_stream
 from mindgap.diff import RunSettings

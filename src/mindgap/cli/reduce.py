@@ -10,7 +10,7 @@ import typer
 from mindgap.cli.cause_outputs import CauseOutputs, LedgerFile, SarifFile, UpdateLedger
 from mindgap.cli.diff import Deadline, Options, seconds
 from mindgap.cli.numbers import finite
-from mindgap.cli.sources import source_client, subjects
+from mindgap.cli.sources import CaptureEnv, source_client, subjects
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
 from mindgap.diff.platform_facts import facts_of, spelled

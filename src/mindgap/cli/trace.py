@@ -10,7 +10,7 @@ import typer
 
 from mindgap.cli.diff import Deadline, Options, seconds
 from mindgap.cli.outputs import check_files, write_file
-from mindgap.cli.sources import source_client, subjects
+from mindgap.cli.sources import CaptureEnv, source_client, subjects
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import result_stream
 from mindgap.diff import Subject
