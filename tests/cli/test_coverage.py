@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,19 @@ def test_a_platform_that_is_here_and_one_that_is_not(catalogue: Path, tmp_path: 
     assert absent["available"] is False and absent["reason"]
     again = mindgap(*argv, "--missing", cwd=tmp_path)
     assert again.status == 0 and "mps/eager is not here" in again.out and "asked for 0.0 processor seconds" in again.out
+
+
+def test_two_environments_say_what_the_later_gains_and_loses(catalogue: Path, tmp_path: Path) -> None:
+    assert mindgap("env", "create", "same", "--python", sys.executable, cwd=tmp_path).status == 0
+    argv = ("coverage", "cpu/jit", "cpu/jit@env=same", "--catalogue", catalogue)
+    ran = mindgap(*argv, "--json", cwd=tmp_path)
+    assert ran.status == 0, ran.err
+    here, same = json.loads(ran.out)
+    assert "against" not in here
+    assert same["against"] == {"platform": "cpu/jit", "gained": [], "lost": []}
+    assert here["fingerprint"] != same["fingerprint"] and same["calls"]["runs"] == here["calls"]["runs"]
+    told = mindgap(*argv, cwd=tmp_path).out
+    assert "what cpu/jit@env=same loses against cpu/jit: nothing" in told
 
 
 def test_nothing_to_ask_is_wrong_use(catalogue: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import stat
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from mindgap.environments import Environment, EnvironmentProblem, environments, 
 from mindgap.environments.environment import unfinished
 from mindgap.environments.installation import adopt, create, remove
 
-GOOD = {"python": "3.12.1", "implementation": "CPython", "machine": "x86_64", "prefix": "/", "missing": []}
+GOOD = {"python": "3.12.1", "implementation": "CPython", "machine": platform.machine(), "prefix": "/", "missing": []}
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from mindgap.oracle.evaluation.float64 import Float64Graph, bind_call, evaluate
 from mindgap.oracle.replays import noise as noise_module
 from mindgap.oracle.replays.noise import a_start, disturbed, sign_pool, signs
 from mindgap.oracle.shadows import stepwise as shadow_module
-from mindgap.oracle.shadows.segments import crossing, most_alive, replays_at_once, segments
+from mindgap.oracle.shadows.segments import crossing, most_alive, replays_at_once, segment_bytes, segments
 from oracle.bench import build, chain, normal
 
 
@@ -91,6 +91,28 @@ def test_stretches_within_the_limit_are_computed_once(
     for _ in range(5):
         assert [step.hard[n].numel() > 0 for n in step.hard] == [True] * len(step.hard)
     assert [made.count(nodes) for nodes in parts] == [computed, computed]
+
+
+def test_a_round_through_the_graph_finds_what_the_last_one_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the longest unused went first, a round in order would find nothing."""
+    graph, arrays = skipping()
+    made: list[range] = []
+    piece = shadow_module._shadow_segment
+
+    def counted(whole: Any, nodes: range, *others: Any) -> Any:
+        made.append(nodes)
+        return piece(whole, nodes, *others)
+
+    parts = segments(graph, 1)
+    held = max(segment_bytes(graph, nodes) for nodes in parts) * 5
+    inputs = [torch.from_numpy(a) for a in arrays]
+    step = shadow_module.Stepwise(Float64Graph(graph), inputs, parts, most_bytes=held)
+    monkeypatch.setattr(shadow_module, "_shadow_segment", counted)
+    for _ in range(4):
+        for number in step.hard:
+            assert step.hard[number].numel() > 0
+    # Of each round at least the segments that fit, but for the two latest.
+    assert len(made) <= 4 * (len(parts) - 3), len(made)
 
 
 def test_stretches_hold_what_they_may_and_borders_are_known() -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import platform
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
-from mindgap.graph import MindgapError, TensorStore
+from mindgap.environments import EnvironmentProblem
+from mindgap.environments.installation import adopt
+from mindgap.graph import Graph, MindgapError, TensorStore, digest
 from mindgap.sources.client import SourceClient
 
 MODELS = """
@@ -141,3 +146,40 @@ def test_a_file_may_import_torchvision(client: SourceClient, tmp_path: Path) -> 
         pytest.skip("torchvision is not installed")
     (tmp_path / "custom.py").write_text(CUSTOM)
     assert len(client.capture(client.open(f"{tmp_path}/custom.py:vision"), 0).nodes) > 20
+
+
+def test_a_source_is_captured_in_another_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment's interpreter runs the user's code, and the graph is the same."""
+    monkeypatch.setenv("MINDGAP_HOME", str(tmp_path / "home"))
+    (tmp_path / "model.py").write_text(
+        "import os, torch\n"
+        "def make():\n"
+        "    open(os.path.join(os.path.dirname(__file__), 'ran'), 'w').write(os.environ.get('MARK', ''))\n"
+        "    torch.manual_seed(0)\n"
+        "    return torch.nn.Linear(3, 2), (torch.ones(1, 3),)\n"
+    )
+    # An interpreter that can be told from mindgap's own.
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nMARK=environment exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    where = adopt("user", str(python), lambda line: None)
+    tensors = TensorStore(tmp_path / "tensors")
+    source = f"{tmp_path}/model.py:make"
+    graphs: list[Graph] = []
+    for there in (where, None):
+        with SourceClient(tensors, 120.0, where=there) as client:
+            graphs.append(client.capture(client.open(source), 0))
+        assert (tmp_path / "ran").read_text() == ("environment" if there else "")
+    assert digest(graphs[0]) == digest(graphs[1])
+
+
+def test_an_environment_without_pytorch_cannot_capture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINDGAP_HOME", str(tmp_path / "home"))
+    facts = {"python": "3.12.1", "implementation": "CPython", "machine": platform.machine(), "prefix": "/"}
+    python = tmp_path / "python"
+    missing = 'case "$*" in *torch*) m=\'"torch"\';; esac'
+    python.write_text(f"#!/bin/sh\n{missing}\necho '{json.dumps(facts)[:-1]}, \"missing\": ['\"$m\"']}}'\n")
+    python.chmod(0o755)
+    where = adopt("bare", str(python), lambda line: None)
+    with pytest.raises(EnvironmentProblem, match="environment bare lacks torch: install it there"):
+        SourceClient(TensorStore(tmp_path / "tensors"), 10.0, where=where)

@@ -16,7 +16,7 @@ from mindgap.run.outcome import Outcome
 from mindgap.store import Store
 from mindgap.support.answers import Answer, SupportTable, answer_of, read_support
 from mindgap.support.call_forms import in_place, recast, relaid
-from mindgap.support.coverage import operator_coverage
+from mindgap.support.coverage import operator_coverage, version_coverage
 from mindgap.support.key import Key, key_of
 from mindgap.support.probe_file import probe_set
 from mindgap.support.probes import CallProbe
@@ -280,6 +280,17 @@ def test_lacks_are_told_by_dtype_and_layout() -> None:
         (op, "refuses", False, ("float16",), ("contiguous",)),
         (op, "fails", False, ("float32",), ("permuted",)),
     ]
+
+
+def test_what_a_version_gains_and_loses() -> None:
+    """Of the calls that both versions were asked."""
+    gained, lost, kept, new = (Key(f"aten.{name}.default", "float32", "contiguous") for name in ("a", "b", "c", "d"))
+    before = support(gained, runs=(lost, kept)).answers("f")
+    after = support(lost, runs=(gained, kept, new)).answers("f")
+    found = version_coverage([gained, lost, kept, new], before, after)
+    assert [(each.op, each.word) for each in found.gained] == [("aten.a.default", "refuses")]
+    assert [(each.op, each.word) for each in found.lost] == [("aten.b.default", "refuses")]
+    assert found.lost[0].reason
 
 
 def test_a_platform_that_is_not_here_is_absent(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ from mindgap.cli.streams import complain
 from mindgap.cli.study import study
 from mindgap.cli.synth import synth
 from mindgap.cli.trace import trace
+from mindgap.cli.upgrade import upgrade
 from mindgap.cli.worker import worker
 from mindgap.graph import MindgapError
 from mindgap.run.log_setup import VARIABLE, configure_logging
@@ -52,7 +53,21 @@ app = typer.Typer(
     help="Finds where a model's behaviour changes when the hardware or the runtime under it does.",
     epilog="Exit status: 0 nothing found, 1 findings, 2 wrong use or bad input, 3 mindgap itself failed.",
 )
-for command in (platforms, coverage, capture, diff, trace, reduce, metamorphic, demo, selftest, report, synth, cache):
+for command in (
+    platforms,
+    coverage,
+    capture,
+    diff,
+    upgrade,
+    trace,
+    reduce,
+    metamorphic,
+    demo,
+    selftest,
+    report,
+    synth,
+    cache,
+):
     app.command()(command)
 # The name of before: scripts use it.
 app.command("alone", hidden=True)(metamorphic)

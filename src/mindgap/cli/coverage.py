@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -21,8 +21,11 @@ from mindgap.cli.streams import result_stream
 from mindgap.cli.tables import console, plain_table
 
 if TYPE_CHECKING:
-    from mindgap.support.coverage import OperatorCoverage
+    from mindgap.support.coverage import OperatorCoverage, OperatorGap, VersionCoverage
     from mindgap.support.survey import SurveyResult
+
+    #: By the platform before and after.
+    Versions = Mapping[tuple[str, str], VersionCoverage]
 
 #: Characters of a reason that the table shows; `--json` has all that is kept.
 _REASON = 110
@@ -50,9 +53,10 @@ def coverage(
 ) -> None:
     """Ask each platform which operators it runs, by dtype and layout, of those that cpu/eager runs.
 
-    Every operator is tried with PyTorch's own samples, once for a platform as it is (versions, hardware, settings).
+    Every operator is tried with PyTorch's own samples, once for a platform as it is (versions, hardware, settings). Of
+    a platform in several environments (env=NAME) it also says what each gains and loses against the one before.
 
-    Example: mindgap coverage cpu/jit onnxruntime/cpu --missing
+    Example: mindgap coverage onnxruntime/cpu@env=ort128 onnxruntime/cpu --missing
     """
     # Samples call deprecated operators on purpose; PyTorch reads this when it is imported.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
@@ -61,17 +65,23 @@ def coverage(
     with result_stream() as out:
         _require_any(platforms)
         asked = _asked(platforms, catalogue, store, budget, jobs)
-        from mindgap.support.coverage import operator_coverage
+        from mindgap.support.coverage import operator_coverage, version_coverage
 
         found = {
             platform: operator_coverage(asked.keys, asked.support.answers(fingerprint))
             for platform, fingerprint in asked.support.platforms.items()
         }
+        versions = {
+            (before, after): version_coverage(
+                asked.keys, *(asked.support.answers(asked.support.platforms[name]) for name in (before, after))
+            )
+            for before, after in _versions([*found])
+        }
         if as_json:
-            json.dump(_objects(platforms, asked, found), out, indent=1)
+            json.dump(_objects(platforms, asked, found, versions), out, indent=1)
             out.write("\n")
         else:
-            _print(asked, found, missing, out)
+            _print(asked, found, missing, versions, out)
 
 
 def _require_any(platforms: list[str]) -> None:
@@ -115,7 +125,25 @@ def _asked(
     return asked
 
 
-def _objects(platforms: list[str], asked: SurveyResult, found: Mapping[str, OperatorCoverage]) -> list[dict[str, Any]]:
+def _versions(platforms: Sequence[str]) -> list[tuple[str, str]]:
+    """The platforms that differ from the one before only in their environment, with that one."""
+    from mindgap.platforms.registry import PlatformName, parse
+
+    latest: dict[str, str] = {}
+    found: list[tuple[str, str]] = []
+    for platform in platforms:
+        name = parse(platform)
+        plain = str(PlatformName(name.device_mode, name.backend_options))
+        if plain in latest:
+            found.append((latest[plain], platform))
+        latest[plain] = platform
+    return found
+
+
+def _objects(
+    platforms: list[str], asked: SurveyResult, found: Mapping[str, OperatorCoverage], versions: Versions
+) -> list[dict[str, Any]]:
+    against = {after: {"platform": before, **asdict(change)} for (before, after), change in versions.items()}
     reports: list[dict[str, Any]] = []
     for platform in dict.fromkeys(platforms):
         here = found.get(platform)
@@ -125,11 +153,14 @@ def _objects(platforms: list[str], asked: SurveyResult, found: Mapping[str, Oper
         dtypes = {dtype: {"runs": runs, "asked": count} for dtype, (runs, count) in here.dtypes.items()}
         about = {"platform": platform, "available": True, "fingerprint": asked.support.platforms[platform]}
         cpu = round(asked.cpu_seconds.get(platform, 0.0), 2)
-        reports.append({**about, "cpu_seconds": cpu, **asdict(here), "dtypes": dtypes})
+        change = {"against": against[platform]} if platform in against else {}
+        reports.append({**about, "cpu_seconds": cpu, **asdict(here), "dtypes": dtypes, **change})
     return reports
 
 
-def _print(asked: SurveyResult, found: Mapping[str, OperatorCoverage], missing: bool, out: TextIO) -> None:
+def _print(
+    asked: SurveyResult, found: Mapping[str, OperatorCoverage], missing: bool, versions: Versions, out: TextIO
+) -> None:
     page = console(out)
     page.print(_totals(found))
     page.print(_dtypes(found))
@@ -140,7 +171,11 @@ def _print(asked: SurveyResult, found: Mapping[str, OperatorCoverage], missing: 
         page.print(f"{platform}: asked for {cpu:.1f} processor seconds{untried}", markup=False, highlight=False)
     if missing:
         for platform, here in found.items():
-            page.print(_lacks(platform, here) if here.lacks else f"{platform} lacks nothing of what was asked")
+            page.print(_gaps(f"what {platform} lacks", here.lacks) if here.lacks else f"{platform} lacks nothing")
+    for (before, after), change in versions.items():
+        for word, gaps in (("gains", change.gained), ("loses", change.lost)):
+            title = f"what {after} {word} against {before}"
+            page.print(_gaps(title, gaps) if gaps else f"{title}: nothing")
 
 
 def _totals(found: Mapping[str, OperatorCoverage]) -> Table:
@@ -162,9 +197,10 @@ def _dtypes(found: Mapping[str, OperatorCoverage]) -> Table:
     return table
 
 
-def _lacks(platform: str, here: OperatorCoverage) -> Table:
-    table = plain_table("operator", "answer", "in", "reason", title=f"what {platform} lacks")
-    for lack in here.lacks:
+def _gaps(title: str, gaps: Sequence[OperatorGap]) -> Table:
+    """Makes a table of gaps: of those that are gained, the answer and the reason are the older version's."""
+    table = plain_table("operator", "answer", "in", "reason", title=title)
+    for lack in gaps:
         where = "every call asked" if lack.whole else f"{', '.join(lack.dtypes)} ({', '.join(lack.layouts)})"
         table.add_row(lack.op, lack.word, where, Text(lack.reason[:_REASON]))
     return table

@@ -19,6 +19,8 @@ from mindgap.graph.tensors import home
 
 #: The oldest Python that workers run on.
 OLDEST_PYTHON: Final = (3, 10)
+#: The packages that every worker needs, beside those of its platform.
+NEEDED: Final = ("numpy", "ml_dtypes", "xxhash", "zstandard")
 #: An environment has no record until it is complete.
 _RECORD: Final = "environment.json"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -33,7 +35,7 @@ class EnvironmentProblem(MindgapError):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What an interpreter says of itself. `missing`: distributions that workers need and it cannot import."""
+    """What an interpreter says of itself. `missing`: modules that were asked for and that it does not find."""
 
     python: str
     implementation: str
@@ -70,13 +72,16 @@ class Environment:
         """The command line that runs a module of this mindgap there; arguments may be appended."""
         return [self.python, str(_START), str(_PACKAGE), self._more(), module]
 
-    def facts(self) -> Facts:
+    def facts(self, *modules: str) -> Facts:
         """Asks the interpreter. Raises `EnvironmentProblem` where it does not answer."""
-        return _facts(self.name, self.python, self._more())
+        return _facts(self.name, self.python, self._more(), modules)
 
-    def check(self) -> Facts:
-        """Raises `EnvironmentProblem` where no worker can run there. The message says what to do."""
-        facts = self.facts()
+    def check(self, *modules: str) -> Facts:
+        """Raises `EnvironmentProblem` where no worker can run there, or a module that it needs beside is missing.
+
+        The message says what to do.
+        """
+        facts = self.facts(*NEEDED, *modules)
         version = tuple(int(part) for part in facts.python.split(".")[:2])
         if version < OLDEST_PYTHON:
             oldest = ".".join(map(str, OLDEST_PYTHON))
@@ -88,10 +93,12 @@ class Environment:
                 f"environment {self.name}: its Python is built for {facts.machine}, this machine is "
                 f"{platform.machine()}"
             )
-        if facts.missing:
+        if lost := [name for name in facts.missing if name in NEEDED]:
             raise EnvironmentProblem(
-                f"environment {self.name} lacks {', '.join(facts.missing)}, which workers need: {self._remedy()}"
+                f"environment {self.name} lacks {', '.join(lost)}, which workers need: {self._remedy()}"
             )
+        if facts.missing:
+            raise EnvironmentProblem(f"environment {self.name} lacks {', '.join(facts.missing)}: install it there")
         return facts
 
     def save(self) -> None:
@@ -161,10 +168,10 @@ def _read(name: str) -> Environment:
 
 
 @cache
-def _facts(name: str, python: str, more: str) -> Facts:
+def _facts(name: str, python: str, more: str, modules: tuple[str, ...]) -> Facts:
     if not os.access(python, os.X_OK):
         raise EnvironmentProblem(f"environment {name}: its interpreter {python} is not there or cannot be run")
-    command = [python, str(_START), "--facts", more]
+    command = [python, str(_START), "--facts", more, *modules]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_FACTS_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

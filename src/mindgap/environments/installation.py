@@ -12,8 +12,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from mindgap.environments.environment import Environment, EnvironmentProblem, find, folder_of, own_packages
-from mindgap.environments.start import NEEDED
+from mindgap.environments.environment import (
+    NEEDED,
+    Environment,
+    EnvironmentProblem,
+    find,
+    folder_of,
+    own_packages,
+)
 
 #: Called with one line about what is being done.
 Say = Callable[[str], None]
@@ -39,7 +45,7 @@ def create(name: str, requirements: Sequence[str], python: str | None, *, isolat
         _make(folder / "venv", python or sys.executable, uv)
         if layered:
             _site_packages(folder / "venv").joinpath(_BASE).write_text("\n".join(own_packages()) + "\n")
-        wanted = [*requirements, *(() if layered else NEEDED.values())]
+        wanted = [*requirements, *(() if layered else NEEDED)]
         say(f"installing {' '.join(wanted)}")
         _install(made.python, wanted, uv)
         made.check()
@@ -59,7 +65,7 @@ def adopt(name: str, python: str, say: Say) -> Environment:
     found = Environment(name, os.path.abspath(path))
     try:
         folder.mkdir(parents=True)
-        missing = found.facts().missing
+        missing = found.facts(*NEEDED).missing
         if missing:
             say(f"installing {' '.join(missing)} in {found.packages}; the environment itself is not changed")
             options = ["--no-deps", "--target", str(found.packages)]

@@ -1,7 +1,8 @@
 """Runs a module of mindgap with another interpreter: `PYTHON start.py PACKAGE MORE MODULE ARGUMENT…`.
 
 PACKAGE: the folder of the mindgap that starts it. MORE: folders with packages that the environment lacks, joined with
-`os.pathsep`; they come last on the path. `PYTHON start.py --facts MORE` prints what the environment is, as JSON.
+`os.pathsep`; they come last on the path. `PYTHON start.py --facts MORE MODULE…` prints what the environment is, and
+which modules it lacks, as JSON.
 
 Any Python 3 can read this file, so that one that is too old is named, not met as a syntax error.
 """
@@ -9,11 +10,8 @@ Any Python 3 can read this file, so that one that is too old is named, not met a
 import os
 import sys
 
-#: Import names, and names of the distributions, that every worker needs.
-NEEDED = {"numpy": "numpy", "ml_dtypes": "ml_dtypes", "xxhash": "xxhash", "zstandard": "zstandard"}
 
-
-def _facts() -> object:
+def _facts(modules: "list[str]") -> object:
     import importlib.util
     import platform
 
@@ -22,7 +20,7 @@ def _facts() -> object:
         "implementation": platform.python_implementation(),
         "machine": platform.machine(),
         "prefix": sys.prefix,
-        "missing": [dist for name, dist in NEEDED.items() if importlib.util.find_spec(name) is None],
+        "missing": [name for name in modules if importlib.util.find_spec(name) is None],
     }
 
 
@@ -47,7 +45,7 @@ def _main() -> None:
     if first == "--facts":
         import json
 
-        sys.stdout.write(json.dumps(_facts()) + "\n")
+        sys.stdout.write(json.dumps(_facts(sys.argv[3:])) + "\n")
         return
     import runpy
 

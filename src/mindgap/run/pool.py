@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
 
 #: How many jobs `map` reads ahead: enough to keep every platform busy when jobs come platform by platform.
 LOOK_AHEAD: Final = 256
+#: Resident bytes at which a worker empties its caches while one large graph has the machine for itself.
+_CACHES_OF_ONE: Final = 384 << 20
 
 
 class WorkerPool:
@@ -60,9 +61,10 @@ class WorkerPool:
         """Raises `PlatformError` for a platform that is not known, or an option that it does not take."""
         launch = launch or {}
         memory = memory_limit_bytes or memory_bytes() * 4 // 5 // busy
-        limits = WorkerLimits(start_s, memory, recycle_bytes or memory // 2)
-        #: While one graph has the machine for itself.
-        self._all = replace(limits, memory_bytes=memory * busy, recycle_bytes=memory * busy)
+        recycle = recycle_bytes or memory // 2
+        limits = WorkerLimits(start_s, memory, recycle, recycle)
+        #: While one graph has the machine for itself. The judge's jobs do not come again, and its memory is short.
+        self._all = WorkerLimits(start_s, memory * busy, memory * busy, _CACHES_OF_ONE)
         store = default_tensor_store() if tensors is None else tensors
         store = store if isinstance(store, TensorStore) else TensorStore(store)
         # A worker is killed when the *thread* that started it ends, so all are started from one that stays.
@@ -239,7 +241,7 @@ def _command(platform: str, launch: Sequence[str], tensors: Path, limits: Worker
         ("--tensors", str(tensors)),
         ("--parent", str(os.getpid())),
         ("--memory-limit", str(limits.memory_bytes)),
-        ("--recycle", str(limits.recycle_bytes)),
+        ("--recycle", str(limits.cache_bytes)),
     ]
     for option, value in options:
         if not any(part == option or part.startswith(f"{option}=") for part in command):

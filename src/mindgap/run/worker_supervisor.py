@@ -42,11 +42,13 @@ _ASKS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class WorkerLimits:
-    """`start_s`: until a worker must be ready. `recycle_bytes`: a worker that holds more after a job is replaced."""
+    """`start_s`: until a worker must be ready. `recycle_bytes`: a worker that holds more after a job is replaced.
+    `cache_bytes`: one that holds more empties its caches before that."""
 
     start_s: float
     memory_bytes: int
     recycle_bytes: int
+    cache_bytes: int
 
 
 class WorkerSupervisor:

@@ -74,7 +74,7 @@ class SourceClient:
         `EnvironmentProblem` where no worker can run there.
         """
         if where is not None:
-            where.check()
+            where.check("torch")
         self.where = where
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         start = RequestLimits(_START_S)

@@ -65,6 +65,25 @@ def operator_coverage(keys: Iterable[Key], answers: Mapping[Key, Answer]) -> Ope
     )
 
 
+@dataclass(frozen=True, slots=True)
+class VersionCoverage:
+    """What a platform runs in one version and not in the other, by operator."""
+
+    gained: tuple[OperatorGap, ...]
+    lost: tuple[OperatorGap, ...]
+
+
+def version_coverage(keys: Iterable[Key], before: Mapping[Key, Answer], after: Mapping[Key, Answer]) -> VersionCoverage:
+    """Compares the answers of two versions for the keys that both were asked."""
+    asked = [key for key in keys if key in before and key in after]
+    ran = {key for key in asked if before[key].answer in RUNNING}
+    runs = {key for key in asked if after[key].answer in RUNNING}
+    return VersionCoverage(
+        gained=operator_coverage(runs, before).lacks,
+        lost=operator_coverage(ran, after).lacks,
+    )
+
+
 def _best(words: Iterable[str]) -> str:
     return min(words, key=ALL_WORDS.index)
 

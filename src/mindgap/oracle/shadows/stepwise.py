@@ -126,9 +126,11 @@ class Stepwise:
     def _load(self, part: int) -> ShadowSegment:
         piece = self._loaded.pop(part, None)
         if piece is None:
-            # Those asked for longest ago go before room is taken.
+            # Graphs are gone through in order again and again: the last but one goes, and the next round finds the
+            # others.
             while self._loaded and sum(self._bytes[p] for p in (*self._loaded, part)) > self._most_bytes:
-                del self._loaded[next(iter(self._loaded))]
+                newest = list(self._loaded)[-2:]
+                del self._loaded[newest[0]]
             piece = _shadow_segment(self._graph, self.parts[part], dict(self._kept), self._decisions)
         self._loaded[part] = piece
         return piece

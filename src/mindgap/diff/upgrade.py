@@ -1,0 +1,172 @@
+"""Compares the platforms of one environment with the same platforms of another: what an upgrade changes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Literal
+
+from mindgap.diff.api import diff_many
+from mindgap.diff.subject import OnProgress, Subject
+from mindgap.graph import Graph, MindgapError, TensorStore
+from mindgap.platforms.listing import platform_info
+from mindgap.platforms.protocol import PlatformError
+from mindgap.platforms.registry import ENVIRONMENT, PlatformName, canonical, is_import_path, parse
+from mindgap.results.rows import Report, Row
+from mindgap.results.settings import RunSettings
+from mindgap.store import Store
+
+#: What an upgrade does to a model on a platform.
+#: - `worse`: the new version is wrong, or fails. `better`: the old one was, or did.
+#: - `changed`: they differ by more than rounding, and which is right is undecided.
+#: - `lost`: the new version refuses what the old one ran. `gained`: the other way round.
+#: - `calm`: other bits, by no more than rounding. `same`: the same bits.
+#: - `absent`: neither runs it. `unknown`: it was not run, or not judged.
+Change = Literal["worse", "changed", "lost", "unknown", "better", "gained", "calm", "same", "absent"]
+CHANGES: Final[tuple[Change, ...]] = (
+    "worse", "changed", "lost", "unknown", "better", "gained", "calm", "same", "absent",
+)  # fmt: skip
+#: What a person who upgrades has to look at.
+TO_LOOK_AT: Final[frozenset[Change]] = frozenset(("worse", "changed", "lost"))
+
+
+@dataclass(frozen=True)
+class PlatformUpgrade:
+    """One platform before and after. `versions`: of each package that differs, both. `report`: of `after` against
+    `before`."""
+
+    before: str
+    after: str
+    versions: Mapping[str, tuple[str, str]]
+    report: Report
+
+    @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """The change of each row of the report."""
+        ran = {model.name: model.reference_status in ("ok", "nondeterministic") for model in self.report.models}
+        return tuple(change_of(row, before_ran=ran.get(row.model, False)) for row in self.report.rows)
+
+    @property
+    def totals(self) -> dict[Change, int]:
+        """How many rows have each change, those that occur."""
+        counts = Counter(self.changes)
+        return {change: counts[change] for change in CHANGES if counts[change]}
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON, with the report's rows."""
+        report: dict[str, Any] = json.loads(self.report.to_json())
+        rows = [{**row, "change": change} for row, change in zip(report["rows"], self.changes, strict=True)]
+        return {
+            "before": self.before, "after": self.after, "versions": self.versions, "changes": self.totals,
+            "refused": report["refused"], "rows": rows,
+        }  # fmt: skip
+
+
+def change_of(row: Row, *, before_ran: bool) -> Change:
+    """What a row of the new version against the old one says. `before_ran`: the old one gave outputs."""
+    if row.broken or row.unknown:
+        return "unknown"
+    if row.status == "unsupported":
+        return "lost" if before_ran else "absent"
+    if row.verdict is None:
+        return "gained" if row.status in ("ok", "nondeterministic") else "absent"
+    if row.verdict == "identical":
+        return "same"
+    if not row.finding:
+        return "calm"
+    by_blame: Mapping[str, Change] = {"platform": "worse", "reference": "better"}
+    return by_blame.get(row.blame or "", "changed")
+
+
+def in_environment(platform: str, environment: str | None) -> str:
+    """The platform's name in an environment, None for mindgap's own. Raises `PlatformError`."""
+    if is_import_path(platform):
+        raise PlatformError(f"platform {platform!r}: an upgrade takes platforms that `mindgap platforms` lists")
+    name = parse(platform)
+    if name.environment:
+        raise PlatformError(f"platform {platform!r} names an environment: --from and --to do that")
+    options = name.options if environment is None else {**name.options, ENVIRONMENT: environment}
+    return canonical(str(PlatformName(name.device_mode, options)))
+
+
+def version_changes(before: str, after: str) -> dict[str, tuple[str, str]]:
+    """Of each package that the two platforms have in different versions, both; `python` among them.
+
+    Raises `PlatformError` where one is not available, or where all versions are the same: the comparison would be of
+    one platform with itself.
+    """
+    found: list[Mapping[str, str]] = []
+    for platform in (before, after):
+        info = platform_info(platform)
+        if not info.available:
+            raise PlatformError(f"platform {platform} is not available: {info.reason}")
+        found.append(info.versions)
+    names = sorted(found[0].keys() | found[1].keys())
+    pairs = {name: (found[0].get(name, "none"), found[1].get(name, "none")) for name in names}
+    differing = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    if not differing:
+        same = ", ".join(f"{name} {pair[0]}" for name, pair in pairs.items())
+        raise PlatformError(f"{before} and {after} have the same versions ({same}): there is nothing to compare")
+    return differing
+
+
+def upgrade(
+    subjects: Iterable[Subject],
+    platforms: Sequence[str],
+    before: str | None,
+    after: str | None,
+    *,
+    settings: RunSettings,
+    progress: OnProgress | None = None,
+    tensors: TensorStore | None = None,
+    jobs: int | None = None,
+    store: Store | None = None,
+) -> list[PlatformUpgrade]:
+    """Compares every subject on each platform of the environment `after` with the same platform of `before`.
+
+    None: mindgap's own environment. `settings.budget_s` is for all platforms together. Raises `MindgapError` where the
+    environments are one, a platform is unknown or not available in one of them, or nothing differs in their versions.
+    """
+    if before == after:
+        raise MindgapError("an upgrade is from one environment to another: name two")
+    asked = list(dict.fromkeys(platforms))
+    pairs = [(in_environment(each, before), in_environment(each, after)) for each in asked]
+    versions = [version_changes(*pair) for pair in pairs]
+    once = [_captured_once(subject) for subject in subjects]
+    until = None if settings.budget_s is None else time.monotonic() + settings.budget_s
+    found: list[PlatformUpgrade] = []
+    for (old, new), changed in zip(pairs, versions, strict=True):
+        left = None if until is None else max(until - time.monotonic(), 0.1)
+        own = dataclasses.replace(settings, reference=old, budget_s=left)
+        report = diff_many(once, [new], settings=own, progress=progress, tensors=tensors, jobs=jobs, store=store)
+        found.append(PlatformUpgrade(old, new, changed, report))
+    return found
+
+
+def _captured_once(subject: Subject) -> Subject:
+    """The subject whose graph is made once, for several comparisons. Thread-safe."""
+    lock = threading.Lock()
+    made: list[Graph | MindgapError] = []
+
+    def graph() -> Graph:
+        with lock:
+            if not made:
+                made.append(_tried(subject.graph))
+        if isinstance(made[0], MindgapError):
+            raise made[0]
+        return made[0]
+
+    return dataclasses.replace(subject, graph=graph)
+
+
+def _tried(graph: Callable[[], Graph]) -> Graph | MindgapError:
+    try:
+        return graph()
+    except MindgapError as error:
+        return error

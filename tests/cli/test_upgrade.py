@@ -1,0 +1,149 @@
+"""`mindgap upgrade`: what another version changes, which of the two is right, and the exit status."""
+
+from __future__ import annotations
+
+import json
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mindgap.cli.app import main
+from mindgap.diff.upgrade import Change, change_of, in_environment, version_changes
+from mindgap.environments.installation import adopt
+from mindgap.platforms.protocol import PlatformError
+from mindgap.results.rows import Row
+
+#: A PyTorch of another version, whose tanh is wrong: what `sitecustomize` does to the interpreter of an environment.
+OTHER_VERSION = """
+import importlib.metadata, sys
+
+_version = importlib.metadata.version
+importlib.metadata.version = lambda name: "99.0" if name == "torch" else _version(name)
+
+class _Patch:
+    def find_spec(self, name, path=None, target=None):
+        if name == "mindgap.platforms.pytorch.execution.eager_executable":
+            sys.meta_path.remove(self)
+            import torch
+            library = torch.library.Library("aten", "IMPL")
+            library.impl("tanh", lambda x: (x * 2).sigmoid() * 2.01 - 1, "CPU")
+            _Patch.kept = library
+        return None
+
+sys.meta_path.insert(0, _Patch())
+"""
+MODEL = """
+import torch
+
+def wrong():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.Tanh()).eval(), (torch.randn(2, 8),)
+
+def right():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU()).eval(), (torch.randn(2, 8),)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A model, and two environments: `good` is mindgap's own under another name, `bad` has another PyTorch."""
+    folder = tmp_path_factory.mktemp("upgrade")
+    (folder / "model.py").write_text(MODEL)
+    (folder / "site").mkdir()
+    (folder / "site" / "sitecustomize.py").write_text(OTHER_VERSION)
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={folder / "site"}:$PYTHONPATH exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MINDGAP_HOME", str(folder / "home"))
+        adopt("good", sys.executable, lambda line: None)
+        adopt("bad", str(python), lambda line: None)
+        yield folder
+
+
+def test_a_new_version_that_is_wrong(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    sources = [f"{folder}/model.py:wrong", f"{folder}/model.py:right"]
+    junit, html = folder / "junit.xml", folder / "page.html"
+    asked = ["--to", "bad", "-p", "cpu/eager", "--json", "--junit", str(junit), "--html", str(html)]
+    assert main(["upgrade", *sources, "--from", "good", *asked]) == 1
+    found = json.loads(capfd.readouterr().out)
+    (one,) = found["platforms"]
+    assert (one["before"], one["after"]) == ("cpu/eager@env=good", "cpu/eager@env=bad")
+    assert one["versions"]["torch"][1] == "99.0" and one["changes"] == {"worse": 1, "same": 1}
+    assert [row["change"] for row in one["rows"]] == ["worse", "same"]
+    assert one["rows"][0]["culprit"]["op"] == "aten.tanh.default"
+    suites = ET.parse(junit).getroot()
+    assert (suites.get("failures"), suites.get("tests")) == ("1", "2")
+    assert "aten.tanh" in html.read_text()
+
+
+def test_a_new_version_that_mends_is_no_failure(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    junit = folder / "better.xml"
+    asked = ["--from", "bad", "--to", "good", "-p", "cpu/eager", "--junit", str(junit)]
+    assert main(["upgrade", f"{folder}/model.py:wrong", *asked]) == 0
+    said = capfd.readouterr().out
+    assert "torch 99.0 -> " in said and "better" in said and "the old version" in said and "1 models: 1 better" in said
+    assert ET.parse(junit).getroot().get("failures") == "0"
+
+
+def test_a_known_change_is_no_failure(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    known = folder / "known.json"
+    asked = ["upgrade", f"{folder}/model.py:wrong", "--from", "good", "--to", "bad", "-p", "cpu/eager"]
+    assert main([*asked, "--baseline", str(known), "--update-baseline"]) == 0
+    assert main([*asked, "--baseline", str(known)]) == 0
+    assert "worse (known)" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["--to", "nope"], "no environment nope"),
+        (["--from", "good", "--to", "good"], "from one environment to another"),
+        (["--to", "good"], "have the same versions"),
+        (["--from", "good", "--to", "bad", "-p", "cpu/jit@env=good"], "names an environment: --from and --to do that"),
+        (["--from", "good", "--to", "bad", "-p", "cpu/none"], "no platform 'cpu/none'"),
+    ],
+)
+def test_bad_input(folder: Path, asked: list[str], said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    asked = asked if "-p" in asked else [*asked, "-p", "cpu/eager"]
+    assert main(["upgrade", f"{folder}/model.py:wrong", *asked]) == 2
+    told = capfd.readouterr()
+    assert said in told.err and not told.out
+
+
+ROW = Row("m", "cpu/eager@env=b", "ok", None)
+
+
+@pytest.mark.parametrize(
+    ("row", "before_ran", "change"),
+    [
+        (replace(ROW, verdict="identical"), True, "same"),
+        (replace(ROW, verdict="rounding"), True, "calm"),
+        (replace(ROW, verdict="discrepant", blame="platform"), True, "worse"),
+        (replace(ROW, verdict="discrepant", blame="undecided"), True, "changed"),
+        (replace(ROW, verdict="exceptional", blame="reference"), True, "better"),
+        (replace(ROW, verdict="reference_failed", blame="reference"), False, "better"),
+        (replace(ROW, verdict="failed", status="crash", blame="platform"), True, "worse"),
+        (replace(ROW, status="unsupported"), True, "lost"),
+        (replace(ROW, status="unsupported"), False, "absent"),
+        (ROW, False, "gained"),
+        (replace(ROW, status="runtime_error"), False, "absent"),
+        (replace(ROW, status="not_run"), True, "unknown"),
+        (replace(ROW, unjudged=True), True, "unknown"),
+    ],
+)
+def test_every_change(row: Row, before_ran: bool, change: Change) -> None:
+    assert change_of(row, before_ran=before_ran) == change
+
+
+def test_names_in_environments(folder: Path) -> None:
+    assert in_environment("cpu/eager@threads=1", "good") == "cpu/eager@env=good,threads=1"
+    assert in_environment("cpu/eager", None) == "cpu/eager"
+    assert version_changes("cpu/eager", "cpu/eager@env=bad")["torch"][1] == "99.0"
+    with pytest.raises(PlatformError, match="there is nothing to compare"):
+        version_changes("cpu/eager", "cpu/eager@env=good")
