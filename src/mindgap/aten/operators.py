@@ -41,7 +41,7 @@ def overload(name: str) -> Any:
         return getattr(getattr(getattr(torch.ops, namespace), packet), variant)
     except (ValueError, AttributeError, RuntimeError):
         raise UnknownOperator(
-            name, f"operator {name!r} is not in torch {torch.__version__}: is it a graph of a newer one?"
+            name, f"operator {name!r} is not in torch {torch.__version__}: is it a graph of another version?"
         ) from None
 
 

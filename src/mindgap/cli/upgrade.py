@@ -38,13 +38,16 @@ def upgrade(
         list[str],
         typer.Argument(metavar="SOURCE…", help="FILE.py:callable, package.module:callable, timm:NAME, graph:FILE, …"),
     ],
-    after: Annotated[str, typer.Option("--to", metavar="ENV", help="The environment with the new versions.")],
     platforms: Annotated[
         list[str], typer.Option("-p", "--platform", metavar="PLATFORM", help="DEVICE/MODE[@key=value,…]; may repeat.")
     ],
     before: Annotated[
         str | None,
         typer.Option("--from", metavar="ENV", help="The environment with the old versions (default: mindgap's own)."),
+    ] = None,
+    after: Annotated[
+        str | None,
+        typer.Option("--to", metavar="ENV", help="The environment with the new versions (default: mindgap's own)."),
     ] = None,
     options: Options = None,
     capture_env: CaptureEnv = None,

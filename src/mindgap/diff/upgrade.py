@@ -134,7 +134,7 @@ def upgrade(
     environments are one, a platform is unknown or not available in one of them, or nothing differs in their versions.
     """
     if before == after:
-        raise MindgapError("an upgrade is from one environment to another: name two")
+        raise MindgapError("an upgrade is from one environment to another: name them with --from and --to")
     asked = list(dict.fromkeys(platforms))
     pairs = [(in_environment(each, before), in_environment(each, after)) for each in asked]
     versions = [version_changes(*pair) for pair in pairs]
