@@ -1,4 +1,4 @@
-"""Prints the sources of PyTorch's operator samples, for a command line: `python benchmarks/operator_samples.py [--every N]`.
+"""Prints the sources of PyTorch's operator samples: `python benchmarks/operator_samples.py [--every N]`.
 
 `--every N`: every Nth operator by name, the first included.
 """

@@ -164,8 +164,8 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=None, help="programs of each kind")
     parser.add_argument("--rows", type=Path, help="where a line of JSON goes for each program")
     chosen = parser.parse_args()
-    from mindgap.sources.client import SourceClient
     from mindgap.graph import TensorStore
+    from mindgap.sources.client import SourceClient
 
     left: list[tuple[str, str]] = []
     counts: collections.Counter[str] = collections.Counter()

@@ -92,9 +92,9 @@ def commands(folder: Path, platform: str, runs: int) -> tuple[list[float], list[
 
 def parts(folder: Path, platform: str, runs: int, report: dict[str, Any]) -> dict[str, list[float]]:
     """Seconds of the parts of a command, each alone."""
-    from mindgap.sources.client import SourceClient
     from mindgap.graph import TensorStore
     from mindgap.run.pool import WorkerPool
+    from mindgap.sources.client import SourceClient
 
     found: dict[str, list[float]] = {}
 

@@ -14,13 +14,13 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 
-from mindgap.sources.client import SourceClient
 from mindgap.cli.sources import subjects
 from mindgap.corpus.demo import DEMO
 from mindgap.diff import Subject
 from mindgap.graph import TensorStore, materialise_all
 from mindgap.platforms.protocol import Traceable
 from mindgap.run.backend_lookup import find_backend
+from mindgap.sources.client import SourceClient
 
 _PLATFORM = "cpu/eager@threads=1"
 #: Seconds of plain runs of one model, and the fewest runs.
