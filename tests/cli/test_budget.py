@@ -7,6 +7,8 @@ import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import pytest
+
 from cli.command_line import MODELS, mindgap
 
 HANG = '[[fault]]\nkind = "hang"\nseconds = 600\nwhen = { op = "aten.gelu.*" }\n'
@@ -21,6 +23,7 @@ def endless():
 )
 
 
+@pytest.mark.nightly
 def test_rows_that_no_time_was_left_for_are_not_run(tmp_path: Path) -> None:
     (tmp_path / "models.py").write_text(MODELS)
     (tmp_path / "hang.toml").write_text(HANG)

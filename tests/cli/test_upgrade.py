@@ -12,10 +12,14 @@ from pathlib import Path
 import pytest
 
 from mindgap.cli.app import main
-from mindgap.diff.upgrade import Change, change_of, in_environment, version_changes
+from mindgap.cli.upgrade import _junit
+from mindgap.compare.culprit import Culprit
+from mindgap.compare.fault import Fault
+from mindgap.diff import Report
+from mindgap.diff.upgrade import Change, PlatformUpgrade, change_of, in_environment, version_changes
 from mindgap.environments.installation import adopt
 from mindgap.platforms.protocol import PlatformError
-from mindgap.results.rows import Row
+from mindgap.results.rows import Model, Row
 
 #: A PyTorch of another version, whose tanh is wrong: what `sitecustomize` does to the interpreter of an environment.
 OTHER_VERSION = """
@@ -117,6 +121,36 @@ def test_bad_input(folder: Path, asked: list[str], said: str, capfd: pytest.Capt
 
 
 ROW = Row("m", "cpu/eager@env=b", "ok", None)
+MENDED = Fault(Culprit(0, "aten.tanh.default"), "discrepant", "reference", (0,), "")
+BROKEN = Fault(Culprit(1, "aten.add.Tensor"), "discrepant", "platform", (1,), "")
+
+
+def upgraded(*rows: Row) -> PlatformUpgrade:
+    model = Model("m", "d", 1, 1, (), (), "ok", "", (), {})
+    return PlatformUpgrade("cpu/eager", ROW.platform, {}, Report("cpu/eager", (), (model,), rows))
+
+
+def test_junit_fails_what_is_lost_and_passes_what_is_better_fault_by_fault(tmp_path: Path) -> None:
+    mixed = replace(ROW, verdict="discrepant", blame="reference", faults=(MENDED, BROKEN))
+    rows = (replace(ROW, status="unsupported"), mixed)
+    _junit(tmp_path / "u.xml", [upgraded(*rows)])
+    cases = ET.parse(tmp_path / "u.xml").getroot().findall(".//testcase")
+    assert [each.find("failure") is not None for each in cases] == [True, False, True]
+
+
+def test_junit_says_of_each_platform_that_nothing_was_compared(tmp_path: Path) -> None:
+    nothing = upgraded(replace(ROW, status="not_run"))
+    other = replace(nothing, report=replace(nothing.report, rows=(replace(ROW, verdict="identical"),)))
+    _junit(tmp_path / "u.xml", [other, nothing])
+    assert int(ET.parse(tmp_path / "u.xml").getroot().get("errors", "0")) >= 1
+
+
+def test_a_baseline_does_not_accept_what_is_better(folder: Path) -> None:
+    """The same operator may be wrong in the version after."""
+    known = folder / "better.json"
+    asked = ["upgrade", f"{folder}/model.py:wrong", "-p", "cpu/eager"]
+    assert main([*asked, "--from", "bad", "--to", "good", "--baseline", str(known), "--update-baseline"]) == 0
+    assert json.loads(known.read_text())["findings"] == []
 
 
 @pytest.mark.parametrize(
@@ -135,6 +169,8 @@ ROW = Row("m", "cpu/eager@env=b", "ok", None)
         (replace(ROW, status="runtime_error"), False, "absent"),
         (replace(ROW, status="not_run"), True, "unknown"),
         (replace(ROW, unjudged=True), True, "unknown"),
+        (replace(ROW, verdict="discrepant", blame="reference", faults=(MENDED, BROKEN)), True, "worse"),
+        (replace(ROW, verdict="discrepant", blame="reference", faults=(MENDED,)), True, "better"),
     ],
 )
 def test_every_change(row: Row, before_ran: bool, change: Change) -> None:
@@ -145,5 +181,5 @@ def test_names_in_environments(folder: Path) -> None:
     assert in_environment("cpu/eager@threads=1", "good") == "cpu/eager@env=good,threads=1"
     assert in_environment("cpu/eager", None) == "cpu/eager"
     assert version_changes("cpu/eager", "cpu/eager@env=bad")["torch"][1] == "99.0"
-    with pytest.raises(PlatformError, match="there is nothing to compare"):
+    with pytest.raises(PlatformError, match="compared with itself"):
         version_changes("cpu/eager", "cpu/eager@env=good")

@@ -6,6 +6,7 @@ import json
 import platform
 import stat
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,49 @@ def test_an_interpreter_on_which_no_worker_runs(tmp_path: Path, facts: dict[str,
 def test_a_program_that_is_no_python(tmp_path: Path, line: str, said: str) -> None:
     with pytest.raises(EnvironmentProblem, match=said):
         adopt("other", program(tmp_path, line), quiet)
+
+
+def test_two_processes_do_not_make_one_environment() -> None:
+    with ThreadPoolExecutor(2) as threads:
+        tries = [threads.submit(create, "one", [], None, isolated=False, say=quiet) for _ in range(2)]
+        errors = [str(each.exception()) for each in tries if each.exception()]
+    assert find("one").check() and len(errors) == 1
+    assert "is being made by another process" in errors[0] or "environment one exists" in errors[0]
+
+
+def test_a_damaged_environment_is_not_replaced() -> None:
+    made = adopt("one", sys.executable, quiet)
+    (made.folder / "environment.json").write_text("{}")
+    with pytest.raises(EnvironmentProblem, match="is no record of an environment"):
+        adopt("one", sys.executable, quiet)
+    assert made.folder.exists()
+
+
+def test_what_a_program_prints_need_not_be_text(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentProblem, match="no Python that works"):
+        adopt("other", program(tmp_path, r"printf '\377\376'"), quiet)
+
+
+def test_a_needed_package_that_cannot_be_imported_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "broken" / "xxhash").mkdir(parents=True)
+    (tmp_path / "broken" / "xxhash" / "__init__.py").write_text("raise ImportError('no such symbol')")
+    python = tmp_path / "python"
+    folder = tmp_path / "broken"
+    code = f"import sys; sys.path.insert(0, {str(folder)!r}); sys.argv = sys.argv[1:]; import runpy; "
+    code += "sys.path.insert(0, ''); runpy.run_path(sys.argv[0], run_name='__main__')"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{code}" "$@"\n')
+    python.chmod(0o755)
+    made = Environment("poor", str(python))
+    made.folder.mkdir(parents=True)
+    with pytest.raises(EnvironmentProblem, match="environment poor lacks xxhash"):
+        made.check()
+
+
+def test_packages_of_the_environment_come_before_pythonpath(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "xxhash").mkdir()
+    (tmp_path / "xxhash" / "__init__.py").write_text("raise ImportError('of another environment')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert not adopt("here", sys.executable, quiet).check().missing
 
 
 def test_an_interpreter_that_has_gone(tmp_path: Path) -> None:

@@ -11,15 +11,19 @@ import numpy as np
 import pytest
 
 from mindgap.cli.app import main
+from mindgap.compare.digest import digested
 from mindgap.environments import EnvironmentProblem
 from mindgap.environments.installation import adopt, create
-from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec
+from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec, TensorStore
+from mindgap.pipeline.comparison import GraphComparison, RunContext
 from mindgap.platforms.elsewhere import BackendElsewhere
 from mindgap.platforms.protocol import PlatformError
 from mindgap.platforms.registry import canonical, find
+from mindgap.results.settings import RunSettings
 from mindgap.run.backend_lookup import find_backend
-from mindgap.run.outcome import Job
+from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
+from mindgap.support.graph_survey import may_lack
 
 MODEL = """
 import torch
@@ -75,18 +79,14 @@ def test_a_worker_runs_there_and_its_description_says_so(home: Path) -> None:
 
 
 @pytest.mark.parametrize("platform", ["cpu/eager@env=here", "cpu/inductor", "onnxruntime/cpu", "cpu/jit"])
-@pytest.mark.parametrize(
-    ("graph", "op", "said"),
-    [
-        (sine("aten.sine_of_a_later_version.default"), "aten.sine_of_a_later_version.default", "is not in torch"),
-        (sine(a_later_argument=1), "aten.sin.default", "takes no argument 'a_later_argument': its schema has changed"),
-    ],
-)
-def test_what_another_version_lacks_is_a_refusal(home: Path, platform: str, graph: Graph, op: str, said: str) -> None:
+def test_what_another_version_lacks_is_a_refusal(home: Path, platform: str) -> None:
+    unknown, other = sine("aten.sine_of_a_later_version.default"), sine(a_later_argument=1)
     with WorkerPool([platform], tensors=home / "tensors") as pool:
-        outcome = pool.run(Job(platform, graph))
-    assert (outcome.status, outcome.op) == ("unsupported", op), outcome.message
-    assert said in outcome.message
+        outcomes = [pool.run(Job(platform, graph)) for graph in (unknown, other)]
+    assert [each.status for each in outcomes] == ["unsupported"] * 2, outcomes
+    assert [each.op for each in outcomes] == ["aten.sine_of_a_later_version.default", "aten.sin.default"]
+    assert "is not in torch" in outcomes[0].message
+    assert "takes no argument 'a_later_argument': its schema has changed" in outcomes[1].message
 
 
 def test_an_environment_without_a_package_of_the_platform_is_not_there(home: Path) -> None:
@@ -111,6 +111,45 @@ def test_diff_compares_platforms_of_two_environments(
     assert report["reference"] == "cpu/eager@env=here"
     assert main(["diff", source, "-p", "cpu/eager@env=layer"]) == 2
     assert "not available here: environment layer has not installed torch" in capfd.readouterr().err
+
+
+def test_environments_do_not_share_exported_models(home: Path) -> None:
+    """An exporter of another version writes another model."""
+    names = ["mindgap.platforms.eager:CPU", "mindgap.platforms.eager:CPU@env=here"]
+    with WorkerPool(names, tensors=home / "tensors") as pool:
+        for name in names:
+            assert pool.run(Job(name, sine())).status == "ok"
+        shared = {
+            Path(f"/proc/{pid}/environ").read_text().partition("MINDGAP_SHARED=")[2].partition("\0")[0]
+            for pid in pool.pids().values()
+        }
+    assert len(shared) == 2
+
+
+def test_a_platform_is_named_without_its_environment_on_this_machine(home: Path) -> None:
+    """As in the plan of a campaign that ran elsewhere."""
+    assert canonical("cpu/eager@threads=1,env=elsewhere") == "cpu/eager@env=elsewhere,threads=1"
+    with pytest.raises(EnvironmentProblem, match="no environment elsewhere"):
+        find("cpu/eager@env=elsewhere")
+
+
+def test_another_environment_may_lack_operators() -> None:
+    assert may_lack("cpu/eager@env=here", "cpu/eager") and may_lack("cpu/jit@env=here", "cpu/eager@env=here")
+    assert not may_lack("cpu/eager@env=here,threads=1", "cpu/eager@env=here")
+
+
+def test_an_operator_that_the_judge_lacks_leaves_its_row_unjudged(home: Path) -> None:
+    """Both platforms run it: their PyTorch is newer."""
+    graph = sine("aten.sine_of_a_later_version.default")
+
+    def execute(job: Job) -> Outcome:
+        value = np.full(5, 1.0 if job.platform == "cpu/eager" else 2.0, np.float32)
+        whole = (value,) if job.want == "outputs" else None
+        return Outcome(job.platform, "d", "ok", (digested(value),), whole)
+
+    context = RunContext(execute, RunSettings(), TensorStore(home / "tensors"))
+    row = GraphComparison(context, "m", graph).row("cpu/jit")
+    assert row.unjudged and "is not in torch" in row.detail
 
 
 def test_env_commands(home: Path, capfd: pytest.CaptureFixture[str]) -> None:

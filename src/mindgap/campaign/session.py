@@ -41,6 +41,7 @@ from mindgap.results.recording import Recording
 from mindgap.results.rows import PlatformFacts
 from mindgap.run.gathered import GatheredRuns
 from mindgap.run.local import fingerprint_of
+from mindgap.run.machine import memory_bytes
 from mindgap.run.pool import WorkerPool
 from mindgap.store import Store
 from mindgap.support.graph_survey import SurveyLimits, may_lack, survey_graphs
@@ -48,8 +49,9 @@ from mindgap.support.graph_survey import SurveyLimits, may_lack, survey_graphs
 #: A session that is killed loses what its writer holds: at most so many rows, or what is so old.
 _ROWS: Final = 4096
 _AGE_S: Final = 10.0
-#: Judges for each worker at a time, where a platform compiles batches: so many of their jobs are compiled together.
-_JUDGES_OF_BATCHES: Final = 6
+#: Judges beside one for each worker at a time, where a platform compiles batches: so many of their jobs are compiled
+#: together.
+_JUDGES_OF_BATCHES: Final = 10
 
 
 class CaseSourceFactory(Protocol):
@@ -160,7 +162,8 @@ def _session(directory: CampaignDirectory, case_source: CaseSource, options: Run
             selector.restore(row["features"] or (), row["given"] or {})
         gathered = [name for name in platforms if plan.platforms[name].batch > 1]
         # Judges mostly wait for a compiler that takes their jobs together.
-        count = busy * _JUDGES_OF_BATCHES if gathered else busy
+        fitting = memory_bytes() // limits.memory_bytes
+        count = max(busy, min(busy + _JUDGES_OF_BATCHES, fitting)) if gathered else busy
         execute = GatheredRuns(pool, gathered).run
         judges = stack.enter_context(judge_processes(count, limits, execute, pool.describe, pool.cpu))
         progress = Progress(planned_cases(plan, directory.shard), _done_cases(resume_state, plan))

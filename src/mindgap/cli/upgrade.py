@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final, TextIO
@@ -21,8 +22,8 @@ from mindgap.cli.sources import CaptureEnv, Inside, inside_option, source_client
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import result_stream
 from mindgap.cli.tables import console, plain_table
-from mindgap.diff import DiffInterrupted, Report, RunSettings, StoreNotWritten
-from mindgap.diff.upgrade import CHANGES, TO_LOOK_AT, PlatformUpgrade
+from mindgap.diff import DiffInterrupted, Report, Row, RunSettings, StoreNotWritten
+from mindgap.diff.upgrade import CHANGES, TO_LOOK_AT, PlatformUpgrade, change_of
 from mindgap.diff.upgrade import upgrade as run_upgrade
 from mindgap.environments import find
 from mindgap.graph import MindgapError, default_tensor_store
@@ -128,35 +129,67 @@ def _status(found: Sequence[PlatformUpgrade]) -> Exit:
 
 
 def _marked(found: Sequence[PlatformUpgrade], mark_known: Callable[[Report], Report]) -> list[PlatformUpgrade]:
-    """Marks what the baseline knows, in all platforms at once: what one lacks another may have."""
-    together = _together(found)
-    rows = iter(mark_known(together).rows)
-    return [
-        dataclasses.replace(
-            each, report=dataclasses.replace(each.report, rows=tuple(next(rows) for _ in each.report.rows))
-        )
-        for each in found
+    """Marks what the baseline knows, in all platforms at once: what one lacks another may have. A baseline is asked for
+    what is to be looked at only: a finding of the old version must not hide one of the new version."""
+    asked = [
+        [(number, at) for at, change in enumerate(each.changes) if change in TO_LOOK_AT]
+        for number, each in enumerate(found)
     ]
+    places = [place for each in asked for place in each]
+    calm = {
+        (number, at): dataclasses.replace(row, verdict="rounding", faults=())
+        for number, each in enumerate(found)
+        for at, row in enumerate(each.report.rows)
+        if row.finding and (number, at) not in set(places)
+    }
+    together = _together(found, calm)
+    rows = iter(mark_known(together).rows)
+    marked: list[PlatformUpgrade] = []
+    for number, each in enumerate(found):
+        new = [next(rows) for _ in each.report.rows]
+        kept = [each.report.rows[at] if (number, at) in calm else row for at, row in enumerate(new)]
+        marked.append(dataclasses.replace(each, report=dataclasses.replace(each.report, rows=tuple(kept))))
+    return marked
 
 
-def _together(found: Sequence[PlatformUpgrade]) -> Report:
-    """One report of all platforms, for what looks at its rows only."""
+def _together(found: Sequence[PlatformUpgrade], instead: Mapping[tuple[int, int], Row] | None = None) -> Report:
+    """One report of all platforms, for what looks at its rows only. `instead`: rows by platform and position."""
     first = found[0].report
     models = {model.name: model for each in found for model in each.report.models}
-    rows = tuple(row for each in found for row in each.report.rows)
-    return dataclasses.replace(first, models=tuple(models.values()), rows=rows)
+    rows = [
+        (instead or {}).get((number, at), row)
+        for number, each in enumerate(found)
+        for at, row in enumerate(each.report.rows)
+    ]
+    return dataclasses.replace(first, models=tuple(models.values()), rows=tuple(rows))
 
 
 def _junit(file: Path, found: Sequence[PlatformUpgrade]) -> None:
     from mindgap.report import junit_xml
 
-    better = {
-        (row.model, row.platform)
+    ran = {
+        (model.name, each.after): model.reference_status in ("ok", "nondeterministic")
         for each in found
-        for row, change in zip(each.report.rows, each.changes, strict=True)
-        if change == "better"
+        for model in each.report.models
     }
-    write_file(file, junit_xml(_together(found), lambda row: (row.model, row.platform) in better))
+
+    def fails(row: Row) -> bool | None:
+        change = change_of(row, before_ran=ran.get((row.model, row.platform), False))
+        return None if change == "unknown" or row.known else change in TO_LOOK_AT
+
+    # A platform that compared nothing says so in a suite of its own.
+    parts = [junit_xml(dataclasses.replace(each.report, refused=()), fails) for each in found if each.report.nothing]
+    together = _together([each for each in found if not each.report.nothing] or found)
+    write_file(file, _joined([junit_xml(together, fails), *(parts if len(parts) < len(found) else [])]))
+
+
+def _joined(documents: Sequence[str]) -> str:
+    first, *others = (ET.fromstring(text) for text in documents)
+    for other in others:
+        first.extend(other)
+        for name in ("tests", "failures", "errors", "skipped"):
+            first.set(name, str(int(first.get(name, "0")) + int(other.get(name, "0"))))
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(first, encoding="unicode") + "\n"
 
 
 def _page(file: Path, report: Report) -> None:

@@ -10,10 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from platform import python_version
 from typing import Any, Final, Literal
 
 from mindgap.diff.api import diff_many
 from mindgap.diff.subject import OnProgress, Subject
+from mindgap.environments import find
 from mindgap.graph import Graph, MindgapError, TensorStore
 from mindgap.platforms.listing import platform_info
 from mindgap.platforms.protocol import PlatformError
@@ -69,7 +71,10 @@ class PlatformUpgrade:
 
 
 def change_of(row: Row, *, before_ran: bool) -> Change:
-    """What a row of the new version against the old one says. `before_ran`: the old one gave outputs."""
+    """What a row of the new version against the old one says, of several faults the worst.
+
+    `before_ran`: the old one gave outputs.
+    """
     if row.broken or row.unknown:
         return "unknown"
     if row.status == "unsupported":
@@ -81,7 +86,8 @@ def change_of(row: Row, *, before_ran: bool) -> Change:
     if not row.finding:
         return "calm"
     by_blame: Mapping[str, Change] = {"platform": "worse", "reference": "better"}
-    return by_blame.get(row.blame or "", "changed")
+    changes: list[Change] = [by_blame.get(fault.blame or "", "changed") for fault in row.independent_faults]
+    return min(changes, key=CHANGES.index)
 
 
 def in_environment(platform: str, environment: str | None) -> str:
@@ -102,17 +108,19 @@ def version_changes(before: str, after: str) -> dict[str, tuple[str, str]]:
     one platform with itself.
     """
     found: list[Mapping[str, str]] = []
-    for platform in (before, after):
-        info = platform_info(platform)
+    for name in (before, after):
+        info = platform_info(name)
         if not info.available:
-            raise PlatformError(f"platform {platform} is not available: {info.reason}")
-        found.append(info.versions)
+            raise PlatformError(f"platform {name} is not available: {info.reason}")
+        where = parse(name).environment
+        python = find(where).facts().python if where else python_version()
+        found.append({**info.versions, "python": python})
     names = sorted(found[0].keys() | found[1].keys())
     pairs = {name: (found[0].get(name, "none"), found[1].get(name, "none")) for name in names}
     differing = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
     if not differing:
         same = ", ".join(f"{name} {pair[0]}" for name, pair in pairs.items())
-        raise PlatformError(f"{before} and {after} have the same versions ({same}): there is nothing to compare")
+        raise PlatformError(f"{before} and {after} have the same versions ({same}): it would be compared with itself")
     return differing
 
 

@@ -152,6 +152,11 @@ def find(name: str) -> Environment:
     raise EnvironmentProblem(f"no environment {name}{hint}; make one with mindgap env create {name} REQUIREMENT…")
 
 
+def is_complete(name: str) -> bool:
+    """Whether there is an environment of that name, with a record that may be damaged."""
+    return (folder_of(name) / _RECORD).is_file()
+
+
 def _read(name: str) -> Environment:
     file = folder_of(name) / _RECORD
     try:
@@ -173,7 +178,7 @@ def _facts(name: str, python: str, more: str, modules: tuple[str, ...]) -> Facts
         raise EnvironmentProblem(f"environment {name}: its interpreter {python} is not there or cannot be run")
     command = [python, str(_START), "--facts", more, *modules]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_FACTS_S, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_FACTS_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EnvironmentProblem(f"environment {name}: {python} cannot be run: {error}") from error
     try:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +20,7 @@ from mindgap.environments.environment import (
     EnvironmentProblem,
     find,
     folder_of,
+    is_complete,
     own_packages,
 )
 
@@ -35,11 +38,9 @@ def create(name: str, requirements: Sequence[str], python: str | None, *, isolat
     Raises `EnvironmentProblem` where the name is taken, the interpreter does not work or the installation fails;
     nothing is left behind then.
     """
-    folder = _free_folder(name)
     layered = python is None and not isolated
-    made = Environment(name, str(_interpreter(folder / "venv")), tuple(requirements), created=True, layered=layered)
-    try:
-        folder.mkdir(parents=True)
+    with _new_folder(name) as folder:
+        made = Environment(name, str(_interpreter(folder / "venv")), tuple(requirements), created=True, layered=layered)
         say(f"making {folder / 'venv'}")
         uv = None if layered else shutil.which("uv")
         _make(folder / "venv", python or sys.executable, uv)
@@ -50,21 +51,16 @@ def create(name: str, requirements: Sequence[str], python: str | None, *, isolat
         _install(made.python, wanted, uv)
         made.check()
         made.save()
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
     return made
 
 
 def adopt(name: str, python: str, say: Say) -> Environment:
     """Records an environment that exists. It is left as it is: what workers need and it lacks goes to a folder of
     mindgap's, behind its own packages. Raises `EnvironmentProblem` as `create` does."""
-    folder = _free_folder(name)
     # Not resolved: the link in a virtual environment is what makes it one.
     path = shutil.which(python) or python
     found = Environment(name, os.path.abspath(path))
-    try:
-        folder.mkdir(parents=True)
+    with _new_folder(name):
         missing = found.facts(*NEEDED).missing
         if missing:
             say(f"installing {' '.join(missing)} in {found.packages}; the environment itself is not changed")
@@ -72,9 +68,6 @@ def adopt(name: str, python: str, say: Say) -> Environment:
             _install(found.python, [*options, *missing], shutil.which("uv"))
         found.check()
         found.save()
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
     return found
 
 
@@ -90,18 +83,28 @@ def remove(name: str) -> Path:
     return folder
 
 
-def _free_folder(name: str) -> Path:
-    """The folder of a new environment. What a creation that did not end has left there is deleted."""
+@contextmanager
+def _new_folder(name: str) -> Generator[Path]:
+    """Makes the folder of a new environment, and deletes it if the block raises. What a creation that did not end has
+    left there is deleted first. Raises `EnvironmentProblem` where the name is taken, by another process too."""
     folder = folder_of(name)
-    if not folder.exists():
-        return folder
-    try:
-        taken = find(name)
-    except EnvironmentProblem:
-        shutil.rmtree(folder)
-        return folder
-    what = " ".join(taken.requirements) or taken.python
-    raise EnvironmentProblem(f"environment {name} exists ({what}); mindgap env remove {name} deletes it")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f".{name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise EnvironmentProblem(f"environment {name} is being made by another process") from None
+        if is_complete(name):
+            taken = find(name)
+            what = " ".join(taken.requirements) or taken.python
+            raise EnvironmentProblem(f"environment {name} exists ({what}); mindgap env remove {name} deletes it")
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            folder.mkdir()
+            yield folder
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
 
 
 def _make(venv: Path, python: str, uv: str | None) -> None:
@@ -132,7 +135,7 @@ def _run(command: Sequence[str], what: str) -> None:
     try:
         # Whatever pip finds on PYTHONPATH it would take for installed.
         variables = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, env=variables)
     except OSError as error:
         raise EnvironmentProblem(f"{what}: {error}") from error
     if done.returncode != 0:

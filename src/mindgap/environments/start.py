@@ -12,7 +12,6 @@ import sys
 
 
 def _facts(modules: "list[str]") -> object:
-    import importlib.util
     import platform
 
     return {
@@ -20,8 +19,22 @@ def _facts(modules: "list[str]") -> object:
         "implementation": platform.python_implementation(),
         "machine": platform.machine(),
         "prefix": sys.prefix,
-        "missing": [name for name in modules if importlib.util.find_spec(name) is None],
+        "missing": [name for name in modules if not _imports(name)],
     }
+
+
+def _imports(name: str) -> bool:
+    """Small packages are imported: one that is there may be broken. PyTorch takes seconds, and is looked for."""
+    import importlib
+    import importlib.util
+
+    if name == "torch":
+        return importlib.util.find_spec(name) is not None
+    try:
+        importlib.import_module(name)
+    except Exception:
+        return False
+    return True
 
 
 def _load(package: str) -> None:
@@ -40,6 +53,9 @@ def _load(package: str) -> None:
 def _main() -> None:
     # The first entry is this file's own folder, whose modules nobody means.
     del sys.path[0]
+    # What the environment has installed comes before PYTHONPATH, which was set for another one.
+    foreign = [os.path.abspath(folder) for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    sys.path = [folder for folder in sys.path if folder not in foreign] + foreign
     first, more = sys.argv[1:3]
     sys.path += [folder for folder in more.split(os.pathsep) if folder]
     if first == "--facts":

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mindgap.graph import Graph, materialise_all
+from mindgap.graph import Graph, UnknownOperator, materialise_all
 from mindgap.graph.activity import doing
 from mindgap.graph.tensors import TensorStore
 from mindgap.pipeline.outcome_rows import compare_outcomes, is_traced, model_of, row_of, row_of_reference
@@ -147,7 +147,7 @@ class GraphComparison:
 
             try:
                 judgement = judge.judge(whole, reference)
-            except OracleMemoryError as error:
+            except (OracleMemoryError, UnknownOperator) as error:
                 return dataclasses.replace(row, unjudged=True, detail=f"not judged: {error}")
             return with_judgement(row, judgement, self.context.settings.reference, time.perf_counter() - started)
 
@@ -157,7 +157,7 @@ class GraphComparison:
             started = time.perf_counter()
             try:
                 judgement = self._the_judge().judge_failure(outcome)
-            except OutOfTime as error:
+            except (OutOfTime, UnknownOperator) as error:
                 return dataclasses.replace(row, detail=f"{outcome.status} (no operator is named: {error})")
             return with_judgement(row, judgement, self.context.settings.reference, time.perf_counter() - started)
 

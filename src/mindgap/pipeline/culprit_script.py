@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mindgap.platforms.elsewhere import BackendElsewhere
 from mindgap.platforms.registry import environment, find, is_import_path, parse
 from mindgap.script import Target
 from mindgap.script.short import short_script
@@ -11,7 +12,8 @@ from mindgap.trace.judgement import FoundFault
 def target_of(platform: str) -> Target:
     """The platform as a script runs it, with the environment variables that its worker starts with."""
     backend, _ = find(platform)
-    return Target.of(platform, environment(parse(platform), backend))
+    python = backend.where.python if isinstance(backend, BackendElsewhere) else ""
+    return Target.of(platform, environment(parse(platform), backend), python)
 
 
 def culprit_script(platform: str, found: FoundFault, reference: str) -> str:

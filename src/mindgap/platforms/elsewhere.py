@@ -48,7 +48,7 @@ def probe_all(where: Environment, places: Sequence[str]) -> dict[str, Availabili
     """Probes backends in an environment, by place. What is wrong with the environment is the reason of each."""
     try:
         command = [*_command(where, "mindgap.platforms.inside"), *places]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_S, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_PROBE_S, check=False)
     except (EnvironmentProblem, OSError, subprocess.TimeoutExpired) as error:
         return dict.fromkeys(places, Availability(False, str(error)))
     try:

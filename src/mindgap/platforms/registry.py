@@ -126,9 +126,11 @@ def places() -> dict[str, str]:
 
 
 def canonical(text: str) -> str:
-    """Returns the canonical name of a platform, after the checks of `find`. Raises `PlatformError`."""
-    find(text)
-    return str(parse(text))
+    """Returns the canonical name of a platform, after the checks of `find`, but for the environment, which need not be
+    on this machine. Raises `PlatformError`."""
+    name = parse(text)
+    find(str(PlatformName(name.device_mode, name.backend_options)))
+    return str(name)
 
 
 def environment(name: PlatformName, backend: Backend) -> Mapping[str, str]:

@@ -71,17 +71,20 @@ def reproducer(
             )  # fmt: skip
             if text is None:
                 break
-            shown, printed = verify(text)
+            shown, printed = verify(text, platform.python)
             if (
                 shown
                 and printed.rstrip().endswith(f"\n{FAULT}")
                 and (ends is not None or _is_the_failure(printed, row))
             ):
                 return Reproducer(text, True, True, printed)
+    if platform.python != reference.python:
+        # A script runs in one environment: where the platform is, beside eager PyTorch there.
+        reference = Target("cpu/eager", python=platform.python)
     words = f"Recorded: {row.word}, blamed on the {row.blame}. {row.detail or row.message}"
     culprit = row.culprit.node if row.culprit is not None and row.culprit.node >= 0 else None
     long = render(graph, inputs, platform, reference, name="reduced", culprit=culprit, recorded=Recorded(words=words))
-    shown, printed = verify(long.text)
+    shown, printed = verify(long.text, platform.python)
     return Reproducer(long.text, False, shown and _long_shows(printed, row), printed)
 
 
@@ -109,14 +112,17 @@ def _words(text: str) -> set[str]:
     return set(re.findall(r"[A-Za-z_]{4,}", text))
 
 
-def verify(text: str) -> tuple[bool, str]:
-    """Whether the script ends with status 1 in each of two fresh processes without mindgap, and what it printed."""
+def verify(text: str, python: str = "") -> tuple[bool, str]:
+    """Whether the script ends with status 1 in each of two fresh processes without mindgap, and what it printed.
+
+    `python`: the interpreter, empty for this one.
+    """
     printed = ""
     for _ in range(RUNS):
         with tempfile.TemporaryDirectory(prefix="mindgap-") as folder:
             file = Path(folder, "reproducer.py")
             file.write_text(text)
-            command = [sys.executable, "-c", _WITHOUT_MINDGAP, str(file)]
+            command = [python or sys.executable, "-c", _WITHOUT_MINDGAP, str(file)]
             status, printed, errors = run_script(command, folder)
         if status != 1 or ("Traceback" in errors and FAULT not in printed):
             return False, (printed + errors)[-_PRINTED:]

@@ -13,12 +13,16 @@ from mindgap.report.words import explain
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit_xml(report: Report, passes: Callable[[Row], bool] = lambda row: False) -> str:
+#: Whether a case fails or passes whatever its row says; None where the row decides.
+Decision = Callable[[Row], bool | None]
+
+
+def junit_xml(report: Report, fails: Decision = lambda row: None) -> str:
     """Writes JUnit XML: a case for each row, and one for each fault of a row beside the first.
 
-    New findings are failures, but for those that `passes` names. Refused sources, rows on which mindgap failed or that
-    were not run or not judged, and a report that compares nothing are errors. Known findings and other rows without a
-    verdict are skipped.
+    New findings are failures, unless `fails` decides otherwise of a case. Refused sources, rows on which mindgap failed
+    or that were not run or not judged, and a report that compares nothing are errors. Known findings and other rows
+    without a verdict are skipped.
     """
     suites = ET.Element("testsuites", name="mindgap")
     for model in report.models:
@@ -26,7 +30,7 @@ def junit_xml(report: Report, passes: Callable[[Row], bool] = lambda row: False)
         suite = ET.SubElement(suites, "testsuite", name=_clean(model.name))
         for row in rows:
             for number, each in enumerate(row.by_fault):
-                _case(suite, each, beside=number > 0, passes=passes(row))
+                _case(suite, each, beside=number > 0, fails=fails(each))
         _count(suite)
     if report.refused:
         suite = ET.SubElement(suites, "testsuite", name="sources")
@@ -45,7 +49,7 @@ def junit_xml(report: Report, passes: Callable[[Row], bool] = lambda row: False)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"
 
 
-def _case(suite: ET.Element, row: Row, *, beside: bool, passes: bool) -> None:
+def _case(suite: ET.Element, row: Row, *, beside: bool, fails: bool | None) -> None:
     """Writes one case. `beside`: of a fault beside the first, whose case is named by its operator and takes no time."""
     seconds = f"{0.0 if beside else row.timings.get('total', 0.0):.3f}"
     name = f"{row.platform}: {row.culprit.op} {row.word}" if beside and row.culprit else row.platform
@@ -55,11 +59,13 @@ def _case(suite: ET.Element, row: Row, *, beside: bool, passes: bool) -> None:
         ET.SubElement(case, "error", message=text, type="broken").text = _clean(row.broken)
     elif row.unknown:
         ET.SubElement(case, "error", message=text, type=row.word)
+    elif fails and not row.finding:
+        ET.SubElement(case, "failure", message=text, type=row.word).text = _clean(row.message)
     elif row.verdict is None:
         ET.SubElement(case, "skipped", message=text)
     elif row.finding and row.known:
         ET.SubElement(case, "skipped", message=f"known finding: {text}")
-    elif row.finding and not passes:
+    elif row.finding and fails is not False:
         failure = ET.SubElement(case, "failure", message=text, type=str(row.verdict))
         failure.text = _clean("\n".join([row.detail, row.message, *(f"{k}: {v}" for k, v in row.metrics.items())]))
     else:

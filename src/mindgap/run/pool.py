@@ -58,7 +58,8 @@ class WorkerPool:
         start_s: float = 300.0,
         grows: bool = False,
     ) -> None:
-        """Raises `PlatformError` for a platform that is not known, or an option that it does not take."""
+        """Raises `PlatformError` for a platform that is not known, or an option that it does not take, and
+        `EnvironmentProblem` for an environment in which no worker can run."""
         launch = launch or {}
         memory = memory_limit_bytes or memory_bytes() * 4 // 5 // busy
         recycle = recycle_bytes or memory // 2
@@ -209,8 +210,14 @@ class WorkerPool:
             return self._supervisors[platform]
 
     def _supervised(self, platform: str, own: Mapping[str, str], launch: Sequence[str] | None) -> WorkerSupervisor:
-        environment = {**os.environ, "MINDGAP_SHARED": str(self._shared), **own}
-        launch = _interpreter(platform) if launch is None else launch
+        backend = None if launch is not None else find_backend(platform)[0]
+        elsewhere = backend if isinstance(backend, BackendElsewhere) else None
+        # An exporter of another version writes another model.
+        shared = self._shared / elsewhere.where.name if elsewhere else self._shared
+        shared.mkdir(exist_ok=True)
+        environment = {**os.environ, "MINDGAP_SHARED": str(shared), **own}
+        if launch is None:
+            launch = elsewhere.worker_command() if elsewhere else [sys.executable, "-P", "-m", "mindgap.run.worker"]
 
         def start() -> WorkerProcess:
             command = _command(platform, launch, self._store.path, self._limits)
@@ -247,14 +254,6 @@ def _command(platform: str, launch: Sequence[str], tensors: Path, limits: Worker
         if not any(part == option or part.startswith(f"{option}=") for part in command):
             command += [option, value]
     return command
-
-
-def _interpreter(platform: str) -> list[str]:
-    """Raises `EnvironmentProblem` where the platform's environment cannot run a worker."""
-    backend, _ = find_backend(platform)
-    if isinstance(backend, BackendElsewhere):
-        return backend.worker_command()
-    return [sys.executable, "-P", "-m", "mindgap.run.worker"]
 
 
 def _environment(platform: str, launched: bool) -> Mapping[str, str]:

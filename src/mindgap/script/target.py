@@ -9,18 +9,24 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A platform: its `DEVICE/MODE`, its options, and the environment variables that its process must start with."""
+    """A platform: its `DEVICE/MODE`, its options, and the environment variables that its process must start with.
+
+    `python`: the interpreter of the environment in which it runs, empty for mindgap's own.
+    """
 
     device_mode: str
     options: Mapping[str, str] = field(default_factory=dict[str, str])
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    python: str = ""
 
     @staticmethod
-    def of(name: str, environment: Mapping[str, str] | None = None) -> Target:
-        """Parses `DEVICE/MODE[@key=value,…]`. Does not check it."""
+    def of(name: str, environment: Mapping[str, str] | None = None, python: str = "") -> Target:
+        """Parses `DEVICE/MODE[@key=value,…]`. Does not check it. `env=` is no option of a script's platform."""
         device_mode, _, listed = name.partition("@")
         pairs = (item.partition("=") for item in listed.split(",") if item)
-        return Target(device_mode, {key.strip(): value.strip() for key, _, value in pairs}, environment or {})
+        options = {key.strip(): value.strip() for key, _, value in pairs}
+        options.pop("env", None)
+        return Target(device_mode, options, environment or {}, python)
 
     @property
     def name(self) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from mindgap.graph import Graph
+from mindgap.platforms.registry import is_import_path, parse
 from mindgap.run.local import fingerprint_of
 from mindgap.run.pool import WorkerPool
 from mindgap.store import Store
@@ -26,8 +27,12 @@ _SOME: Final = 128
 
 
 def may_lack(platform: str, reference: str) -> bool:
-    """Tells whether a platform can lack operators of the reference: not if it differs in options only."""
-    return platform.partition("@")[0] != reference.partition("@")[0]
+    """Tells whether a platform can lack operators of the reference: not if it differs in options only, and runs in the
+    same environment."""
+    if is_import_path(platform) or is_import_path(reference):
+        return platform.partition("@")[0] != reference.partition("@")[0]
+    ours, theirs = parse(platform), parse(reference)
+    return (ours.device_mode, ours.environment) != (theirs.device_mode, theirs.environment)
 
 
 class Steps(Protocol):

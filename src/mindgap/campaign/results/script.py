@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from mindgap.campaign.cases.bundle import BUNDLE, BundleSource
@@ -12,6 +13,7 @@ from mindgap.campaign.cases.variants import POOL, load_pool
 from mindgap.campaign.results.findings import reference_of
 from mindgap.campaign.state.directory import CampaignDirectory
 from mindgap.compare.digest import SAMPLE
+from mindgap.environments import EnvironmentProblem
 from mindgap.graph import Graph, MindgapError, TensorStore, default_tensor_store, digest, materialise_all
 from mindgap.pipeline.culprit_script import target_of
 from mindgap.platforms.protocol import PlatformError
@@ -86,12 +88,12 @@ def _target(directory: CampaignDirectory, run: str, name: str) -> Target:
     """Returns the platform with its worker's environment variables; none for a platform unknown here."""
     try:
         target = target_of(name)
-    except PlatformError:
+    except (PlatformError, EnvironmentProblem):
         target = Target.of(name)
     if target.device_mode not in ("openvino/cpu", "onnxruntime/cpu"):
         return target
     recorded = _recorded_options(directory, run, name)
-    return Target(target.device_mode, {**recorded, **target.options}, target.environment)
+    return replace(target, options={**recorded, **target.options})
 
 
 def _recorded_options(directory: CampaignDirectory, run: str, platform: str) -> dict[str, str]:
