@@ -143,6 +143,7 @@ def test_zoo_patterns_and_what_names_nothing(tmp_path):
     assert "names matches" in found["torchvision:nonesuch*"].reason
 
 
+@pytest.mark.nightly
 def test_a_killed_build_resumes_to_the_same_catalogue(models, tmp_path):
     sources = models("relu", "tanh", "relu_again", "two", "integers", "raises", "data")
     undisturbed = Catalogue(tmp_path / "whole", create=True)

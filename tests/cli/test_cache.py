@@ -6,11 +6,14 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
 from cli.command_line import MODELS, mindgap
 
 BIG = MODELS + "\n\ndef big(): return torch.nn.Linear(64, 64), (torch.ones(64),)\n"
 
 
+@pytest.mark.nightly
 def test_cache_is_shown_and_cleared_and_a_graph_file_says_what_it_lacks(tmp_path: Path) -> None:
     (tmp_path / "models.py").write_text(BIG)
     for file in ("big.graph", "big.mindgap"):

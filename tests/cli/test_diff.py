@@ -88,6 +88,7 @@ def test_a_captured_graph_runs_like_its_model(models: Path) -> None:
     assert json.loads(ran.out)["models"][0]["digest"] == about["digest"]
 
 
+@pytest.mark.nightly
 def test_a_finding_fails_until_the_baseline_knows_it(models: Path) -> None:
     (models / "faults.toml").write_text(FAULTS)
 

@@ -58,6 +58,7 @@ def test_platforms_run_one_after_the_other_and_their_workers_end(tmp_path, graph
         assert limits == {session._pool._one}
 
 
+@pytest.mark.nightly
 def test_a_platform_that_the_graph_does_not_fit_on_is_not_run(tmp_path, graph, monkeypatch):
     needed = MemoryEstimate(graph)
     monkeypatch.setattr(estimate, "memory_bytes", lambda: needed.on(1))

@@ -57,7 +57,7 @@ def create(
         )
     with result_stream() as out:
         there = ", ".join(name for name, found in _platforms(made).items() if found["available"])
-        out.write(f"environment {name}: {there or 'no platform'}\n")
+        out.write(f"environment {name}: {there or f'no platform runs there yet; see mindgap env check {name}'}\n")
 
 
 @env.command("list")

@@ -15,15 +15,17 @@ import re
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-import duckdb
 import pyarrow as pa
 
 from mindgap.store.errors import StoreError
 from mindgap.store.location import StoreLocation
 from mindgap.store.segment import SUFFIX, check_segment, checked_bytes, folder_of
 from mindgap.store.tables import STAMP, TABLES, TableSchema
+
+if TYPE_CHECKING:
+    import duckdb
 
 _WORD: Final = re.compile(r"\w+")
 _RANK: Final = ", ".join(f"{column} DESC" for column in STAMP)
@@ -42,6 +44,9 @@ class Views:
 
     def query(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None) -> pa.Table:
         """Runs SQL. Raises `StoreError` for SQL that fails, and for a damaged segment."""
+        # Imported late: a command that asks nothing of a store need not wait for it.
+        import duckdb
+
         # A name in a string or a comment costs a view that nobody asked for, and nothing else.
         named = {word.lower() for word in _WORD.findall(sql)}
         wanted = [table for table in TABLES.values() if table.name in named]
@@ -69,6 +74,8 @@ class Views:
         return pa.table({}) if found is None else found.to_arrow_table()
 
     def _connected(self) -> duckdb.DuckDBPyConnection:
+        import duckdb
+
         # Nothing is fetched from anywhere, and what does not fit in memory does not land in the current directory.
         spill = os.path.join(tempfile.gettempdir(), f"mindgap-duckdb-{os.getpid()}")
         settings: dict[str, Any] = {"autoinstall_known_extensions": False, "temp_directory": spill}
@@ -121,6 +128,8 @@ class Views:
 
     def _explained(self, error: duckdb.Error, tables: Sequence[TableSchema]) -> StoreError:
         """Returns the error to raise: it names the damaged segment, if there is one, else it has DuckDB's message."""
+        import duckdb
+
         if not isinstance(error, duckdb.ProgrammingError):
             for table in tables:
                 for name in self._seen.get(table.name, ()):
