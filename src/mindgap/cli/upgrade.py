@@ -131,16 +131,11 @@ def _status(found: Sequence[PlatformUpgrade]) -> Exit:
 def _marked(found: Sequence[PlatformUpgrade], mark_known: Callable[[Report], Report]) -> list[PlatformUpgrade]:
     """Marks what the baseline knows, in all platforms at once: what one lacks another may have. A baseline is asked for
     what is to be looked at only: a finding of the old version must not hide one of the new version."""
-    asked = [
-        [(number, at) for at, change in enumerate(each.changes) if change in TO_LOOK_AT]
-        for number, each in enumerate(found)
-    ]
-    places = [place for each in asked for place in each]
     calm = {
         (number, at): dataclasses.replace(row, verdict="rounding", faults=())
         for number, each in enumerate(found)
-        for at, row in enumerate(each.report.rows)
-        if row.finding and (number, at) not in set(places)
+        for at, (row, change) in enumerate(zip(each.report.rows, each.changes, strict=True))
+        if row.finding and change not in TO_LOOK_AT
     }
     together = _together(found, calm)
     rows = iter(mark_known(together).rows)

@@ -141,10 +141,9 @@ def unfinished() -> list[str]:
 
 def find(name: str) -> Environment:
     """Returns an environment. Raises `EnvironmentProblem` where there is none of that name."""
-    folder = folder_of(name)
-    if (folder / _RECORD).is_file():
+    if is_complete(name):
         return _read(name)
-    if folder.is_dir():
+    if folder_of(name).is_dir():
         raise EnvironmentProblem(f"environment {name} is not complete: its creation did not end; create it again")
     known = [each.name for each in environments()]
     near = difflib.get_close_matches(name, known, n=2)
