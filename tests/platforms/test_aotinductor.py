@@ -168,15 +168,25 @@ def test_what_the_compiler_complains_of_is_told_without_its_command(
 
 
 @pytest.mark.slow
-def test_programs_with_more_than_code_are_built_alone(platform: LoadsMany) -> None:
-    """An operator without a C interface is called through a description that lies beside the library."""
+def test_operators_without_a_c_interface_share_a_library(platform: LoadsMany, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are called through PyTorch's proxy executor. The second graph calls two, the third none."""
+    monkeypatch.setattr(batch, "compile_alone", lambda *_: pytest.fail("a graph was built alone"))
     square = spec("float32", (3, 3))
-    call = node("aten.linalg_qr.default", Ref(0), out=(square, square))
-    graph = Graph((Input(square, Normal(0)),), (call,), (1, 2))
-    [found] = platform.load_many([graph], [arrays(graph)])
-    assert not isinstance(found, Exception)
-    assert found.facts == {"alone": True}  # type: ignore[attr-defined]
-    assert same(found(arrays(graph)), run("cpu/eager", graph)), "the same kernel of ATen's on both sides"
+    decomposition = node("aten.linalg_qr.default", Ref(0), out=(square, square))
+    graphs = [
+        Graph((Input(square, Normal(0)),), (decomposition,), (1, 2)),
+        Graph(
+            (Input(square, Normal(1)),),
+            (decomposition, node("aten.linalg_lu.default", Ref(1), out=(square, square, square))),
+            (2, 3, 4, 5),
+        ),
+        unary("aten.sin.default", "float32"),
+    ]
+    for graph, found in zip(graphs, platform.load_many(graphs, [arrays(g) for g in graphs]), strict=True):
+        assert not isinstance(found, Exception)
+        assert "alone" not in found.facts  # type: ignore[attr-defined]
+        if graph is not graphs[2]:
+            assert same(found(arrays(graph)), run("cpu/eager", graph)), "the same kernel of ATen's on both sides"
 
 
 def test_a_worker_compiles_twenty_graphs_at_once() -> None:

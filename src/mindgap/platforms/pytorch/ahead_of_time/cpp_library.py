@@ -13,6 +13,7 @@ from typing import Any, Final
 import torch
 
 from mindgap.platforms.pytorch.ahead_of_time.cpp_source import CppSource
+from mindgap.platforms.pytorch.ahead_of_time.proxy_executor import ProxyExecutor
 from mindgap.torch_private.aot_inductor import (
     cpp_builder,
     handles_of,
@@ -40,6 +41,7 @@ namespace {
 struct AOTInductorModelKernels {};
 inline bool _check_aoti_runtime_check_inputs_env() { return false; }
 inline void __check_inputs_outputs(AtenTensorHandle*, AtenTensorHandle*) {}
+using Program = void(AtenTensorHandle*, AtenTensorHandle*, AOTIProxyExecutorHandle);
 }
 """
 _CLASS: Final = """
@@ -51,15 +53,16 @@ struct AOTInductorModel {
 };
 """
 _RUN: Final = """
-void run(AtenTensorHandle* given, AtenTensorHandle* found) {
+void run(AtenTensorHandle* given, AtenTensorHandle* found, AOTIProxyExecutorHandle proxy) {
   AOTInductorModel model;
-  model.run_impl(given, found, nullptr, nullptr);
+  model.run_impl(given, found, nullptr, proxy);
 }
 """
 _ENTRY: Final = """
-extern "C" int mindgap_run(int number, AtenTensorHandle* given, AtenTensorHandle* found, char* message, size_t room) {
+extern "C" int mindgap_run(int number, AtenTensorHandle* given, AtenTensorHandle* found, AOTIProxyExecutorHandle proxy,
+                           char* message, size_t room) {
   try {
-    programs[number](given, found);
+    programs[number](given, found, proxy);
     return 0;
   } catch (const std::exception& error) {
     std::strncpy(message, error.what(), room - 1);
@@ -80,7 +83,10 @@ def build(sources: Sequence[CppSource]) -> list[Function]:
     library = _built(*_texts(sources))
     run: Any = ctypes.CDLL(library).mindgap_run
     run.restype = ctypes.c_int
-    return [_bound(run, number, source.outputs) for number, source in enumerate(sources)]
+    return [
+        _bound(run, number, source.outputs, ProxyExecutor(source.proxied) if source.proxied else None)
+        for number, source in enumerate(sources)
+    ]
 
 
 def accused(error: Exception) -> set[int]:
@@ -106,7 +112,7 @@ def _texts(sources: Sequence[CppSource]) -> tuple[str, str]:
         kernels.append(f'#line 1 "graph_{number}"\nnamespace graph_{number} {{{kernel}}}')
     programs.append('#line 1 "table"')
     table = ", ".join(f"graph_{number}::run" for number in range(len(sources)))
-    programs.append(f"static void (*const programs[])(AtenTensorHandle*, AtenTensorHandle*) = {{{table}}};{_ENTRY}")
+    programs.append(f"static Program* const programs[] = {{{table}}};{_ENTRY}")
     return "\n".join(programs), "\n".join(kernels)
 
 
@@ -176,12 +182,12 @@ def _key(common: dict[str, Any]) -> str:
     return repr(cpp_builder.CppBuilder(name="o", sources="i", BuildOption=options).get_command_line())
 
 
-def _bound(run: Any, number: int, outputs: int) -> Function:
+def _bound(run: Any, number: int, outputs: int, proxy: ProxyExecutor | None) -> Function:
     def function(*given: torch.Tensor) -> list[torch.Tensor]:
         handles = (ctypes.c_void_p * max(1, len(given)))(*(_pointer(capsule, None) for capsule in handles_of(given)))
         found = (ctypes.c_void_p * max(1, outputs))()
         message = ctypes.create_string_buffer(_ROOM)
-        if run(number, handles, found, message, ctypes.c_size_t(_ROOM)):
+        if run(number, handles, found, proxy.handle if proxy else None, message, ctypes.c_size_t(_ROOM)):
             raise RuntimeError(_with_aten_message(message.value.decode(errors="replace")))
         capsules = [_capsule(found[position], None, None) for position in range(outputs)]
         return tensors_of(capsules)

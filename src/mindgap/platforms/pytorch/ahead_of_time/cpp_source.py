@@ -39,6 +39,7 @@ class CppSource:
     `includes` and `kernel_includes`: what each wants included. `names`: of the kernels, unique in this graph only.
     `outputs`: how many tensors it gives. `fallbacks`: operators that Inductor has no code for and calls in
     ATen; `external`: calls of libraries that it prefers to its own code (matrix products, convolutions).
+    `proxied`: the calls that the program makes through AOTInductor's proxy executor, as its JSON; empty if none.
     """
 
     program: str
@@ -49,10 +50,11 @@ class CppSource:
     outputs: int
     fallbacks: Mapping[str, int]
     external: int
+    proxied: str
 
 
 class NeedsOwnLibrary(Exception):
-    """The graph's program needs constants, or operators called through Python, and so must be built alone."""
+    """The graph's program needs constants, or has an unknown form, and so must be built alone."""
 
 
 class _Taken(BaseException):
@@ -122,8 +124,6 @@ def _take(
 ) -> None:
     if graph.constants:
         raise _Taken(None, "it holds constants")
-    if serialized_extern_kernel_nodes:
-        raise _Taken(None, "it calls operators that have no C interface")
     body = _ON_REQUEST.sub("", _INCLUDE.sub("", wrapper_code))
     opened, closed = body.count(_OPENING), body.count(_CLOSING)
     if opened != closed or "kernels." in body or "AOTInductorModel::run_impl(" not in body:
@@ -144,6 +144,7 @@ def _take(
             len(graph.graph_outputs),
             dict(called),
             outside,
+            serialized_extern_kernel_nodes or "",
         )
     )
 
