@@ -24,12 +24,13 @@ def slow(a: Array, b: Array, equality: Equality) -> int:
     unsigned, mantissa = FORMATS[a.dtype.type]
     width = np.dtype(unsigned).itemsize * 8
     least = mantissa
-    for x, y in zip(a, b, strict=True):
-        if np.isnan(x) or np.isnan(y):
-            if equality is VALUES:
-                return 0
-            if np.isnan(x) and np.isnan(y):
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        nans = np.isnan(a), np.isnan(b)
+    for x, y, x_nan, y_nan in zip(a, b, *nans, strict=True):
+        if x_nan or y_nan:
+            if equality is BITS and x_nan and y_nan:
                 continue
+            return 0
         pair = np.array([x, y], a.dtype)
         if equality is VALUES:
             pair[pair == 0] = 0
@@ -47,9 +48,12 @@ def slow(a: Array, b: Array, equality: Equality) -> int:
 def families(draw: st.DrawFn) -> list[Array]:
     """Tensors that differ from one another in few bits, so that all depths of the tree occur."""
     dtype = draw(st.sampled_from(list(FORMATS)))
-    unsigned, _ = FORMATS[dtype]
+    unsigned, mantissa = FORMATS[dtype]
     width = np.dtype(unsigned).itemsize * 8
-    base = draw(st.lists(st.integers(0, 2**width - 1), min_size=1, max_size=4))
+    sign, infinity = 1 << (width - 1), (1 << (width - 1)) - (1 << mantissa)
+    # ±0, ±∞, a NaN and subnormals, or anything.
+    special = st.sampled_from([0, sign, infinity, sign + infinity, infinity + 1, 1, sign + 1])
+    base = draw(st.lists(special | st.integers(0, 2**width - 1), min_size=1, max_size=4))
     flips = st.lists(st.tuples(st.integers(0, len(base) - 1), st.integers(0, width - 1)), max_size=3)
     family: list[Array] = []
     for each in draw(st.lists(flips, min_size=2, max_size=9)):

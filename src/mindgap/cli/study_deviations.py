@@ -78,6 +78,7 @@ def _print(found: PublishedStudy, out: Path | None, stream: TextIO) -> None:
     page.print()
     differ = found.table("disagreements").rows
     page.print(Text(f"cells of the printed tables in which the data differ: {len(differ)}", style="bold"))
+    page.print(Text(found.table("disagreements").note, style="dim"))
     for table, row, column, was, now, _ in differ:
         page.print(Text(f"  {table}, row {row}, {column}: printed {was}, computed {now}"))
     apart = len(found.table("other_inputs").rows)

@@ -1,8 +1,9 @@
 """Computes remaining precision between many tensors, and the classes into which it merges them.
 
 The remaining precision of two floats is the number of leading mantissa bits that are the same, from 0 to the mantissa's
-length; 0 where sign or exponent differ. Of two tensors it is the minimum over their elements. Source: "Causes and
-Effects of Unanticipated Numerical Deviations in Neural Network Inference Frameworks" (NeurIPS 2023), section 2.
+length; 0 where sign or exponent differ, or only one is a NaN. Of two tensors it is the minimum over their elements.
+Source: section 2 of "Causes and Effects of Unanticipated Numerical Deviations in Neural Network Inference Frameworks"
+(NeurIPS 2023).
 (`mindgap.compare.metrics.remaining_precision` is another measure: it counts steps between representable values.)
 
 The length of a common prefix is an ultrametric: p(a, c) ≥ min(p(a, b), p(b, c)). The minimum over elements keeps it so.
@@ -99,19 +100,16 @@ def minimum_precision(n: int, load: Load, equality: Equality = BITS) -> int:
 
     Raises `MindgapError` for no tensors, a dtype that is not a float format, and unlike dtypes or sizes.
     """
-    tensors = _Tensors(n, load)
-    reference = _kept(tensors.bits(0), tensors.form, equality)
-    worst = 0
+    tensors = _Tensors(n, load, equality)
+    reference = _Reference.of(tensors.bits(0), tensors)
+    least = tensors.form.mantissa
     for i in range(1, n):
         bits = tensors.bits(i)
-        if reference is None:
+        found = None if reference is None else reference.compare(bits, digest=False)
+        if found is None:
             return 0
-        for chunk, part in zip(_chunks(bits), _chunks(reference), strict=True):
-            canonical, lone = canonical_bits(chunk, tensors.form, equality)
-            if lone:
-                return 0
-            worst = max(worst, int((canonical ^ part).max()))
-    return _agreeing(worst, tensors.form)
+        least = min(least, found.precision)
+    return least
 
 
 def dendrogram(n: int, load: Load, equality: Equality = BITS) -> Dendrogram:
@@ -120,25 +118,25 @@ def dendrogram(n: int, load: Load, equality: Equality = BITS) -> Dendrogram:
     A tensor that is equal to nothing (it holds a NaN under `VALUES`) shares 0 bits with every other. Tensors are the
     same if their 128-bit digests are. Raises `MindgapError` as `minimum_precision` does.
     """
-    tensors = _Tensors(n, load)
+    tensors = _Tensors(n, load, equality)
     lone = list[int]()
     chosen = list[int]()
     near: dict[int, dict[str, list[int]]] = {}
-    reference: Array | None = None
+    reference: _Reference | None = None
     for i in range(n):
         bits = tensors.bits(i)
         if reference is None:
-            reference = _kept(bits, tensors.form, equality)
+            reference = _Reference.of(bits, tensors)
             (lone if reference is None else chosen).append(i)
             continue
-        found = _against(reference, bits, tensors.form, equality)
+        found = reference.compare(bits, digest=True)
         if found is None:
             lone.append(i)
         else:
-            near.setdefault(found[0], {}).setdefault(found[1], []).append(i)
+            near.setdefault(found.precision, {}).setdefault(found.digest, []).append(i)
     reference = None
     parts = [(tensors.form.mantissa, _Tree((i,), ())) for i in chosen]
-    parts += [(bits, _told_apart(near[bits], bits, tensors, equality)) for bits in sorted(near, reverse=True)]
+    parts += [(bits, _told_apart(near[bits], bits, tensors)) for bits in sorted(near, reverse=True)]
     parts += [(0, _Tree((i,), ())) for i in lone]
     tree = _chained(parts)
     return Dendrogram(tensors.form.mantissa, tree.order, tree.shared)
@@ -155,10 +153,11 @@ class _Tree:
 class _Tensors:
     """Loads tensors as bits, and checks each against the first one's dtype and size. Keeps none."""
 
-    def __init__(self, n: int, load: Load) -> None:
+    def __init__(self, n: int, load: Load, equality: Equality) -> None:
         if n < 1:
             raise MindgapError("remaining precision of no tensors: give at least one")
         self._load = load
+        self.equality = equality
         self._first: tuple[str, int] | None = None
         self.form = format_of(np.dtype(np.float32))
 
@@ -175,73 +174,107 @@ class _Tensors:
         return raw_bits(values)
 
 
-def _chunks(bits: Array) -> Iterator[Array]:
-    return (bits[start : start + CHUNK] for start in range(0, bits.size, CHUNK))
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """Mantissa bits that a tensor shares with the reference, and the digest of its canonical bits if asked for."""
+
+    precision: int
+    digest: str
 
 
-def _kept(bits: Array, form: Format, equality: Equality) -> Array | None:
-    """Copies a tensor, in canonical bits: a load may use its buffer again. None for one that equals nothing."""
-    kept = np.empty_like(bits)
-    for chunk, place in zip(_chunks(bits), _chunks(kept), strict=True):
-        place[:], lone = canonical_bits(chunk, form, equality)
-        if lone:
-            return None
-    return kept
+@dataclass(frozen=True, slots=True)
+class _Reference:
+    """A tensor in canonical bits, with which others are compared.
+
+    `delicate`: by chunk, whether another tensor with the same signs and exponents may still not be in canonical bits:
+    beside an infinity it may hold a NaN, beside a negative subnormal −0.
+    """
+
+    bits: Array
+    delicate: tuple[bool, ...]
+    form: Format
+    equality: Equality
+
+    @classmethod
+    def of(cls, bits: Array, tensors: _Tensors) -> _Reference | None:
+        """Copies a tensor, since a load may use its buffer again. None for one that equals nothing."""
+        form, equality = tensors.form, tensors.equality
+        kept = np.empty_like(bits)
+        delicate: list[bool] = []
+        for chunk, place in zip(_chunks(bits), _chunks(kept), strict=True):
+            place[:], lone = canonical_bits(chunk, form, equality)
+            if lone:
+                return None
+            infinite = (place & form.bits.type(form.sign - 1)).max() >= form.infinity
+            tiny = not equality.zeros_differ and bool(
+                ((place > form.sign) & (place < form.sign + (1 << form.mantissa))).any()
+            )
+            delicate.append(bool(infinite) or tiny)
+        return cls(kept, tuple(delicate), form, equality)
+
+    def compare(self, bits: Array, *, digest: bool) -> _Compared | None:
+        """Compares another tensor. None for one that equals nothing."""
+        hasher = xxhash.xxh3_128()
+        space = np.empty(min(CHUNK, bits.size), bits.dtype)
+        same_exponents = 1 << self.form.mantissa
+        worst = 0
+        for chunk, part, delicate in zip(_chunks(bits), _chunks(self.bits), self.delicate, strict=True):
+            largest = int(np.bitwise_xor(chunk, part, out=space[: chunk.size]).max())
+            # Where signs and exponents are those of the reference, nothing needs to be brought into canonical bits.
+            if delicate or largest >= same_exponents:
+                canonical, lone = canonical_bits(chunk, self.form, self.equality)
+                if lone:
+                    return None
+                if canonical is not chunk:
+                    chunk = canonical
+                    largest = int((chunk ^ part).max())
+            worst = max(worst, largest)
+            if digest:
+                hasher.update(_buffer(chunk))
+        return _Compared(max(0, self.form.mantissa - worst.bit_length()), hasher.hexdigest())
 
 
 def _cut_digest(bits: Array, mantissa_bits: int, form: Format, equality: Equality) -> str:
     """Digests a tensor cut off after some mantissa bits."""
     mask = form.bits.type(form.sign * 2 - (1 << (form.mantissa - mantissa_bits)))
+    space = np.empty(min(CHUNK, bits.size), bits.dtype)
     hasher = xxhash.xxh3_128()
     for chunk in _chunks(bits):
-        hasher.update(_buffer(canonical_bits(chunk, form, equality)[0] & mask))
+        canonical = canonical_bits(chunk, form, equality)[0]
+        hasher.update(_buffer(np.bitwise_and(canonical, mask, out=space[: chunk.size])))
     return hasher.hexdigest()
+
+
+def _chunks(bits: Array) -> Iterator[Array]:
+    return (bits[start : start + CHUNK] for start in range(0, bits.size, CHUNK))
 
 
 def _buffer(bits: Array) -> Any:
     return bits.view(np.uint8)
 
 
-def _agreeing(worst: int, form: Format) -> int:
-    """Returns the remaining precision for the largest exclusive or of any two elements' bits."""
-    return max(0, form.mantissa - worst.bit_length())
-
-
-def _against(reference: Array, bits: Array, form: Format, equality: Equality) -> tuple[int, str] | None:
-    """Compares a tensor with the reference. Returns shared bits and the digest; None for one that equals nothing."""
-    hasher = xxhash.xxh3_128()
-    worst = 0
-    for chunk, part in zip(_chunks(bits), _chunks(reference), strict=True):
-        canonical, lone = canonical_bits(chunk, form, equality)
-        if lone:
-            return None
-        hasher.update(_buffer(canonical))
-        worst = max(worst, int((canonical ^ part).max()))
-    return _agreeing(worst, form), hasher.hexdigest()
-
-
-def _told_apart(same: dict[str, list[int]], low: int, tensors: _Tensors, equality: Equality) -> _Tree:
+def _told_apart(same: dict[str, list[int]], low: int, tensors: _Tensors) -> _Tree:
     """Orders tensors that share `low` bits with a reference. `same`: equal tensors by their digest."""
     mantissa = tensors.form.mantissa
 
     def digest(i: int, bits: int) -> str:
-        return _cut_digest(tensors.bits(i), bits, tensors.form, equality)
+        return _cut_digest(tensors.bits(i), bits, tensors.form, tensors.equality)
 
-    tree = _bisected([each[0] for each in same.values()], low, mantissa, digest)
+    # Tensors at one distance from the reference are often at that distance from each other, which one bit more shows.
+    tree = _divided([each[0] for each in same.values()], low, low + 1, mantissa, digest)
     within = {each[0]: _Tree(tuple(each), (mantissa,) * (len(each) - 1)) for each in same.values()}
     return _expanded(tree, within)
 
 
-def _bisected(members: Sequence[int], low: int, high: int, digest: Callable[[int, int], str]) -> _Tree:
+def _divided(members: Sequence[int], low: int, middle: int, high: int, digest: Callable[[int, int], str]) -> _Tree:
     """Orders tensors that pairwise share at least `low` bits and fewer than `high`, by digests at the middle."""
     if len(members) == 1 or high - low <= 1:
         return _Tree(tuple(members), (low,) * (len(members) - 1))
-    middle = (low + high) // 2
     groups: dict[str, list[int]] = {}
     for i in members:
         groups.setdefault(digest(i, middle), []).append(i)
-    within = {group[0]: _bisected(group, middle, high, digest) for group in groups.values()}
-    return _expanded(_bisected(tuple(within), low, middle, digest), within)
+    within = {group[0]: _divided(group, middle, (middle + high) // 2, high, digest) for group in groups.values()}
+    return _expanded(_divided(tuple(within), low, (low + middle) // 2, middle, digest), within)
 
 
 def _expanded(tree: _Tree, within: dict[int, _Tree]) -> _Tree:

@@ -6,11 +6,13 @@ from itertools import combinations, pairwise
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from mindgap.cli import main
 from mindgap.studies import column, records, to_csv
 from mindgap.studies.deviations.published import COLUMNS, PublishedStudy
+from mindgap.studies.deviations.published.ablation import SOUND_RUN
 from mindgap.studies.deviations.published.printed import PRINTED, printed_table
 from mindgap.studies.deviations.published.records import Output, read_outputs
 
@@ -53,6 +55,7 @@ def test_disagreements_are_on_the_output(study: PublishedStudy) -> None:
     rows = study.table("disagreements").rows
     assert {row[:5] for row in rows} == DIFFER
     assert all(row[5] for row in rows), "each has a remark"
+    assert "Compared are 1569 cells" in study.table("disagreements").note
 
 
 def test_a_changed_table_disagrees(study: PublishedStudy) -> None:
@@ -188,6 +191,23 @@ def test_figure_4_is_of_the_sound_run(study: PublishedStudy) -> None:
     assert all((row["remaining_precision"] == 23) == (row["classes"] == 1) for row in rows)
     worst = {(row["filters"], row["kernel"], row["size"]): (row["remaining_precision"], row["classes"]) for row in rows}
     assert worst[3, 6, 40] == (7, 4) and worst[1, 4, 103] == (4, 3) and worst[1, 2, 2042] == (23, 1)
+
+
+def test_the_published_pairs_are_an_ultrametric(published: Path) -> None:
+    """Of any three hosts, the two smaller of the three remaining precisions are equal: 359 settings of nine hosts."""
+    rows = pq.read_table(published / "multiplications.parquet").to_pylist()
+    settings: dict[tuple[int, ...], list[int]] = {}
+    for row in sorted(rows, key=lambda row: row["row"]):
+        if row["source_run"] == SOUND_RUN:
+            settings.setdefault(tuple(row[name] for name in "cfki"), []).append(row["precision"])
+    triples = 0
+    for precisions in settings.values():
+        bits = dict(zip(combinations(range(9), 2), precisions, strict=True))
+        for a, b, c in combinations(range(9), 3):
+            smallest, second, _ = sorted((bits[a, b], bits[b, c], bits[a, c]))
+            assert smallest == second
+            triples += 1
+    assert triples == 30156
 
 
 def test_figure_6_holds_the_bits_of_every_pair(study: PublishedStudy, outputs: tuple[Output, ...]) -> None:

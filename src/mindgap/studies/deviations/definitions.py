@@ -7,8 +7,7 @@
 | output of repeated runs | the most frequent; of a tie one, the tie unseen | the same, the tie recorded |
 
 Source: section 2 ("Conventions") and the captions of Tables SUP-1 and SUP-2. The paper does not define the mode of a
-tie. Its published records hold the largest of the tied outputs in lexicographic order of values, and so does
-`most_frequent`.
+tie. Its code takes the largest of the tied outputs in lexicographic order of values, and so does `most_frequent`.
 """
 
 from __future__ import annotations

@@ -39,8 +39,9 @@ def disagreements(tables: Iterable[StudyTable]) -> StudyTable:
     for table in tables:
         if table.name in PRINTED:
             rows += _compared(table)
+    cells = sum(cell != _LOST for name in PRINTED for row in printed_table(name)[1:] for cell in row)
     columns = ("table", "row", "column", "printed", "computed", "remark")
-    note = f"Rows count from 1 in the printed order. Compared are all cells of {', '.join(PRINTED)}."
+    note = f"Rows count from 1 in the printed order. Compared are {cells} cells: all of {', '.join(PRINTED)}."
     return made("disagreements", "Cells in which data and print disagree", columns, rows, note)
 
 
