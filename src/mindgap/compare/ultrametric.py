@@ -159,6 +159,7 @@ class _Tensors:
         self._load = load
         self.equality = equality
         self._first: tuple[str, int] | None = None
+        # That of the first tensor, as soon as it is loaded.
         self.form = format_of(np.dtype(np.float32))
 
     def bits(self, i: int) -> Array:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -31,7 +32,7 @@ def row(**changes: Any) -> dict[str, Any]:
         "experiment": "equivalence_classes", "cloud": "gcloud", "platform": "intel_skylake", "device_type": "cpu",
         "cpu_vendor": "GenuineIntel", "cpu_brand": "Intel(R) Xeon(R) CPU @ 2.00GHz", "cpu_family": 6, "cpu_model": 85,
         "cpu_flags": ["avx2"], "cpu_count": 2, "memory_total": 2**33, "model": "cifar10_small", "sample_index": 0,
-        "role": "single", "slot": "prediction", "run_index": 0, "n_runs": 1, "dtype": "float32", "shape": [1, 2],
+        "role": "single", "run_index": 0, "n_runs": 1, "dtype": "float32", "shape": [1, 2],
         "output": np.array([0.25, 0.75], np.float32).tobytes(), **changes,
     }  # fmt: skip
 
@@ -70,6 +71,10 @@ DAMAGED: dict[str, tuple[list[dict[str, Any]], str]] = {
         "sample in row 0: a platform is named twice",
     ),
     "a missing repetition": ([row(**GPU)], "column n_runs, row 0: 1 repetitions of 2 are here"),
+    "a GPU without a name": (
+        [row(**{**GPU, "gpu_name": None})],
+        "column gpu_name, row 0: no GPU, but device_type is gpu",
+    ),
     "a missing value": ([row(), row(cpu_model=None)], "column cpu_model, row 1: it has no value, and needs one"),
     "no rows": ([], "outputs_e2e.parquet: it has no rows"),
 }
@@ -164,6 +169,10 @@ ABLATION: dict[str, tuple[Callable[[], list[dict[str, Any]]], str]] = {
         lambda: pairs()[:2],
         "column row, row 0: 2 rows of one configuration are not all pairs of hosts",
     ),
+    "not the settings of Figure 4": (
+        lambda: pairs(),
+        "column f: the sound run does not have 3 channels with each of (1, 3) filters",
+    ),
     "no row of the sound run": (
         lambda: [{**each, "source_run": "2022_08_31"} for each in pairs()],
         f"column source_run: no row is of the sound run {SOUND_RUN}",
@@ -183,9 +192,19 @@ def test_a_damaged_ablation_is_named(tmp_path: Path, name: str) -> None:
 
 def test_a_sound_ablation_is_read(tmp_path: Path) -> None:
     path = tmp_path / "multiplications.parquet"
-    pq.write_table(pa.Table.from_pylist(pairs()), path)
-    [found] = read_ablation(path)
+    three = [{**each, "f": 3, "row": each["row"] + 3} for each in pairs()]
+    pq.write_table(pa.Table.from_pylist(pairs() + three), path)
+    found, _ = read_ablation(path)
     assert (found.hosts, found.precision, found.classes, found.multiplications) == (3, 5, 2, 588)
+
+
+def test_data_without_gpus(published: Path, tmp_path: Path) -> None:
+    table = pq.read_table(published / "outputs_e2e.parquet")
+    pq.write_table(table.filter(pc.field("device_type") == "cpu"), tmp_path / "outputs_e2e.parquet")
+    for name in ("outputs_layers.parquet", "multiplications.parquet"):
+        (tmp_path / name).symlink_to(published / name)
+    with pytest.raises(BadData, match="column device_type: no row is of a GPU"):
+        published_study(tmp_path)
 
 
 def test_a_missing_second_file_is_named(published: Path, tmp_path: Path) -> None:

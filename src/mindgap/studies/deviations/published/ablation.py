@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import isqrt
@@ -14,6 +14,9 @@ from mindgap.studies.deviations.published.parquet import BadData, Column, read_c
 
 #: The only run whose hosts all had the same weights and inputs (README of the published data).
 SOUND_RUN: Final = "2021_11_03_11:21:55"
+#: The configurations of Figure 4: channels and filters.
+_CHANNELS: Final = 3
+_FILTERS: Final = (1, 3)
 _INTEGERS: Final = ("c", "f", "k", "i", "multiplications", "precision", "equivalence_classes", "row")
 _COLUMNS: Final = {"source_run": Column("text"), **dict.fromkeys(_INTEGERS, Column("integer"))}
 
@@ -43,7 +46,16 @@ def read_ablation(path: Path) -> tuple[Convolution, ...]:
             groups.setdefault(tuple(row[name] for name in "cfki"), []).append((at, row))
     if not groups:
         raise BadData(path, f"no row is of the sound run {SOUND_RUN}", column="source_run")
-    return tuple(_convolution(path, groups[key]) for key in sorted(groups))
+    found = tuple(_convolution(path, groups[key]) for key in sorted(groups))
+    if {each.filters for each in in_figure_4(found)} != set(_FILTERS):
+        what = f"the sound run does not have {_CHANNELS} channels with each of {_FILTERS} filters"
+        raise BadData(path, what, column="f")
+    return found
+
+
+def in_figure_4(ablation: Iterable[Convolution]) -> tuple[Convolution, ...]:
+    """Returns the configurations that Figure 4 shows."""
+    return tuple(each for each in ablation if each.channels == _CHANNELS and each.filters in _FILTERS)
 
 
 def _convolution(path: Path, rows: list[tuple[int, dict[str, Any]]]) -> Convolution:

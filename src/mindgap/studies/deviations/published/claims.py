@@ -9,14 +9,14 @@ from typing import Any, Final
 from mindgap.compare.equality import identity
 from mindgap.graph import Array
 from mindgap.studies.deviations.definitions import PAPER
-from mindgap.studies.deviations.published.ablation import Convolution
+from mindgap.studies.deviations.published.ablation import Convolution, in_figure_4
 from mindgap.studies.deviations.published.figures import CASTS, NamedDendrogram
 from mindgap.studies.deviations.published.matrix import COLUMNS, MODELS, ClassMatrix, numbers
 from mindgap.studies.deviations.published.records import Output
 from mindgap.studies.deviations.published.tables import made
 from mindgap.studies.table import StudyTable
 
-#: Section 3.4 and the issue's figures for Figures 6, SUP-2 and SUP-3: classes as float16, float32 and float64.
+#: Classes in Figures 6, SUP-2 and SUP-3, as float16, float32 and float64.
 _CASTS: Final = {"medium": "3/9/4", "small": "1/3/2", "large": "3/8/5"}
 
 
@@ -127,10 +127,10 @@ def claims_of_runs(outputs: Iterable[Output]) -> list[Claim]:
 
 def claims_of_ablation(ablation: Sequence[Convolution]) -> list[Claim]:
     """Checks the statements about the size of a convolution (section 3.3, Figure 4)."""
-    shown = [each for each in ablation if each.channels == 3 and each.filters in (1, 3)]
+    shown = in_figure_4(ablation)
     smallest = [each.classes for each in shown if (each.kernel, each.filters) == (2, 1)]
-    middle = {f: max(_classes(shown, f, 10**5, 10**7)) for f in (1, 3)}
-    large = {f: max(_classes(shown, f, 10**7, 10**8)) for f in (1, 3)}
+    middle = {f: max(_classes(shown, f, 10**5, 10**7), default=0) for f in (1, 3)}
+    large = {f: max(_classes(shown, f, 10**7, 10**8), default=0) for f in (1, 3)}
     more = all(middle[f] > large[f] for f in (1, 3))
     by_order: dict[tuple[int, int, int], dict[int, int]] = {}
     for each in ablation:
@@ -140,7 +140,7 @@ def claims_of_ablation(ablation: Sequence[Convolution]) -> list[Claim]:
     unlike = sum(len(set(found.values())) > 1 for found in comparable)
     return [
         claim("classes in the convolution ablation, at most", "3.3", "4", str(max(each.classes for each in shown))),
-        claim("classes for kernel 2 and filter 1", "3.3", "1", str(max(smallest))),
+        claim("classes for kernel 2 and filter 1", "3.3", "1", str(max(smallest, default=0))),
         claim("remaining precision drops to", "3.3", "0", str(min(each.precision for each in shown))),
         claim("more classes at 10^6 to 10^7 multiplications than at 10^8", "3.3", "yes", "yes" if more else "no",
               "at most " + "; ".join(f"{middle[f]} and {large[f]} for f={f}" for f in (1, 3))),

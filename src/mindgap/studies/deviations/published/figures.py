@@ -12,7 +12,7 @@ from mindgap.compare.equality import identity
 from mindgap.compare.ultrametric import Dendrogram, dendrogram
 from mindgap.graph import Array
 from mindgap.studies.deviations.definitions import PAPER, class_numbers
-from mindgap.studies.deviations.published.ablation import Convolution
+from mindgap.studies.deviations.published.ablation import Convolution, in_figure_4
 from mindgap.studies.deviations.published.matrix import COLUMNS, MODELS, ClassMatrix
 from mindgap.studies.deviations.published.parquet import BadData
 from mindgap.studies.deviations.published.platforms import BY_YEAR, Platform
@@ -22,9 +22,6 @@ from mindgap.studies.table import StudyTable
 
 #: A Google cloud instance: its processor, and the number of cores unless that is 2.
 _INSTANCE: Final = re.compile(r"((?:amd|intel)[_-][a-z_-]*[a-z])(?:[_-](\d+))?")
-#: The configurations of Figure 4: channels and filters.
-_CHANNELS: Final = 3
-_FILTERS: Final = (1, 3)
 CASTS: Final = ("float16", "float32", "float64")
 
 
@@ -94,10 +91,9 @@ def figure_2(trees: Iterable[NamedDendrogram]) -> StudyTable:
 
 def figure_4(ablation: Sequence[Convolution]) -> StudyTable:
     """Makes Figure 4: remaining precision and classes over the multiplications of a convolution."""
-    shown = [each for each in ablation if each.channels == _CHANNELS and each.filters in _FILTERS]
     rows: list[tuple[Any, ...]] = [
         (each.filters, each.kernel, each.channels, each.size, each.multiplications, each.precision, each.classes)
-        for each in sorted(shown, key=lambda each: (each.filters, each.kernel, each.multiplications))
+        for each in sorted(in_figure_4(ablation), key=lambda each: (each.filters, each.kernel, each.multiplications))
     ]
     columns = ("filters", "kernel", "channels", "size", "multiplications", "remaining_precision", "classes")
     note = "Nine hosts. From the published pairs of hosts: the outputs themselves were never published."

@@ -19,7 +19,7 @@ _INTEGER: Final = Column("integer")
 _INTEGER_OR_NULL: Final = Column("integer", null=True)
 COLUMNS: Final = {
     **dict.fromkeys(("experiment", "cloud", "platform", "device_type", "cpu_vendor", "cpu_brand"), _TEXT),
-    **dict.fromkeys(("role", "slot", "dtype"), _TEXT),
+    **dict.fromkeys(("role", "dtype"), _TEXT),
     **dict.fromkeys(("gpu_name", "model", "dtype_variant", "layer_name"), _TEXT_OR_NULL),
     **dict.fromkeys(("param_variant", "input_variant"), _TEXT_OR_NULL),
     **dict.fromkeys(("cpu_family", "cpu_model", "cpu_count"), _INTEGER),
@@ -77,6 +77,9 @@ def read_outputs(path: Path) -> tuple[Output, ...]:
 
 
 def _output(path: Path, i: int, row: dict[str, Any]) -> Output:
+    if (row["device_type"] == "gpu") != (row["gpu_name"] is not None):
+        what = f"{row['gpu_name'] or 'no GPU'}, but device_type is {row['device_type']}"
+        raise BadData(path, what, column="gpu_name", row=i)
     layer = (row["layer_name"], row["param_variant"], row["input_variant"])
     return Output(
         row=i,

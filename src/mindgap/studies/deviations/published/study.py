@@ -14,6 +14,7 @@ from mindgap.studies.deviations.published.claims import Claim
 from mindgap.studies.deviations.published.figures import NamedDendrogram
 from mindgap.studies.deviations.published.flags import FlagClusters
 from mindgap.studies.deviations.published.matrix import ClassMatrix, class_matrix
+from mindgap.studies.deviations.published.parquet import BadData
 from mindgap.studies.deviations.published.printed import disagreements
 from mindgap.studies.deviations.published.records import read_outputs
 from mindgap.studies.table import StudyTable
@@ -52,6 +53,9 @@ def published_study(directory: Path) -> PublishedStudy:
     ablation = read_ablation(directory / _ABLATION)
     layers = read_outputs(directory / _LAYERS)
     matrix = class_matrix(path, outputs)
+    for gpu in (False, True):
+        if not matrix.part(gpu=gpu).platforms:
+            raise BadData(path, f"no row is of a {'GPU' if gpu else 'CPU'}", column="device_type")
     flags = tables.clusters_of_table_1(matrix)
     by_cores = figures.dendrograms_by_cores(matrix)
     by_cast = figures.dendrograms_by_cast(path, outputs)
