@@ -19,8 +19,8 @@ class StudyTable:
     """A table of a study with the query that computed it.
 
     `name`: names CSV files and JSON keys, and never changes. `query`: DuckDB SQL over the store's tables; `$run` is the
-    run. Cells are text, integers, floats (shares are fractions of 1) or None: a share of nothing is None, not zero.
-    `note`: explains the counts. `empty`: explains a table without rows.
+    run; empty for a table that is not of a store. Cells are text, integers, floats (shares are fractions of 1) or None:
+    a share of nothing is None, not zero. `note`: explains the counts. `empty`: explains a table without rows.
     """
 
     name: str
