@@ -11,7 +11,8 @@ import pytest
 
 from causes.made_summaries import group, summary
 from mindgap.causes import Cause, causes_of
-from mindgap.causes.ledger import Ledger, Review, installed
+from mindgap.causes.ledger import Ledger, Review
+from mindgap.environments.environment import installed
 from mindgap.graph import MindgapError
 
 ORT, OV = "onnxruntime/cpu", "openvino/cpu@precision=f32"
@@ -39,7 +40,7 @@ def ledger(tmp_path: Path, text: str = TEXT) -> Ledger:
 
 
 def reviewed(found: Ledger, causes: tuple[Cause, ...], *platforms: str) -> Review:
-    return found.review(causes, platforms or (ORT, OV), installed(found.packages), TODAY)
+    return found.review(causes, platforms or (ORT, OV), lambda _: installed(found.packages), TODAY)
 
 
 def states(review: Review) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mindgap.cli.app import main
-from mindgap.cli.upgrade import _junit
+from mindgap.cli.upgrade_outputs import write_junit
 from mindgap.compare.culprit import Culprit
 from mindgap.compare.fault import Fault
 from mindgap.diff import Report
@@ -133,7 +133,7 @@ def upgraded(*rows: Row) -> PlatformUpgrade:
 def test_junit_fails_what_is_lost_and_passes_what_is_better_fault_by_fault(tmp_path: Path) -> None:
     mixed = replace(ROW, verdict="discrepant", blame="reference", faults=(MENDED, BROKEN))
     rows = (replace(ROW, status="unsupported"), mixed)
-    _junit(tmp_path / "u.xml", [upgraded(*rows)])
+    write_junit(tmp_path / "u.xml", [upgraded(*rows)])
     cases = ET.parse(tmp_path / "u.xml").getroot().findall(".//testcase")
     assert [each.find("failure") is not None for each in cases] == [True, False, True]
 
@@ -141,7 +141,7 @@ def test_junit_fails_what_is_lost_and_passes_what_is_better_fault_by_fault(tmp_p
 def test_junit_says_of_each_platform_that_nothing_was_compared(tmp_path: Path) -> None:
     nothing = upgraded(replace(ROW, status="not_run"))
     other = replace(nothing, report=replace(nothing.report, rows=(replace(ROW, verdict="identical"),)))
-    _junit(tmp_path / "u.xml", [other, nothing])
+    write_junit(tmp_path / "u.xml", [other, nothing])
     assert int(ET.parse(tmp_path / "u.xml").getroot().get("errors", "0")) >= 1
 
 

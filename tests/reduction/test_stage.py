@@ -151,6 +151,9 @@ class Answers:
     def with_options(self, **options: str) -> str:
         return f"{self.name.device_mode}@{','.join(f'{k}={v}' for k, v in options.items())}"
 
+    def beside(self, platform: str) -> str:
+        return platform
+
     def ask(self, platform: str, words: str = "") -> Shown:
         self.asked.append(platform)
         return next((answer for part, answer in self.known.items() if part in platform), "shows")

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import threading
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +15,11 @@ from platform import python_version
 from typing import Any, Final, Literal
 
 from mindgap.diff.api import diff_many
+from mindgap.diff.schema_changes import Call, SchemaChange, calls_of, schema_changes
+from mindgap.diff.session import with_distinct_names
 from mindgap.diff.subject import OnProgress, Subject
-from mindgap.environments import find
-from mindgap.graph import Graph, MindgapError, TensorStore
+from mindgap.environments import EnvironmentProblem, find
+from mindgap.graph import Graph, MindgapError, TensorStore, decode, encode
 from mindgap.platforms.listing import platform_info
 from mindgap.platforms.protocol import PlatformError
 from mindgap.platforms.registry import ENVIRONMENT, PlatformName, canonical, is_import_path, parse
@@ -124,6 +127,16 @@ def version_changes(before: str, after: str) -> dict[str, tuple[str, str]]:
     return differing
 
 
+@dataclass(frozen=True)
+class Upgrade:
+    """What another environment changes. `schemas`: of the operators that the graphs have, those with another schema
+    there. `graph`: the graph of a model, by its name in the reports; raises `MindgapError` for one that was refused."""
+
+    platforms: tuple[PlatformUpgrade, ...]
+    schemas: tuple[SchemaChange, ...]
+    graph: Callable[[str], Graph]
+
+
 def upgrade(
     subjects: Iterable[Subject],
     platforms: Sequence[str],
@@ -135,7 +148,7 @@ def upgrade(
     tensors: TensorStore | None = None,
     jobs: int | None = None,
     store: Store | None = None,
-) -> list[PlatformUpgrade]:
+) -> Upgrade:
     """Compares every subject on each platform of the environment `after` with the same platform of `before`.
 
     None: mindgap's own environment. `settings.budget_s` is for all platforms together. Raises `MindgapError` where the
@@ -146,7 +159,8 @@ def upgrade(
     asked = list(dict.fromkeys(platforms))
     pairs = [(in_environment(each, before), in_environment(each, after)) for each in asked]
     versions = [version_changes(*pair) for pair in pairs]
-    once = [_captured_once(subject) for subject in subjects]
+    graphs = {each.name: _CapturedOnce(each) for each in with_distinct_names(list(subjects))}
+    once = [dataclasses.replace(each.subject, graph=each.graph) for each in graphs.values()]
     until = None if settings.budget_s is None else time.monotonic() + settings.budget_s
     found: list[PlatformUpgrade] = []
     for (old, new), changed in zip(pairs, versions, strict=True):
@@ -154,23 +168,39 @@ def upgrade(
         own = dataclasses.replace(settings, reference=old, budget_s=left)
         report = diff_many(once, [new], settings=own, progress=progress, tensors=tensors, jobs=jobs, store=store)
         found.append(PlatformUpgrade(old, new, changed, report))
-    return found
+    schemas: tuple[SchemaChange, ...] = ()
+    if any("torch" in each for each in versions):
+        calls = {name: each.calls for name, each in graphs.items()}
+        try:
+            schemas = schema_changes(calls, before, after)
+        except EnvironmentProblem as error:
+            warnings.warn(f"schemas of operators were not compared: {error}", stacklevel=2)
+    return Upgrade(tuple(found), schemas, lambda name: graphs[name].graph())
 
 
-def _captured_once(subject: Subject) -> Subject:
-    """The subject whose graph is made once, for several comparisons. Thread-safe."""
-    lock = threading.Lock()
-    made: list[Graph | MindgapError] = []
+class _CapturedOnce:
+    """A subject whose graph is made once, for several comparisons. Its bytes are held, not the graph. Thread-safe."""
 
-    def graph() -> Graph:
-        with lock:
-            if not made:
-                made.append(_tried(subject.graph))
-        if isinstance(made[0], MindgapError):
-            raise made[0]
-        return made[0]
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        #: For each operator of the graph, the ways in which it is called: how many arguments, and the names of others.
+        self.calls: Mapping[str, frozenset[Call]] = {}
+        self._lock = threading.Lock()
+        self._made: bytes | MindgapError | None = None
 
-    return dataclasses.replace(subject, graph=graph)
+    def graph(self) -> Graph:
+        """The graph. Raises what the subject raised."""
+        with self._lock:
+            if isinstance(self._made, bytes):
+                return decode(self._made)
+            if self._made is not None:
+                raise self._made
+            made = _tried(self.subject.graph)
+            if isinstance(made, MindgapError):
+                self._made = made
+                raise made
+            self._made, self.calls = encode(made), calls_of(made)
+            return made
 
 
 def _tried(graph: Callable[[], Graph]) -> Graph | MindgapError:
