@@ -63,6 +63,7 @@ def upgrade(
     ] = 120.0,
     junit: Junit = None,
     store: Annotated[str | None, typer.Option(metavar="DIR", help="As for mindgap diff.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Do not run what the store has of these versions.")] = False,
     baseline: Annotated[Path | None, typer.Option(metavar="FILE", help="As for mindgap diff.")] = None,
     update_baseline: Annotated[bool, typer.Option("--update-baseline", help="Write the findings to it.")] = False,
     deadline: Deadline = 300.0,
@@ -94,7 +95,7 @@ def upgrade(
                 found = run_upgrade(
                     subjects(sources, [*(options or []), *inside_option(inside)], client, backward), platforms,
                     before, after, settings=settings, progress=tell, tensors=tensors, jobs=jobs,
-                    store=None if store is None else Store(store),
+                    store=None if store is None else Store(store), resume=resume,
                 )  # fmt: skip
             except DiffInterrupted as error:
                 say_loudly(error.report)

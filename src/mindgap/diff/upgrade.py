@@ -9,12 +9,14 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from platform import python_version
 from typing import Any, Final, Literal
 
 from mindgap.diff.api import diff_many
+from mindgap.diff.resumption import earlier_report, joined, row_names
 from mindgap.diff.schema_changes import Call, SchemaChange, calls_of, schema_changes
 from mindgap.diff.session import with_distinct_names
 from mindgap.diff.subject import OnProgress, Subject
@@ -148,12 +150,16 @@ def upgrade(
     tensors: TensorStore | None = None,
     jobs: int | None = None,
     store: Store | None = None,
+    resume: bool = False,
 ) -> Upgrade:
     """Compares every subject on each platform of the environment `after` with the same platform of `before`.
 
     None: mindgap's own environment. `settings.budget_s` is for all platforms together. Raises `MindgapError` where the
     environments are one, a platform is unknown or not available in one of them, or nothing differs in their versions.
+    `resume`: models of which the store has a row of these versions are not run again.
     """
+    if resume and store is None:
+        raise MindgapError("a run is resumed from a store: name it with --store DIR")
     if before == after:
         raise MindgapError("an upgrade is from one environment to another: name them with --from and --to")
     asked = list(dict.fromkeys(platforms))
@@ -166,11 +172,16 @@ def upgrade(
     for (old, new), changed in zip(pairs, versions, strict=True):
         left = None if until is None else max(until - time.monotonic(), 0.1)
         own = dataclasses.replace(settings, reference=old, budget_s=left)
-        report = diff_many(once, [new], settings=own, progress=progress, tensors=tensors, jobs=jobs, store=store)
-        found.append(PlatformUpgrade(old, new, changed, report))
+        earlier = earlier_report(store, old, new) if resume and store is not None else None
+        rest = once if earlier is None else [each for each in once if each.name not in row_names(earlier)]
+        report = earlier
+        if rest or report is None:
+            report = diff_many(rest, [new], settings=own, progress=progress, tensors=tensors, jobs=jobs, store=store)
+        names = [each.name for each in once]
+        found.append(PlatformUpgrade(old, new, changed, joined(earlier, report, names)))
     schemas: tuple[SchemaChange, ...] = ()
     if any("torch" in each for each in versions):
-        calls = {name: each.calls for name, each in graphs.items()}
+        calls = {name: each.calls_made() for name, each in graphs.items()}
         try:
             schemas = schema_changes(calls, before, after)
         except EnvironmentProblem as error:
@@ -183,10 +194,16 @@ class _CapturedOnce:
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
-        #: For each operator of the graph, the ways in which it is called: how many arguments, and the names of others.
-        self.calls: Mapping[str, frozenset[Call]] = {}
+        self._calls: Mapping[str, frozenset[Call]] = {}
         self._lock = threading.Lock()
         self._made: bytes | MindgapError | None = None
+
+    def calls_made(self) -> Mapping[str, frozenset[Call]]:
+        """The ways in which the graph calls each of its operators; none of a graph that was refused."""
+        if self._made is None:
+            with suppress(MindgapError):
+                self.graph()
+        return self._calls
 
     def graph(self) -> Graph:
         """The graph. Raises what the subject raised."""
@@ -199,7 +216,7 @@ class _CapturedOnce:
             if isinstance(made, MindgapError):
                 self._made = made
                 raise made
-            self._made, self.calls = encode(made), calls_of(made)
+            self._made, self._calls = encode(made), calls_of(made)
             return made
 
 
