@@ -15,6 +15,7 @@ from mindgap.reduction.files import Summary, write_finding
 from mindgap.reduction.finding import reduce_finding
 from mindgap.reduction.reducer import ReductionLimits
 from mindgap.results.rows import Row
+from mindgap.run.failure_signature import signature
 
 #: The changes that are reduced.
 REDUCED: Final[frozenset[Change]] = frozenset((*TO_LOOK_AT, "better"))
@@ -42,12 +43,14 @@ def reduce_changes(
 
     `graph`: the graph of a model. `context`: runs both versions and more; its reference is not looked at.
     """
-    groups: dict[CauseKey, list[Row]] = {}
+    groups: dict[tuple[CauseKey, str], list[Row]] = {}
     changes = dict(zip((row.model for row in upgraded.report.rows), upgraded.changes, strict=True))
+    # How the old version fails is not part of a row.
+    failures = {model.name: signature(model.reference_message) for model in upgraded.report.models}
     for row in upgraded.report.rows:
         if changes[row.model] in REDUCED:
             for fault in row.by_fault:
-                groups.setdefault(cause_key_of_row(fault), []).append(fault)
+                groups.setdefault((cause_key_of_row(fault), failures.get(fault.model, "")), []).append(fault)
     for faults in groups.values():
         models = tuple(dict.fromkeys(fault.model for fault in faults))
         change = changes[models[0]]

@@ -48,6 +48,10 @@ def stored_subjects(source: str, tensors: TensorStore) -> Iterator[Subject]:
     if scheme == "catalogue":
         return _catalogued(Path(directory), _number(source, options, "limit"), options["pass"], tensors)
     count, nodes, seed = (_number(source, options, name) for name in ("count", "nodes", "seed"))
+    if not count or not nodes:
+        raise MindgapError(
+            f"{source}: count={count}, nodes={nodes}: ask for one variant at least, of one node at least"
+        )
     return _variants(Path(directory), count, nodes, seed, tensors)
 
 

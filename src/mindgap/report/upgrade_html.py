@@ -40,6 +40,14 @@ class ChangedRow:
     right: str
     reduced: tuple[ReducedChange, ...]
 
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """The operators that cause the change: of each fault, else of the reduced graphs."""
+        named = [fault.culprit.op for fault in self.row.independent_faults if fault.culprit is not None]
+        named += [] if named or self.row.culprit is None else [self.row.culprit.op]
+        found = named or [op for each in self.reduced if each.summary is not None for op in each.summary.operators]
+        return tuple(dict.fromkeys(found))
+
 
 def upgrade_page(upgraded: Upgrade, reduced: Sequence[ReducedChange], scripts: Mapping[str, str]) -> str:
     """Writes the page, one HTML document without external files. `scripts`: texts by the names of their files."""
