@@ -35,11 +35,14 @@ _version = importlib.metadata.version
 importlib.metadata.version = lambda name: "99.0" if name == "torch" else _version(name)
 
 class _Patch:
+    asked = False
+
     def find_spec(self, name, path=None, target=None):
-        if name != "torch":
+        if name != "torch" or _Patch.asked:
             return None
-        sys.meta_path.remove(self)
+        _Patch.asked = True
         spec = importlib.util.find_spec(name)
+        _Patch.asked = False
         load = spec.loader.exec_module
 
         def exec_module(module):
