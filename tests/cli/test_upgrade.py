@@ -230,9 +230,10 @@ def test_a_baseline_accepts_what_is_lost(tmp_path: Path) -> None:
         {"model": "m", "platform": ROW.platform, "verdict": "lost", "culprit": "aten.qr.default"}
     ]
     other = replace(lost, culprit=Culprit(-1, "aten.cholesky.default"))
+    same = replace(ROW, model="n", verdict="identical")
     for row, known in ((lost, True), (other, False)):
-        (after,) = marked([upgraded(row)], known_findings(file, False))
-        assert after.report.rows[0].known is known and after.changes == ("lost",)
+        (after,) = marked([upgraded(row, same)], known_findings(file, False))
+        assert after.report.rows[0].known is known and after.changes == ("lost", "same")
         assert _status([after]) == (0 if known else 1)
 
 
