@@ -97,7 +97,7 @@ def test_an_absent_device_says_what_is_missing(name):
     if probe.available:
         pytest.skip("it is here")
     package = {"npu": "torch_npu", "hpu": "habana_frameworks", "xla": "torch_xla", "mps": "macOS"}
-    said = package.get(name.partition("/")[0], "this build of torch")
+    said = package.get(name.partition("/")[0], "this build of torch" if not torch.version.cuda else "torch")
     if name.startswith("cuda/") and torch.version.cuda:
         said = "NVIDIA device"
     assert said in probe.reason and "\n" not in probe.reason
