@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +23,8 @@ _FIELDS: Final = ("model", "platform", "verdict", "culprit")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Known:
-    """One known finding. `culprit`: an operator; empty if none was found."""
+    """One known finding. `verdict`: `lost` of what an upgrade refuses. `culprit`: an operator; empty if none was
+    found."""
 
     model: str
     platform: str
@@ -60,22 +62,36 @@ class Baseline:
         findings = f"[\n  {body}\n ]" if lines else "[]"
         return f'{{\n "mindgap_baseline": {_VERSION},\n "findings": {findings}\n}}\n'
 
-    def mark(self, report: Report) -> Report:
-        """Sets `known` on the faults that this baseline contains, and on the rows of which it contains every fault."""
-        rows = tuple(row.with_known(tuple(key in self.known for key in known_as(row))) for row in report.rows)
-        return dataclasses.replace(report, rows=rows)
+    def mark(self, report: Report, keys: Keys | None = None) -> Report:
+        """Sets `known` on the faults that this baseline contains, and on the rows of which it contains every fault.
 
-    def updated(self, report: Report) -> Baseline:
+        `keys`: those of a row, by default its faults.
+        """
+        rows = (_marked(row, [key in self.known for key in (keys or known_as)(row)]) for row in report.rows)
+        return dataclasses.replace(report, rows=tuple(rows))
+
+    def updated(self, report: Report, keys: Keys | None = None) -> Baseline:
         """Returns the baseline after this report. Findings of pairs of model and platform that did not run stay."""
         ran = _ran(report)
         kept = {known for known in self.known if (known.model, known.platform) not in ran}
-        return Baseline(frozenset(kept | {key for row in report.findings for key in known_as(row)}))
+        return Baseline(frozenset(kept | {key for row in report.rows for key in (keys or known_as)(row)}))
 
-    def gone(self, report: Report) -> tuple[Known, ...]:
+    def gone(self, report: Report, keys: Keys | None = None) -> tuple[Known, ...]:
         """Returns known findings whose model and platform ran, but which did not occur again."""
         ran = _ran(report)
-        found = {key for row in report.findings for key in known_as(row)}
+        found = {key for row in report.rows for key in (keys or known_as)(row)}
         return tuple(sorted(k for k in self.known - found if (k.model, k.platform) in ran))
+
+
+#: What a baseline knows a row by.
+Keys = Callable[[Row], Sequence[Known]]
+
+
+def _marked(row: Row, known: Sequence[bool]) -> Row:
+    """The row with what is known of it. One without faults is known as a whole."""
+    if row.finding:
+        return row.with_known(known)
+    return dataclasses.replace(row, known=bool(known) and all(known))
 
 
 def _ran(report: Report) -> set[tuple[str, str]]:

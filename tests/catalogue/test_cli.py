@@ -59,3 +59,36 @@ def test_a_build_that_captures_nothing_is_an_error(built, capfd, tmp_path):
     _, sources = built
     assert main(["corpus", "build", str(tmp_path / "c"), sources[1], "-j", "1"]) == 2
     assert "NOTHING WAS CAPTURED" in capfd.readouterr().err
+
+
+def test_the_graphs_and_variants_of_a_catalogue_are_sources(tmp_path, capfd):
+    (tmp_path / "m.py").write_text(
+        "import torch\n"
+        "def net():\n"
+        "    torch.manual_seed(0)\n"
+        "    n = torch.nn\n"
+        "    layers = n.Linear(8, 8), n.GELU(), n.LayerNorm(8), n.Linear(8, 4), n.Tanh()\n"
+        "    return n.Sequential(*layers).eval(), (torch.randn(2, 8),)\n"
+    )
+    source, catalogue = f"{tmp_path / 'm.py'}:net", tmp_path / "c"
+    assert main(["corpus", "build", str(catalogue), source, "-j", "1"]) == 0
+    asked = [f"catalogue:{catalogue}?limit=5", f"variants:{catalogue}?count=2&nodes=3&seed=4"]
+    capfd.readouterr()
+    assert main(["diff", *asked, "-p", "cpu/jit", "--json"]) == 0
+    printed = json.loads(capfd.readouterr().out)
+    assert [row["model"] for row in printed["rows"]] == [source, "v000000", "v000001"]
+
+
+def test_a_source_of_a_catalogue_that_is_wrong_is_one_line(built, capfd, tmp_path):
+    catalogue, _ = built
+    wrong = {
+        f"catalogue:{catalogue}?size=3": "catalogue has no option size; it takes limit, pass",
+        f"catalogue:{catalogue}?limit=few": "limit=few is not a whole number",
+        f"catalogue:{catalogue}?pass=sgd": "has no graph of the pass sgd",
+        f"variants:{catalogue}?count=-1": "count=-1 is not a whole number",
+        f"variants:{catalogue}?count=0": "ask for one variant at least",
+        f"catalogue:{tmp_path}/none": "no store",
+    }
+    for source, says in wrong.items():
+        assert main(["diff", source, "-p", "cpu/jit"]) == 2
+        assert says in capfd.readouterr().err, source

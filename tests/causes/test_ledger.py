@@ -11,7 +11,8 @@ import pytest
 
 from causes.made_summaries import group, summary
 from mindgap.causes import Cause, causes_of
-from mindgap.causes.ledger import Ledger, Review, installed
+from mindgap.causes.ledger import Ledger, Review
+from mindgap.environments.environment import installed
 from mindgap.graph import MindgapError
 
 ORT, OV = "onnxruntime/cpu", "openvino/cpu@precision=f32"
@@ -39,7 +40,7 @@ def ledger(tmp_path: Path, text: str = TEXT) -> Ledger:
 
 
 def reviewed(found: Ledger, causes: tuple[Cause, ...], *platforms: str) -> Review:
-    return found.review(causes, platforms or (ORT, OV), installed(found.packages), TODAY)
+    return found.review(causes, platforms or (ORT, OV), lambda _: installed(found.packages), TODAY)
 
 
 def states(review: Review) -> list[str]:
@@ -142,3 +143,18 @@ def test_a_bad_ledger_is_one_clear_line(tmp_path: Path, text: str, told: str) ->
     assert told in str(raised.value) and "\n" not in str(raised.value) and "known.toml" in str(raised.value)
     with pytest.raises(MindgapError, match="no ledger"):
         Ledger.load(tmp_path / "missing.toml")
+
+
+def test_versions_are_those_of_the_platform_s_environment(tmp_path: Path) -> None:
+    """Two versions of one runtime in one run: an entry for one of them says nothing of the other."""
+    entry = '[[issue]]\nmatch = {{ platform = "onnxruntime/*", versions = {{ onnxruntime = "{}" }} }}\n'
+    old = causes_of([group(summary("onnxruntime/cpu@env=old", "discrepant", "avg_pool2d"))])
+
+    def versions(platform: str) -> dict[str, str]:
+        return {"onnxruntime": "1.24.4" if "env=old" in platform else "1.31.1"}
+
+    for wanted, state in (("1.24.*", "known"), ("1.31.*", "new")):
+        found = ledger(tmp_path, entry.format(wanted))
+        review = found.review(old, ("onnxruntime/cpu@env=old",), versions, TODAY)
+        assert states(review) == [state] and not review.gone
+        assert len(found.review((), ("onnxruntime/cpu@env=old",), versions, TODAY).gone) == (state == "known")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
@@ -12,7 +13,10 @@ from pathlib import Path
 import pytest
 
 from mindgap.cli.app import main
-from mindgap.cli.upgrade import _junit
+from mindgap.cli.known_findings import known_findings
+from mindgap.cli.upgrade import _status
+from mindgap.cli.upgrade_known import marked
+from mindgap.cli.upgrade_outputs import write_junit
 from mindgap.compare.culprit import Culprit
 from mindgap.compare.fault import Fault
 from mindgap.diff import Report
@@ -20,23 +24,36 @@ from mindgap.diff.upgrade import Change, PlatformUpgrade, change_of, in_environm
 from mindgap.environments.installation import adopt
 from mindgap.platforms.protocol import PlatformError
 from mindgap.results.rows import Model, Row
+from mindgap.store import Store
 
-#: A PyTorch of another version, whose tanh is wrong: what `sitecustomize` does to the interpreter of an environment.
+#: A PyTorch of another version, whose tanh is wrong, with mindgap and without: what `sitecustomize` does to the
+#: interpreter of an environment.
 OTHER_VERSION = """
-import importlib.metadata, sys
+import importlib.metadata, importlib.util, sys
 
 _version = importlib.metadata.version
 importlib.metadata.version = lambda name: "99.0" if name == "torch" else _version(name)
 
 class _Patch:
+    asked = False
+
     def find_spec(self, name, path=None, target=None):
-        if name == "mindgap.platforms.pytorch.execution.eager_executable":
-            sys.meta_path.remove(self)
-            import torch
-            library = torch.library.Library("aten", "IMPL")
+        if name != "torch" or _Patch.asked:
+            return None
+        _Patch.asked = True
+        spec = importlib.util.find_spec(name)
+        _Patch.asked = False
+        load = spec.loader.exec_module
+
+        def exec_module(module):
+            load(module)
+            module.__version__ = "99.0"
+            library = module.library.Library("aten", "IMPL")
             library.impl("tanh", lambda x: (x * 2).sigmoid() * 2.01 - 1, "CPU")
             _Patch.kept = library
-        return None
+
+        spec.loader.exec_module = exec_module
+        return spec
 
 sys.meta_path.insert(0, _Patch())
 """
@@ -83,7 +100,58 @@ def test_a_new_version_that_is_wrong(folder: Path, capfd: pytest.CaptureFixture[
     assert one["rows"][0]["culprit"]["op"] == "aten.tanh.default"
     suites = ET.parse(junit).getroot()
     assert (suites.get("failures"), suites.get("tests")) == ("1", "2")
-    assert "aten.tanh" in html.read_text()
+    page = html.read_text()
+    assert "99.0" in page and "the old version" in page and "aten.tanh.default" in page and "u-worse" in page
+
+
+def test_a_script_tells_the_two_versions_apart(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It shows the fault with the new version and none with the old one, and anybody can run it in both."""
+    out, html = folder / "scripts", folder / "scripts.html"
+    asked = ["--from", "good", "--to", "bad", "-p", "cpu/eager", "--out", str(out), "--html", str(html), "--json"]
+    assert main(["upgrade", f"{folder}/model.py:wrong", *asked]) == 1
+    (reduced,) = json.loads(capfd.readouterr().out)["reproducers"]
+    summary = reduced["summary"]
+    assert summary["verified"] and summary["operators"] == ["aten.tanh.default"]
+    assert [(run["platform"], run["shown"]) for run in summary["runs"]] == [
+        ("cpu/eager@env=bad", "fault"),
+        ("cpu/eager@env=good", "no fault"),
+    ]
+    assert summary["runs"][0]["versions"].startswith("torch 99.0 ")
+    assert summary["title"].startswith("cpu/eager of torch 99.0: ")
+    assert summary["stage"] == "kernel", summary["stage_evidence"]
+    script = out / summary["script"]
+    runs = [subprocess.run([python, script], check=False) for python in (folder / "python", sys.executable)]
+    assert [run.returncode for run in runs] == [1, 0]
+    assert "<b>no fault</b>" in html.read_text() and summary["script"] in html.read_text()
+    assert (out / "causes.json").exists() and "In both versions" in script.with_suffix(".md").read_text()
+
+
+def test_a_script_of_what_is_mended_shows_the_fault_with_the_old_version(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = folder / "mended"
+    asked = ["--from", "bad", "--to", "good", "-p", "cpu/eager", "--out", str(out), "--json"]
+    assert main(["upgrade", f"{folder}/model.py:wrong", *asked]) == 0
+    (reduced,) = json.loads(capfd.readouterr().out)["reproducers"]
+    runs = reduced["summary"]["runs"]
+    assert [(run["platform"], run["shown"]) for run in runs] == [
+        ("cpu/eager@env=bad", "fault"),
+        ("cpu/eager@env=good", "no fault"),
+    ]
+
+
+def test_a_resumed_run_runs_what_the_store_lacks(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    store = str(folder / "store")
+    asked = ["--from", "good", "--to", "bad", "-p", "cpu/eager", "--json"]
+    assert main(["upgrade", f"{folder}/model.py:right", *asked, "--store", store]) == 0
+    sources = [f"{folder}/model.py:wrong", f"{folder}/model.py:right"]
+    capfd.readouterr()
+    assert main(["upgrade", *sources, *asked, "--store", store, "--resume"]) == 1
+    (one,) = json.loads(capfd.readouterr().out)["platforms"]
+    assert [(row["model"], row["change"]) for row in one["rows"]] == [("wrong", "worse"), ("right", "same")]
+    sql = "SELECT model, count(*) AS n FROM verdicts GROUP BY model ORDER BY model"
+    assert [(row["model"], row["n"]) for row in Store(store).rows(sql)] == [("right", 1), ("wrong", 1)]
+    assert main(["upgrade", *sources, *asked, "--resume"]) == 2
 
 
 def test_a_new_version_that_mends_is_no_failure(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -133,7 +201,7 @@ def upgraded(*rows: Row) -> PlatformUpgrade:
 def test_junit_fails_what_is_lost_and_passes_what_is_better_fault_by_fault(tmp_path: Path) -> None:
     mixed = replace(ROW, verdict="discrepant", blame="reference", faults=(MENDED, BROKEN))
     rows = (replace(ROW, status="unsupported"), mixed)
-    _junit(tmp_path / "u.xml", [upgraded(*rows)])
+    write_junit(tmp_path / "u.xml", [upgraded(*rows)])
     cases = ET.parse(tmp_path / "u.xml").getroot().findall(".//testcase")
     assert [each.find("failure") is not None for each in cases] == [True, False, True]
 
@@ -141,7 +209,7 @@ def test_junit_fails_what_is_lost_and_passes_what_is_better_fault_by_fault(tmp_p
 def test_junit_says_of_each_platform_that_nothing_was_compared(tmp_path: Path) -> None:
     nothing = upgraded(replace(ROW, status="not_run"))
     other = replace(nothing, report=replace(nothing.report, rows=(replace(ROW, verdict="identical"),)))
-    _junit(tmp_path / "u.xml", [other, nothing])
+    write_junit(tmp_path / "u.xml", [other, nothing])
     assert int(ET.parse(tmp_path / "u.xml").getroot().get("errors", "0")) >= 1
 
 
@@ -151,6 +219,22 @@ def test_a_baseline_does_not_accept_what_is_better(folder: Path) -> None:
     asked = ["upgrade", f"{folder}/model.py:wrong", "-p", "cpu/eager"]
     assert main([*asked, "--from", "bad", "--to", "good", "--baseline", str(known), "--update-baseline"]) == 0
     assert json.loads(known.read_text())["findings"] == []
+
+
+def test_a_baseline_accepts_what_is_lost(tmp_path: Path) -> None:
+    """By its operator: another one that is lost is new."""
+    lost = replace(ROW, status="unsupported", culprit=Culprit(-1, "aten.qr.default"))
+    file = tmp_path / "known.json"
+    marked([upgraded(lost)], known_findings(file, True))
+    assert json.loads(file.read_text())["findings"] == [
+        {"model": "m", "platform": ROW.platform, "verdict": "lost", "culprit": "aten.qr.default"}
+    ]
+    other = replace(lost, culprit=Culprit(-1, "aten.cholesky.default"))
+    same = replace(ROW, model="n", verdict="identical")
+    for row, known in ((lost, True), (other, False)):
+        (after,) = marked([upgraded(row, same)], known_findings(file, False))
+        assert after.report.rows[0].known is known and after.changes == ("lost", "same")
+        assert _status([after]) == (0 if known else 1)
 
 
 @pytest.mark.parametrize(

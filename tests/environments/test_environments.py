@@ -7,6 +7,7 @@ import platform
 import stat
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,16 @@ def test_an_interpreter_that_has_gone(tmp_path: Path) -> None:
     made.save()
     with pytest.raises(EnvironmentProblem, match=r"environment gone: its interpreter .*python is not there"):
         find("gone").check()
+
+
+def test_the_versions_of_packages() -> None:
+    found = adopt("here", sys.executable, quiet).versions("numpy", "no-such-package")
+    assert found == {"numpy": version("numpy")}
+
+
+def test_a_program_that_answers_something_else(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentProblem, match=r"no Python that works: it answers \{'a': 1\}"):
+        adopt("other", program(tmp_path, """echo '{"a": 1}'"""), quiet)
 
 
 def test_a_package_that_workers_need_and_that_has_gone(tmp_path: Path) -> None:

@@ -17,6 +17,13 @@ ELSEWHERE = {
     "_linear_cross_entropy_batch_chunked": "torch_nn",
     "_linear_cross_entropy_batch_chunked_no_reduction": "torch_nn",
 }
+#: Names that one of the supported versions of PyTorch has, and another not.
+ONE_VERSION = {
+    "cholesky": "2.13",
+    "qr": "2.13",
+    "linalg_matrix_sqrth": "2.14",
+    "linalg_polar": "2.14",
+}
 
 
 def packet(name: str) -> Any:
@@ -25,7 +32,7 @@ def packet(name: str) -> Any:
 
 def exists(name: str) -> bool:
     packet_name, _, overload = name.partition(".")
-    if packet_name in ELSEWHERE:
+    if packet_name in ELSEWHERE or not torch.__version__.startswith(ONE_VERSION.get(packet_name, "")):
         return True
     found = packet(packet_name) if hasattr(torch.ops.aten, packet_name) else None
     in_place = hasattr(torch.ops.aten, f"{packet_name}_")

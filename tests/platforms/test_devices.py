@@ -98,6 +98,8 @@ def test_an_absent_device_says_what_is_missing(name):
         pytest.skip("it is here")
     package = {"npu": "torch_npu", "hpu": "habana_frameworks", "xla": "torch_xla", "mps": "macOS"}
     said = package.get(name.partition("/")[0], "this build of torch" if not torch.version.cuda else "torch")
+    if name.startswith("cuda/") and torch.version.cuda:
+        said = "NVIDIA device"
     assert said in probe.reason and "\n" not in probe.reason
 
 

@@ -213,7 +213,9 @@ def row_of(error: BaseException) -> MessageRow | None:
 def test_a_row_is_for_a_message_that_the_backend_gives(row: MessageRow, provoke: Provoke) -> None:
     error = provoke()
     found = row_of(error)
-    assert found is not None and found.name == row.name, str(error)[:1000]
+    # A newer PyTorch may raise the dispatcher's typed error where an older one raised another, in the same words.
+    typed = isinstance(error, NotImplementedError) and row.kind == "refusal"
+    assert found is not None and found.name in (row.name, *(["not implemented"] if typed else [])), str(error)[:1000]
     if isinstance(error, (Unsupported, CompileFailure, RunFailure)):
         assert isinstance(error, Unsupported) == (row.kind == "refusal")
         # Neither TorchScript's tracer nor OpenVINO's look-up of dtypes says where it stopped.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,8 @@ import pytest
 import torch
 
 from mindgap.capture import capture
-from mindgap.graph import TensorStore
+from mindgap.environments.installation import adopt, create
+from mindgap.graph import Graph, TensorStore
 from mindgap.pipeline.comparison import GraphComparison, RunContext
 from mindgap.platforms.pytorch.device.availability import compiler_present
 from mindgap.platforms.registry import parse
@@ -22,11 +24,14 @@ from mindgap.reduction.stage import Stage, StageAtFault, stage_at_fault
 from mindgap.reduction.stage.onnx import onnxruntime_stage
 from mindgap.reduction.stage.openvino import openvino_stage
 from mindgap.reduction.stage.pytorch import eager_stage, inductor_stage, jit_stage
-from mindgap.reduction.stage.runs import Shown
+from mindgap.reduction.stage.runs import Shown, StageRuns
+from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
+from mindgap.run.outcome import Outcome
 from mindgap.run.pool import WorkerPool
 
 Program = Callable[..., Any]
+EMPTY = Graph((), (), ())
 
 
 def stage_of(program: Program, args: tuple[torch.Tensor, ...], platform: str, context: RunContext) -> StageAtFault:
@@ -86,6 +91,32 @@ def test_stages_of_openvino(name: str, context: RunContext) -> None:
 def test_torchscript_without_optimisation_fails_too(context: RunContext) -> None:
     found = stage_of(lambda x: torch.fill(x, False), (torch.zeros(1),), "cpu/jit", context)
     assert found == StageAtFault("interpreter", ("cpu/jit@opt=off fails in the same way.",))
+
+
+@pytest.mark.slow
+def test_a_platform_in_an_environment(context: RunContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINDGAP_HOME", str(tmp_path))
+    adopt("here", sys.executable, lambda line: None)
+    found = stage_of(lambda x: torch.fill(x, False), (torch.zeros(1),), "cpu/jit@env=here", context)
+    assert found == StageAtFault("interpreter", ("cpu/jit@env=here,opt=off fails in the same way.",))
+
+
+def test_a_step_between_runs_in_the_environment_that_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A layered environment that has installed none of its packages has the step of mindgap's own."""
+    monkeypatch.setenv("MINDGAP_HOME", str(tmp_path))
+    adopt("here", sys.executable, lambda line: None)
+    create("layer", [], None, isolated=False, say=lambda line: None)
+    place = "mindgap.platforms.onnx.intermediate:DECOMPOSED"
+
+    def beside(side: str, name: str = place) -> str:
+        row = Row("m", side, "ok", "discrepant", blame="platform")
+        runs = StageRuns(RunContext(lambda job: Outcome(job.platform, "d", "ok"), RunSettings()), EMPTY, row)
+        return runs.beside(name)
+
+    assert beside("onnxruntime/cpu") == place
+    assert beside("onnxruntime/cpu@env=here") == f"{place}@env=here"
+    assert beside("onnxruntime/cpu@env=here", f"{place}@a=b") == f"{place}@a=b,env=here"
+    assert beside("onnxruntime/cpu@env=layer") == place
 
 
 #: Gives Inductor a wrong decomposition of `hardsigmoid`, as soon as it is imported.
@@ -150,6 +181,9 @@ class Answers:
 
     def with_options(self, **options: str) -> str:
         return f"{self.name.device_mode}@{','.join(f'{k}={v}' for k, v in options.items())}"
+
+    def beside(self, platform: str) -> str:
+        return platform
 
     def ask(self, platform: str, words: str = "") -> Shown:
         self.asked.append(platform)

@@ -130,9 +130,11 @@ def operators_at_fault(summary: Summary) -> tuple[str, ...]:
 def damage_of(verdict: str, status: str, *, special: bool) -> Damage:
     """What a user gets. `special`: an input holds NaN or infinity, or it is not known.
 
+    `unsupported` is of an upgrade: the new version refuses what the old one runs.
+
     NaN from finite numbers is a wrong value like others: the same formula often gives both.
     """
-    if verdict in ("failed", "reference_failed"):
+    if verdict in ("failed", "reference_failed", "unsupported"):
         return "hang" if status == "timeout" else "crash" if status in ("crash", "oom") else "failure"
     if verdict == "structural":
         return "shape"

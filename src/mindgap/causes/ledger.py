@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from fnmatch import fnmatchcase
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -19,6 +17,8 @@ from mindgap.causes.cause import KINDS, Cause, CauseState, KnownIssue
 from mindgap.causes.packets import function_of
 from mindgap.graph import MindgapError
 
+#: The versions of packages where a platform runs, by the platform's name.
+VersionsOf = Callable[[str], Mapping[str, str]]
 _HEADER: Final = re.compile(r"^\s*\[\[\s*issue\s*\]\]", re.MULTILINE)
 
 
@@ -29,7 +29,8 @@ class Match:
     `id`: a cause's own. `platform`: one or more patterns (`onnxruntime/*`), of which one fits one of its platforms.
     `operators`: patterns of functions (`amax`) or overloads (`aten.amax.*`), of which one fits one of its operators.
     `kind`: its class, its damage or its verdict. `signature`: a regular expression that is found in its signature.
-    `versions`: patterns by package (`torch = "2.13.*"`), which all fit what is installed.
+    `versions`: patterns by package (`torch = "2.13.*"`), which all fit what is installed where one of its platforms
+    runs.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -57,8 +58,11 @@ class Match:
         patterns = (self.platform,) if isinstance(self.platform, str) else self.platform
         return not patterns or any(fnmatchcase(name, pattern) for name in platforms for pattern in patterns)
 
-    def applies(self, versions: Mapping[str, str]) -> bool:
-        """Whether the installed versions, by package, fit `versions`."""
+    def applies(self, platforms: Iterable[str], versions: VersionsOf) -> bool:
+        """Whether one of the platforms is meant, with versions of packages that fit `versions`."""
+        return any(self.is_of((name,)) and self._of_version(versions(name)) for name in platforms)
+
+    def _of_version(self, versions: Mapping[str, str]) -> bool:
         return all(
             package in versions and fnmatchcase(versions[package], wanted) for package, wanted in self.versions.items()
         )
@@ -108,15 +112,6 @@ class Review:
         ]
 
 
-def installed(packages: Iterable[str]) -> dict[str, str]:
-    """The installed versions of packages; those that are not installed are left out."""
-    found: dict[str, str] = {}
-    for package in packages:
-        with suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found
-
-
 _ISSUES: Final = TypeAdapter(tuple[Issue, ...])
 
 
@@ -154,24 +149,29 @@ class Ledger:
             _check(f"ledger {path}: issue {number}", issue.match)
         return Ledger(issues, text)
 
-    def review(
-        self, causes: Sequence[Cause], platforms: Iterable[str], versions: Mapping[str, str], today: date
-    ) -> Review:  # fmt: skip
+    def review(self, causes: Sequence[Cause], platforms: Iterable[str], versions: VersionsOf, today: date) -> Review:
         """Compares the ledger with the causes of a run.
 
-        `platforms`: those whose causes are all known, so that what is missing is gone. `versions`: by package.
+        `platforms`: those whose causes are all known, so that what is missing is gone. `versions`: of the
+        packages where a platform runs, by its name.
         """
-        valid = [issue for issue in self.issues if issue.match.applies(versions)]
-        expired = [issue for issue in valid if issue.expires is not None and issue.expires <= today]
-        current = [issue for issue in valid if issue not in expired]
+
+        def fits(issue: Issue, cause: Cause) -> bool:
+            return issue.match.fits(cause) and issue.match.applies(cause.platforms, versions)
+
+        expired = [issue for issue in self.issues if issue.expires is not None and issue.expires <= today]
+        current = [issue for issue in self.issues if issue not in expired]
         ran = tuple(platforms)
         missing = [
             issue
             for issue in current
-            if issue.gone is None and ran and issue.match.is_of(ran) and not any(map(issue.match.fits, causes))
+            if issue.gone is None
+            and issue.match.applies(ran, versions)
+            and not any(fits(issue, cause) for cause in causes)
         ]
-        late = [issue for issue in expired if any(map(issue.match.fits, causes))]
-        return Review(tuple(_judged(cause, current) for cause in causes), tuple(missing), tuple(late))
+        late = [issue for issue in expired if any(fits(issue, cause) for cause in causes)]
+        judged = tuple(_judged(cause, [issue for issue in current if fits(issue, cause)]) for cause in causes)
+        return Review(judged, tuple(missing), tuple(late))
 
     def updated(self, review: Review, today: date) -> str:
         """The ledger's text after a review: issues that are gone have the day, new causes have an entry by their id."""
@@ -187,9 +187,10 @@ class Ledger:
 
 
 def _judged(cause: Cause, issues: Sequence[Issue]) -> Cause:
-    issue = next((issue for issue in issues if issue.match.fits(cause)), None)
-    if issue is None:
+    """The cause with its state. `issues`: those that are about it."""
+    if not issues:
         return replace(cause, state="new")
+    issue = issues[0]
     state: CauseState = "known" if issue.gone is None else "back"
     return replace(cause, state=state, upstream=KnownIssue(issue.link, issue.note, issue.expires))
 

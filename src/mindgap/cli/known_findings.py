@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from mindgap.baseline import Baseline
+from mindgap.baseline import Baseline, Keys, known_as
 from mindgap.cli.outputs import write_file
 from mindgap.cli.streams import complain
 from mindgap.diff import Report
@@ -19,13 +19,24 @@ if TYPE_CHECKING:
     from mindgap.causes.ledger import Ledger
 
 
-def known_findings(path: Path | None, update: bool) -> Callable[[Report], Report]:
+class MarkKnown(Protocol):
+    """Marks the known findings of a report. `keys`: what a baseline knows a row by."""
+
+    def __call__(self, report: Report, keys: Keys = known_as) -> Report: ...
+
+
+def _unmarked(report: Report, keys: Keys = known_as) -> Report:
+    return report
+
+
+def known_findings(path: Path | None, update: bool) -> MarkKnown:
     """A function that marks the known findings of a report and says what is gone. `update`: it also writes the file.
 
-    Raises `MindgapError` for a file that is missing or damaged.
+    A baseline knows a row by the keys that are given with the report; a ledger looks at its faults. Raises
+    `MindgapError` for a file that is missing or damaged.
     """
     if path is None:
-        return lambda report: report
+        return _unmarked
     file = path if update else None
     if path.suffix == ".toml":
         return partial(_by_ledger, load_ledger(path, update), file)
@@ -44,9 +55,7 @@ def reviewed(ledger: Ledger, causes: Sequence[Cause], platforms: Iterable[str], 
 
     `platforms`: those of which all causes are there. `file`: the ledger is written to it with what is new and gone.
     """
-    from mindgap.causes.ledger import installed
-
-    review = ledger.review(causes, platforms, installed(ledger.packages), date.today())
+    review = ledger.review(causes, platforms, partial(_versions, sorted(ledger.packages)), date.today())
     for line in review.lines:
         complain(line)
     if file is not None:
@@ -54,16 +63,27 @@ def reviewed(ledger: Ledger, causes: Sequence[Cause], platforms: Iterable[str], 
     return review.causes
 
 
-def _by_baseline(known: Baseline, file: Path | None, report: Report) -> Report:
-    for gone in known.gone(report):
+def _versions(packages: Sequence[str], platform: str) -> Mapping[str, str]:
+    """The versions where a platform runs; none for one of an environment that is not on this machine."""
+    from mindgap.environments import EnvironmentProblem
+    from mindgap.platforms.listing import package_versions
+
+    try:
+        return package_versions(platform, packages) if packages else {}
+    except EnvironmentProblem:
+        return {}
+
+
+def _by_baseline(known: Baseline, file: Path | None, report: Report, keys: Keys = known_as) -> Report:
+    for gone in known.gone(report, keys):
         complain(f"no longer found, and still in the baseline: {gone.model} on {gone.platform}: {gone.verdict}")
     if file is not None:
-        known = known.updated(report)
+        known = known.updated(report, keys)
         write_file(file, known.text())
-    return known.mark(report)
+    return known.mark(report, keys)
 
 
-def _by_ledger(ledger: Ledger, file: Path | None, report: Report) -> Report:
+def _by_ledger(ledger: Ledger, file: Path | None, report: Report, keys: Keys = known_as) -> Report:
     from mindgap.causes import causes_of_rows
 
     apart = [row.by_fault for row in report.rows]

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from mindgap.cli.stored_graphs import is_stored, stored_subjects
 from mindgap.diff import Subject
 from mindgap.environments import find
 from mindgap.graph import Graph, MindgapError, TensorStore
@@ -69,6 +70,9 @@ def subjects(
     if client.where is not None:
         more += f" --capture-env {client.where.name}"
     for source in [with_options(source, options) for source in sources]:
+        if is_stored(source):
+            yield from _stored(source, client, backward)
+            continue
         try:
             opened = client.open(source)
         except (MindgapError, RuntimeError) as error:
@@ -77,6 +81,15 @@ def subjects(
             for index, (name, text) in enumerate(opened.programs):
                 graph = _graph_of(client, opened, index, backward)
                 yield Subject(name + suffix, graph, shlex.quote(text) + more, in_process=False, stop=client.stop)
+
+
+def _stored(source: str, client: SourceClient, backward: bool) -> Iterator[Subject]:
+    try:
+        if backward:
+            raise MindgapError(f"{source}: its graphs are captured already: name a pass, as in ?pass=backward")
+        yield from stored_subjects(source, client.tensors)
+    except MindgapError as error:
+        yield Subject(source, _raising(error), in_process=False)
 
 
 def _graph_of(client: SourceClient, opened: OpenedSource, index: int, backward: bool) -> Callable[[], Graph]:

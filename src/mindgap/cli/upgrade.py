@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import xml.etree.ElementTree as ET
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
-from rich.text import Text
 
 from mindgap.cli.diff import AsJson, Deadline, Jobs, Junit, Options, say_loudly, seconds
 from mindgap.cli.known_findings import known_findings
-from mindgap.cli.numbers import seconds_of
-from mindgap.cli.outputs import check_files, each_alone, write_file
+from mindgap.cli.numbers import finite, seconds_of
+from mindgap.cli.outputs import check_directory, check_files, each_alone
 from mindgap.cli.progress import progress
 from mindgap.cli.sources import CaptureEnv, Inside, inside_option, source_client, subjects
 from mindgap.cli.status import Exit
-from mindgap.cli.streams import result_stream
-from mindgap.cli.tables import console, plain_table
-from mindgap.diff import DiffInterrupted, Report, Row, RunSettings, StoreNotWritten
-from mindgap.diff.upgrade import CHANGES, TO_LOOK_AT, PlatformUpgrade, change_of
+from mindgap.cli.streams import complain, result_stream
+from mindgap.cli.upgrade_known import marked
+from mindgap.cli.upgrade_outputs import json_text, page, print_upgrade, write_junit
+from mindgap.diff import DiffInterrupted, RunSettings, StoreNotWritten
+from mindgap.diff.upgrade import TO_LOOK_AT, PlatformUpgrade, Upgrade
 from mindgap.diff.upgrade import upgrade as run_upgrade
 from mindgap.environments import find
-from mindgap.graph import MindgapError, default_tensor_store
-from mindgap.report.words import detail_line
+from mindgap.graph import MindgapError, TensorStore, default_tensor_store
 from mindgap.store import Store
 
-_WRONG: Final = {"platform": "the new version", "reference": "the old version", "undecided": "undecided"}
-_QUIET: Final = frozenset(("calm", "same", "absent"))
+if TYPE_CHECKING:
+    from mindgap.causes.version_changes import ReducedChange
 
 
 def upgrade(
@@ -55,14 +52,18 @@ def upgrade(
     inside: Inside = None,
     backward: Annotated[bool, typer.Option("--backward", help="As for mindgap diff.")] = False,
     as_json: AsJson = False,
-    html: Annotated[
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the page.")] = None,
+    out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Also write the page; of several platforms FILE-1, FILE-2, …, in their order."
-        ),
+        typer.Option("--out", metavar="DIR", help="Reduce each change, and write scripts that run with both versions."),
     ] = None,
+    checks: Annotated[int, typer.Option(min=1, help="With --out: as for mindgap reduce.")] = 1000,
+    limit: Annotated[
+        float, typer.Option("--seconds", min=1, callback=finite, help="With --out: as for mindgap reduce.")
+    ] = 120.0,
     junit: Junit = None,
     store: Annotated[str | None, typer.Option(metavar="DIR", help="As for mindgap diff.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Do not run what the store has of these versions.")] = False,
     baseline: Annotated[Path | None, typer.Option(metavar="FILE", help="As for mindgap diff.")] = None,
     update_baseline: Annotated[bool, typer.Option("--update-baseline", help="Write the findings to it.")] = False,
     deadline: Deadline = 300.0,
@@ -72,48 +73,81 @@ def upgrade(
     """Say what another version changes for models: which operator, which version is right, is it more than rounding.
 
     Exit status 1 where the new version is wrong, fails, refuses what ran, or differs and neither is known to be right.
+    With --out, a script for each distinct change is run with both versions.
 
     Example: mindgap upgrade model.py:make --to torch214 -p cpu/eager -p cpu/inductor
     """
     if update_baseline and baseline is None:
         raise MindgapError("--update-baseline needs --baseline FILE, the file to write")
-    limit = None if budget is None else seconds_of("--budget", budget)
-    settings = RunSettings(deadline_s=seconds(deadline), budget_s=limit)
+    budget_s = None if budget is None else seconds_of("--budget", budget)
+    settings = RunSettings(deadline_s=seconds(deadline), budget_s=budget_s)
     mark_known = known_findings(baseline, update_baseline)
-    pages = _pages(html, len(set(platforms)))
-    check_files(
-        *(("--html", page) for page in pages), ("--junit", junit), ("--baseline", baseline if update_baseline else None)
-    )
+    check_files(("--html", html), ("--junit", junit), ("--baseline", baseline if update_baseline else None))
+    if out is not None:
+        check_directory("--out", out)
     for name in (before, after):
         if name is not None:
             find(name)
     tensors = default_tensor_store()
-    with result_stream() as out:
-        with progress() as tell, source_client(tensors, settings.deadline_s, capture_env, limit) as client:
+    with result_stream() as stream:
+        with progress() as tell, source_client(tensors, settings.deadline_s, capture_env, budget_s) as client:
             try:
                 found = run_upgrade(
                     subjects(sources, [*(options or []), *inside_option(inside)], client, backward), platforms,
                     before, after, settings=settings, progress=tell, tensors=tensors, jobs=jobs,
-                    store=None if store is None else Store(store),
+                    store=None if store is None else Store(store), resume=resume,
                 )  # fmt: skip
             except DiffInterrupted as error:
                 say_loudly(error.report)
                 raise KeyboardInterrupt from None
             except StoreNotWritten as error:
                 raise MindgapError(f"the store is incomplete: {error}") from None
-        found = _marked(found, mark_known)
+        found = dataclasses.replace(found, platforms=tuple(marked(found.platforms, mark_known)))
+        if not as_json:
+            print_upgrade(found, stream)
+        reduced = [] if out is None else _reduced(found, out, settings, tensors, (checks, limit), stream, as_json)
         if as_json:
-            about = {"from": before, "to": after, "platforms": [each.as_json() for each in found]}
-            out.write(json.dumps(about, indent=1) + "\n")
-        else:
-            _print(found, out)
+            stream.write(json_text(found, reduced, before, after))
         written = each_alone([
-            *([] if junit is None else [partial(_junit, junit, found)]),
-            *(partial(_page, page, each.report) for page, each in zip(pages, found, strict=False)),
+            *([] if junit is None else [partial(write_junit, junit, found.platforms)]),
+            *([] if html is None else [partial(page, html, found, reduced, out)]),
         ])  # fmt: skip
-    for each in found:
+    for each in found.platforms:
         say_loudly(each.report)
-    return (Exit.NOTHING_FOUND if written else Exit.WRONG_USE) or _status(found)
+    return (Exit.NOTHING_FOUND if written else Exit.WRONG_USE) or _status(found.platforms)
+
+
+def _reduced(
+    found: Upgrade, out: Path, settings: RunSettings, tensors: TensorStore, limits: tuple[int, float], stream: TextIO,
+    quiet: bool,
+) -> list[ReducedChange]:  # fmt: skip
+    """Writes a script for each distinct change and runs it with both versions; then the pages of causes."""
+    from mindgap.causes import ReducedGroup, causes_of
+    from mindgap.causes.version_changes import reduce_changes
+    from mindgap.cli.cause_outputs import CauseOutputs
+    from mindgap.pipeline.comparison import RunContext
+    from mindgap.reduction import ReductionLimits
+    from mindgap.reduction.files import summary_text
+    from mindgap.run.pool import WorkerPool
+
+    reduced: list[ReducedChange] = []
+    groups: list[ReducedGroup] = []
+    names = [name for each in found.platforms for name in (each.before, each.after)]
+    with WorkerPool(names, tensors=tensors, grows=True) as pool:
+        context = RunContext(pool.run, settings, tensors, pool.describe)
+        for upgraded in found.platforms:
+            for each in reduce_changes(upgraded, found.graph, context, out, ReductionLimits(*limits)):
+                reduced.append(each)
+                models = f"{each.models[0]}{f' and {len(each.models) - 1} more' if len(each.models) > 1 else ''}"
+                if each.summary is None:
+                    complain(f"not reduced: {models} on {each.platform}: {each.reason}")
+                    continue
+                groups.append(ReducedGroup(each.summary, len(each.models), each.models))
+                if not quiet:
+                    stream.write(f"{each.change}: {models} on {each.platform}: {summary_text(each.summary, out)}\n")
+    if groups:
+        CauseOutputs(out, None, None, None).write(causes_of(groups), ())
+    return reduced
 
 
 def _status(found: Sequence[PlatformUpgrade]) -> Exit:
@@ -126,100 +160,3 @@ def _status(found: Sequence[PlatformUpgrade]) -> Exit:
                 return Exit.FINDINGS
     unknown = any("unknown" in each.totals for each in found)
     return Exit.WRONG_USE if unknown or any(r.refused or r.nothing for r in reports) else Exit.NOTHING_FOUND
-
-
-def _marked(found: Sequence[PlatformUpgrade], mark_known: Callable[[Report], Report]) -> list[PlatformUpgrade]:
-    """Marks what the baseline knows, in all platforms at once: what one lacks another may have. A baseline is asked for
-    what is to be looked at only: a finding of the old version must not hide one of the new version."""
-    calm = {
-        (number, at): dataclasses.replace(row, verdict="rounding", faults=())
-        for number, each in enumerate(found)
-        for at, (row, change) in enumerate(zip(each.report.rows, each.changes, strict=True))
-        if row.finding and change not in TO_LOOK_AT
-    }
-    together = _together(found, calm)
-    rows = iter(mark_known(together).rows)
-    marked: list[PlatformUpgrade] = []
-    for number, each in enumerate(found):
-        new = [next(rows) for _ in each.report.rows]
-        kept = [each.report.rows[at] if (number, at) in calm else row for at, row in enumerate(new)]
-        marked.append(dataclasses.replace(each, report=dataclasses.replace(each.report, rows=tuple(kept))))
-    return marked
-
-
-def _together(found: Sequence[PlatformUpgrade], instead: Mapping[tuple[int, int], Row] | None = None) -> Report:
-    """One report of all platforms, for what looks at its rows only. `instead`: rows by platform and position."""
-    first = found[0].report
-    models = {model.name: model for each in found for model in each.report.models}
-    rows = [
-        (instead or {}).get((number, at), row)
-        for number, each in enumerate(found)
-        for at, row in enumerate(each.report.rows)
-    ]
-    return dataclasses.replace(first, models=tuple(models.values()), rows=tuple(rows))
-
-
-def _junit(file: Path, found: Sequence[PlatformUpgrade]) -> None:
-    from mindgap.report import junit_xml
-
-    ran = {
-        (model.name, each.after): model.reference_status in ("ok", "nondeterministic")
-        for each in found
-        for model in each.report.models
-    }
-
-    def fails(row: Row) -> bool | None:
-        change = change_of(row, before_ran=ran.get((row.model, row.platform), False))
-        return None if change == "unknown" or row.known else change in TO_LOOK_AT
-
-    # A platform that compared nothing says so in a suite of its own.
-    parts = [junit_xml(dataclasses.replace(each.report, refused=()), fails) for each in found if each.report.nothing]
-    together = _together([each for each in found if not each.report.nothing] or found)
-    write_file(file, _joined([junit_xml(together, fails), *(parts if len(parts) < len(found) else [])]))
-
-
-def _joined(documents: Sequence[str]) -> str:
-    first, *others = (ET.fromstring(text) for text in documents)
-    for other in others:
-        first.extend(other)
-        for name in ("tests", "failures", "errors", "skipped"):
-            first.set(name, str(int(first.get(name, "0")) + int(other.get(name, "0"))))
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(first, encoding="unicode") + "\n"
-
-
-def _page(file: Path, report: Report) -> None:
-    from mindgap.report import html_page
-
-    write_file(file, html_page(report))
-
-
-def _pages(html: Path | None, count: int) -> list[Path]:
-    if html is None or count == 1:
-        return [] if html is None else [html]
-    return [html.with_name(f"{html.stem}-{number}{html.suffix}") for number in range(1, count + 1)]
-
-
-def _print(found: Sequence[PlatformUpgrade], out: TextIO) -> None:
-    page = console(out)
-    for each in found:
-        versions = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in each.versions.items())
-        page.print(Text(f"{each.before} -> {each.after}: {versions}", style="bold"))
-        rows = sorted(
-            (
-                (CHANGES.index(change), change, row)
-                for row, change in zip(each.report.rows, each.changes, strict=True)
-                if change not in _QUIET
-            ),
-            key=lambda item: item[0],
-        )
-        if rows:
-            table = plain_table("model", "change", "verdict", "operator", "which is wrong", "what happened")
-            for _, change, row in rows:
-                operator = row.culprit.op if row.culprit else ""
-                known = " (known)" if row.known else ""
-                wrong = _WRONG.get(row.blame or "", "")
-                happened = Text(detail_line(row) if row.finding else row.detail or row.message)
-                table.add_row(row.model, change + known, row.word.replace("_", " "), operator, wrong, happened)
-            page.print(table)
-        totals = ", ".join(f"{count} {change}" for change, count in each.totals.items()) or "nothing"
-        page.print(f"{len(each.report.rows)} models: {totals}", highlight=False)

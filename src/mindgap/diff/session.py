@@ -154,7 +154,7 @@ class Session:
         collected: Collected, record: Recording, empty: Report,
     ) -> None:  # fmt: skip
         """Runs every subject on every platform."""
-        named = _distinct(list(subjects))
+        named = with_distinct_names(list(subjects))
         collected.expect(len(named))
         sources = {"sources": {each.name: each.source for each in named}}
         record.begin(empty.created, empty.version, empty.platforms, wanted, sources)
@@ -203,7 +203,7 @@ class Session:
         return capture(model, args, kwargs, tensors=self._tensors, backward=backward)
 
 
-def _distinct(subjects: list[Subject]) -> list[Subject]:
+def with_distinct_names(subjects: list[Subject]) -> list[Subject]:
     """The same subjects, alike names numbered: a row is known by its model's name."""
     often = Counter(subject.name for subject in subjects)
     seen: Counter[str] = Counter()

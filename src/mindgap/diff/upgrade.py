@@ -6,17 +6,22 @@ import dataclasses
 import json
 import threading
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from platform import python_version
 from typing import Any, Final, Literal
 
 from mindgap.diff.api import diff_many
+from mindgap.diff.resumption import earlier_report, joined, row_names
+from mindgap.diff.schema_changes import Call, SchemaChange, calls_of, schema_changes
+from mindgap.diff.session import with_distinct_names
 from mindgap.diff.subject import OnProgress, Subject
-from mindgap.environments import find
-from mindgap.graph import Graph, MindgapError, TensorStore
+from mindgap.environments import EnvironmentProblem, find
+from mindgap.graph import Graph, MindgapError, TensorStore, decode, encode
 from mindgap.platforms.listing import platform_info
 from mindgap.platforms.protocol import PlatformError
 from mindgap.platforms.registry import ENVIRONMENT, PlatformName, canonical, is_import_path, parse
@@ -124,6 +129,16 @@ def version_changes(before: str, after: str) -> dict[str, tuple[str, str]]:
     return differing
 
 
+@dataclass(frozen=True)
+class Upgrade:
+    """What another environment changes. `schemas`: of the operators that the graphs have, those with another schema
+    there. `graph`: the graph of a model, by its name in the reports; raises `MindgapError` for one that was refused."""
+
+    platforms: tuple[PlatformUpgrade, ...]
+    schemas: tuple[SchemaChange, ...]
+    graph: Callable[[str], Graph]
+
+
 def upgrade(
     subjects: Iterable[Subject],
     platforms: Sequence[str],
@@ -135,42 +150,74 @@ def upgrade(
     tensors: TensorStore | None = None,
     jobs: int | None = None,
     store: Store | None = None,
-) -> list[PlatformUpgrade]:
+    resume: bool = False,
+) -> Upgrade:
     """Compares every subject on each platform of the environment `after` with the same platform of `before`.
 
     None: mindgap's own environment. `settings.budget_s` is for all platforms together. Raises `MindgapError` where the
     environments are one, a platform is unknown or not available in one of them, or nothing differs in their versions.
+    `resume`: models of which the store has a row of these versions are not run again.
     """
+    if resume and store is None:
+        raise MindgapError("a run is resumed from a store: name it with --store DIR")
     if before == after:
         raise MindgapError("an upgrade is from one environment to another: name them with --from and --to")
     asked = list(dict.fromkeys(platforms))
     pairs = [(in_environment(each, before), in_environment(each, after)) for each in asked]
     versions = [version_changes(*pair) for pair in pairs]
-    once = [_captured_once(subject) for subject in subjects]
+    graphs = {each.name: _CapturedOnce(each) for each in with_distinct_names(list(subjects))}
+    once = [dataclasses.replace(each.subject, graph=each.graph) for each in graphs.values()]
     until = None if settings.budget_s is None else time.monotonic() + settings.budget_s
     found: list[PlatformUpgrade] = []
     for (old, new), changed in zip(pairs, versions, strict=True):
         left = None if until is None else max(until - time.monotonic(), 0.1)
         own = dataclasses.replace(settings, reference=old, budget_s=left)
-        report = diff_many(once, [new], settings=own, progress=progress, tensors=tensors, jobs=jobs, store=store)
-        found.append(PlatformUpgrade(old, new, changed, report))
-    return found
+        earlier = earlier_report(store, old, new) if resume and store is not None else None
+        rest = once if earlier is None else [each for each in once if each.name not in row_names(earlier)]
+        report = earlier
+        if rest or report is None:
+            report = diff_many(rest, [new], settings=own, progress=progress, tensors=tensors, jobs=jobs, store=store)
+        names = [each.name for each in once]
+        found.append(PlatformUpgrade(old, new, changed, joined(earlier, report, names)))
+    schemas: tuple[SchemaChange, ...] = ()
+    if any("torch" in each for each in versions):
+        calls = {name: each.calls_made() for name, each in graphs.items()}
+        try:
+            schemas = schema_changes(calls, before, after)
+        except EnvironmentProblem as error:
+            warnings.warn(f"schemas of operators were not compared: {error}", stacklevel=2)
+    return Upgrade(tuple(found), schemas, lambda name: graphs[name].graph())
 
 
-def _captured_once(subject: Subject) -> Subject:
-    """The subject whose graph is made once, for several comparisons. Thread-safe."""
-    lock = threading.Lock()
-    made: list[Graph | MindgapError] = []
+class _CapturedOnce:
+    """A subject whose graph is made once, for several comparisons. Its bytes are held, not the graph. Thread-safe."""
 
-    def graph() -> Graph:
-        with lock:
-            if not made:
-                made.append(_tried(subject.graph))
-        if isinstance(made[0], MindgapError):
-            raise made[0]
-        return made[0]
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self._calls: Mapping[str, frozenset[Call]] = {}
+        self._lock = threading.Lock()
+        self._made: bytes | MindgapError | None = None
 
-    return dataclasses.replace(subject, graph=graph)
+    def calls_made(self) -> Mapping[str, frozenset[Call]]:
+        """The ways in which the graph calls each of its operators; none of a graph that was refused."""
+        if self._made is None:
+            with suppress(MindgapError):
+                self.graph()
+        return self._calls
+
+    def graph(self) -> Graph:
+        """The graph. Raises what the subject raised."""
+        with self._lock:
+            if isinstance(self._made, bytes):
+                return decode(self._made)
+            if self._made is not None:
+                raise self._made
+            made = _tried(self.subject.graph)
+            if isinstance(made, MindgapError):
+                self._made = made
+                raise made
+            self._made, self._calls = encode(made), calls_of(made)
+            return made
 
 
 def _tried(graph: Callable[[], Graph]) -> Graph | MindgapError:

@@ -9,8 +9,11 @@ import platform
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
@@ -76,14 +79,21 @@ class Environment:
         """Asks the interpreter. Raises `EnvironmentProblem` where it does not answer."""
         return _facts(self.name, self.python, self._more(), modules)
 
+    def versions(self, *packages: str) -> dict[str, str]:
+        """The installed versions of packages there; those that are not installed are left out.
+
+        Raises `EnvironmentProblem` where the interpreter does not answer.
+        """
+        return dict(_answer(self.name, self.python, ("--versions", self._more(), *packages)))
+
     def check(self, *modules: str) -> Facts:
         """Raises `EnvironmentProblem` where no worker can run there, or a module that it needs beside is missing.
 
         The message says what to do.
         """
         facts = self.facts(*NEEDED, *modules)
-        version = tuple(int(part) for part in facts.python.split(".")[:2])
-        if version < OLDEST_PYTHON:
+        found = tuple(int(part) for part in facts.python.split(".")[:2])
+        if found < OLDEST_PYTHON:
             oldest = ".".join(map(str, OLDEST_PYTHON))
             raise EnvironmentProblem(f"environment {self.name}: its Python is {facts.python}; workers need {oldest}")
         if facts.implementation != "CPython":
@@ -171,25 +181,43 @@ def _read(name: str) -> Environment:
         ) from error
 
 
-@cache
 def _facts(name: str, python: str, more: str, modules: tuple[str, ...]) -> Facts:
+    data = _answer(name, python, ("--facts", more, *modules))
+    try:
+        return Facts(data["python"], data["implementation"], data["machine"], data["prefix"], tuple(data["missing"]))
+    except (KeyError, TypeError):
+        raise EnvironmentProblem(f"environment {name}: {python} is no Python that works: it answers {data}") from None
+
+
+@cache
+def _answer(name: str, python: str, asked: tuple[str, ...]) -> dict[str, Any]:
+    """What the interpreter prints, as a JSON object. Raises `EnvironmentProblem` where it prints none."""
     if not os.access(python, os.X_OK):
         raise EnvironmentProblem(f"environment {name}: its interpreter {python} is not there or cannot be run")
-    command = [python, str(_START), "--facts", more, *modules]
+    command = [python, str(_START), *asked]
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_FACTS_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EnvironmentProblem(f"environment {name}: {python} cannot be run: {error}") from error
     try:
         data: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return Facts(
-            data["python"], data["implementation"], data["machine"], data["prefix"], tuple(data["missing"])
-        )  # fmt: skip
-    except (IndexError, ValueError, KeyError, TypeError):
+        if not isinstance(data, dict):  # pyright: ignore[reportUnnecessaryIsInstance] # any JSON
+            raise ValueError
+        return data
+    except (IndexError, ValueError):
         said = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()[-1]
         raise EnvironmentProblem(
             f"environment {name}: {python} is no Python that works (status {done.returncode}): {said}"
         ) from None
+
+
+def installed(packages: Iterable[str]) -> dict[str, str]:
+    """The versions of packages in mindgap's own environment; those that are not installed are left out."""
+    found: dict[str, str] = {}
+    for package in packages:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
 
 
 def own_packages() -> list[str]:

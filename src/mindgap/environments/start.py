@@ -2,7 +2,7 @@
 
 PACKAGE: the folder of the mindgap that starts it. MORE: folders with packages that the environment lacks, joined with
 `os.pathsep`; they come last on the path. `PYTHON start.py --facts MORE MODULE…` prints what the environment is, and
-which modules it lacks, as JSON.
+which modules it lacks, as JSON; `PYTHON start.py --versions MORE NAME…` prints the installed versions of packages.
 
 Any Python 3 can read this file, so that one that is too old is named, not met as a syntax error.
 """
@@ -21,6 +21,19 @@ def _facts(modules: "list[str]") -> object:
         "prefix": sys.prefix,
         "missing": [name for name in modules if not _imports(name)],
     }
+
+
+def _versions(names: "list[str]") -> object:
+    return {name: found for name, found in [(name, _version(name)) for name in names] if found is not None}
+
+
+def _version(name: str) -> "str | None":
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
 
 
 def _imports(name: str) -> bool:
@@ -58,10 +71,11 @@ def _main() -> None:
     sys.path = [folder for folder in sys.path if folder not in foreign] + foreign
     first, more = sys.argv[1:3]
     sys.path += [folder for folder in more.split(os.pathsep) if folder]
-    if first == "--facts":
+    asked = {"--facts": _facts, "--versions": _versions}.get(first)
+    if asked is not None:
         import json
 
-        sys.stdout.write(json.dumps(_facts(sys.argv[3:])) + "\n")
+        sys.stdout.write(json.dumps(asked(sys.argv[3:])) + "\n")
         return
     import runpy
 

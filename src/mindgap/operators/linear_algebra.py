@@ -20,8 +20,8 @@ LINEAR_ALGEBRA = family(
         "linalg_cholesky_ex linalg_cond linalg_det linalg_eigvals linalg_eigvalsh linalg_householder_product "
         "linalg_inv linalg_inv_ex linalg_ldl_factor linalg_ldl_factor_ex linalg_ldl_solve linalg_lu "
         "linalg_lu_factor linalg_lu_factor_ex linalg_lu_solve linalg_matrix_exp linalg_matrix_power "
-        "linalg_matrix_rank linalg_pinv linalg_qr linalg_slogdet linalg_solve linalg_solve_ex "
-        "linalg_solve_triangular linalg_svdvals linalg_tensorinv linalg_tensorsolve logdet "
+        "linalg_matrix_rank linalg_matrix_sqrth linalg_pinv linalg_polar linalg_qr linalg_slogdet linalg_solve "
+        "linalg_solve_ex linalg_solve_triangular linalg_svdvals linalg_tensorinv linalg_tensorsolve logdet "
         "lu_solve matrix_exp ormqr pinverse qr triangular_solve",
         _FINITE,
     ),

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from platform import python_version
+from typing import Final
+
 from mindgap.platforms.elsewhere import BackendElsewhere
+from mindgap.platforms.listing import package_versions
 from mindgap.platforms.registry import environment, find, is_import_path, parse
 from mindgap.script import Target
 from mindgap.script.short import short_script
 from mindgap.trace.judgement import FoundFault
 
+#: The packages whose versions a script names.
+_NAMED: Final = ("torch", "onnx", "onnxscript", "onnxruntime", "openvino")
+
 
 def target_of(platform: str) -> Target:
     """The platform as a script runs it, with the environment variables that its worker starts with."""
     backend, _ = find(platform)
-    python = backend.where.python if isinstance(backend, BackendElsewhere) else ""
-    return Target.of(platform, environment(parse(platform), backend), python)
+    variables = environment(parse(platform), backend)
+    where = backend.where if isinstance(backend, BackendElsewhere) else None
+    python = python_version() if where is None else where.facts().python
+    versions = {**package_versions(platform, _NAMED), "python": python}
+    return Target.of(platform, variables, "" if where is None else where.python, versions)
 
 
 def culprit_script(platform: str, found: FoundFault, reference: str) -> str:

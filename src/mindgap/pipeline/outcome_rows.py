@@ -38,12 +38,12 @@ def row_of_reference(name: str, reference: Outcome) -> Row:
 def compare_outcomes(name: str, outcome: Outcome, reference: Outcome) -> Row | None:
     """The row with its verdict where statuses and digests decide it. None where whole outputs must be judged."""
     row = row_of(name, outcome)
+    culprit = Culprit(-1, outcome.op) if outcome.op else None
     if outcome.status == "unsupported":
-        return row
+        return dataclasses.replace(row, culprit=culprit)
     if not reference.ran:
         return _without_reference(row, outcome, reference)
     if not outcome.ran:
-        culprit = Culprit(-1, outcome.op) if outcome.op else None
         return dataclasses.replace(row, verdict="failed", culprit=culprit, blame="platform")
     if outcome.status == reference.status == "ok" and row.digests == identities(reference):
         return as_identical(row, outcome)

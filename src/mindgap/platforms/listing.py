@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from mindgap.environments import find as find_environment
+from mindgap.environments.environment import installed
 from mindgap.platforms.elsewhere import BackendElsewhere
 from mindgap.platforms.protocol import Availability, Backend
-from mindgap.platforms.registry import ENVIRONMENT, BrokenBackend, backends, find
+from mindgap.platforms.registry import ENVIRONMENT, BrokenBackend, backends, find, is_import_path, parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,15 @@ def list_platforms() -> list[PlatformInfo]:
 def platform_info(platform: str) -> PlatformInfo:
     """One platform, with its options, where it runs. Raises `PlatformError` as `find` does."""
     return _info(platform, find(platform)[0])
+
+
+def package_versions(platform: str, packages: Iterable[str]) -> dict[str, str]:
+    """The versions of packages in the environment of a platform; those that are not installed there are left out.
+
+    Raises `EnvironmentProblem` where there is no such environment, or its interpreter does not answer.
+    """
+    name = "" if is_import_path(platform) else parse(platform).environment
+    return find_environment(name).versions(*packages) if name else installed(packages)
 
 
 def _info(name: str, backend: Backend) -> PlatformInfo:

@@ -12,7 +12,7 @@ from mindgap.graph import Graph, MindgapError, digest, save
 from mindgap.operators import traits
 from mindgap.reduction.evidence import evidence_file, evidence_of, evidence_text
 from mindgap.reduction.finding import ReducedFinding
-from mindgap.reduction.reproducer import report, title_of
+from mindgap.reduction.reproducer import VersionRun, report, title_of
 from mindgap.reduction.stage import Stage
 from mindgap.results.rows import Row
 
@@ -28,7 +28,8 @@ class Summary:
     the platform that brings the fault; `stage_evidence`: one sentence for each run that tells so. `status`: of the
     platform's outcome. `culprit`: what the row names, an operator, several joined by `+`, or a dtype policy. `origin`:
     module and line of the user's program. `special_inputs`: an input of the reduced graph holds NaN or infinity.
-    `internal`: no public function returns any of its outputs. A file of an older version has none of the fields from
+    `internal`: no public function returns any of its outputs. `runs`: of a script for two versions of a platform, what
+    it did with each, that at fault first. A file of an older version has none of the fields from
     `stage` on.
     """
 
@@ -53,6 +54,7 @@ class Summary:
     origin: str = ""
     special_inputs: bool = False
     internal: bool = False
+    runs: tuple[VersionRun, ...] = ()
 
 
 def write_finding(out: Path, found: ReducedFinding, seen: str = "") -> Summary:
@@ -66,7 +68,7 @@ def write_finding(out: Path, found: ReducedFinding, seen: str = "") -> Summary:
     packets = "-".join(dict.fromkeys(node.op.split(".")[1] for node in graph.nodes[:3]))
     name = re.sub(r"[^\w.-]+", "_", f"{row.model}-{row.platform}-{packets}-{digest(graph)[:6]}")
     summary = Summary(
-        title=title_of(graph, row),
+        title=made.title or title_of(graph, row),
         platform=row.platform,
         verdict=row.word,
         blame=row.blame or "",
@@ -87,6 +89,7 @@ def write_finding(out: Path, found: ReducedFinding, seen: str = "") -> Summary:
         internal=_only_internal(graph),
         stage=found.stage.stage,
         stage_evidence=found.stage.evidence,
+        runs=made.runs,
     )
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -107,7 +110,7 @@ def signature_of(row: Row) -> str:
     if row.verdict == "structural" and "reference" in row.metrics and "other" in row.metrics:
         sides = row.metrics["reference"], row.metrics["other"]
         return " becomes ".join(sides if row.blame != "reference" else reversed(sides))
-    return row.signature if row.verdict in ("failed", "reference_failed") else ""
+    return row.signature if row.word in ("failed", "reference_failed", "unsupported") else ""
 
 
 def _only_internal(graph: Graph) -> bool:
@@ -123,17 +126,19 @@ def read_summary(file: Path) -> Summary:
     """The summary in a file that `write_finding` wrote."""
     data: dict[str, Any] = json.loads(file.read_text())
     data |= {key: tuple(data[key]) for key in ("operators", "dtypes", "stage_evidence") if key in data}
+    data["runs"] = tuple(VersionRun(**each) for each in data.get("runs", ()))
     return Summary(**data)
 
 
 def summary_text(summary: Summary, out: Path) -> str:
     """The summary in four lines of text."""
     verified = "verified twice without mindgap" if summary.verified else "NOT VERIFIED: it does not show the finding"
+    told = "".join(f"\n  {run.platform}: {run.shown} ({run.versions})" for run in summary.runs)
     ended = "" if summary.complete else ", ended by its limit"
     spent = f"in {summary.checks} checks, {summary.seconds:.1f} s{ended}"
     return (
         f"{summary.title}\n"
         f"  {summary.nodes} -> {len(summary.operators)} operators {spent}\n"
         f"  stage at fault: {summary.stage}\n"
-        f"  {out / summary.script}: {verified}"
+        f"  {out / summary.script}: {verified}{told}"
     )

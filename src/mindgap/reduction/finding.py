@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,10 +13,11 @@ from mindgap.pipeline.comparison import GraphComparison, RunContext
 from mindgap.pipeline.culprit_script import target_of
 from mindgap.reduction.hang import with_hang_deadline
 from mindgap.reduction.reducer import Reduction, ReductionLimits, reduce
-from mindgap.reduction.reproducer import CRASH_LIMIT_S, Reproducer, reproducer
+from mindgap.reduction.reproducer import CRASH_LIMIT_S, Array, Reproducer, reproducer
 from mindgap.reduction.specification import specified_in_worker
 from mindgap.reduction.stage import StageAtFault, stage_at_fault
 from mindgap.reduction.symptom import check_of, symptom_of
+from mindgap.reduction.version_reproducer import Version, are_versions, version_reproducer, version_words
 from mindgap.results.rows import Row
 
 
@@ -42,7 +44,8 @@ def reduce_finding(
 ) -> ReducedFinding:
     """Reduces what `row` found in `graph`. `context`: runs any platform, such as a worker pool that grows.
 
-    Raises `MindgapError` for a row that is no finding, and where the graph no longer shows it.
+    A refusal is reduced too: to what the platform refuses and the reference runs. Raises `MindgapError` for a row that
+    is neither, and where the graph no longer shows it.
     """
     symptom = symptom_of(row)
     trials, deadline = context, None
@@ -60,12 +63,34 @@ def reduce_finding(
         )
     passing = None if found.passing is None else GraphComparison(context, row.model, found.passing).row(row.platform)
     inputs = materialise_all(found.graph, context.tensors)
-    target, reference = target_of(row.platform), target_of(context.settings.reference)
     limit_s = CRASH_LIMIT_S if deadline is None else deadline.script_seconds
-    made = reproducer(found.graph, inputs, target, reference, final, limit_s)
+    made = _reproducer(context, found.graph, inputs, final, limit_s)
     special = not all(np.isfinite(array).all() for array in inputs)
-    asked = limits is None or limits.stage
+    asked = (limits is None or limits.stage) and final.verdict is not None
     stage = (
         stage_at_fault(trials, found.graph, final) if asked else StageAtFault("unknown", ("It was not looked for.",))
     )
     return ReducedFinding(found, final, passing, made, graph, row, special, stage)
+
+
+def _reproducer(
+    context: RunContext, graph: Graph, inputs: Sequence[Array], row: Row, limit_s: float = CRASH_LIMIT_S
+) -> Reproducer:
+    """The script of a finding, run: in two environments where platform and reference are two versions of one."""
+    names = (row.platform, context.settings.reference)
+    target, reference = map(target_of, names)
+    if not are_versions(target, reference):
+        return reproducer(graph, inputs, target, reference, row, limit_s)
+    fails = row.verdict in ("failed", None)
+    outputs = [() if fails else _outputs(context, name, graph) for name in names]
+    new = Version(names[0], target, version_words(target, reference), outputs[0])
+    old = Version(names[1], reference, version_words(reference, target), outputs[1])
+    faulty, expected = (old, new) if row.blame == "reference" else (new, old)
+    return version_reproducer(graph, inputs, faulty, expected, row, limit_s)
+
+
+def _outputs(context: RunContext, platform: str, graph: Graph) -> tuple[Array, ...]:
+    outcome = context.run(platform, graph, "outputs")
+    if outcome.arrays is None:
+        raise MindgapError(f"{platform} ran the reduced graph, and {outcome.status} when it was run again")
+    return outcome.arrays

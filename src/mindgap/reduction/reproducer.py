@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -34,7 +34,7 @@ _PRINTED: Final = 8000
 #: Seconds that a short script gives a platform that crashes.
 CRASH_LIMIT_S: Final = 150.0
 #: Status of an outcome whose process did not end by itself -> what the short script looks for.
-_ENDS: Final[Mapping[str, Ends]] = {"timeout": "hangs", "crash": "crashes"}
+ENDS: Final[Mapping[str, Ends]] = {"timeout": "hangs", "crash": "crashes"}
 #: Runs a file as a program in which mindgap cannot be imported.
 _WITHOUT_MINDGAP: Final = (
     "import runpy, sys; sys.modules['mindgap'] = None; sys.argv = sys.argv[1:]; "
@@ -42,16 +42,37 @@ _WITHOUT_MINDGAP: Final = (
 )
 
 
+#: What a script tells by its exit status.
+Shown = Literal["fault", "no fault", "could not be checked"]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRun:
+    """One run of a script in the environment of one version. `platform`: the name of the platform of that version.
+
+    `versions`: the first line that it printed. `printed`: all of it, at most 8,000 characters.
+    """
+
+    platform: str
+    shown: Shown
+    versions: str
+    printed: str
+
+
 @dataclass(frozen=True, slots=True)
 class Reproducer:
     """`text`: the script. `short`: it is the short form. `verified`: it ended with status 1 each time that it was run
-    in a process without mindgap. `printed`: what it printed the last time, at most 8,000 characters.
+    in a process without mindgap. `printed`: what it printed the last time, at most 8,000 characters. `runs`: of a
+    script for two versions of a platform, what it did in the environment of each, the one at fault first; it is then
+    verified where it showed the fault in that one, and none in the other. `title`: of such a script.
     """
 
     text: str
     short: bool
     verified: bool
     printed: str
+    runs: tuple[VersionRun, ...] = ()
+    title: str = ""
 
 
 def reproducer(
@@ -62,7 +83,7 @@ def reproducer(
     `row`: of this graph, as it was judged; its platform and verdict are named in the script. `limit_s`: of a crash or
     a hang: seconds that the short script gives the platform.
     """
-    ends = _ENDS.get(row.status) if row.verdict == "failed" else None
+    ends = ENDS.get(row.status) if row.verdict == "failed" else None
     if reference.device_mode == "cpu/eager" and not reference.options:
         for public in (True, False):
             text = short_script(
@@ -72,11 +93,7 @@ def reproducer(
             if text is None:
                 break
             shown, printed = verify(text, platform.python)
-            if (
-                shown
-                and printed.rstrip().endswith(f"\n{FAULT}")
-                and (ends is not None or _is_the_failure(printed, row))
-            ):
+            if shown and printed.rstrip().endswith(f"\n{FAULT}") and (ends is not None or is_the_failure(printed, row)):
                 return Reproducer(text, True, True, printed)
     if platform.python != reference.python:
         # A script runs in one environment: where the platform is, beside eager PyTorch there.
@@ -94,10 +111,10 @@ def _long_shows(printed: str, row: Row) -> bool:
         status = json.loads(printed.rstrip().splitlines()[-1])["status"]["platform"]["status"]
     except (ValueError, KeyError, IndexError, TypeError):
         return False
-    return (status != "ok") == (row.verdict == "failed") and _is_the_failure(printed, row)
+    return (status != "ok") == (row.verdict == "failed") and is_the_failure(printed, row)
 
 
-def _is_the_failure(printed: str, row: Row) -> bool:
+def is_the_failure(printed: str, row: Row) -> bool:
     """Whether a script failed in words of the recorded message. True for rows that are no failure.
 
     A script may fail for a reason of its own, such as an input that the runtime's call does not take.
@@ -119,14 +136,22 @@ def verify(text: str, python: str = "") -> tuple[bool, str]:
     """
     printed = ""
     for _ in range(RUNS):
-        with tempfile.TemporaryDirectory(prefix="mindgap-") as folder:
-            file = Path(folder, "reproducer.py")
-            file.write_text(text)
-            command = [python or sys.executable, "-c", _WITHOUT_MINDGAP, str(file)]
-            status, printed, errors = run_script(command, folder)
-        if status != 1 or ("Traceback" in errors and FAULT not in printed):
-            return False, (printed + errors)[-_PRINTED:]
-    return True, printed[-_PRINTED:]
+        status, printed = run_once(text, python)
+        if status != 1:
+            return False, printed
+    return True, printed
+
+
+def run_once(text: str, python: str) -> tuple[int, str]:
+    """The exit status of a script in a fresh process without mindgap, 2 where it was not told by the script itself, and
+    what it printed."""
+    with tempfile.TemporaryDirectory(prefix="mindgap-") as folder:
+        file = Path(folder, "reproducer.py")
+        file.write_text(text)
+        command = [python or sys.executable, "-c", _WITHOUT_MINDGAP, str(file)]
+        status, printed, errors = run_script(command, folder)
+    told = status == 0 or (status == 1 and ("Traceback" not in errors or FAULT in printed))
+    return (status, printed[-_PRINTED:]) if told else (2, (printed + errors)[-_PRINTED:])
 
 
 def run_script(command: Sequence[str], folder: str, timeout_s: float = _TIMEOUT_S) -> tuple[int, str, str]:
@@ -152,7 +177,7 @@ def title_of(graph: Graph, row: Row) -> str:
     if row.verdict == "failed" and len(graph.nodes) == 1:
         ops = graph.nodes[0].op
     dtypes = sorted({given.spec.dtype for given in graph.inputs})
-    what = HAPPENS.get(row.verdict or "", row.word)
+    what = HAPPENS.get(row.word, row.word)
     return f"{side_at_fault(row)}: {ops} of {', '.join(dtypes) or 'no inputs'}: {what}"
 
 
@@ -169,14 +194,33 @@ HAPPENS: Final = {
     "discrepant": "gives a wrong result",
     "reduced_precision": "computes in less precision than its dtype",
     "reference_failed": "eager PyTorch fails",
+    "unsupported": "is refused",
 }
+
+
+def verified_text(verified: bool, *, both: bool) -> str:
+    """One line: whether a script has shown its fault. `both`: it is for two versions of a platform."""
+    if both:
+        shown = "shows the fault twice with one version, and none with the other, without mindgap"
+        return f"Verified: {shown}" if verified else "NOT VERIFIED: it does not tell the two versions apart"
+    return "Verified: ran twice in fresh processes without mindgap" if verified else "NOT VERIFIED outside mindgap"
+
+
+def _both(runs: Sequence[VersionRun]) -> list[str]:
+    """What a script did in the environments of two versions, as a table."""
+    if not runs:
+        return []
+    rows = [f"| {run.platform} | {run.versions} | {run.shown} |" for run in runs]
+    return ["## In both versions", "", "| platform | versions | the script shows |", "|---|---|---|", *rows, ""]
 
 
 def report(graph: Graph, row: Row, made: Reproducer, stage: StageAtFault, seen: str = "") -> str:
     """A Markdown report for an issue tracker. `seen`: how often and where the finding was met."""
     wrong = {"platform": row.platform, "reference": "eager PyTorch"}.get(row.blame or "", "undecided")
+    if made.runs and wrong != "undecided":
+        wrong = made.runs[0].platform
     lines = [
-        f"# {title_of(graph, row)}",
+        f"# {made.title or title_of(graph, row)}",
         "",
         f"- Wrong side: {wrong}",
         f"- Verdict: {row.word}" + (f" ({row.detail})" if row.detail else ""),
@@ -184,10 +228,9 @@ def report(graph: Graph, row: Row, made: Reproducer, stage: StageAtFault, seen: 
         f"- Stage at fault: {stage.stage}",
         *(f"  - {sentence}" for sentence in stage.evidence),
         *([f"- Seen: {seen}"] if seen else []),
-        "- Verified: ran twice in fresh processes without mindgap"
-        if made.verified
-        else "- NOT VERIFIED outside mindgap",
+        f"- {verified_text(made.verified, both=bool(made.runs))}",
         "",
+        *_both(made.runs),
         "## To reproduce",
         "",
         "```python",

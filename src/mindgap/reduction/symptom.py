@@ -16,11 +16,12 @@ class Symptom:
     """What one row shows.
 
     `operators`: overloads at fault, empty where none is named; `culprit`: then the culprit's own text, such as a dtype
-    policy. `status`, `signature`: of a failure; a crash has no signature, as what it prints depends on memory.
+    policy. `status`, `signature`: of a failure or a refusal; a crash has no signature, as what it prints depends on
+    memory. `verdict`: None of a refusal.
     """
 
     platform: str
-    verdict: str
+    verdict: str | None
     blame: str
     operators: frozenset[str]
     culprit: str = ""
@@ -47,7 +48,12 @@ class Symptom:
 
 
 def symptom_of(row: Row) -> Symptom:
-    """The symptom of a finding. Raises `MindgapError` for a row that is none, and for one whose reference failed."""
+    """The symptom of a finding, or of a refusal.
+
+    Raises `MindgapError` for a row that is neither, and for one whose reference failed.
+    """
+    if row.status == "unsupported" and row.verdict is None:
+        return Symptom(row.platform, None, "", frozenset(), "", row.status, row.signature)
     if row.verdict is None or row.verdict in CALM:
         raise MindgapError(f"{row.model} on {row.platform} is {row.word}: there is nothing to reduce")
     if row.verdict == "reference_failed":
@@ -61,13 +67,17 @@ def symptom_of(row: Row) -> Symptom:
 def check_of(symptom: Symptom, context: RunContext) -> Check:
     """A check that runs a graph on the reference and on the symptom's platform, and judges it.
 
-    A failure is known by its status and message: the operator that causes it is not looked for.
+    A failure is known by its status and message: the operator that causes it is not looked for. A refusal counts where
+    the reference runs the graph.
     """
     if symptom.status:
         context = replace(context, settings=replace(context.settings, trace=False))
 
     def check(graph: Graph) -> Answer:
-        row = GraphComparison(context, "reduced", graph).row(symptom.platform)
+        comparison = GraphComparison(context, "reduced", graph)
+        row = comparison.row(symptom.platform)
+        if symptom.verdict is None and not comparison.reference.ran:
+            return "other"
         if symptom.found_in(row) is not None:
             return "shows"
         return "calm" if row.verdict in CALM else "other"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mindgap.report.page import html_page
     from mindgap.report.sarif import sarif_of_causes, sarif_of_report
     from mindgap.report.study_html import study_page
+    from mindgap.report.upgrade_html import upgrade_page
 
 _HOMES: Final = {
     "cause_pages": "cause_page",
@@ -24,9 +25,18 @@ _HOMES: Final = {
     "sarif_of_causes": "sarif",
     "sarif_of_report": "sarif",
     "study_page": "study_html",
+    "upgrade_page": "upgrade_html",
 }
 
-__all__ = ["cause_pages", "html_page", "junit_xml", "sarif_of_causes", "sarif_of_report", "study_page"]
+__all__ = [
+    "cause_pages",
+    "html_page",
+    "junit_xml",
+    "sarif_of_causes",
+    "sarif_of_report",
+    "study_page",
+    "upgrade_page",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,6 +7,6 @@ implementation, no store and no verdict: the caller gives it the text to print.
 """
 
 from mindgap.script.rendering import Script, render, script_of
-from mindgap.script.target import Recorded, Target
+from mindgap.script.target import Recorded, Target, TwoResults
 
-__all__ = ["Recorded", "Script", "Target", "render", "script_of"]
+__all__ = ["Recorded", "Script", "Target", "TwoResults", "render", "script_of"]

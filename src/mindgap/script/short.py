@@ -1,15 +1,16 @@
 """Writes a short script for a small graph: one page for a vendor, with the backend's own API only.
 
 It prints the result of eager PyTorch, the platform's and, where it can be computed, the float64 result. It exits with
-status 1 while the side at fault is further from float64 than the other, or fails. `render` writes the long script,
-which runs any graph.
+status 1 while the side at fault is further from float64 than the other, or fails. A script for two versions of one
+platform holds what each of them gave, and runs where either is installed. `render` writes the long script, which runs
+any graph.
 """
 
 from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, Final, Literal
@@ -19,11 +20,23 @@ import torch
 
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import input_tensors, to_numpy
-from mindgap.graph import Arg, DType, Graph, Input, contiguous_stride, materialise_all, refs
+from mindgap.graph import (
+    Arg,
+    Constant,
+    DType,
+    Graph,
+    Input,
+    TensorSpec,
+    contiguous_stride,
+    dtype_name,
+    materialise_all,
+    refs,
+)
 from mindgap.script.literals import Files, expression
 from mindgap.script.module_source import argument, call_target
 from mindgap.script.public_calls import public_call
-from mindgap.script.target import Target
+from mindgap.script.target import Target, TwoResults
+from mindgap.script.ways import properties_of, way_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Wrong = Literal["platform", "reference", "undecided"]
@@ -46,61 +59,6 @@ _HELPERS: Final = (
 _NOT_NUMPY: Final = ("bfloat16", "float8", "complex")
 _MOST_NODES: Final = 12
 _MOST_ELEMENTS: Final = 256
-
-_RUN: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
-    "cpu/eager": ((), """
-def run(model, arguments):
-    return model(*arguments)
-"""),
-    "cpu/jit": ((), """
-def run(model, arguments):
-    def fresh():
-        return tuple(a.clone() for a in arguments)
-
-    traced = torch.jit.trace(model, fresh(), check_trace=False)
-    for _ in range(3):  # TorchScript optimises after the first runs
-        traced(*fresh())
-    return traced(*fresh())
-"""),
-    "cpu/inductor": ((), """
-def run(model, arguments):
-    return torch.compile(model, fullgraph=True, dynamic=False)(*arguments)
-"""),
-    "cpu/aotinductor": ((), """
-def run(model, arguments):
-    package = torch._inductor.aoti_compile_and_package(torch.export.export(model, arguments))
-    return torch._inductor.aoti_load_package(package)(*arguments)
-"""),
-    "onnxruntime/cpu": (("onnxruntime",), """
-def run(model, arguments):
-    program = torch.onnx.export(model, arguments, dynamo=True, verbose=False)
-    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
-    feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), arguments, strict=True)}
-    return [torch.as_tensor(array) for array in session.run(None, feeds)]
-"""),
-    "onnxruntime/cpu@opt=off": (("onnxruntime",), """
-def run(model, arguments):
-    program = torch.onnx.export(model, arguments, dynamo=True, verbose=False)
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString(), options)
-    feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), arguments, strict=True)}
-    return [torch.as_tensor(array) for array in session.run(None, feeds)]
-"""),
-    "openvino/cpu": (("openvino",), """
-def run(model, arguments):
-    converted = openvino.convert_model(torch.export.export(model, arguments))
-    compiled = openvino.compile_model(converted, "CPU", PROPERTIES)
-    return [torch.as_tensor(np.array(array)) for array in compiled([a.numpy() for a in arguments]).values()]
-"""),
-    "openvino/cpu@frontend=onnx": (("openvino",), """
-def run(model, arguments):
-    with tempfile.TemporaryDirectory() as folder:
-        torch.onnx.export(model, arguments, dynamo=True, verbose=False).save(f"{folder}/model.onnx")
-        compiled = openvino.compile_model(f"{folder}/model.onnx", "CPU", PROPERTIES)
-    return [torch.as_tensor(np.array(array)) for array in compiled([a.numpy() for a in arguments]).values()]
-"""),
-}  # fmt: skip
 
 _COMPARE: Final = '''
 
@@ -130,15 +88,17 @@ def error(found, exact):
 def short_script(
     graph: Graph, platform: Target, title: str, *, wrong: Wrong = "platform", fails: bool = False,
     public: bool = True, inputs: Sequence[Array] | None = None, ends: Ends | None = None, limit_s: float = 60.0,
+    two: TwoResults | None = None,
 ) -> str | None:  # fmt: skip
     """Returns the script, or None if the graph or the platform has no short form.
 
     `title`: the first line of its docstring. `wrong`: the side at fault. `fails`: the platform raises an error and
     gives no wrong result. `public`: call public functions where one runs the operator. `inputs`: the graph's inputs
     as arrays. `ends`: the platform hangs or crashes: the script runs it in a process of its own, for at most `limit_s`
-    seconds with its imports. The caller has to run the script: nothing here knows that it shows the fault.
+    seconds with its imports. `two`: the script runs the platform only, and compares with what two versions of it gave.
+    The caller has to run the script: nothing here knows that it shows the fault.
     """
-    way = _way(platform)
+    way = way_of(platform)
     if way is None or graph.grad or len(graph.nodes) > _MOST_NODES:
         return None
     arrays = list(inputs) if inputs is not None else materialise_all(graph)
@@ -146,26 +106,29 @@ def short_script(
     names = [f"x{number}" for number in range(len(graph.inputs))]
     tensors = [_tensor(*each) for each in zip(names, graph.inputs, arrays, strict=True)]
     exact = _can_widen(graph)
-    if None in tensors or (wrong == "reference" and not exact and not fails):
+    if None in tensors or (wrong == "reference" and not exact and not fails and two is None):
+        return None
+    results = None if two is None else _results(two)
+    if two is not None and results is None:
         return None
     if not platform.device_mode.startswith("cpu/") and not _numpy_holds(graph):
         return None
     imports, run = way
-    data = "\n".join(f"{name} = {text}" for name, text in zip(names, tensors, strict=True))
+    data = "\n".join([*(f"{name} = {text}" for name, text in zip(names, tensors, strict=True)), *(results or ())])
     model = "\n".join(_model(graph, names, arrays, public))
     standard = ["platform", "sys", "traceback", *(["tempfile"] if "tempfile" in run else [])]
     standard += ["os", "signal", "subprocess"] if ends else []
     third = ["torch", *imports, *(["numpy as np"] if "np." in run else [])]
     environment = dict(platform.environment)
     parts = [
-        _docstring(title, imports),
+        _docstring(title, imports, platform, two),
         _imports({*standard, *(["os"] if environment else [])}),
         *(["from math import inf, nan"] if re.search(r"\b(inf|nan)\b", data + model) else []),
         "",
         *([f"os.environ.update({environment!r})  # before PyTorch is imported\n"] if environment else []),
         _imports(third),
         "",
-        *([f"PROPERTIES = {_properties(platform)!r}"] if "PROPERTIES" in run else []),
+        *([f"PROPERTIES = {properties_of(platform)!r}"] if "PROPERTIES" in run else []),
         "",
         model,
         run,
@@ -173,16 +136,21 @@ def short_script(
         "",
         data,
         "",
-        _main_of_process(platform, names, imports, ends, limit_s)
+        _main_of_process(platform, names, imports, ends, limit_s, alone=two is not None)
         if ends
+        else _main_of_version(platform, names, imports, fails=fails)
+        if two is not None
         else _main(platform, wrong, names, imports, fails=fails, exact=exact),
     ]
     return re.sub(r"\n{4,}", "\n\n\n", "\n".join(parts)).rstrip() + "\n"
 
 
-def _docstring(title: str, imports: Sequence[str]) -> str:
+def _docstring(title: str, imports: Sequence[str], platform: Target, two: TwoResults | None) -> str:
     packages = ["torch", *imports, *(["onnx", "onnxscript"] if "onnxruntime" in imports else [])]
-    seen = ", ".join(f"{name} {version(name)}" for name in packages)
+    versions = {name: version(name) for name in packages} if platform.versions is None else platform.versions
+    seen = ", ".join(f"{name} {versions[name]}" for name in packages if name in versions)
+    if two is not None:
+        seen = f"{two.faulty_by}, and not with {two.expected_by}. It runs in the environment of either"
     return (
         f'"""{title}\n\nSeen with {seen}.\n'
         'Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.\n"""\n'
@@ -222,33 +190,6 @@ def _rounded(arg: Arg) -> Arg:
     return float(np.float32(arg)) if isinstance(arg, float) and abs(arg) < 3e38 else arg
 
 
-def _way(platform: Target) -> tuple[tuple[str, ...], str] | None:
-    """Returns the code that runs the platform; None if its options have no short form."""
-    options = dict(platform.options)
-    if platform.device_mode == "onnxruntime/cpu" and options.get("threads") == "1":
-        del options["threads"]  # the operands are small: the session takes one thread for them
-    options.pop("export", None)  # both ways write the same operators; the script exports as users do
-    if platform.device_mode == "openvino/cpu":
-        options.pop("precision", None)  # this and the threads are among its properties
-        options.pop("threads", None)
-        if options.get("frontend") == "pytorch":
-            del options["frontend"]
-    if platform.device_mode.startswith("cpu/"):
-        options.pop("isa", None)  # by the environment
-    key = platform.device_mode + (f"@{','.join(f'{k}={v}' for k, v in sorted(options.items()))}" if options else "")
-    return _RUN.get(key)
-
-
-def _properties(platform: Target) -> dict[str, str | int]:
-    """OpenVINO's properties: none without options."""
-    given, found = platform.options, dict[str, str | int]()
-    if given.get("precision", "default") != "default":
-        found["INFERENCE_PRECISION_HINT"] = given["precision"]
-    if "threads" in given:
-        found["INFERENCE_NUM_THREADS"] = int(given["threads"])
-    return found
-
-
 def _numpy_holds(graph: Graph) -> bool:
     specs = [given.spec for given in graph.inputs] + [graph.values[number] for number in graph.outputs]
     return not any(spec is not None and spec.dtype.startswith(_NOT_NUMPY) for spec in specs)
@@ -269,6 +210,19 @@ def _tensor(name: str, given: Input, array: Array) -> str | None:
     if any(helper in text for helper in _HELPERS):
         return None
     return f"torch.empty_strided({spec.shape}, {spec.stride}, dtype=torch.{spec.dtype}).copy_({text})"
+
+
+def _results(two: TwoResults) -> list[str] | None:
+    """The lines that hold the outputs of both versions; None if one of them needs more than plain PyTorch."""
+    lines: list[str] = []
+    for name, by, arrays in (("EXPECTED", two.expected_by, two.expected), ("FAULTY", two.faulty_by, two.faulty)):
+        specs = [TensorSpec.contiguous(dtype_name(array.dtype), array.shape) for array in arrays]
+        given = [_tensor(name, Input(spec, Constant(0.0)), a) for spec, a in zip(specs, arrays, strict=True)]
+        if None in given:
+            return None
+        if given:
+            lines += [f"# What {by} gives.", f"{name} = [", *(f"    {text}," for text in given), "]"]
+    return lines
 
 
 def _model(graph: Graph, names: Sequence[str], arrays: Sequence[Array], with_public: bool) -> list[str]:
@@ -326,8 +280,50 @@ def _main(
     return "\n".join([*lines, *_END])
 
 
-def _main_of_process(platform: Target, names: Sequence[str], imports: Sequence[str], ends: Ends, limit_s: float) -> str:
-    """`main` for a platform that hangs or crashes: runs this script again as a child, which runs the platform."""
+def _main_of_version(platform: Target, names: Sequence[str], imports: Sequence[str], *, fails: bool) -> str:
+    """`main` of a script for two versions. A result shows the fault that is as far from the expected one as half of the
+    way to the faulty one."""
+    lines = [
+        "",
+        "def main():",
+        f"    print({_versions(imports)}, platform.machine())",
+        "    try:",
+        f"        actual = run(Model().eval(), tuple({_fresh(names)}))",
+        "    except Exception as problem:",
+        f'        print("{platform.name} fails:", type(problem).__name__, str(problem)[-3000:])',
+    ]
+    if fails:
+        lines += [
+            f'        print("{FAULT}")',
+            "        return 1",
+            f'    print("{platform.name} gives", actual)',
+            f'    print("{NO_FAULT}")',
+            "    return 0",
+        ]
+        return "\n".join([*lines, *_END])
+    lines += [
+        '        print("It fails: another fault than the one that this script shows.")',
+        "        return 2",
+        "    found = False",
+        "    for number, (a, e, f) in enumerate(zip(actual, EXPECTED, FAULTY, strict=True)):",
+        '        print(f"output {number}:")',
+        f'        print("  {platform.name}:", a.dtype, a)',
+        '        print("  expected:", e.dtype, e)',
+        '        print("  faulty:", f.dtype, f)',
+        "        way = error(f, e)",
+        "        found |= a.dtype != e.dtype or (way > 0 and error(a, e) >= way / 2)",
+        f'    print("{FAULT}" if found else "{NO_FAULT}")',
+        "    return int(found)",
+    ]
+    return "\n".join([*lines, *_END])
+
+
+def _main_of_process(
+    platform: Target, names: Sequence[str], imports: Sequence[str], ends: Ends, limit_s: float, *, alone: bool
+) -> str:
+    """`main` for a platform that hangs or crashes: runs this script again as a child, which runs the platform.
+
+    `alone`: runs no eager mode."""
     hangs, fault = ends == "hangs", [f'        print("{FAULT}")', "        return 1"]
     other = ['        print("Another fault than the one that this script shows.")', "        return 2"]
     return "\n".join([
@@ -341,7 +337,7 @@ def _main_of_process(platform: Target, names: Sequence[str], imports: Sequence[s
         "        run(Model().eval(), arguments)",
         "        return 0",
         f"    print({_versions(imports)}, platform.machine())",
-        '    print("eager:", Model()(*arguments), flush=True)',
+        *([] if alone else ['    print("eager:", Model()(*arguments), flush=True)']),
         '    child = subprocess.Popen([sys.executable, __file__, "run"], start_new_session=True)',
         "    try:",
         "        status = child.wait(timeout=LIMIT_S)",

@@ -6,27 +6,34 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mindgap.graph import Array
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """A platform: its `DEVICE/MODE`, its options, and the environment variables that its process must start with.
 
-    `python`: the interpreter of the environment in which it runs, empty for mindgap's own.
+    `python`: the interpreter of the environment in which it runs, empty for mindgap's own. `versions`: of packages
+    there; None for mindgap's own environment.
     """
 
     device_mode: str
     options: Mapping[str, str] = field(default_factory=dict[str, str])
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     python: str = ""
+    versions: Mapping[str, str] | None = None
 
     @staticmethod
-    def of(name: str, environment: Mapping[str, str] | None = None, python: str = "") -> Target:
+    def of(
+        name: str, environment: Mapping[str, str] | None = None, python: str = "",
+        versions: Mapping[str, str] | None = None,
+    ) -> Target:  # fmt: skip
         """Parses `DEVICE/MODE[@key=value,…]`. Does not check it. `env=` is no option of a script's platform."""
         device_mode, _, listed = name.partition("@")
         pairs = (item.partition("=") for item in listed.split(",") if item)
         options = {key.strip(): value.strip() for key, _, value in pairs}
         options.pop("env", None)
-        return Target(device_mode, options, environment or {}, python)
+        return Target(device_mode, options, environment or {}, python, versions)
 
     @property
     def name(self) -> str:
@@ -47,3 +54,17 @@ class Recorded:
     words: str = ""
     reference: Sequence[Mapping[str, Any]] = ()
     platform: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TwoResults:
+    """What two versions of one platform make of one graph. A script that has them runs in the environment of either.
+
+    `expected`: the outputs of the version that is taken to be right, `faulty`: those of the other one; both empty where
+    the other one fails. `expected_by`, `faulty_by`: the two in words: `torch 2.13.0`.
+    """
+
+    expected_by: str
+    faulty_by: str
+    expected: Sequence[Array] = ()
+    faulty: Sequence[Array] = ()

@@ -76,6 +76,7 @@ class SourceClient:
         if where is not None:
             where.check("torch")
         self.where = where
+        self.tensors = tensors
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         start = RequestLimits(_START_S)
         options = {"tensors": tensors.path}

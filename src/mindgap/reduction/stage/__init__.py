@@ -38,8 +38,6 @@ _BY_PLATFORM: Final[Mapping[str, Callable[[StageRuns], Stage]]] = {
 def stage_at_fault(context: RunContext, graph: Graph, row: Row) -> StageAtFault:
     """The stage that brings what `row` found in `graph`. `context`: runs any platform."""
     side = context.settings.reference if row.blame == "reference" else row.platform
-    if not is_import_path(side) and parse(side).environment:
-        return StageAtFault("unknown", (f"Stages of {side}, in another environment, are not switched off.",))
     find = None if is_import_path(side) else _BY_PLATFORM.get(parse(side).device_mode)
     if find is None:
         return StageAtFault("unknown", (f"No option of {side} switches a stage off.",))

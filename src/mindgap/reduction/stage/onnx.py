@@ -36,17 +36,19 @@ def fails_at_load(runs: StageRuns) -> bool:
 
 
 def _in_reference_evaluator(runs: StageRuns) -> Shown:
-    return runs.ask(f"{_INTERMEDIATE}:REFERENCE_EVALUATOR", "The exported model in ONNX's reference evaluator")
+    return runs.ask(
+        runs.beside(f"{_INTERMEDIATE}:REFERENCE_EVALUATOR"), "The exported model in ONNX's reference evaluator"
+    )
 
 
 def _before_model(runs: StageRuns, shown: Shown, other: str) -> Stage:
     """The stage that makes the model wrong. Where the reference evaluator did not run it, `other` runs it."""
     if shown == "unclear":
-        if runs.fails or runs.ask(other) != "shows" or not runs.same_bits:
+        if runs.fails or runs.ask(runs.beside(other)) != "shows" or not runs.same_bits:
             return "unknown"
         runs.evidence.append("Two runtimes give the same wrong bits for one model, so the model is wrong.")
     if not runs.fails and not runs.fault.facts.get("decomposed"):
         runs.evidence.append("The exporter translates each operator and decomposes none.")
         return "exporter"
-    shown = runs.ask(f"{_INTERMEDIATE}:DECOMPOSED", "The exporter's decomposed program in eager PyTorch")
+    shown = runs.ask(runs.beside(f"{_INTERMEDIATE}:DECOMPOSED"), "The exporter's decomposed program in eager PyTorch")
     return "decomposition" if shown == "shows" else "exporter"

@@ -28,7 +28,8 @@ def openvino_stage(runs: StageRuns) -> Stage:
             return found
     frontend = "onnx" if onnx else "pytorch"
     shown = runs.ask(
-        f"{_INTERMEDIATE}:CONVERTED@frontend={frontend}", "The converted model in OpenVINO's core, not compiled"
+        runs.beside(f"{_INTERMEDIATE}:CONVERTED@frontend={frontend}"),
+        "The converted model in OpenVINO's core, not compiled",
     )
     if shown == "shows":
         return "front end" if onnx else _before_frontend(runs)
@@ -41,4 +42,4 @@ def openvino_stage(runs: StageRuns) -> Stage:
 
 def _before_frontend(runs: StageRuns) -> Stage:
     words = "The front end's decomposed program in eager PyTorch"
-    return "decomposition" if runs.ask(f"{_INTERMEDIATE}:DECOMPOSED", words) == "shows" else "front end"
+    return "decomposition" if runs.ask(runs.beside(f"{_INTERMEDIATE}:DECOMPOSED"), words) == "shows" else "front end"

@@ -8,8 +8,10 @@ from typing import Final, Literal
 from mindgap.compare.verdict import CALM
 from mindgap.graph import Graph, MindgapError
 from mindgap.pipeline.comparison import GraphComparison, RunContext
-from mindgap.platforms.registry import PlatformName, parse
+from mindgap.platforms.elsewhere import BackendElsewhere
+from mindgap.platforms.registry import ENVIRONMENT, PlatformName, parse
 from mindgap.results.rows import Row, identities
+from mindgap.run.backend_lookup import find_backend
 from mindgap.run.outcome import Outcome
 
 #: Whether a variant shows the fault. `unclear`: it refuses the graph, or fails where the fault is a wrong result.
@@ -41,6 +43,17 @@ class StageRuns:
     def with_options(self, **options: str) -> str:
         """The platform at fault with these options besides its own."""
         return str(PlatformName(self.name.device_mode, {**self.name.options, **options}))
+
+    def beside(self, platform: str) -> str:
+        """The name of another platform in the environment of the one at fault. What a layered environment has not
+        installed itself is mindgap's own, and so is then the platform."""
+        environment = self.name.environment
+        if not environment:
+            return platform
+        there = f"{platform}{',' if '@' in platform else '@'}{ENVIRONMENT}={environment}"
+        backend, _ = find_backend(there)
+        layered = isinstance(backend, BackendElsewhere) and backend.where.layered
+        return platform if layered and not backend.probe().available else there
 
     def ask(self, platform: str, words: str = "") -> Shown:
         """Runs the graph on a platform. `words`: what the evidence calls it, by default its name."""

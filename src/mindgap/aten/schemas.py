@@ -1,0 +1,35 @@
+"""Says what schemas operators have in the PyTorch of an environment: `python -m mindgap.aten.schemas`.
+
+Reads a JSON list of overloads (`aten.add.Tensor`) and prints a JSON object: for each that PyTorch has, its schema, and
+its arguments in order as [name, default, only by name]. The default is text, null where there is none.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from mindgap.aten.operators import overload
+from mindgap.graph import MindgapError
+from mindgap.torch_private.overloads import schema_of
+
+
+def schemas(overloads: list[str]) -> dict[str, dict[str, Any]]:
+    """The schemas of the overloads that this PyTorch has."""
+    found: dict[str, dict[str, Any]] = {}
+    for name in overloads:
+        try:
+            schema = schema_of(overload(name))
+        except MindgapError:
+            continue
+        arguments = [
+            [each.name, repr(each.default_value) if each.has_default_value() else None, each.kwarg_only]
+            for each in schema.arguments
+        ]
+        found[name] = {"schema": str(schema), "arguments": arguments}
+    return found
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(schemas(json.load(sys.stdin))) + "\n")

@@ -1,0 +1,110 @@
+"""Writes what an upgrade changes: a table, JUnit XML, JSON, the page."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from rich.text import Text
+
+from mindgap.causes.version_changes import ReducedChange
+from mindgap.cli.outputs import write_file
+from mindgap.cli.tables import console, plain_table
+from mindgap.cli.upgrade_known import together
+from mindgap.diff import Row
+from mindgap.diff.upgrade import CHANGES, TO_LOOK_AT, PlatformUpgrade, Upgrade, change_of
+from mindgap.report.words import detail_line
+
+_WRONG: Final = {"platform": "the new version", "reference": "the old version", "undecided": "undecided"}
+_QUIET: Final = frozenset(("calm", "same", "absent"))
+
+
+def write_junit(file: Path, found: Sequence[PlatformUpgrade]) -> None:
+    """Writes JUnit XML of all platforms: what is to be looked at fails. Raises `MindgapError`."""
+    from mindgap.report import junit_xml
+
+    ran = {
+        (model.name, each.after): model.reference_status in ("ok", "nondeterministic")
+        for each in found
+        for model in each.report.models
+    }
+
+    def fails(row: Row) -> bool | None:
+        change = change_of(row, before_ran=ran.get((row.model, row.platform), False))
+        return None if change == "unknown" or row.known else change in TO_LOOK_AT
+
+    # A platform that compared nothing says so in a suite of its own.
+    parts = [junit_xml(dataclasses.replace(each.report, refused=()), fails) for each in found if each.report.nothing]
+    all_rows = together([each for each in found if not each.report.nothing] or found)
+    write_file(file, _joined([junit_xml(all_rows, fails), *(parts if len(parts) < len(found) else [])]))
+
+
+def _joined(documents: Sequence[str]) -> str:
+    first, *others = (ET.fromstring(text) for text in documents)
+    for other in others:
+        first.extend(other)
+        for name in ("tests", "failures", "errors", "skipped"):
+            first.set(name, str(int(first.get(name, "0")) + int(other.get(name, "0"))))
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(first, encoding="unicode") + "\n"
+
+
+def page(file: Path, upgraded: Upgrade, reduced: Sequence[ReducedChange], out: Path | None) -> None:
+    """Writes the page. `out`: where the scripts are. Raises `MindgapError`."""
+    from mindgap.report import upgrade_page
+
+    write_file(file, upgrade_page(upgraded, reduced, _scripts(reduced, out)))
+
+
+def json_text(upgraded: Upgrade, reduced: Sequence[ReducedChange], before: str | None, after: str | None) -> str:
+    """Everything as one JSON object."""
+    data: dict[str, Any] = {
+        "from": before,
+        "to": after,
+        "platforms": [each.as_json() for each in upgraded.platforms],
+        "schemas": [dataclasses.asdict(each) for each in upgraded.schemas],
+        "reproducers": [dataclasses.asdict(each) for each in reduced],
+    }
+    return json.dumps(data, indent=1) + "\n"
+
+
+def _scripts(reduced: Sequence[ReducedChange], out: Path | None) -> dict[str, str]:
+    """The text of each script, by the name of its file."""
+    names = [each.summary.script for each in reduced if each.summary is not None]
+    return {} if out is None else {name: (out / name).read_text(encoding="utf-8") for name in names}
+
+
+def print_upgrade(upgraded: Upgrade, out: TextIO) -> None:
+    """Prints what is to be looked at, for each platform, and operators with another schema."""
+    page = console(out)
+    for each in upgraded.platforms:
+        versions = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in each.versions.items())
+        page.print(Text(f"{each.before} -> {each.after}: {versions}", style="bold"))
+        rows = sorted(
+            (
+                (CHANGES.index(change), change, row)
+                for row, change in zip(each.report.rows, each.changes, strict=True)
+                if change not in _QUIET
+            ),
+            key=lambda item: item[0],
+        )
+        if rows:
+            table = plain_table("model", "change", "verdict", "operator", "which is wrong", "what happened")
+            for _, change, row in rows:
+                operator = row.culprit.op if row.culprit else ""
+                known = " (known)" if row.known else ""
+                wrong = _WRONG.get(row.blame or "", "")
+                happened = Text(detail_line(row) if row.finding else row.detail or row.message)
+                table.add_row(row.model, change + known, row.word.replace("_", " "), operator, wrong, happened)
+            page.print(table)
+        totals = ", ".join(f"{count} {change}" for change, count in each.totals.items()) or "nothing"
+        page.print(f"{len(each.report.rows)} models: {totals}", highlight=False)
+    if upgraded.schemas:
+        page.print(Text("Operators with another schema", style="bold"))
+        table = plain_table("operator", "models", "what has changed")
+        for schema in upgraded.schemas:
+            table.add_row(schema.op, str(len(schema.models)), Text("; ".join(schema.changes)))
+        page.print(table)

@@ -1,0 +1,90 @@
+"""How a short script runs a platform: its imports and its function `run`, in the backend's own API only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from mindgap.script.target import Target
+
+_RUN: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
+    "cpu/eager": ((), """
+def run(model, arguments):
+    return model(*arguments)
+"""),
+    "cpu/jit": ((), """
+def run(model, arguments):
+    def fresh():
+        return tuple(a.clone() for a in arguments)
+
+    traced = torch.jit.trace(model, fresh(), check_trace=False)
+    for _ in range(3):  # TorchScript optimises after the first runs
+        traced(*fresh())
+    return traced(*fresh())
+"""),
+    "cpu/inductor": ((), """
+def run(model, arguments):
+    return torch.compile(model, fullgraph=True, dynamic=False)(*arguments)
+"""),
+    "cpu/aotinductor": ((), """
+def run(model, arguments):
+    package = torch._inductor.aoti_compile_and_package(torch.export.export(model, arguments))
+    return torch._inductor.aoti_load_package(package)(*arguments)
+"""),
+    "onnxruntime/cpu": (("onnxruntime",), """
+def run(model, arguments):
+    program = torch.onnx.export(model, arguments, dynamo=True, verbose=False)
+    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
+    feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), arguments, strict=True)}
+    return [torch.as_tensor(array) for array in session.run(None, feeds)]
+"""),
+    "onnxruntime/cpu@opt=off": (("onnxruntime",), """
+def run(model, arguments):
+    program = torch.onnx.export(model, arguments, dynamo=True, verbose=False)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString(), options)
+    feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), arguments, strict=True)}
+    return [torch.as_tensor(array) for array in session.run(None, feeds)]
+"""),
+    "openvino/cpu": (("openvino",), """
+def run(model, arguments):
+    converted = openvino.convert_model(torch.export.export(model, arguments))
+    compiled = openvino.compile_model(converted, "CPU", PROPERTIES)
+    return [torch.as_tensor(np.array(array)) for array in compiled([a.numpy() for a in arguments]).values()]
+"""),
+    "openvino/cpu@frontend=onnx": (("openvino",), """
+def run(model, arguments):
+    with tempfile.TemporaryDirectory() as folder:
+        torch.onnx.export(model, arguments, dynamo=True, verbose=False).save(f"{folder}/model.onnx")
+        compiled = openvino.compile_model(f"{folder}/model.onnx", "CPU", PROPERTIES)
+    return [torch.as_tensor(np.array(array)) for array in compiled([a.numpy() for a in arguments]).values()]
+"""),
+}  # fmt: skip
+
+
+def way_of(platform: Target) -> tuple[tuple[str, ...], str] | None:
+    """Returns the code that runs the platform; None if its options have no short form."""
+    options = dict(platform.options)
+    if platform.device_mode == "onnxruntime/cpu" and options.get("threads") == "1":
+        del options["threads"]  # the operands are small: the session takes one thread for them
+    options.pop("export", None)  # both ways write the same operators; the script exports as users do
+    if platform.device_mode == "openvino/cpu":
+        options.pop("precision", None)  # this and the threads are among its properties
+        options.pop("threads", None)
+        if options.get("frontend") == "pytorch":
+            del options["frontend"]
+    if platform.device_mode.startswith("cpu/"):
+        options.pop("isa", None)  # by the environment
+    key = platform.device_mode + (f"@{','.join(f'{k}={v}' for k, v in sorted(options.items()))}" if options else "")
+    return _RUN.get(key)
+
+
+def properties_of(platform: Target) -> dict[str, str | int]:
+    """OpenVINO's properties: none without options."""
+    given, found = platform.options, dict[str, str | int]()
+    if given.get("precision", "default") != "default":
+        found["INFERENCE_PRECISION_HINT"] = given["precision"]
+    if "threads" in given:
+        found["INFERENCE_NUM_THREADS"] = int(given["threads"])
+    return found
