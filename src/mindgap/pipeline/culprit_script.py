@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from mindgap.platforms.eager import EagerBackend
 from mindgap.platforms.elsewhere import BackendElsewhere
 from mindgap.platforms.registry import environment, find, is_import_path, parse
 from mindgap.script import Target
@@ -12,8 +15,13 @@ from mindgap.trace.judgement import FoundFault
 def target_of(platform: str) -> Target:
     """The platform as a script runs it, with the environment variables that its worker starts with."""
     backend, _ = find(platform)
-    python = backend.where.python if isinstance(backend, BackendElsewhere) else ""
-    return Target.of(platform, environment(parse(platform), backend), python)
+    variables, python, inner = environment(parse(platform), backend), "", backend
+    if isinstance(backend, BackendElsewhere):
+        python, inner = backend.where.python, backend.backend
+    target = Target.of(platform, variables, python)
+    if isinstance(inner, EagerBackend) and inner.device.name != "cpu":
+        return replace(target, torch_device=inner.device.torch_name, module=inner.device.module)
+    return target
 
 
 def culprit_script(platform: str, found: FoundFault, reference: str) -> str:

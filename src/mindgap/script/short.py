@@ -11,7 +11,7 @@ import re
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -102,6 +102,13 @@ def run(model, arguments):
 """),
 }  # fmt: skip
 
+#: Eager mode on another device than the CPU.
+_RUN_ON_DEVICE: Final = """
+def run(model, arguments):
+    found = model(*(a.to("DEVICE") for a in arguments))
+    return [value.cpu() for value in found]
+"""
+
 _COMPARE: Final = '''
 
 def error(found, exact):
@@ -148,7 +155,8 @@ def short_script(
     exact = _can_widen(graph)
     if None in tensors or (wrong == "reference" and not exact and not fails):
         return None
-    if not platform.device_mode.startswith("cpu/") and not _numpy_holds(graph):
+    in_torch = platform.device_mode.startswith("cpu/") or bool(platform.torch_device)
+    if not in_torch and not _numpy_holds(graph):
         return None
     imports, run = way
     data = "\n".join(f"{name} = {text}" for name, text in zip(names, tensors, strict=True))
@@ -182,11 +190,19 @@ def short_script(
 
 def _docstring(title: str, imports: Sequence[str]) -> str:
     packages = ["torch", *imports, *(["onnx", "onnxscript"] if "onnxruntime" in imports else [])]
-    seen = ", ".join(f"{name} {version(name)}" for name in packages)
+    seen = ", ".join(f"{name} {_version(name)}".rstrip() for name in packages)
     return (
         f'"""{title}\n\nSeen with {seen}.\n'
         'Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.\n"""\n'
     )
+
+
+def _version(module: str) -> str:
+    """Returns the version of a module's distribution, empty if that has another name."""
+    try:
+        return version(module.partition(".")[0])
+    except PackageNotFoundError:
+        return ""
 
 
 def _imports(modules: Collection[str]) -> str:
@@ -235,6 +251,9 @@ def _way(platform: Target) -> tuple[tuple[str, ...], str] | None:
             del options["frontend"]
     if platform.device_mode.startswith("cpu/"):
         options.pop("isa", None)  # by the environment
+    if platform.torch_device:
+        run = _RUN_ON_DEVICE.replace("DEVICE", platform.torch_device)
+        return None if options else (((platform.module,) if platform.module else ()), run)
     key = platform.device_mode + (f"@{','.join(f'{k}={v}' for k, v in sorted(options.items()))}" if options else "")
     return _RUN.get(key)
 
@@ -360,7 +379,8 @@ def _main_of_process(platform: Target, names: Sequence[str], imports: Sequence[s
 
 
 def _versions(imports: Sequence[str]) -> str:
-    return ", ".join(f'"{name}", {name}.__version__' for name in ("torch", *imports))
+    names = dict.fromkeys(name.partition(".")[0] for name in ("torch", *imports))
+    return ", ".join(f'"{name}", getattr({name}, "__version__", "")' for name in names)
 
 
 def _fresh(names: Sequence[str]) -> str:

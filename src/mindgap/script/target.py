@@ -11,13 +11,16 @@ from typing import Any
 class Target:
     """A platform: its `DEVICE/MODE`, its options, and the environment variables that its process must start with.
 
-    `python`: the interpreter of the environment in which it runs, empty for mindgap's own.
+    `python`: the interpreter of the environment in which it runs, empty for mindgap's own. `torch_device`: of eager
+    mode on a device other than the CPU, its name in `torch.device`; `module`: what to import so that torch knows it.
     """
 
     device_mode: str
     options: Mapping[str, str] = field(default_factory=dict[str, str])
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     python: str = ""
+    torch_device: str = ""
+    module: str = ""
 
     @staticmethod
     def of(name: str, environment: Mapping[str, str] | None = None, python: str = "") -> Target:
