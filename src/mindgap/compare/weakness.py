@@ -25,7 +25,8 @@ class Weakness:
     """One operator that was judged on weaker evidence.
 
     `node`: index of the node in the graph that was judged (the functional one, where the oracle reports it), -1 for an
-    operator that a node called. `op`: its overload, such as `aten.add.Tensor`. `reason`: one sentence, without a newline.
+    operator that a node called. `op`: its overload, such as `aten.add.Tensor`. `reason`: one sentence, without a
+    newline.
     """
 
     node: int

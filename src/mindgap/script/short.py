@@ -380,7 +380,7 @@ def _main_of_process(platform: Target, names: Sequence[str], imports: Sequence[s
 
 def _versions(imports: Sequence[str]) -> str:
     names = dict.fromkeys(name.partition(".")[0] for name in ("torch", *imports))
-    return ", ".join(f'"{name}", getattr({name}, "__version__", "")' for name in names)
+    return ", ".join(f'"{name}", {name}.__version__' for name in names)
 
 
 def _fresh(names: Sequence[str]) -> str:
