@@ -15,8 +15,19 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "howto" / "add-a-platform.md"
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+TINY = ROOT / "tests" / "platforms" / "tiny_device"
+DEVICE = "## A device of PyTorch's (PrivateUse1)"
+
+
+def blocks(language: str, device: bool = False) -> list[str]:
+    """The code of the page in a language: of the section on a device of PyTorch's, or of what stands before it."""
+    text = PAGE.read_text(encoding="utf-8").partition(DEVICE)[2 if device else 0]
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def test_the_package_for_a_device_is_the_one_that_the_tests_of_the_platform_run() -> None:
+    assert blocks("python", device=True) == [(TINY / "mindgap_tiny.py").read_text()]
+    assert blocks("toml", device=True) == [(TINY / "pyproject.toml").read_text()]
 
 
 def test_the_package_of_the_page_passes_its_own_test(tmp_path: Path) -> None:

@@ -224,7 +224,7 @@ def with_judgement(row: Row, judgement: Judgement, reference: str, seconds: floa
         verdicts=judgement.verdicts,
         detail=judgement.detail,
         nodes=tuple(judgement.nodes),
-        weaknesses=judgement.weaknesses,
+        weaknesses=(*row.weaknesses, *judgement.weaknesses),
         example=judgement.example,
         script=faults[0].script if faults else "",
         faults=faults,

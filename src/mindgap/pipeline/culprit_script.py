@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from platform import python_version
 from typing import Final
 
+from mindgap.platforms.eager import EagerBackend
 from mindgap.platforms.elsewhere import BackendElsewhere
 from mindgap.platforms.listing import package_versions
 from mindgap.platforms.registry import environment, find, is_import_path, parse
@@ -23,7 +25,11 @@ def target_of(platform: str) -> Target:
     where = backend.where if isinstance(backend, BackendElsewhere) else None
     python = python_version() if where is None else where.facts().python
     versions = {**package_versions(platform, _NAMED), "python": python}
-    return Target.of(platform, variables, "" if where is None else where.python, versions)
+    target = Target.of(platform, variables, "" if where is None else where.python, versions)
+    inner = backend.backend if isinstance(backend, BackendElsewhere) else backend
+    if isinstance(inner, EagerBackend) and inner.device.name != "cpu":
+        return replace(target, torch_device=inner.device.torch_name, module=inner.device.module)
+    return target
 
 
 def culprit_script(platform: str, found: FoundFault, reference: str) -> str:

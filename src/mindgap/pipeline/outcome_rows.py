@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping
 from mindgap.compare.culprit import Culprit
 from mindgap.compare.metrics import MANTISSA_BITS
 from mindgap.compare.row_metrics import RowMetrics
+from mindgap.compare.weakness import Weakness
 from mindgap.graph import Graph, MindgapError
+from mindgap.platforms.protocol import UNVERIFIED
 from mindgap.results.rows import Model, Refused, Row, identities
 from mindgap.run.identity import digest_of
 from mindgap.run.outcome import Outcome
@@ -26,7 +28,14 @@ def row_of(name: str, outcome: Outcome) -> Row:
         signature=outcome.signature,
         timings=dict(outcome.timings),
         digests=identities(outcome),
+        weaknesses=_unseen_fallbacks(outcome),
     )
+
+
+def _unseen_fallbacks(outcome: Outcome) -> tuple[Weakness, ...]:
+    reason = "it ended in the fallback of the device's package, and nothing shows where that runs"
+    names: list[str] = outcome.facts.get(UNVERIFIED, [])
+    return tuple(Weakness(-1, name.replace("::", ".", 1), "fallback check", reason) for name in names)
 
 
 def row_of_reference(name: str, reference: Outcome) -> Row:

@@ -26,6 +26,9 @@ WEIGHT_COPIES: Final = "weight_copies"
 MOST_COPIES: Final = 2.0
 #: Keys of `describe()` that a backend's code declares. They do not depend on the machine, so fingerprints omit them.
 DECLARED: Final = frozenset({INFERENCE_ONLY, PYTORCH_DECOMPOSITIONS, WEIGHT_COPIES})
+#: Key of `Executable.facts`: operators that ended in a fallback of the device's package, where nothing shows whether
+#: that runs on the CPU.
+UNVERIFIED: Final = "may_have_run_on_the_cpu"
 #: What identifies the bytes of a node's result: a digest (`compare.digest.digest_bytes`); the number of the value that
 #: it is a view of, while that value's digest still holds; or None where the operator returned no tensor.
 ValueDigest = str | int | None
@@ -64,7 +67,16 @@ class RunFailure(Exception):
 
 
 class Fallback(Exception):
-    """Part of the graph ran on another device, precision or delegate than the platform's."""
+    """Part of the graph ran on another device, precision or delegate than the platform's.
+
+    The message names the first operator; `op` is the operator of the graph that called it, empty where it is not
+    known; `also`: the others that ran elsewhere.
+    """
+
+    def __init__(self, message: str, op: str = "", also: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.op = op
+        self.also = tuple(also)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ def render(
     also runs alone. `beside`: the name of the .npz file for tensors too large for text; without one all are text.
     """
     named, recorded = reference or Target("cpu/eager"), recorded or Recorded()
-    reference = named if named.device_mode in _PATHS else Target("cpu/eager")
+    reference = named if _path(named) else Target("cpu/eager")
     names, files = names_of(graph), Files(beside)
     held = {**names.arguments, **names.weights}
     expressions = {i: expression(held[i], given, inputs[i], files) for i, given in enumerate(graph.inputs)}
@@ -82,7 +82,7 @@ def render(
     ]
     parts = ["tensors", *(["draws"] if any(d in e for e in expressions.values() for d in _DRAWING) else [])]
     parts += ["float64", "compare", "harness"]
-    parts += dict.fromkeys(_PATHS[t.device_mode][0] for t in (reference, platform) if t.device_mode in _PATHS)
+    parts += dict.fromkeys(path[0] for path in map(_path, (reference, platform)) if path is not None)
     imports, pasted = _pasted(parts)
     text = "\n\n\n".join(
         [
@@ -99,11 +99,12 @@ def render(
 def _header(name: str, graph: Graph, platform: Target, reference: Target, recorded: Recorded) -> str:
     words = "\n".join(textwrap.fill(line, 116) for line in recorded.words.splitlines())
     runtime = {"onnxruntime/cpu": ", onnx, onnxscript and onnxruntime", "openvino/cpu": " and openvino"}
-    needs = f"torch, numpy{runtime.get(platform.device_mode, '')}"
-    known = "" if platform.device_mode in _PATHS else (
+    package = f" and {platform.module.partition('.')[0]}" if platform.module else ""
+    needs = f"torch, numpy{runtime.get(platform.device_mode, package)}"
+    known = "" if _path(platform) else (
         f"\nThis script knows no way to run {platform.name}: it runs the reference and float64 alone.\n"
     )  # fmt: skip
-    if reference.device_mode not in _PATHS:
+    if _path(reference) is None:
         known += f"\nThis script knows no way to run {reference.name}: cpu/eager stands in its place.\n"
     text = (
         f"{name}: {platform.name} against {reference.name}, {len(graph.nodes)} nodes.\n\n{words}\n{known}\n"
@@ -177,8 +178,15 @@ def _main(
 
 
 def _side(target: Target) -> str:
-    path = _PATHS[target.device_mode][1] if target.device_mode in _PATHS else None
-    return f"Side({target.name!r}, {dict(target.options)!r}, {dict(target.environment)!r}, {path})"
+    _, function = _path(target) or ("", None)
+    return f"Side({target.name!r}, {dict(target.options)!r}, {dict(target.environment)!r}, {function})"
+
+
+def _path(target: Target) -> tuple[str, str] | None:
+    """Returns the part that runs the platform and the expression of the function; None if there is none."""
+    if target.torch_device:
+        return "device_path", f"on_device({target.torch_device!r}, {target.module!r})"
+    return _PATHS.get(target.device_mode)
 
 
 def _declared(specs: Sequence[TensorSpec | None]) -> str:

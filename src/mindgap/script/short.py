@@ -12,7 +12,7 @@ import re
 import textwrap
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -111,7 +111,8 @@ def short_script(
     results = None if two is None else _results(two)
     if two is not None and results is None:
         return None
-    if not platform.device_mode.startswith("cpu/") and not _numpy_holds(graph):
+    in_torch = platform.device_mode.startswith("cpu/") or bool(platform.torch_device)
+    if not in_torch and not _numpy_holds(graph):
         return None
     imports, run = way
     data = "\n".join([*(f"{name} = {text}" for name, text in zip(names, tensors, strict=True)), *(results or ())])
@@ -147,14 +148,22 @@ def short_script(
 
 def _docstring(title: str, imports: Sequence[str], platform: Target, two: TwoResults | None) -> str:
     packages = ["torch", *imports, *(["onnx", "onnxscript"] if "onnxruntime" in imports else [])]
-    versions = {name: version(name) for name in packages} if platform.versions is None else platform.versions
-    seen = ", ".join(f"{name} {versions[name]}" for name in packages if name in versions)
+    versions = {name: _version(name) for name in packages} if platform.versions is None else platform.versions
+    seen = ", ".join(f"{name} {versions[name]}".rstrip() for name in packages if name in versions)
     if two is not None:
         seen = f"{two.faulty_by}, and not with {two.expected_by}. It runs in the environment of either"
     return (
         f'"""{title}\n\nSeen with {seen}.\n'
         'Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.\n"""\n'
     )
+
+
+def _version(module: str) -> str:
+    """Returns the version of a module's distribution, empty if that has another name."""
+    try:
+        return version(module.partition(".")[0])
+    except PackageNotFoundError:
+        return ""
 
 
 def _imports(modules: Collection[str]) -> str:
@@ -356,7 +365,8 @@ def _main_of_process(
 
 
 def _versions(imports: Sequence[str]) -> str:
-    return ", ".join(f'"{name}", {name}.__version__' for name in ("torch", *imports))
+    names = dict.fromkeys(name.partition(".")[0] for name in ("torch", *imports))
+    return ", ".join(f'"{name}", {name}.__version__' for name in names)
 
 
 def _fresh(names: Sequence[str]) -> str:

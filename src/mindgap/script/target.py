@@ -14,7 +14,8 @@ class Target:
     """A platform: its `DEVICE/MODE`, its options, and the environment variables that its process must start with.
 
     `python`: the interpreter of the environment in which it runs, empty for mindgap's own. `versions`: of packages
-    there; None for mindgap's own environment.
+    there; None for mindgap's own environment. `torch_device`: of eager mode on a device other than the CPU, its name in
+    `torch.device`; `module`: what to import so that torch knows it.
     """
 
     device_mode: str
@@ -22,6 +23,8 @@ class Target:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     python: str = ""
     versions: Mapping[str, str] | None = None
+    torch_device: str = ""
+    module: str = ""
 
     @staticmethod
     def of(

@@ -62,6 +62,13 @@ def run(model, arguments):
 """),
 }  # fmt: skip
 
+#: Eager mode on another device than the CPU.
+_RUN_ON_DEVICE: Final = """
+def run(model, arguments):
+    found = model(*(a.to("DEVICE") for a in arguments))
+    return [value.cpu() for value in found]
+"""
+
 
 def way_of(platform: Target) -> tuple[tuple[str, ...], str] | None:
     """Returns the code that runs the platform; None if its options have no short form."""
@@ -76,6 +83,9 @@ def way_of(platform: Target) -> tuple[tuple[str, ...], str] | None:
             del options["frontend"]
     if platform.device_mode.startswith("cpu/"):
         options.pop("isa", None)  # by the environment
+    if platform.torch_device:
+        run = _RUN_ON_DEVICE.replace("DEVICE", platform.torch_device)
+        return None if options else (((platform.module,) if platform.module else ()), run)
     key = platform.device_mode + (f"@{','.join(f'{k}={v}' for k, v in sorted(options.items()))}" if options else "")
     return _RUN.get(key)
 

@@ -278,7 +278,7 @@ def outputs_of(result: Any) -> list[torch.Tensor]:
 def cotangent(output: torch.Tensor) -> torch.Tensor:
     """Returns the gradient fed into an output: element k is (2 * (37 k mod 17) - 17) / 16."""
     index = torch.arange(output.numel())
-    return ((2 * (index * 37 % 17) - 17).double() / 16).to(output.dtype).reshape(output.shape)
+    return ((2 * (index * 37 % 17) - 17).double() / 16).to(output.dtype).to(output.device).reshape(output.shape)
 
 
 def in_float64(

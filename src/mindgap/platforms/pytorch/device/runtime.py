@@ -8,12 +8,15 @@ import os
 import re
 import warnings
 from collections.abc import Generator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
 
 from mindgap.platforms.protocol import Fallback
 from mindgap.platforms.pytorch.device.devices import TorchDevice
+from mindgap.platforms.pytorch.device.host_runs import boxed_fallback, from_outside, host_runs, through_boxed_fallback
+from mindgap.torch_private.operator_events import operator_events
 
 #: What PyTorch and the makers' packages warn when an operator that a device lacks goes to the CPU.
 _ELSEWHERE: Final = re.compile(
@@ -101,21 +104,39 @@ def _module(name: str) -> Any:
     return importlib.import_module(name)
 
 
+@dataclass(slots=True)
+class Watch:
+    """What was seen of a block, once it has ended.
+
+    `unverified`: operators that ended in the boxed fallback of the device's package, where the copies that a CPU
+    fallback makes cannot be seen: these may have run on the CPU.
+    """
+
+    unverified: tuple[str, ...] = ()
+
+
 @contextlib.contextmanager
-def watched(device: TorchDevice) -> Generator[None]:
+def watched(device: TorchDevice, *, events: bool = False) -> Generator[Watch]:
     """Raises `Fallback` at the block's end if the device ran operators on the CPU.
 
-    Detects that by warnings of torch and of the maker's package, and by counters of XLA's and Gaudi's packages. Ends
-    the process (`SystemExit`) if the block broke the device for good, as a kernel's illegal access does.
+    Detects that by warnings of torch and of the maker's package, and by counters of XLA's and Gaudi's packages; with
+    `events`, of a device on PyTorch's PrivateUse1 key, by the copies within operators (`host_runs`), for which
+    PyTorch's profiler runs. Ends the process (`SystemExit`) if the block broke the device for good, as a kernel's
+    illegal access does.
     """
+    seen = Watch()
     if device.name == "cpu":
-        yield
+        yield seen
         return
     before = handed_over(device)
+    recording = events and from_outside(device.torch_name)
+    if recording:
+        boxed_fallback(device.torch_name)  # measured here: it cannot run while events are recorded
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
-            yield
+            with operator_events() if recording else contextlib.nullcontext() as recorded:
+                yield seen
         except Exception as error:
             if _lost(device):
                 # Whatever ran next in this process would fail with this error as well, and be blamed for it.
@@ -132,6 +153,21 @@ def watched(device: TorchDevice) -> Generator[None]:
     grown = sorted(name for name, count in handed_over(device).items() if count > before.get(name, 0))
     if grown:
         raise Fallback(f"{', '.join(grown)} ran on the CPU, the platform is {device.name}")
+    if recorded is not None:
+        _check_events(recorded.roots, device, seen)
+
+
+def _check_events(events: list[Any], device: TorchDevice, seen: Watch) -> None:
+    """Raises `Fallback` for the first operator of the events that ran on the host."""
+    measured = boxed_fallback(device.torch_name)
+    found = host_runs(events, device.torch_name, boxed=measured == "seen")
+    if found:
+        also = dict.fromkeys(run.operator for run in found[1:])
+        also.pop(found[0].operator, None)
+        message = f"{found[0].operator} ran on the CPU, the platform is {device.name}"
+        raise Fallback(message, found[0].called, tuple(also))
+    if measured in ("not seen", "not tried"):
+        seen.unverified = tuple(through_boxed_fallback(events, device.torch_name))
 
 
 def _lost(device: TorchDevice) -> bool:

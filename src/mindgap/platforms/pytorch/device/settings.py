@@ -7,7 +7,7 @@ import ctypes
 import os
 import platform
 import tempfile
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,9 +18,11 @@ from mindgap.aten.tensors import TORCH_DTYPES, to_torch
 from mindgap.platforms.protocol import Fallback, Options
 from mindgap.platforms.pytorch.device.availability import processor
 from mindgap.platforms.pytorch.device.devices import TorchDevice
+from mindgap.platforms.pytorch.device.host_runs import boxed_fallback, from_outside
 from mindgap.platforms.pytorch.device.options import TIERS
 from mindgap.platforms.pytorch.device.runtime import attach, hardware, watched
 from mindgap.platforms.pytorch.device.switches import fp32_precisions, not_in_force, switches
+from mindgap.platforms.pytorch.refusals import refusal
 from mindgap.torch_private.switches import onednn_enabled
 
 _BRANCHES: Final = {
@@ -58,6 +60,10 @@ def establish(options: Options, device: TorchDevice) -> dict[str, Any]:
             raise Fallback(fault)
         with watched(device):
             found = _described(options, device)
+        if from_outside(device.torch_name):
+            found["boxed_fallback"] = boxed_fallback(device.torch_name)
+        if "autocast" not in options:
+            found["float32_product_bits"] = product_bits(device)
     _verify(options, device, found)
     return found
 
@@ -77,23 +83,33 @@ def in_force(options: Options, device: TorchDevice) -> Generator[None]:
         yield
 
 
-def product_bits(device: str) -> dict[str, int]:
-    """Measures how many leading bits of a float32 matrix product and convolution are right, against float64."""
+def product_bits(device: TorchDevice) -> dict[str, int]:
+    """Measures how many leading bits of a float32 matrix product and convolution are right, against float64.
+
+    `matmul` or `conv` is absent where the device has no kernel for it.
+    """
     left = to_torch(_spread(128 * 128).reshape(128, 128))
     right = to_torch(_spread(128 * 128, 0.7548776662).reshape(128, 128))
     image, kernel = left.reshape(2, 16, 16, 32), right[:36].reshape(16, 32, 3, 3)[:, :16].contiguous()
-
-    def bits(found: torch.Tensor, exact: torch.Tensor) -> int:
-        error = float((found.cpu().double() - exact).abs().max() / exact.abs().max())
-        return 53 if error == 0 else int(-np.log2(error)) if np.isfinite(error) else 0
-
-    with torch.no_grad():
-        return {
-            "matmul": bits(left.to(device) @ right.to(device), left.double() @ right.double()),
-            "conv": bits(
-                torch.conv2d(image.to(device), kernel.to(device)), torch.conv2d(image.double(), kernel.double())
-            ),
-        }
+    found: dict[str, int] = {}
+    products: list[tuple[str, Callable[..., torch.Tensor], tuple[torch.Tensor, ...]]] = [
+        ("matmul", torch.mm, (left, right)),
+        ("conv", torch.conv2d, (image, kernel)),
+    ]
+    for name, function, operands in products:
+        try:
+            with torch.no_grad(), watched(device, events=True):
+                result = function(*(operand.to(device.torch_name) for operand in operands)).cpu()
+        except Fallback:
+            continue
+        except RuntimeError as error:
+            if refusal(error) is None:
+                raise
+            continue
+        exact = function(*(operand.double() for operand in operands))
+        worst = float((result.double() - exact).abs().max() / exact.abs().max())
+        found[name] = 53 if worst == 0 else int(-np.log2(worst)) if np.isfinite(worst) else 0
+    return found
 
 
 def onednn_isa() -> str:
@@ -166,8 +182,6 @@ def _described(options: Options, device: TorchDevice) -> dict[str, Any]:
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "environment": {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
     }
-    if "autocast" not in options:
-        found["float32_product_bits"] = product_bits(device.torch_name)
     return found | hardware(device)
 
 
@@ -218,18 +232,23 @@ def _verify(options: Options, device: TorchDevice, found: Mapping[str, Any]) -> 
 def _verify_bits(options: Options, device: TorchDevice, bits: Mapping[str, int]) -> None:
     """Raises `Fallback` if the measured precision is not the requested one; the host's default is full precision."""
     switch = next((name for name in ("tf32", "hf32") if name in options), "")
-    if switch and options[switch] == "on":
-        if bits["matmul"] >= _FLOAT32_BITS:
+    exact = bool(switch) or options.get("matmul") == "highest" or options.get("precision") == "highest"
+    matmul, conv = bits.get("matmul"), bits.get("conv", _FLOAT32_BITS)
+    if matmul is None:
+        if exact:
             raise Fallback(
-                f"{switch}=on, and float32 matrix products keep {bits['matmul']} bits: it is not to be had here"
+                f"{device.name} does not run float32 matrix products itself: their precision is not to be set"
             )
         return
-    exact = bool(switch) or options.get("matmul") == "highest" or options.get("precision") == "highest"
+    if switch and options[switch] == "on":
+        if matmul >= _FLOAT32_BITS:
+            raise Fallback(f"{switch}=on, and float32 matrix products keep {matmul} bits: it is not to be had here")
+        return
     reducible = not exact and (device.name != "cpu" or options.get("matmul") in ("high", "medium"))
-    if bits["matmul"] < _FLOAT32_BITS and not reducible:
-        raise Fallback(f"float32 matrix products keep {bits['matmul']} bits only, and nobody asked for that")
-    if bits["conv"] < _FLOAT32_BITS and not reducible and (device.name == "cpu" or switch or "precision" in options):
-        raise Fallback(f"float32 convolutions keep {bits['conv']} bits only, and nobody asked for that")
+    if matmul < _FLOAT32_BITS and not reducible:
+        raise Fallback(f"float32 matrix products keep {matmul} bits only, and nobody asked for that")
+    if conv < _FLOAT32_BITS and not reducible and (device.name == "cpu" or switch or "precision" in options):
+        raise Fallback(f"float32 convolutions keep {conv} bits only, and nobody asked for that")
 
 
 def _spread(count: int, step: float = 0.6180339887) -> np.ndarray[Any, np.dtype[np.float32]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import contextlib
+from collections.abc import Collection, Generator, Sequence
 from typing import Any, Final
 
 import torch
@@ -12,7 +13,7 @@ from mindgap.aten.tape import Tape, flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, torch_dtype_name
 from mindgap.compare.digest import digest_bytes
 from mindgap.graph import Graph
-from mindgap.platforms.protocol import Array, Fallback, Options, Unsupported, ValueDigest
+from mindgap.platforms.protocol import UNVERIFIED, Array, Fallback, Options, Unsupported, ValueDigest
 from mindgap.platforms.pytorch.device.devices import CPU, TorchDevice
 from mindgap.platforms.pytorch.device.runtime import synchronise, watched
 from mindgap.platforms.pytorch.device.settings import in_force
@@ -50,13 +51,16 @@ class EagerExecutable:
         self._cast = "dtype" in options or "autocast" in options
         self._at = _FEEDING
         self._digesting: DigestingRun | None = None
+        #: Ways to run the graph that no operator left for the CPU: the next run calls the same operators.
+        self._verified: set[str] = set()
+        self.facts: dict[str, Any] = {}
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
         """Returns outputs (and gradients) as arrays. Raises `Unsupported`, `Fallback`, or PyTorch's errors."""
         with in_force(self._options, self._device):
             self._at = _FEEDING
             try:
-                with watched(self._device):
+                with self._watching("call"):
                     tensors = self._feeds(inputs)
                     found = self._backward(tensors) if self._graph.grad else self._forward(tensors)
                     synchronise(self._device)
@@ -72,7 +76,7 @@ class EagerExecutable:
         self._at = _FEEDING
         with in_force(self._options, self._device), torch.no_grad():
             try:
-                with watched(self._device):
+                with self._watching("digests"):
                     found, digests = self._digesting(self._feeds(inputs), self._digest, self._counted)
             except Exception as error:
                 self._refuse(error)
@@ -88,7 +92,7 @@ class EagerExecutable:
         self._at = _FEEDING
         with in_force(self._options, self._device), torch.no_grad():
             try:
-                with watched(self._device):
+                with self._watching("trace"):
                     self._tape.run(self._feeds(inputs), on_node=seen.record, call=self._watched(seen))
             except Exception as error:
                 self._refuse(error)
@@ -99,6 +103,14 @@ class EagerExecutable:
             None if array is None or spec is None else self._as_declared(array, spec.dtype)
             for array, spec in zip(seen.values, declared, strict=True)
         ]
+
+    @contextlib.contextmanager
+    def _watching(self, way: str) -> Generator[None]:
+        with watched(self._device, events=way not in self._verified) as seen:
+            yield
+        self._verified.add(way)
+        if seen.unverified:
+            self.facts[UNVERIFIED] = sorted({*self.facts.get(UNVERIFIED, ()), *seen.unverified})
 
     def _given_out(self, found: list[torch.Tensor]) -> list[Array]:
         check_devices(found, self._device.torch_name, len(self._graph.grad))
