@@ -104,6 +104,7 @@ def test_a_new_version_that_is_wrong(folder: Path, capfd: pytest.CaptureFixture[
     assert "99.0" in page and "the old version" in page and "aten.tanh.default" in page and "u-worse" in page
 
 
+@pytest.mark.nightly
 def test_a_script_tells_the_two_versions_apart(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """It shows the fault with the new version and none with the old one, and anybody can run it in both."""
     out, html = folder / "scripts", folder / "scripts.html"
@@ -126,6 +127,7 @@ def test_a_script_tells_the_two_versions_apart(folder: Path, capfd: pytest.Captu
     assert (out / "causes.json").exists() and "In both versions" in script.with_suffix(".md").read_text()
 
 
+@pytest.mark.nightly
 def test_a_script_of_what_is_mended_shows_the_fault_with_the_old_version(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
