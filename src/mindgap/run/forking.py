@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 from mindgap.run.fork_server import LONGEST
@@ -94,8 +95,11 @@ class ForkServer:
 
     @property
     def lost(self) -> bool:
-        """Whether it has ended."""
+        """Whether it was ended, or an answer did not come."""
         return self._socket.fileno() < 0
+
+    def running(self) -> bool:
+        return self._process.poll() is None
 
     def fork(
         self, module: str, arguments: Sequence[str], variables: Mapping[str, str | None], streams: Sequence[int]
@@ -233,7 +237,7 @@ class ForkedProcess:
 
     def kill_group(self) -> None:
         # Of a lost server's workers another process may have reaped the leader, and the number be anybody's.
-        if self._status is None and not self._server.lost:
+        if self._status is None and self._server.running():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
 
@@ -310,8 +314,14 @@ def _serving(wanted: StartState) -> ForkServer:
         return _current
 
 
+@cache
 def _possible() -> bool:
-    return sys.platform == "linux" and hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal")
+    """Whether this system has what it takes; some containers forbid `pidfd_open`."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError):
+        return False
+    return sys.platform == "linux"
 
 
 def _started(socket_fd: int, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
