@@ -262,7 +262,7 @@ def test_threads_that_numpy_starts_do_not_keep_the_server_from_forking(monkeypat
 def test_workers_draw_other_random_numbers(make: MakePool) -> None:
     drawn = [run(make(), "entropy", want="outputs").arrays for _ in range(2)]
     assert drawn[0] is not None and drawn[1] is not None
-    assert not np.array_equal(drawn[0][0], drawn[1][0])
+    assert not np.isin(drawn[0][0], drawn[1][0]).any()
 
 
 COMPILED = [pytest.param(name, marks=pytest.mark.nightly) for name in ("onnxruntime/cpu", "openvino/cpu")]

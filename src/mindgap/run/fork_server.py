@@ -10,24 +10,24 @@ a socket. Each answer has the request's number `id`.
     server → driver   status: as `os.waitstatus_to_exitcode` gives it
 
 Only the thread that calls fork lives on in the child, and what other threads held stays locked there for ever. So the
-server runs nothing but imports, and forks only while it has a single thread. No random number is drawn before a fork.
+server runs nothing but imports, and forks only while it has a single thread. A child seeds its generators again.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import gc
 import importlib
 import json
 import os
-import signal
 import socket
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+
+from mindgap.run.parent_death import die_with
 
 #: What workers of the PyTorch platforms and the worker that opens sources import. They bring torch and numpy along.
 PRELOADED: Final = (
@@ -39,7 +39,6 @@ PRELOADED: Final = (
 )
 #: A message's bytes at most.
 LONGEST: Final = 1 << 16
-_PR_SET_PDEATHSIG: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +63,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     module = importlib.import_module(worker.module)
     sys.argv = [str(module.__file__), *worker.arguments]
     return module.main(worker.arguments)
-
-
-def die_with(parent: int) -> None:
-    """Has this process killed when the thread ends that started it, which is one of `parent`."""
-    import ctypes
-
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 def threads_now() -> int:
@@ -167,13 +156,19 @@ def _become_worker(request: Mapping[str, Any], streams: Sequence[int], server: i
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-        if "numpy.random" in sys.modules:
-            # Its global generator was seeded once, by its import. `random` sees to this itself.
-            sys.modules["numpy.random"].seed()
+        _seed_again()
         importlib.invalidate_caches()
     except BaseException:
         traceback.print_exc()
         os._exit(1)
+
+
+def _seed_again() -> None:
+    """Seeds the global generators of numpy and PyTorch, which import seeds from entropy. `random` sees to it itself."""
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
+    if "torch" in sys.modules:
+        sys.modules["torch"].default_generator.seed()
 
 
 if __name__ == "__main__":
