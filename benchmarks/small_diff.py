@@ -6,8 +6,11 @@
     session  each further `diff` in one `mindgap.Session`, of the same model and of a new one    target: <= 0.3 s
 
 Medians of `--runs` runs, with the fastest and the slowest. Command and bare script alternate, so that other work on the
-machine slows both alike. `parts` are measured one at a time, and in a command partly overlap: importing the command
-line, starting each worker, opening the source and capturing it, running on the two platforms, judging.
+machine slows both alike. Processor seconds, which other work changes less, are those of a command and all its
+processes. `--against SRC` alternates with the command of another checkout, and gives the ratio of each pair's seconds.
+`parts` are measured one at a time, and in a command partly overlap: importing the command line, starting each worker
+(the first waits for the fork server, a second does not), opening the source and capturing it, running on the two
+platforms, judging.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -65,29 +69,55 @@ def clocked(call: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
+def cpu_clocked(call: Callable[[], object]) -> tuple[float, float]:
+    """Seconds, and processor seconds of the processes that it started and waited for."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = clocked(call)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 def spread(seconds: list[float]) -> str:
     return f"{statistics.median(seconds):6.2f} s  ({min(seconds):.2f} to {max(seconds):.2f})"
 
 
-def process(folder: Path, *command: str) -> str:
+def process(folder: Path, *command: str, path: Path | None = None) -> str:
     """Runs Python in the folder; returns its standard output. Status 1 is a finding, and fine."""
-    done = subprocess.run([sys.executable, *command], cwd=folder, capture_output=True, text=True, check=False)
+    environment = {**os.environ} if path is None else {**os.environ, "PYTHONPATH": str(path)}
+    done = subprocess.run(
+        [sys.executable, *command], cwd=folder, capture_output=True, text=True, check=False, env=environment
+    )
     if done.returncode not in (0, 1):
         raise SystemExit(done.stderr)
     return done.stdout
 
 
-def commands(folder: Path, platform: str, runs: int) -> tuple[list[float], list[float], dict[str, Any]]:
-    """Seconds of the command and of the bare script, and the last report."""
+def commands(
+    folder: Path, platform: str, runs: int, against: Path | None
+) -> tuple[dict[str, list[tuple[float, float]]], dict[str, Any]]:
+    """Seconds and processor seconds of the command, of the bare script and of another checkout; a report."""
     diff = ("-m", "mindgap", "diff", "model.py:make", "-p", platform, "--json")
     report = json.loads(process(folder, *diff))
     (folder / "bare.py").write_text(BARE[platform])
-    ours: list[float] = []
-    bare: list[float] = []
-    for _ in range(runs):
-        ours.append(clocked(lambda: process(folder, *diff)))
-        bare.append(clocked(lambda: process(folder, "bare.py")))
-    return ours, bare, report
+    calls = {"mindgap diff": lambda: process(folder, *diff), "bare script": lambda: process(folder, "bare.py")}
+    if against is not None:
+        calls["mindgap diff, other checkout"] = lambda: process(folder, *diff, path=against)
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
+    for number in range(runs):
+        for name in [*calls] if number % 2 else reversed([*calls]):
+            found[name].append(cpu_clocked(calls[name]))
+    return found, report
+
+
+def print_commands(found: dict[str, list[tuple[float, float]]]) -> None:
+    for name, each in found.items():
+        print(f"  {name:<46}{spread([seconds for seconds, _ in each])}")
+        print(f"  {f'{name}, processor seconds':<46}{spread([cpu for _, cpu in each])}")
+    ours = found["mindgap diff"]
+    for name in [*found][1:]:
+        for what, place in (("seconds", 0), ("processor seconds", 1)):
+            ratios = [one[place] / other[place] for one, other in zip(ours, found[name], strict=True)]
+            print(f"  {f'ratio to {name}, {what}':<58}{statistics.median(ratios):6.2f}")
 
 
 def parts(folder: Path, platform: str, runs: int, report: dict[str, Any]) -> dict[str, list[float]]:
@@ -102,10 +132,11 @@ def parts(folder: Path, platform: str, runs: int, report: dict[str, Any]) -> dic
         found.setdefault(name, []).append(seconds)
 
     for _ in range(runs):
-        add("import the command line", clocked(lambda: process(folder, "-c", "import mindgap.cli")))
+        add("import the command line", clocked(lambda: process(folder, "-c", "import mindgap.cli.app")))
         for name in ("cpu/eager", platform):
             with WorkerPool([name]) as pool:
-                add(f"start the worker of {name}", clocked(lambda pool=pool, name=name: pool.describe(name)))
+                turn = f"start {'a second' if f'start a worker of {name}' in found else 'a'} worker of {name}"
+                add(turn, clocked(lambda pool=pool, name=name: pool.describe(name)))
         with SourceClient(TensorStore(folder / "tensors"), 60.0) as client:
             started = time.perf_counter()
             opened = client.open(f"{folder}/model.py:make")
@@ -137,6 +168,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("platforms", nargs="*", default=list(BARE), metavar="PLATFORM", help=", ".join(BARE))
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--against", type=Path, metavar="SRC", help="the folder `src` of another checkout")
     wanted = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     busy = psutil.cpu_percent(3.0)
@@ -145,11 +177,9 @@ def main() -> None:
         folder = Path(name)
         (folder / "model.py").write_text(MODEL)
         for platform in wanted.platforms:
-            ours, bare, report = commands(folder, platform, wanted.runs)
+            found, report = commands(folder, platform, wanted.runs, wanted.against)
             print(f"\n{platform}, medians of {wanted.runs} runs")
-            print(f"  {'mindgap diff':<46}{spread(ours)}")
-            print(f"  {'bare script':<46}{spread(bare)}")
-            print(f"  {'ratio':<46}{statistics.median(ours) / statistics.median(bare):6.2f}")
+            print_commands(found)
             for part, seconds in parts(folder, platform, wanted.runs, report).items():
                 print(f"    {part:<44}{spread(seconds)}")
             for turn, seconds in session(platform, wanted.runs).items():

@@ -78,7 +78,9 @@ class Sessions:
         time.sleep(after_s)
         killed = ""
         try:
-            workers = psutil.Process(process.pid).children()
+            below = psutil.Process(process.pid).children(recursive=True)
+            # Forked workers are the fork server's. A compiler that is killed is no dead worker.
+            workers = [each for each in below if any(part.startswith("mindgap.") for part in each.cmdline())]
         except psutil.NoSuchProcess:
             workers = []
         if workers:

@@ -32,6 +32,7 @@ from mindgap.platforms.protocol import (
 
 HELD: list[bytearray] = []
 POISONED: list[bool] = []
+DRAWN: list[Array] = []
 KEPT = np.zeros(4, np.float32)
 
 
@@ -155,11 +156,18 @@ class Run:
         pid = os.fork()
         if pid == 0:
             time.sleep(1000)
-        Path(os.environ["ZOO_PIDS"]).write_text(str(pid))
+        Path(os.environ.get("MINDGAP_ZOO_PIDS") or os.environ["ZOO_PIDS"]).write_text(str(pid))
         os.kill(os.getpid(), signal.SIGKILL)
 
     def random(self, x: Array) -> list[Array]:
         return [x + self.count]
+
+    def entropy(self, x: Array) -> list[Array]:
+        """Drawn once in a process: two numbers of numpy's, two of PyTorch's."""
+        if not DRAWN:
+            drawn = [*np.random.random(2), *sys.modules["torch"].rand(2).tolist()]
+            DRAWN.append(np.array(drawn, np.float32))
+        return [DRAWN[0]]
 
     def same_buffer(self, x: Array) -> list[Array]:
         KEPT[:] = x * self.count
@@ -167,6 +175,13 @@ class Run:
 
     def raises(self, x: Array) -> None:
         raise ValueError(f"bad tile at {hex(id(x))} in /tmp/tmp{os.getpid()}/kernel.cpp:12")
+
+    def variable(self, x: Array) -> None:
+        raise ValueError(os.environ["MINDGAP_ZOO"])
+
+    def square(self, x: Array) -> list[Array]:
+        side = np.random.default_rng(0).random((600, 600), np.float32)
+        return [side @ side]
 
     def fell_back(self, x: Array) -> None:
         raise Fallback("node 3 ran on the CPU")
@@ -251,5 +266,12 @@ class Absent(ZooBackend):
         return Availability(False, "the zoo is closed on Mondays")
 
 
+class ForkedZoo(ZooBackend):
+    """Its workers come from the fork server."""
+
+    forkable = True
+
+
 BACKEND = ZooBackend()
 ABSENT = Absent()
+FORKED = ForkedZoo()

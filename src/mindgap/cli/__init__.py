@@ -4,6 +4,30 @@ Input: argv. Output: a table for people or JSON for machines on standard output,
 complaints on standard error, and an exit status. Decides nothing that the API does not decide.
 """
 
-from mindgap.cli.app import main
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+#: Commands that start several workers in any case.
+_WITH_WORKERS: Final = frozenset(("diff", "trace", "metamorphic", "reduce"))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command and returns the exit status. A user's mistake is one line, a bug of ours a traceback."""
+    # Workers and the judge share the cores: a thread that waits for work must sleep, not spin. No result depends on it.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    given = sys.argv[1:] if argv is None else argv
+    if "--help" not in given and next((part for part in given if not part.startswith("-")), "") in _WITH_WORKERS:
+        from mindgap.run import forking
+
+        # PyTorch is imported there while the command line is imported here.
+        forking.begin()
+    from mindgap.cli.app import main as run
+
+    return run(given)
+
 
 __all__ = ["main"]

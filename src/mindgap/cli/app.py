@@ -115,9 +115,7 @@ def _verbose_first(argv: Sequence[str]) -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command and returns the exit status. A user's mistake is one line, a bug of ours a traceback."""
-    # Workers and the judge share the cores: a thread that waits for work must sleep, not spin. No result depends on it.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    """Runs a command: see `mindgap.cli.main`, which does more before."""
     with _terminated() as signals:
         status = _run(argv)
     return 128 + signals[0] if signals else status

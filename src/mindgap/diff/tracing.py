@@ -78,7 +78,8 @@ def repeat_graph(
     runs: list[RepeatedRun] = []
     for name in named:
         for process in range(1, processes + 1):
-            with WorkerPool([name], tensors=tensors) as pool:
+            # Forked processes would have one memory layout and one hash seed.
+            with WorkerPool([name], tensors=tensors, forks=False) as pool:
                 outcome = pool.run(Job(name, graph, want="counts", repeat=repeat, deadline_s=deadline_s))
             if not outcome.ran or outcome.counts is None:
                 raise MindgapError(f"nothing was counted: {name} gives {reason_of(outcome)}")

@@ -30,6 +30,10 @@ class EagerBackend:
     def probe(self) -> Availability:
         return presence.torch_present(self.device)
 
+    @property
+    def forkable(self) -> bool:
+        return self.device.name == "cpu"
+
     def environment(self, options: Options) -> Mapping[str, str]:
         return known.variables(known.checked(options, self.device.options), self.device)
 

@@ -46,6 +46,10 @@ class JitBackend:
     def probe(self) -> Availability:
         return presence.torch_present(DEVICES["cpu"])
 
+    @property
+    def forkable(self) -> bool:
+        return True
+
     def environment(self, options: Options) -> Mapping[str, str]:
         return known.variables(known.checked(options, _OPTIONS), DEVICES["cpu"])
 

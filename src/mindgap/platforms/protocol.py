@@ -156,3 +156,15 @@ class Backend(Protocol):
         ...
 
     def open(self, options: Options) -> Platform: ...
+
+
+@runtime_checkable
+class Forkable(Protocol):
+    """A backend whose workers may be forked from a process that has imported PyTorch for the CPU, and nothing else.
+
+    `forkable`: its workers import PyTorch in any case, and a device's driver, which does not survive a fork, is not
+    among what PyTorch loads. Workers of other backends are started by their command line.
+    """
+
+    @property
+    def forkable(self) -> bool: ...

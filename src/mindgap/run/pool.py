@@ -15,18 +15,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Graph, MindgapError, TensorStore, default_tensor_store
 from mindgap.platforms.elsewhere import BackendElsewhere
+from mindgap.platforms.protocol import Forkable
+from mindgap.run import forking
 from mindgap.run.backend_lookup import find_backend
 from mindgap.run.cpu import CpuAccount
 from mindgap.run.fair_semaphore import FairSemaphore
 from mindgap.run.machine import memory_bytes
 from mindgap.run.outcome import Job, Outcome, Prepared
-from mindgap.run.process import WorkerProcess
+from mindgap.run.process import WorkerProcess, spawned
 from mindgap.run.shared_directory import make_shared
 from mindgap.run.worker_supervisor import WorkerLimits, WorkerSupervisor, run_batch
 
 if TYPE_CHECKING:
     from typing import Self
 
+_MODULE: Final = "mindgap.run.worker"
 #: How many jobs `map` reads ahead: enough to keep every platform busy when jobs come platform by platform.
 LOOK_AHEAD: Final = 256
 #: Resident bytes at which a worker empties its caches while one large graph has the machine for itself.
@@ -41,8 +44,9 @@ class WorkerPool:
     `--platform` and `--tensors` are appended where the command has none. `memory_limit_bytes`
     (default: four fifths of the machine's, over `busy`) ends a worker; one that holds more than
     `recycle_bytes` (default: half of that) after a job is replaced, as is one that has been idle for
-    `idle_s`. `grows`: a platform is added with its first job. Thread-safe. Use as a context manager:
-    leaving it ends every worker.
+    `idle_s`. `grows`: a platform is added with its first job. `forks`: workers may come from the fork
+    server (`run.forking`), which has imported PyTorch; they share its memory layout and hash seed.
+    Thread-safe. Use as a context manager: leaving it ends every worker.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class WorkerPool:
         idle_s: float = 300.0,
         start_s: float = 300.0,
         grows: bool = False,
+        forks: bool = True,
     ) -> None:
         """Raises `PlatformError` for a platform that is not known, or an option that it does not take, and
         `EnvironmentProblem` for an environment in which no worker can run."""
@@ -77,7 +82,7 @@ class WorkerPool:
         self._store, self._semaphore = store, semaphore
         #: Processor time of all workers.
         self.cpu = CpuAccount()
-        self._grows = grows
+        self._grows, self._forks = grows, forks
         self._growing = threading.Lock()
         self._supervisors: dict[str, WorkerSupervisor] = {}
         self._queues: dict[str, ThreadPoolExecutor] = {}
@@ -216,12 +221,20 @@ class WorkerPool:
         shared = self._shared / elsewhere.where.name if elsewhere else self._shared
         shared.mkdir(exist_ok=True)
         environment = {**os.environ, "MINDGAP_SHARED": str(shared), **own}
+        may_fork = self._forks and isinstance(backend, Forkable) and backend.forkable
+        if may_fork:
+            forking.begin()
         if launch is None:
-            launch = elsewhere.worker_command() if elsewhere else [sys.executable, "-P", "-m", "mindgap.run.worker"]
+            launch = elsewhere.worker_command() if elsewhere else [sys.executable, "-P", "-m", _MODULE]
 
-        def start() -> WorkerProcess:
-            command = _command(platform, launch, self._store.path, self._limits)
-            return self._starter.submit(WorkerProcess, command, environment).result()
+        def start(within_s: float) -> WorkerProcess:
+            if may_fork:
+                options = _options(platform, (), self._store.path, self._limits)
+                process = forking.forked(_MODULE, options, environment, within_s, self._closed.is_set)
+                if process is not None:
+                    return WorkerProcess(process)
+            command = [*launch, *_options(platform, launch, self._store.path, self._limits)]
+            return self._starter.submit(spawned, command, environment).result()
 
         return WorkerSupervisor(platform, start, self._limits, self._semaphore, self._store, self.cpu)
 
@@ -241,8 +254,8 @@ class WorkerPool:
                 supervisor.stop_if_idle(idle_s)
 
 
-def _command(platform: str, launch: Sequence[str], tensors: Path, limits: WorkerLimits) -> list[str]:
-    command = list(launch)
+def _options(platform: str, launch: Sequence[str], tensors: Path, limits: WorkerLimits) -> list[str]:
+    """Returns the worker's options that its command line lacks."""
     options = [
         ("--platform", platform),
         ("--tensors", str(tensors)),
@@ -250,10 +263,12 @@ def _command(platform: str, launch: Sequence[str], tensors: Path, limits: Worker
         ("--memory-limit", str(limits.memory_bytes)),
         ("--recycle", str(limits.cache_bytes)),
     ]
-    for option, value in options:
-        if not any(part == option or part.startswith(f"{option}=") for part in command):
-            command += [option, value]
-    return command
+    return [
+        part
+        for option, value in options
+        if not any(given == option or given.startswith(f"{option}=") for given in launch)
+        for part in (option, value)
+    ]
 
 
 def _environment(platform: str, launched: bool) -> Mapping[str, str]:

@@ -11,7 +11,6 @@ import contextlib
 import os
 import select
 import signal
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import Any, Final, Literal
 import psutil
 
 from mindgap.run.channel import Array, ChannelClosed, ChannelError, Frame, FrameReader, encode_frame, write_some
+from mindgap.run.child_process import ChildProcess, SpawnedProcess
 from mindgap.run.cpu import seconds_of
 from mindgap.run.machine import own_bytes
 from mindgap.run.message import OOM_EXIT
@@ -63,22 +63,10 @@ class RequestLimits:
 class WorkerProcess:
     """A running worker. Not thread-safe: one request at a time."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Starts the process. Raises OSError if the command cannot be started."""
+    def __init__(self, process: ChildProcess) -> None:
         self._oom_kills = _oom_kills()
-        self._process = subprocess.Popen(
-            list(command),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            env=dict(environment),
-            start_new_session=True,
-        )
-        assert self._process.stdin and self._process.stdout and self._process.stderr
-        self._stdin = self._process.stdin.fileno()
-        self._stdout = self._process.stdout.fileno()
-        self._stderr = self._process.stderr.fileno()
+        self._process = process
+        self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
         for fd in (self._stdin, self._stdout, self._stderr):
             os.set_blocking(fd, False)
         _widen(self._stdin, self._stdout)
@@ -89,13 +77,13 @@ class WorkerProcess:
         self._tree_seen = 0.0
         self._children: list[psutil.Process] = []
         self._cpu_total = self._cpu_reported = 0.0
-        self.pid = self._process.pid
+        self.pid = process.pid
         self.stage = "starting"
         self.jobs = 0
 
     @property
     def alive(self) -> bool:
-        return self._process.returncode is None and self._running()
+        return not self._process.reaped and self._process.running()
 
     @property
     def tail(self) -> str:
@@ -120,16 +108,11 @@ class WorkerProcess:
 
     def stop(self) -> None:
         """Kills the process and all that it started, and reaps it. May be called again."""
-        if self._process.returncode is None:
-            # The group goes before its leader is reaped: until then nobody else can get the number.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
+        if not self._process.reaped:
+            self._process.kill_group()
             self._process.kill()
             self._reap()
-        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+        self._process.close_pipes()
 
     def _exchange(self, pending: list[memoryview], limits: RequestLimits) -> Frame:
         started = time.monotonic()
@@ -180,7 +163,7 @@ class WorkerProcess:
     def _check_limits(self, limits: RequestLimits, cpu_until: float | None) -> None:
         """Does the slow checks: death without a closed pipe, memory limit, processor time limit."""
         # A child that inherited the pipe keeps it open; what the worker wrote before it died is still read.
-        if not self._running() and not _readable(self._stdout, 0.0):
+        if not self._process.running() and not _readable(self._stdout, 0.0):
             raise ChannelClosed
         if cpu_until is not None and limits.cpu_s is not None and self.cpu_seconds() > cpu_until:
             raise self._timed_out(f"no answer within {limits.cpu_s:g} s of processor time")
@@ -192,15 +175,6 @@ class WorkerProcess:
             self.stop()
             message = f"out of memory: {used >> 20} MiB resident where {limits.memory_bytes >> 20} MiB are allowed"
             raise WorkerFailed("oom", f"{message}, while {self.stage}", self.tail)
-
-    def _running(self) -> bool:
-        """Returns whether the process runs. Does not reap it where the system allows that."""
-        if not hasattr(os, "waitid"):
-            return self._process.poll() is None
-        try:
-            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
-        except ChildProcessError:
-            return False
 
     def memory_bytes(self) -> int:
         """Returns the resident bytes of the worker and its child processes (up to 1 s old) that no file backs: mapped
@@ -245,11 +219,9 @@ class WorkerProcess:
 
     def _reap(self) -> int:
         """Waits for the process to end, reads its total processor time, and reaps it. Returns the exit status."""
-        if hasattr(os, "waitid"):
-            with contextlib.suppress(ChildProcessError):
-                os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-            self._read_cpu()
-        return self._process.wait()
+        self._process.wait()
+        self._read_cpu()
+        return self._process.reap()
 
     def _timed_out(self, words: str) -> WorkerFailed:
         """Makes a hung worker print its Python stack, then ends it."""
@@ -263,11 +235,10 @@ class WorkerProcess:
         """Returns the error that describes why the process ended."""
         self._drain_stderr()
         deadline = time.monotonic() + 1.0
-        while self._running() and time.monotonic() < deadline:
+        while self._process.running() and time.monotonic() < deadline:
             time.sleep(0.002)
-        hung_up = self._running()
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
+        hung_up = self._process.running()
+        self._process.kill_group()
         code = self._reap()
         self._drain_stderr()
         self.stop()
@@ -298,6 +269,11 @@ class WorkerProcess:
         while self._stderr_open and time.monotonic() < until and _readable(self._stderr, wait_s):
             self._take_stderr()
             wait_s = min(wait_s, _QUIET_S)
+
+
+def spawned(command: Sequence[str], environment: Mapping[str, str]) -> WorkerProcess:
+    """Starts a worker by its command line. Raises OSError if it cannot be started."""
+    return WorkerProcess(SpawnedProcess(command, environment))
 
 
 def _readable(fd: int, wait_s: float) -> bool:

@@ -10,8 +10,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from mindgap.environments import Environment
+from mindgap.run import forking
 from mindgap.run.channel import Array, Frame
-from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess
+from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess, spawned
 
 #: Starts a process: (command, environment) -> process. Raises OSError.
 Launch = Callable[[Sequence[str], Mapping[str, str]], WorkerProcess]
@@ -22,16 +23,20 @@ class WorkerClient:
 
     def __init__(
         self, module: str, options: Mapping[str, object], environment: Mapping[str, str], start: RequestLimits,
-        launch: Launch = WorkerProcess, where: Environment | None = None,
+        launch: Launch = spawned, where: Environment | None = None, *, forks: bool = False,
     ) -> None:  # fmt: skip
         """`options`: command-line options without the dashes, beside `--parent`. `start`: limits until it is ready.
 
-        `where`: the environment in which it runs, None for mindgap's own.
+        `where`: the environment in which it runs, None for mindgap's own. `forks`: it may come from the fork server.
         """
+        self._module, self._forks = module, forks and where is None
+        if self._forks:
+            forking.begin()
         command = [sys.executable, "-P", "-m", module] if where is None else where.command(module)
-        self._command = [*command, "--parent", str(os.getpid())]
+        self._options = ["--parent", str(os.getpid())]
         for name, value in options.items():
-            self._command += [f"--{name}", str(value)]
+            self._options += [f"--{name}", str(value)]
+        self._command = [*command, *self._options]
         self._environment, self._start, self._launch = environment, start, launch
         #: The process that runs now.
         self.process: WorkerProcess | None = None
@@ -43,7 +48,10 @@ class WorkerClient:
         if self.process is not None and self.process.alive:
             return self.process
         self.close()
-        self.process = self._launch(self._command, self._environment)
+        forked = None
+        if self._forks:
+            forked = forking.forked(self._module, self._options, self._environment, self._start.deadline_s)
+        self.process = WorkerProcess(forked) if forked else self._launch(self._command, self._environment)
         self.ready = self.process.listen(self._start)
         return self.process
 

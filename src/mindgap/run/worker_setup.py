@@ -7,7 +7,6 @@ The channel's two pipes are moved to private descriptors. Descriptor 0 then read
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import faulthandler
 import io
 import logging
@@ -24,8 +23,8 @@ from mindgap.run.channel import ChannelClosed
 from mindgap.run.log_setup import configure_logging
 from mindgap.run.machine import own_bytes
 from mindgap.run.message import OOM_EXIT
+from mindgap.run.parent_death import die_with
 
-_PR_SET_PDEATHSIG: Final = 1
 #: How often a worker looks at its own memory, for a parent that cannot (another host, a container).
 _WATCH_MS: Final = 200
 
@@ -55,10 +54,8 @@ def prepare_to_die(parent: int | None, requests: int, memory_limit: int | None) 
         # When memory runs out for the whole machine, the kernel takes this process first.
         Path("/proc/self/oom_score_adj").write_text("1000")
     if parent is not None and parent == os.getppid():
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(1)
+        # The fork server has seen to its own children.
+        die_with(parent)
     threading.Thread(target=_watch, args=(requests, memory_limit), daemon=True).start()
 
 

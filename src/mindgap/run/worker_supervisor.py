@@ -57,13 +57,14 @@ class WorkerSupervisor:
     def __init__(
         self,
         platform: str,
-        start: Callable[[], WorkerProcess],
+        start: Callable[[float], WorkerProcess],
         limits: WorkerLimits,
         busy: FairSemaphore,
         tensors: TensorStore,
         account: CpuAccount,
     ) -> None:
-        """`busy`: the pool's semaphore, held while the worker starts or works. `account`: charged for both.
+        """`start`: starts a worker, which is to be ready within so many seconds. `busy`: the pool's semaphore, held
+        while the worker starts or works. `account`: charged for both.
 
         `tensors`: holds stored tensors that a worker on another machine may ask for.
         """
@@ -265,14 +266,13 @@ class WorkerSupervisor:
 
     def _start_one(self) -> WorkerProcess:
         self.starts += 1
+        until = time.monotonic() + self.limits.start_s
+        until = until if self._until is None else min(until, self._until)
         try:
-            worker = self._worker = self._start()
+            worker = self._worker = self._start(until - time.monotonic())
         except OSError as error:
             raise _CannotOpen(f"the worker cannot be started: {error}", permanent=True) from error
-        start_s = self.limits.start_s
-        if self._until is not None:
-            start_s = max(min(start_s, self._until - time.monotonic()), _LEAST_S)
-        frame = worker.listen(RequestLimits(start_s, self.limits.memory_bytes))
+        frame = worker.listen(RequestLimits(max(until - time.monotonic(), _LEAST_S), self.limits.memory_bytes))
         header = frame.header
         if header.get("kind") == "failed":
             raise _CannotOpen(str(header.get("message")), permanent=bool(header.get("permanent")))

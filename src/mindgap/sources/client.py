@@ -80,7 +80,7 @@ class SourceClient:
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         start = RequestLimits(_START_S)
         options = {"tensors": tensors.path}
-        self._client = WorkerClient("mindgap.sources.worker", options, environment, start, where=where)
+        self._client = WorkerClient("mindgap.sources.worker", options, environment, start, where=where, forks=True)
         self._deadline_s = deadline_s
         self._until = math.inf if budget_s is None else time.monotonic() + budget_s
         self._lock = threading.Lock()

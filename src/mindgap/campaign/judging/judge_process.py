@@ -31,7 +31,7 @@ from mindgap.run.cpu import CpuAccount
 from mindgap.run.identity import remember
 from mindgap.run.message import PROTOCOL, graph_bytes, outcome_frame, read_job
 from mindgap.run.outcome import Job, Outcome, Purpose
-from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess
+from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess, spawned
 from mindgap.run.worker_client import WorkerClient
 
 _log = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ class JudgeProcess:
             {"tensors": limits.tensors.path, "memory-limit": limits.memory_bytes},
             {"OMP_NUM_THREADS": "1", **os.environ},
             RequestLimits(_START_S, limits.memory_bytes),
-            lambda command, environment: starter.submit(WorkerProcess, command, environment).result(),
+            lambda command, environment: starter.submit(spawned, command, environment).result(),
         )
         self._lock = threading.Lock()
         self._closing = False

@@ -66,6 +66,10 @@ class OnnxRuntimeBackend:
     def probe(self) -> Availability:
         return onnx_host.available(_MODULES)
 
+    @property
+    def forkable(self) -> bool:
+        return True
+
     def environment(self, options: Options) -> Mapping[str, str]:
         _settings(options)
         return {}

@@ -59,6 +59,10 @@ class OpenVinoBackend:
     def probe(self) -> Availability:
         return onnx_host.available(MODULES)
 
+    @property
+    def forkable(self) -> bool:
+        return True
+
     def environment(self, options: Options) -> Mapping[str, str]:
         _settings(options)
         return {}

@@ -1,0 +1,99 @@
+"""A process whose standard streams are pipes to this one, by whatever way it was started: started, watched, killed,
+reaped."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+
+class ChildProcess(Protocol):
+    """A process in a session of its own. `stdin`, `stdout` and `stderr`: this side's ends of its pipes."""
+
+    pid: int
+    stdin: int
+    stdout: int
+    stderr: int
+
+    @property
+    def reaped(self) -> bool: ...
+
+    def running(self) -> bool:
+        """Returns whether the process runs. Does not reap it where the system allows that."""
+        ...
+
+    def kill(self) -> None:
+        """Sends SIGKILL, from any thread; nothing to a process that was reaped."""
+        ...
+
+    def kill_group(self) -> None:
+        """Sends SIGKILL to the process and all that it started and that stayed in its group."""
+        ...
+
+    def wait(self) -> None:
+        """Waits for the process to end. Does not reap it where the system allows that."""
+        ...
+
+    def reap(self) -> int:
+        """Waits for the process to end and reaps it. Returns its exit status, or -N where signal N ended it."""
+        ...
+
+    def close_pipes(self) -> None: ...
+
+
+class SpawnedProcess:
+    """A process that a command line started."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Starts it. Raises OSError if the command cannot be started."""
+        self._process = subprocess.Popen(
+            list(command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            env=dict(environment),
+            start_new_session=True,
+        )
+        assert self._process.stdin and self._process.stdout and self._process.stderr
+        self._pipes = (self._process.stdin, self._process.stdout, self._process.stderr)
+        self.stdin, self.stdout, self.stderr = (pipe.fileno() for pipe in self._pipes)
+        self.pid = self._process.pid
+
+    @property
+    def reaped(self) -> bool:
+        return self._process.returncode is not None
+
+    def running(self) -> bool:
+        if not hasattr(os, "waitid"):
+            return self._process.poll() is None
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        except ChildProcessError:
+            return False
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def kill_group(self) -> None:
+        # Before its leader is reaped: until then nobody else can get the number.
+        if not self.reaped:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+    def wait(self) -> None:
+        if hasattr(os, "waitid"):
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+
+    def reap(self) -> int:
+        return self._process.wait()
+
+    def close_pipes(self) -> None:
+        for pipe in self._pipes:
+            with contextlib.suppress(OSError):
+                pipe.close()
