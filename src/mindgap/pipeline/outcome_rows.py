@@ -10,6 +10,7 @@ from mindgap.compare.culprit import Culprit
 from mindgap.compare.metrics import MANTISSA_BITS
 from mindgap.compare.row_metrics import RowMetrics
 from mindgap.graph import Graph, MindgapError
+from mindgap.platforms.delegation import delegation_of
 from mindgap.results.rows import Model, Refused, Row, identities
 from mindgap.run.identity import digest_of
 from mindgap.run.outcome import Outcome
@@ -26,6 +27,7 @@ def row_of(name: str, outcome: Outcome) -> Row:
         signature=outcome.signature,
         timings=dict(outcome.timings),
         digests=identities(outcome),
+        delegation=delegation_of(outcome.facts),
     )
 
 

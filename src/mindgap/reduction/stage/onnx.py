@@ -36,7 +36,7 @@ def fails_at_load(runs: StageRuns) -> bool:
 
 
 def _in_reference_evaluator(runs: StageRuns) -> Shown:
-    return runs.ask(f"{_INTERMEDIATE}:REFERENCE_EVALUATOR", "The exported model in ONNX's reference evaluator")
+    return runs.ask("onnx/reference", "The exported model in ONNX's reference evaluator")
 
 
 def _before_model(runs: StageRuns, shown: Shown, other: str) -> Stage:
