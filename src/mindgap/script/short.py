@@ -11,7 +11,8 @@ import re
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import version
+from importlib.metadata import distributions, version
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -87,6 +88,41 @@ def run(model, arguments):
     feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), arguments, strict=True)}
     return [torch.as_tensor(array) for array in session.run(None, feeds)]
 """),
+    "onnx/reference": (("onnx.reference",), """
+def run(model, arguments):
+    program = torch.onnx.export(model, arguments, dynamo=True, verbose=False)
+    evaluator = onnx.reference.ReferenceEvaluator(program.model_proto)
+    feeds = {name: tensor.numpy() for name, tensor in zip(evaluator.input_names, arguments, strict=True)}
+    return [torch.as_tensor(np.asarray(array)) for array in evaluator.run(None, feeds)]
+"""),
+    "tinygrad/cpu": (("tinygrad.nn.onnx",), """
+def run(model, arguments):
+    with tempfile.TemporaryDirectory() as folder:
+        torch.onnx.export(model, arguments, dynamo=True, verbose=False).save(f"{folder}/model.onnx")
+        runner = tinygrad.nn.onnx.OnnxRunner(f"{folder}/model.onnx")
+        found = runner({n: tinygrad.Tensor(a.numpy()) for n, a in zip(runner.graph_inputs, arguments, strict=True)})
+        return [torch.as_tensor(np.array(value.numpy())) for value in found.values()]
+"""),
+    "jax/cpu": (("jax",), """
+def run(model, arguments):
+    packet = type(torch.ops.aten.add)
+    original = packet.__getattr__
+
+    def overload(self, name):
+        # torchax 0.0.13 names overloads for named tensors as keys of a table; PyTorch 2.13 has none.
+        if "imname" in name or "names" in name:
+            return object()
+        return original(self, name)
+
+    packet.__getattr__ = overload
+    import torchax
+
+    torchax.default_env()
+    packet.__getattr__ = original
+    weights, function = torchax.extract_jax(model)
+    found = jax.jit(function)(weights, jax.tree.map(torchax.default_env().t2j_copy, arguments))
+    return [torch.as_tensor(np.array(array)) for array in jax.tree.leaves(found)]
+"""),
     "openvino/cpu": (("openvino",), """
 def run(model, arguments):
     converted = openvino.convert_model(torch.export.export(model, arguments))
@@ -158,7 +194,7 @@ def short_script(
     third = ["torch", *imports, *(["numpy as np"] if "np." in run else [])]
     environment = dict(platform.environment)
     parts = [
-        _docstring(title, imports),
+        _docstring(title, imports, run, platform.python),
         _imports({*standard, *(["os"] if environment else [])}),
         *(["from math import inf, nan"] if re.search(r"\b(inf|nan)\b", data + model) else []),
         "",
@@ -180,13 +216,24 @@ def short_script(
     return re.sub(r"\n{4,}", "\n\n\n", "\n".join(parts)).rstrip() + "\n"
 
 
-def _docstring(title: str, imports: Sequence[str]) -> str:
-    packages = ["torch", *imports, *(["onnx", "onnxscript"] if "onnxruntime" in imports else [])]
-    seen = ", ".join(f"{name} {version(name)}" for name in packages)
+def _docstring(title: str, imports: Sequence[str], run: str, python: str) -> str:
+    packages = ["torch", *(name.partition(".")[0] for name in imports)]
+    packages += [name for name in ("onnx", "onnxscript") if "torch.onnx" in run and name not in packages]
+    packages += ["torchax"] if "torchax" in run else []
+    seen = ", ".join(f"{name} {_version(name, python)}" for name in packages)
     return (
         f'"""{title}\n\nSeen with {seen}.\n'
         'Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.\n"""\n'
     )
+
+
+def _version(name: str, python: str) -> str:
+    """The version of a package. `python`: the interpreter of another environment, whose own packages come first."""
+    if python:
+        folders = [str(path) for path in Path(python).parent.parent.glob("lib/python*/site-packages")]
+        for found in distributions(name=name, path=folders):
+            return found.version
+    return version(name)
 
 
 def _imports(modules: Collection[str]) -> str:
@@ -235,6 +282,8 @@ def _way(platform: Target) -> tuple[tuple[str, ...], str] | None:
             del options["frontend"]
     if platform.device_mode.startswith("cpu/"):
         options.pop("isa", None)  # by the environment
+    if platform.device_mode in ("tinygrad/cpu", "jax/cpu"):
+        options = {name: value for name, value in options.items() if name not in ("opt", "threads")}  # likewise
     key = platform.device_mode + (f"@{','.join(f'{k}={v}' for k, v in sorted(options.items()))}" if options else "")
     return _RUN.get(key)
 

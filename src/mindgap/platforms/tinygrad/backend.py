@@ -28,6 +28,7 @@ from mindgap.platforms.protocol import (
     Unsupported,
 )
 from mindgap.platforms.tinygrad import messages
+from mindgap.platforms.tinygrad.compiler_errors import compiler_errors
 
 if TYPE_CHECKING:
     from mindgap.platforms.onnx.export import Exported
@@ -131,10 +132,11 @@ class TinygradExecutable:
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
         """Runs the model. Raises `Unsupported` for a case that tinygrad lacks, `RunFailure` for other errors."""
         names, fed = self._exported.inputs, self._exported.fed
+        feeds = zip(names, fed, strict=True)
         try:
-            runner = self._runner()
-            found = runner({name: _to_tensor(as_real(inputs[number])) for name, number in zip(names, fed, strict=True)})
-            arrays = [_to_array(found[name]) for name in self._exported.outputs]
+            with compiler_errors():
+                found = self._runner()({name: _to_tensor(as_real(inputs[number])) for name, number in feeds})
+                arrays = [_to_array(found[name]) for name in self._exported.outputs]
         except Exception as error:
             raise self._typed(error, running=True) from error
         return [

@@ -22,6 +22,12 @@ TABLE: Final = MessageTable(
             "the front end looks the dtype up in its table, and has no entry",
             "ValueError",
         ),
+        refusal(
+            "dtype unknown to the compiler",
+            r"(?:unknown type name|type specifier) '?__bf16|__bf16 is not supported|_Float16 is not supported",
+            "the compiler that is installed lacks the dtype: a newer clang has it",
+            "CompilerError",
+        ),
     ),
 )
 _OPERATOR: Final = re.compile(r"^op='(\w+)' is not supported")
