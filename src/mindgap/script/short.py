@@ -88,19 +88,24 @@ def run(model, arguments):
     feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), arguments, strict=True)}
     return [torch.as_tensor(array) for array in session.run(None, feeds)]
 """),
-    "onnx/reference": (("onnx.reference",), """
+    "onnx/reference": (("onnx",), """
 def run(model, arguments):
+    import onnx.reference
+
     program = torch.onnx.export(model, arguments, dynamo=True, verbose=False)
     evaluator = onnx.reference.ReferenceEvaluator(program.model_proto)
     feeds = {name: tensor.numpy() for name, tensor in zip(evaluator.input_names, arguments, strict=True)}
     return [torch.as_tensor(np.asarray(array)) for array in evaluator.run(None, feeds)]
 """),
-    "tinygrad/cpu": (("tinygrad.nn.onnx",), """
+    "tinygrad/cpu": ((), """
 def run(model, arguments):
+    from tinygrad import Tensor
+    from tinygrad.nn.onnx import OnnxRunner
+
     with tempfile.TemporaryDirectory() as folder:
         torch.onnx.export(model, arguments, dynamo=True, verbose=False).save(f"{folder}/model.onnx")
-        runner = tinygrad.nn.onnx.OnnxRunner(f"{folder}/model.onnx")
-        found = runner({n: tinygrad.Tensor(a.numpy()) for n, a in zip(runner.graph_inputs, arguments, strict=True)})
+        runner = OnnxRunner(f"{folder}/model.onnx")
+        found = runner({n: Tensor(a.numpy()) for n, a in zip(runner.graph_inputs, arguments, strict=True)})
         return [torch.as_tensor(np.array(value.numpy())) for value in found.values()]
 """),
     "jax/cpu": (("jax",), """
@@ -217,9 +222,9 @@ def short_script(
 
 
 def _docstring(title: str, imports: Sequence[str], run: str, python: str) -> str:
-    packages = ["torch", *(name.partition(".")[0] for name in imports)]
+    packages = ["torch", *imports]
     packages += [name for name in ("onnx", "onnxscript") if "torch.onnx" in run and name not in packages]
-    packages += ["torchax"] if "torchax" in run else []
+    packages += [name for name in ("tinygrad", "torchax") if name in run]
     seen = ", ".join(f"{name} {_version(name, python)}" for name in packages)
     return (
         f'"""{title}\n\nSeen with {seen}.\n'

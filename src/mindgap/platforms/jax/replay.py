@@ -61,6 +61,9 @@ class _Interpreter(torch.fx.Interpreter):
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if isinstance(target, type(torch.ops.aten.to.device)):
             function = torch.Tensor.to if target.overloadpacket is torch.ops.aten.to else _function_of(target)
+            if function is torch.Tensor.to:
+                # `Tensor.to` takes no memory format by position; None is its default.
+                args = tuple(arg for arg in args if arg is not None)
             if function is torch.Tensor.to or function in self._environment._ops:
                 with self._environment:
                     return function(*args, **kwargs)
