@@ -41,9 +41,9 @@ class Replay:
         return [self._environment.t2j_iso(each) for each in found]
 
 
-def _function_of(overload: Any) -> Any:
-    """The function of PyTorch's that takes what the overload takes, and that users call; None without one."""
-    name: str = overload.overloadpacket.__name__
+def _function_of(packet: Any) -> Any:
+    """The function of PyTorch's that takes what an operator takes, and that users call; None without one."""
+    name: str = packet.__name__
     places: list[tuple[Any, str]] = [(torch, ""), (torch.linalg, "linalg_"), (torch.nn.functional, "")]
     named = [getattr(place, name.removeprefix(prefix), None) for place, prefix in places if name.startswith(prefix)]
     # A function of the binding has the overload's signature; one in Python need not.
@@ -59,8 +59,9 @@ class _Interpreter(torch.fx.Interpreter):
         self._environment = environment
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if isinstance(target, type(torch.ops.aten.to.device)):
-            function = torch.Tensor.to if target.overloadpacket is torch.ops.aten.to else _function_of(target)
+        packet = getattr(target, "overloadpacket", None)
+        if packet is not None:
+            function = torch.Tensor.to if packet is torch.ops.aten.to else _function_of(packet)
             if function is torch.Tensor.to:
                 # `Tensor.to` takes no memory format by position; None is its default.
                 args = tuple(arg for arg in args if arg is not None)
