@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +14,12 @@ import pytest
 from mindgap.cli.app import main
 from mindgap.compare.digest import digested
 from mindgap.environments import EnvironmentProblem
+from mindgap.environments import find as find_environment
 from mindgap.environments.installation import adopt, create
 from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec, TensorStore
 from mindgap.pipeline.comparison import GraphComparison, RunContext
-from mindgap.platforms.elsewhere import BackendElsewhere
+from mindgap.platforms.elsewhere import BackendElsewhere, BackendWithoutEnvironment, probe_all
+from mindgap.platforms.listing import list_platforms, platform_info
 from mindgap.platforms.protocol import PlatformError
 from mindgap.platforms.registry import canonical, find
 from mindgap.results.settings import RunSettings
@@ -178,3 +181,78 @@ def test_another_version_of_a_runtime_beside_its_own(
     versions = {each["platform"]: each["versions"].get("onnxruntime") for each in report["platforms"]}
     assert versions["onnxruntime/cpu@env=older"] == "1.28.0" != versions["onnxruntime/cpu"]
     assert {row["verdict"] for row in report["rows"]} <= {"identical", "rounding"}
+
+
+# -- platforms with a recipe --
+
+
+@pytest.fixture
+def without_recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home in which no recipe was followed."""
+    monkeypatch.setenv("MINDGAP_HOME", str(tmp_path / "home"))
+    if find("tinygrad/cpu")[0].probe().available:
+        pytest.skip("mindgap's own environment has tinygrad")
+
+
+@pytest.mark.usefixtures("without_recipes")
+def test_a_platform_whose_recipe_was_not_followed_names_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    backend, _ = find("tinygrad/cpu@opt=off")
+    assert isinstance(backend, BackendWithoutEnvironment)
+    assert (
+        "not installed: tinygrad" in backend.probe().reason
+        and "`mindgap env create tinygrad`" in backend.probe().reason
+    )
+    with pytest.raises(PlatformError, match="mindgap env create tinygrad"):
+        backend.open({})
+    assert main(["diff", "ops:aten.sin.default", "-p", "tinygrad/cpu"]) == 2
+    assert "mindgap env create tinygrad" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("without_recipes")
+def test_a_platform_runs_in_the_environment_of_its_recipe() -> None:
+    made = create("tinygrad", [], None, isolated=False, say=lambda line: None)
+    backend, options = find("tinygrad/cpu@threads=1")
+    assert isinstance(backend, BackendElsewhere) and backend.where == made and options == {"threads": "1"}
+    info = platform_info("tinygrad/cpu")
+    assert info.environment == "tinygrad" and info.options["env"].endswith("default: tinygrad, by its recipe)")
+    assert not info.available and "not installed: tinygrad" in info.reason
+    # Its probe starts an interpreter: it is made for those who ask.
+    assert "tinygrad/cpu" not in {each.platform for each in list_platforms(["cpu/eager"])}
+    assert "tinygrad/cpu" in {each.platform for each in list_platforms(["tinygrad/cpu"])}
+
+
+# -- probes --
+
+CHATTY = """
+import subprocess, sys, threading, time
+from mindgap.platforms.protocol import Availability
+
+print("printed on import")
+
+class Backend:
+    options = {}
+
+    def probe(self):
+        subprocess.Popen([sys.executable, "-c", "print('child'); import time; time.sleep(1000)"])
+        threading.Thread(target=time.sleep, args=(1000,)).start()
+        print("printed by the probe")
+        return Availability(True, versions={"numpy": "1"})
+
+class Leaving(Backend):
+    def probe(self):
+        sys.exit("licence not found")
+
+BACKEND, LEAVING = Backend(), Leaving()
+"""
+
+
+def test_a_probe_that_prints_starts_processes_and_exits(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "chatty.py").write_text(CHATTY)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    started = time.monotonic()
+    found = probe_all(find_environment("here"), ["chatty:BACKEND", "chatty:LEAVING"])
+    assert found["chatty:BACKEND"].available
+    assert found["chatty:LEAVING"].reason == "its probe failed: SystemExit: licence not found"
+    assert time.monotonic() - started < 60

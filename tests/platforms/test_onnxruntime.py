@@ -10,8 +10,9 @@ import torch
 import torch.nn.functional as F
 
 from mindgap.graph import Constant, DType, Graph, Input, Node, Ref, TensorSpec
+from mindgap.platforms.delegation import Delegation, delegation_of
 from mindgap.platforms.onnx import external_data
-from mindgap.platforms.onnxruntime.backend import BACKEND, _require_cpu
+from mindgap.platforms.onnxruntime.backend import BACKEND, _assigned
 from mindgap.platforms.protocol import (
     CompileFailure,
     Executable,
@@ -180,7 +181,13 @@ def test_a_node_on_another_provider_is_a_fallback():
         pytest.skip("this build of ONNX Runtime has the CPU provider only")
     session = onnxruntime.InferenceSession(export(graph, inputs).model, providers=providers)
     with pytest.raises(Fallback, match="not on CPUExecutionProvider alone"):
-        _require_cpu(session)
+        _assigned(session)
+
+
+def test_the_provider_runs_every_node_of_the_optimised_graph(runtime):
+    graph, inputs = captured(lambda x: x.softmax(-1) @ x, normal(4, 4))
+    found = delegation_of(runtime.load(graph, inputs).facts)
+    assert found == Delegation("CPUExecutionProvider", {"Softmax": 1, "MatMul": 1})
 
 
 def test_options_are_checked_in_the_parent():

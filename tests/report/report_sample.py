@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from mindgap.compare.fault import Fault
 from mindgap.diff import Culprit, Model, PlatformFacts, Refused, Report, Row
+from mindgap.platforms.delegation import Delegation
 
 PLATFORMS = (
     "cpu/eager@isa=avx2",
@@ -13,6 +14,7 @@ PLATFORMS = (
     "onnxruntime/cpu",
     "openvino/cpu@precision=default",
 )
+DELEGATION = Delegation("XNNPACK", {"aten.conv2d.default": 20}, {"aten.relu.default": 2}, "portable kernels", 3)
 
 
 def sample() -> Report:
@@ -20,7 +22,7 @@ def sample() -> Report:
     rows = (
         Row("resnet18", PLATFORMS[0], "ok", "identical", digests=("a",)),
         Row("resnet18", PLATFORMS[1], "ok", "rounding", metrics(22), digests=("b",)),
-        Row("resnet18", PLATFORMS[2], "ok", "rounding", metrics(19), digests=("b",)),
+        Row("resnet18", PLATFORMS[2], "ok", "rounding", metrics(19), digests=("b",), delegation=DELEGATION),
         Row(
             "resnet18", PLATFORMS[3], "ok", "reduced_precision", metrics(7),
             Culprit(3, "aten.conv2d.default", "conv1 (resnet.py:12)"), "platform",

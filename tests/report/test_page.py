@@ -109,6 +109,11 @@ def test_each_fault_is_a_cause() -> None:
     assert decode_report(report.to_json()) == report
 
 
+def test_an_opened_row_says_what_a_delegate_ran() -> None:
+    page = html_page(sample())
+    assert "XNNPACK ran 20 of 22 operators in 3 parts; portable kernels ran aten.relu.default (2)" in page
+
+
 def test_figures_sort_as_numbers() -> None:
     values = (1e-7, 3, None, math.inf, "inf", "-inf", math.nan)
     rows = [Row("m", "p", "ok", "rounding", {"max_abs": value}) for value in values]

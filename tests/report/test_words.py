@@ -57,3 +57,9 @@ def test_a_policy_is_named_without_a_node() -> None:
     op = f"{DTYPE_POLICY}float64 computed in float32"
     row = Row("m", "p", "ok", "reduced_precision", {}, Culprit(-1, op), "platform")
     assert f"culprit {op};" in explain(row) and plain_op(op) == "float64 in float32"
+
+
+def test_what_a_delegate_gave_back_is_under_the_table() -> None:
+    out = io.StringIO()
+    print_report(sample(), out)
+    assert "delegation: onnxruntime/cpu: XNNPACK ran 20 of 22 operators in 3 parts;" in out.getvalue()

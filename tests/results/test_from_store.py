@@ -32,7 +32,8 @@ def recorded(store: Store, seed: int = 0, finish: bool = True, report: Report | 
         for position, refused in enumerate(report.refused):
             record.refused(position, refused)
         for row in random.Random(seed).sample(report.rows, len(report.rows)):
-            record.row(graph, row, Outcome(row.platform, "g", row.status))
+            facts = {} if row.delegation is None else row.delegation.as_fact()
+            record.row(graph, row, Outcome(row.platform, "g", row.status, facts=facts))
         if finish:
             record.finish(report.seconds)
 

@@ -11,7 +11,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+import urllib.request
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ import numpy as np
 
 from mindgap.compare.digest import digest_bytes
 from mindgap.graph import Graph, Input, Node, Ref, TensorSpec, Uniform
+from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.protocol import (
     Array,
     Availability,
@@ -47,6 +50,7 @@ class Run:
     def __init__(self, what: str) -> None:
         self.what = what
         self.count = 0
+        self.facts: Mapping[str, Any] = {}
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
         self.count += 1
@@ -159,6 +163,28 @@ class Run:
         Path(os.environ.get("MINDGAP_ZOO_PIDS") or os.environ["ZOO_PIDS"]).write_text(str(pid))
         os.kill(os.getpid(), signal.SIGKILL)
 
+    def fork_and_return(self, x: Array) -> None:
+        os.fork()
+
+    def fork_in_c(self, x: Array) -> None:
+        ctypes.CDLL(None).fork()
+
+    def keep_alive(self, x: Array) -> None:
+        threading.Thread(target=time.sleep, args=(1000,)).start()
+
+    def no_compiler(self, x: Array) -> None:
+        subprocess.run(["zoocc", "-O2"], check=True)
+
+    def download(self, x: Array) -> None:
+        urllib.request.urlopen(f"http://127.0.0.1:{os.environ['ZOO_PORT']}/kernels.zip").read()
+
+    def took_nothing(self, x: Array) -> None:
+        rest = {"zoo.took_nothing.default": 1}
+        self.facts = Delegation("the keeper", {}, rest, "the visitors").as_fact()
+
+    def took_some(self, x: Array) -> None:
+        self.facts = Delegation("the keeper", {"zoo.feed": 2}, {"zoo.sing": 1}, "the visitors", 1).as_fact()
+
     def random(self, x: Array) -> list[Array]:
         return [x + self.count]
 
@@ -229,7 +255,7 @@ class Zoo:
 class ZooBackend:
     """`start=`: what happens when the platform is opened."""
 
-    options: Mapping[str, str] = {"start": "ok|raise|import|die|hang|once", "flag": "text"}
+    options: Mapping[str, str] = {"start": "ok|raise|import|die|hang|once|exit|linger", "flag": "text"}
 
     def probe(self) -> Availability:
         return Availability(True)
@@ -244,6 +270,11 @@ class ZooBackend:
         if start == "raise":
             raise RuntimeError("the driver answers 12345")
         if start == "import":
+            raise ImportError("no module named zookeeper")
+        if start == "exit":
+            sys.exit("licence not found")
+        if start == "linger":
+            threading.Thread(target=time.sleep, args=(1000,)).start()
             raise ImportError("no module named zookeeper")
         if start == "hang":
             time.sleep(1000)

@@ -9,6 +9,7 @@ import _thread
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -23,6 +24,7 @@ import pytest
 from misbehaving import graph
 
 from mindgap.graph import Graph, Input, MindgapError, Stored, TensorStore
+from mindgap.platforms.delegation import Delegation, delegation_of
 from mindgap.platforms.protocol import PlatformError
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
@@ -259,6 +261,52 @@ def test_a_child_that_keeps_the_pipes_open_is_ended_with_its_parent(
     assert gone(int((tmp_path / "pid").read_text()))
 
 
+@pytest.mark.parametrize("what", ["fork_and_return", "fork_in_c"])
+def test_a_child_that_returns_gives_no_second_answer(make_pool: MakePool, what: str) -> None:
+    pool = make_pool()
+    for seed in range(3):
+        assert pool.run(job(what, seed=seed)).status == "ok"
+    assert well(pool) and pool.starts(ZOO) == 1
+
+
+def test_a_thread_that_goes_on_keeps_no_process_alive(make_pool: MakePool) -> None:
+    pool = make_pool()
+    assert pool.run(job("keep_alive")).status == "ok"
+    pid = pool.pids()[ZOO]
+    pool.close()
+    assert gone(pid)
+
+
+def test_a_compiler_that_is_missing_is_named(calm_pool: WorkerPool) -> None:
+    outcome = calm_pool.run(job("no_compiler"))
+    assert outcome.status == "runtime_error" and "No such file or directory: 'zoocc'" in outcome.message
+
+
+def test_a_download_that_fails_or_never_ends_is_one_outcome(
+    make_pool: MakePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("ZOO_PORT", str(silent.getsockname()[1]))
+        outcome = make_pool().run(job("download", deadline_s=1.0))
+    assert outcome.status == "timeout" and "while running" in outcome.message and "urlopen" in outcome.message
+    outcome = make_pool().run(job("download", deadline_s=20.0))
+    assert outcome.status == "runtime_error" and "Connection refused" in outcome.message
+
+
+# -- delegates --
+
+
+def test_what_a_delegate_ran_is_a_fact_of_the_outcome(calm_pool: WorkerPool) -> None:
+    found = delegation_of(calm_pool.run(job("took_some")).facts)
+    assert found == Delegation("the keeper", {"zoo.feed": 2}, {"zoo.sing": 1}, "the visitors", 1)
+
+
+def test_a_delegate_that_took_nothing_is_no_success(calm_pool: WorkerPool) -> None:
+    outcome = calm_pool.run(job("took_nothing"))
+    assert outcome.status == "unsupported" and outcome.op == "zoo.took_nothing.default" and not outcome.outputs
+    assert "the keeper took none of 1 operators: zoo.took_nothing.default (1)" in outcome.message
+
+
 # -- workers that do not start --
 
 
@@ -268,6 +316,8 @@ def test_a_child_that_keeps_the_pipes_open_is_ended_with_its_parent(
         ("raise", "runtime_error", "cannot be opened: RuntimeError: the driver answers 12345", START_ATTEMPTS),
         ("import", "runtime_error", "no module named zookeeper", 1),
         ("die", "crash", "exited with status 9 while starting", START_ATTEMPTS),
+        ("exit", "runtime_error", "cannot be opened: SystemExit: licence not found", START_ATTEMPTS),
+        ("linger", "runtime_error", "no module named zookeeper", 1),
     ],
 )
 def test_a_platform_that_cannot_start_is_given_up(

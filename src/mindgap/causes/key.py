@@ -47,7 +47,7 @@ _SHARE_TRANSLATIONS: Final = frozenset(
 )
 #: Platforms that generate the same code.
 _SAME_COMPILER: Final = {"cpu/aotinductor": "cpu/inductor"}
-_READS_ONNX: Final = re.compile(r"^onnxruntime/|[@,]frontend=onnx(,|$)")
+_READS_ONNX: Final = re.compile(r"^(?:onnxruntime|onnx|tinygrad)/|[@,]frontend=onnx(,|$)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import typer
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import console, plain_table
-from mindgap.environments import Environment, EnvironmentProblem, environments, find
+from mindgap.environments import Environment, EnvironmentProblem, environments, find, find_recipe, recipes
 
 env = typer.Typer(
     no_args_is_help=True,
@@ -42,6 +42,7 @@ def create(
 
     With mindgap's own Python, packages that are not asked for come from mindgap's own environment: another version of
     one runtime takes seconds. With --isolated or --python the environment stands alone.
+    A name that `mindgap env recipes` lists needs no requirements.
 
     Example: mindgap env create ort128 'onnxruntime==1.28.0'
     """
@@ -51,13 +52,33 @@ def create(
         made = installation.create(name, requirements, python, isolated=isolated or python is not None, say=complain)
     elif python is not None:
         made = installation.adopt(name, python, complain)
+    elif isolated:
+        raise EnvironmentProblem("--isolated takes requirements: a recipe uses mindgap's own PyTorch")
     else:
-        raise EnvironmentProblem(
-            "say what to install (as in 'onnxruntime==1.28.0'), or adopt an environment (--python)"
-        )
+        made = installation.create_from_recipe(find_recipe(name), complain)
     with result_stream() as out:
         there = ", ".join(name for name, found in _platforms(made).items() if found["available"])
         out.write(f"environment {name}: {there or f'no platform runs there yet; see mindgap env check {name}'}\n")
+
+
+@env.command("recipes")
+def list_recipes(as_json: AsJson = False) -> None:
+    """List the environments that mindgap knows how to make.
+
+    Example: mindgap env recipes
+    """
+    with result_stream() as out:
+        found = [*recipes().values()]
+        if as_json:
+            json.dump([{**asdict(each), "made": each.made is not None} for each in found], out, indent=1)
+            out.write("\n")
+            return
+        table = plain_table("command", "platforms", "what it is", "download", "time", "made", "programs")
+        for each in found:
+            made = "yes" if each.made else "no"
+            figures = f"{each.download_mb:g} MB", f"{each.seconds:g} s"
+            table.add_row(each.command, ", ".join(each.platforms), each.about, *figures, made, ", ".join(each.programs))
+        console(out).print(table)
 
 
 @env.command("list")
@@ -136,7 +157,7 @@ def _platforms(where: Environment) -> dict[str, dict[str, Any]]:
     from mindgap.platforms.listing import list_platforms
     from mindgap.platforms.registry import places
 
-    here = {info.platform for info in list_platforms() if info.available}
+    here = {info.platform for info in list_platforms(()) if info.available}
     registered = places()
     found = probe_all(where, [*registered.values()])
     return {

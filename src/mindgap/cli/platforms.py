@@ -15,21 +15,23 @@ from mindgap.cli.tables import console, plain_table
 def platforms(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per platform, in a list.")] = False,
 ) -> None:
-    """List every platform: there or not and why, versions, hardware, options.
+    """List every platform: there (in which environment, if not mindgap's own) or not and why, versions, hardware,
+    options.
 
     Example: mindgap platforms --json
     """
     with result_stream() as out:
-        from mindgap.diff.platform_facts import every_platform
+        from mindgap.platforms.listing import list_platforms
 
-        facts = every_platform()
+        found = list_platforms()
         if as_json:
-            json.dump([dataclasses.asdict(fact) for fact in facts], out, indent=1, default=str)
+            json.dump([dataclasses.asdict(info) for info in found], out, indent=1, default=str)
             out.write("\n")
             return
         table = plain_table("platform", "there", "versions, or why not", "hardware", "options")
-        for fact in facts:
-            versions = ", ".join(f"{name} {version}" for name, version in fact.versions.items())
-            there = ("yes", versions) if fact.available else ("no", fact.reason)
-            table.add_row(fact.platform, *there, fact.hardware, ", ".join(fact.options))
+        for info in found:
+            versions = ", ".join(f"{name} {version}" for name, version in info.versions.items())
+            yes = f"in {info.environment}" if info.environment else "yes"
+            there = (yes, versions) if info.available else ("no", info.reason)
+            table.add_row(info.platform, *there, info.hardware, ", ".join(info.options))
         console(out).print(table)

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mindgap.diff import Report, Row
-from mindgap.report.words import METRICS, detail_line, fault_name, metric, short, weaker_evidence
+from mindgap.report.words import METRICS, detail_line, fault_name, given_back, metric, short, weaker_evidence
 
 _STYLES: Final = {
     "identical": "dim",
@@ -63,6 +63,8 @@ def print_report(report: Report, out: TextIO) -> None:
         if report.findings:
             page.print()
             page.print(_findings(report))
+    for line in given_back(report.rows):
+        page.print(Text(f"delegation: {line}", style="yellow"))
     if weak := weaker_evidence(report.rows):
         page.print(Text(weak, style="yellow"))
     page.print(totals_line(report), highlight=False)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import typer
 
 
-def worker(context: typer.Context) -> int:
+def worker(context: typer.Context) -> NoReturn:
     """Serve jobs for one platform on standard input and output.
 
     Example: ssh board mindgap worker --platform cpu/eager
     """
     from mindgap.run.worker import main
 
-    return main(context.args)
+    main(context.args)

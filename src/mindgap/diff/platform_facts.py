@@ -24,19 +24,14 @@ def facts_of(platforms: Sequence[str], *, reference: str, skip_unavailable: bool
 
     Raises `PlatformError` where one asked for is not available, the reference in any case.
     """
-    registered = {info.platform: info for info in list_platforms()}
+    names = {parse(platform).device_mode for platform in platforms if not is_import_path(platform)}
+    registered = {info.platform: info for info in list_platforms(names)}
     asked = [_fact(platform, registered) for platform in dict.fromkeys(platforms)]
     for fact in asked:
         if not fact.available and (fact.platform == reference or not skip_unavailable):
             raise PlatformError(f"platform {fact.platform} is not available here: {fact.reason}")
-    named = {parse(fact.platform).device_mode for fact in asked if not is_import_path(fact.platform)}
-    absent = [_plain(info) for info in registered.values() if not info.available and info.platform not in named]
+    absent = [_plain(info) for info in registered.values() if not info.available and info.platform not in names]
     return (*asked, *absent)
-
-
-def every_platform() -> tuple[PlatformFacts, ...]:
-    """All registered platforms, there or not: what `mindgap platforms` lists."""
-    return tuple(_plain(info) for info in list_platforms())
 
 
 def _fact(platform: str, registered: dict[str, PlatformInfo]) -> PlatformFacts:

@@ -11,6 +11,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,7 @@ from mindgap.environments.environment import (
     is_complete,
     own_packages,
 )
+from mindgap.environments.recipe import Recipe
 
 #: Called with one line about what is being done.
 Say = Callable[[str], None]
@@ -41,16 +43,40 @@ def create(name: str, requirements: Sequence[str], python: str | None, *, isolat
     layered = python is None and not isolated
     with _new_folder(name) as folder:
         made = Environment(name, str(_interpreter(folder / "venv")), tuple(requirements), created=True, layered=layered)
-        say(f"making {folder / 'venv'}")
         uv = None if layered else shutil.which("uv")
-        _make(folder / "venv", python or sys.executable, uv)
         if layered:
-            _site_packages(folder / "venv").joinpath(_BASE).write_text("\n".join(own_packages()) + "\n")
+            _layered(folder / "venv", say)
+        else:
+            say(f"making {folder / 'venv'}")
+            _make(folder / "venv", python or sys.executable, uv)
         wanted = [*requirements, *(() if layered else NEEDED)]
         say(f"installing {' '.join(wanted)}")
         _install(made.python, wanted, uv)
         made.check()
         made.save()
+    return made
+
+
+def create_from_recipe(recipe: Recipe, say: Say) -> Environment:
+    """Makes the environment of a recipe. It keeps mindgap's own PyTorch: what asks for another one is not installed.
+
+    Raises `EnvironmentProblem` as `create` does.
+    """
+    asked = (*recipe.requirements, *recipe.no_deps)
+    with _new_folder(recipe.name) as folder:
+        made = Environment(recipe.name, str(_interpreter(folder / "venv")), asked, created=True, layered=True)
+        _layered(folder / "venv", say)
+        kept = folder / "kept.txt"
+        kept.write_text(f"torch=={version('torch')}\n", encoding="utf-8")
+        say(f"installing {' '.join(asked)} ({recipe.download_mb:g} MB to download)")
+        if recipe.requirements:
+            _install(made.python, ["--constraint", str(kept), *recipe.requirements], None)
+        if recipe.no_deps:
+            _install(made.python, ["--no-deps", *recipe.no_deps], None)
+        made.check()
+        made.save()
+    for line in recipe.missing_programs():
+        say(line)
     return made
 
 
@@ -105,6 +131,13 @@ def _new_folder(name: str) -> Generator[Path]:
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
+
+
+def _layered(venv: Path, say: Say) -> None:
+    """Makes an environment of mindgap's own Python whose packages come before those of mindgap's environment."""
+    say(f"making {venv}")
+    _make(venv, sys.executable, None)
+    _site_packages(venv).joinpath(_BASE).write_text("\n".join(own_packages()) + "\n")
 
 
 def _make(venv: Path, python: str, uv: str | None) -> None:

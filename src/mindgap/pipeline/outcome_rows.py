@@ -11,6 +11,7 @@ from mindgap.compare.metrics import MANTISSA_BITS
 from mindgap.compare.row_metrics import RowMetrics
 from mindgap.compare.weakness import Weakness
 from mindgap.graph import Graph, MindgapError
+from mindgap.platforms.delegation import delegation_of
 from mindgap.platforms.protocol import UNVERIFIED
 from mindgap.results.rows import Model, Refused, Row, identities
 from mindgap.run.identity import digest_of
@@ -29,6 +30,7 @@ def row_of(name: str, outcome: Outcome) -> Row:
         timings=dict(outcome.timings),
         digests=identities(outcome),
         weaknesses=_unseen_fallbacks(outcome),
+        delegation=delegation_of(outcome.facts),
     )
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mindgap.environments import Environment, EnvironmentProblem
+from mindgap.environments import Environment, EnvironmentProblem, Recipe, recipe_of
 from mindgap.platforms.protocol import Availability, Backend, Options, Platform, PlatformError
 
 _PROBE_S: Final = 120.0
@@ -44,20 +48,85 @@ class BackendElsewhere:
         raise PlatformError(f"platforms of environment {self.where.name} are opened by its own workers only")
 
 
+@dataclass(frozen=True)
+class BackendWithoutEnvironment:
+    """A backend whose packages mindgap's own environment lacks, and whose recipe has not been followed yet.
+
+    `reason`: why it does not run in mindgap's own environment.
+    """
+
+    backend: Backend
+    recipe: Recipe
+    reason: str
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        return self.backend.options
+
+    def environment(self, options: Options) -> Mapping[str, str]:
+        return self.backend.environment(options)
+
+    def probe(self) -> Availability:
+        return Availability(False, self._why())
+
+    def open(self, options: Options) -> Platform:
+        raise PlatformError(self._why())
+
+    def _why(self) -> str:
+        return f"{self.reason}; `{self.recipe.command}` makes its environment ({self.recipe.download_mb:g} MB)"
+
+
+def placed(platform: str, backend: Backend, place: str) -> Backend:
+    """The backend of a platform (`DEVICE/MODE`) that is named without an environment, where it runs: here; else in the
+    environment of its recipe; else nowhere, with a reason that names the command. Raises `EnvironmentProblem` for an
+    environment whose record is damaged."""
+    recipe = recipe_of(platform)
+    if recipe is None:
+        return backend
+    here = backend.probe()
+    if here.available:
+        return backend
+    made = recipe.made
+    return (
+        BackendWithoutEnvironment(backend, recipe, here.reason)
+        if made is None
+        else BackendElsewhere(backend, place, made)
+    )
+
+
 def probe_all(where: Environment, places: Sequence[str]) -> dict[str, Availability]:
     """Probes backends in an environment, by place. What is wrong with the environment is the reason of each."""
     try:
         command = [*_command(where, "mindgap.platforms.inside"), *places]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_PROBE_S, check=False)
+        status, answer, printed = _answer(command)
     except (EnvironmentProblem, OSError, subprocess.TimeoutExpired) as error:
         return dict.fromkeys(places, Availability(False, str(error)))
     try:
-        found: dict[str, dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+        found: dict[str, dict[str, Any]] = json.loads(answer)
         return {place: Availability(**found[place]) for place in places}
-    except (IndexError, ValueError, KeyError, TypeError):
-        said = done.stderr.strip().splitlines()[-1:] or [f"status {done.returncode}"]
+    except (ValueError, KeyError, TypeError):
+        said = printed.strip().splitlines()[-1:] or [f"status {status}"]
         reason = f"environment {where.name} cannot be probed: {said[0]}"
         return dict.fromkeys(places, Availability(False, reason))
+
+
+def _answer(command: Sequence[str]) -> tuple[int, str, str]:
+    """Runs a command. Returns its status, and what it wrote on standard output and error.
+
+    Files, not pipes: a child process that a runtime leaves behind would keep a pipe open.
+    """
+    with tempfile.TemporaryFile("w+", errors="replace") as out, tempfile.TemporaryFile("w+", errors="replace") as err:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)
+        try:
+            status = process.wait(_PROBE_S)
+        finally:
+            # What it started goes with it.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        out.seek(0)
+        err.seek(0)
+        return status, out.read(), err.read()
 
 
 def _command(where: Environment, module: str) -> list[str]:

@@ -10,6 +10,7 @@ import dataclasses
 import importlib
 import importlib.metadata
 import json
+import os
 import platform
 import sys
 from pathlib import Path
@@ -68,14 +69,20 @@ def _main() -> None:
     parser.add_argument("places", nargs="+")
     add_options(parser)
     arguments = parser.parse_args()
+    # What a library prints, from Python or from C, is not the answer.
+    answer = os.dup(1)
+    os.dup2(2, 1)
     found = {place: dataclasses.asdict(_probed(place, arguments)) for place in arguments.places}
-    sys.stdout.write(json.dumps(found) + "\n")
+    os.write(answer, json.dumps(found).encode() + b"\n")
+    # No teardown: a thread of a library may go on for ever.
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _probed(place: str, arguments: argparse.Namespace) -> Availability:
     try:
         return probed(backend_at(place), arguments)
-    except Exception as error:  # what a platform does wrong is data
+    except (Exception, SystemExit) as error:  # what a platform does wrong is data
         return Availability(False, f"its probe failed: {type(error).__name__}: {error}")
 
 

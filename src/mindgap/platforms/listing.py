@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from mindgap.environments import find as find_environment
 from mindgap.environments.environment import installed
-from mindgap.platforms.elsewhere import BackendElsewhere
+from mindgap.platforms.elsewhere import BackendElsewhere, BackendWithoutEnvironment
 from mindgap.platforms.protocol import Availability, Backend
-from mindgap.platforms.registry import ENVIRONMENT, BrokenBackend, backends, find, is_import_path, parse
+from mindgap.platforms.registry import ENVIRONMENT, BrokenBackend, backends, find, is_import_path
 
 
 @dataclass(frozen=True, slots=True)
 class PlatformInfo:
-    """A registered platform. `backend`: the object that makes it. `reason`: why it is not available."""
+    """A registered platform. `backend`: the object that makes it. `reason`: why it is not available.
+
+    `environment`: the name of the environment that it runs in, empty for mindgap's own.
+    """
 
     platform: str
     backend: str
@@ -23,11 +25,20 @@ class PlatformInfo:
     hardware: str
     versions: Mapping[str, str]
     options: Mapping[str, str]
+    environment: str = ""
 
 
-def list_platforms() -> list[PlatformInfo]:
-    """Lists all platforms by name. A probe that raises makes only its own platform unavailable."""
-    return [_info(name, backend) for name, backend in backends().items()]
+def list_platforms(asked: Collection[str] | None = None) -> list[PlatformInfo]:
+    """Lists platforms by name. A probe that raises makes only its own platform unavailable.
+
+    `asked`: of the platforms that run in environments of their own, whose probe starts an interpreter, only these
+    (`DEVICE/MODE`) are listed; None for all.
+    """
+    return [
+        _info(name, backend)
+        for name, backend in backends().items()
+        if asked is None or name in asked or not isinstance(backend, BackendElsewhere)
+    ]
 
 
 def platform_info(platform: str) -> PlatformInfo:
@@ -40,8 +51,8 @@ def package_versions(platform: str, packages: Iterable[str]) -> dict[str, str]:
 
     Raises `EnvironmentProblem` where there is no such environment, or its interpreter does not answer.
     """
-    name = "" if is_import_path(platform) else parse(platform).environment
-    return find_environment(name).versions(*packages) if name else installed(packages)
+    backend = None if is_import_path(platform) else find(platform)[0]
+    return backend.where.versions(*packages) if isinstance(backend, BackendElsewhere) else installed(packages)
 
 
 def _info(name: str, backend: Backend) -> PlatformInfo:
@@ -49,7 +60,10 @@ def _info(name: str, backend: Backend) -> PlatformInfo:
         found = backend.probe()
     except Exception as error:  # what a platform does wrong is data
         found = Availability(False, f"its probe failed: {type(error).__name__}: {error}")
-    kind = type(backend.backend if isinstance(backend, BackendElsewhere) else backend)
+    inner = isinstance(backend, (BackendElsewhere, BackendWithoutEnvironment))
+    kind = type(backend.backend if inner else backend)
+    where = backend.where.name if isinstance(backend, BackendElsewhere) else ""
+    default = f"{where}, by its recipe" if where else "mindgap's own"
     made_by = "" if isinstance(backend, BrokenBackend) else f"{kind.__module__}.{kind.__qualname__}"
     return PlatformInfo(
         name,
@@ -58,5 +72,6 @@ def _info(name: str, backend: Backend) -> PlatformInfo:
         " ".join(found.reason.split()),
         found.hardware,
         dict(found.versions),
-        {**backend.options, ENVIRONMENT: "NAME: the environment to run in (mindgap env; default: mindgap's own)"},
+        {**backend.options, ENVIRONMENT: f"NAME: the environment to run in (mindgap env; default: {default})"},
+        where,
     )

@@ -15,7 +15,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
 from mindgap.environments import find as find_environment
-from mindgap.platforms.elsewhere import BackendElsewhere
+from mindgap.platforms.elsewhere import BackendElsewhere, placed
 from mindgap.platforms.protocol import Availability, Backend, Options, Platform, PlatformError
 
 GROUP: Final = "mindgap.platforms"
@@ -95,14 +95,16 @@ def is_import_path(text: str) -> bool:
 
 
 def backends() -> Mapping[str, Backend]:
-    """Returns every registered backend by `DEVICE/MODE`, sorted. One that fails to load is a `BrokenBackend`."""
-    return {name: _load(point) for name, point in sorted(_points().items())}
+    """Returns every registered backend by `DEVICE/MODE`, sorted, as `find` does. One that fails to load is a
+    `BrokenBackend`."""
+    return {name: _placed(point) for name, point in sorted(_points().items())}
 
 
 def find(text: str) -> tuple[Backend, Options]:
     """Returns the backend and the options of a platform's name, checked before any worker starts.
 
-    Of a platform in another environment, a `BackendElsewhere`. Raises `PlatformError` for an unknown name, option or
+    Of a platform in another environment, a `BackendElsewhere`; without the option `env` that is one that mindgap's own
+    environment lacks and that has an environment by its recipe. Raises `PlatformError` for an unknown name, option or
     value, and for a broken backend, `EnvironmentProblem` for an unknown environment. Availability is not checked: the
     backend's `probe` does that.
     """
@@ -113,9 +115,10 @@ def find(text: str) -> tuple[Backend, Options]:
             f"no platform {name.device_mode!r}{_near(name.device_mode, points)}; `mindgap platforms` lists them all"
         )
     point = points[name.device_mode]
-    backend = _load(point)
     if name.environment:
-        backend = BackendElsewhere(backend, point.value, find_environment(name.environment))
+        backend = BackendElsewhere(_load(point), point.value, find_environment(name.environment))
+    else:
+        backend = _placed(point)
     environment(name, backend)
     return backend, name.backend_options
 
@@ -174,6 +177,11 @@ def _points() -> dict[str, EntryPoint]:
 
 def _distribution(point: EntryPoint) -> str:
     return point.dist.name if point.dist is not None else ""
+
+
+def _placed(point: EntryPoint) -> Backend:
+    backend = _load(point)
+    return backend if isinstance(backend, BrokenBackend) else placed(point.name, backend, point.value)
 
 
 @cache

@@ -9,6 +9,7 @@ from typing import Any, Final
 from mindgap.compare.fault import Fault
 from mindgap.compare.row_metrics import RowMetrics
 from mindgap.diff import Row
+from mindgap.platforms.delegation import Delegation, total
 
 #: What a table calls a row -> (short form for narrow cells, what it means).
 MEANINGS: Final[Mapping[str, tuple[str, str]]] = {
@@ -41,6 +42,7 @@ TERMS: Final[Mapping[str, str]] = {
     "finding": "a verdict worth a person's time; all others are calm",
     "culprit": "the operator, or set of operators, that shows the difference by itself",
     "blame": "which side is wrong: platform, reference, undecided",
+    "delegation": "which operators a delegate of the platform really ran, and which it gave back",
     "variant": "a graph merged from regions, with its description",
     "reproducer": "a script that shows a finding without mindgap; verified when it did so twice",
     "profile": "a fixed tolerance of the literature, shown beside the verdict",
@@ -111,6 +113,16 @@ def weaker_evidence(rows: Iterable[Row]) -> str:
     """Lists weak evidence: `judged on weaker evidence: aten.gelu.default (bound rule: …)`, each reason once."""
     reasons = dict.fromkeys(f"{w.op} ({w.missing}: {w.reason})" for row in rows for w in row.weaknesses)
     return f"judged on weaker evidence: {'; '.join(reasons)}" if reasons else ""
+
+
+def given_back(rows: Iterable[Row]) -> list[str]:
+    """One line for each platform whose delegate gave operators back: what it ran in all of its rows."""
+    found: dict[str, list[Delegation]] = {}
+    for row in rows:
+        if row.delegation is not None:
+            found.setdefault(row.platform, []).append(row.delegation)
+    totals = {platform: total(each) for platform, each in found.items()}
+    return [f"{platform}: {each.summary}" for platform, each in totals.items() if each.gave_back]
 
 
 def detail_line(row: Row) -> str:

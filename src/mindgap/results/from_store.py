@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, cast
 
 from mindgap.compare.culprit import Culprit
@@ -12,6 +12,7 @@ from mindgap.compare.fault import Fault
 from mindgap.compare.row_metrics import RowMetrics
 from mindgap.compare.verdict import FINDINGS
 from mindgap.compare.weakness import Weakness
+from mindgap.platforms.delegation import Delegation
 from mindgap.results.rows import Model, PlatformFacts, Refused, Report, Row, Totals, identities, ordered
 from mindgap.run.outcome import Outcome
 from mindgap.store import Store, StoreError, metrics_of, outcome_of
@@ -139,9 +140,13 @@ def _rows(
         (row["model"], row["platform"]): tuple(_fault(each) for each in row["faults"])
         for row in store.rows("SELECT * FROM faults WHERE run = ?", [run])
     }
+    delegations = {
+        (row["model"], row["platform"]): Delegation(**{each.name: row[each.name] for each in fields(Delegation)})
+        for row in store.rows("SELECT * FROM delegations WHERE run = ?", [run])
+    }
     for row in store.rows("SELECT * FROM verdicts WHERE run = ?", [run]):
         key = row["model"], row["platform"]
-        one = _row(row, outcomes.get(key))
+        one = replace(_row(row, outcomes.get(key)), delegation=None if row["broken"] else delegations.get(key))
         # A row that was decided without the judge may follow one that was judged.
         judged = row["judge_seconds"] is not None
         if judged:

@@ -12,6 +12,7 @@ from typing import Any
 from mindgap.compare.culprit import Culprit
 from mindgap.compare.fault import Fault
 from mindgap.graph import Graph
+from mindgap.platforms.delegation import delegation_of
 from mindgap.results.rows import Model, PlatformFacts, Refused, Row
 from mindgap.results.settings import RunSettings
 from mindgap.run.identity import digest_of
@@ -117,7 +118,12 @@ class Recording:
         self._verdict(graph, row)
 
     def _outcome(self, model: str, outcome: Outcome) -> None:
-        self._append("outcomes", outcome_row(self.run, model, outcome))
+        row = outcome_row(self.run, model, outcome)
+        self._append("outcomes", row)
+        delegation = delegation_of(outcome.facts)
+        if delegation is not None:
+            key = {name: row[name] for name in TABLES["delegations"].key}
+            self._append("delegations", {**key, **dataclasses.asdict(delegation)})
         seen = (outcome.platform, outcome.fingerprint)
         if outcome.fingerprint and seen not in self._fingerprints and outcome.platform in self._facts:
             # The first time that a platform does something says what it is.

@@ -18,6 +18,7 @@ from mindgap.compare.fault import Fault
 from mindgap.compare.row_metrics import RowMetrics
 from mindgap.compare.verdict import CALM, FINDINGS, Blame, Verdict
 from mindgap.compare.weakness import Weakness
+from mindgap.platforms.delegation import Delegation
 from mindgap.run.outcome import Outcome, Status
 
 #: Findings, worst first, then what is calm, most serious first.
@@ -36,7 +37,7 @@ class Row:
     `broken`: the traceback of a failure of mindgap itself. `unjudged`: the row differs, and was not judged, for a limit
     or on request. `weaknesses`: operators that were judged on weaker evidence. `example`: one element that the culprit
     gets wrong. `script`: runs the culprit by itself without mindgap, and was not run; empty where there is none. A
-    store holds neither.
+    store holds neither. `delegation`: what a delegate of the platform ran, where the platform reports it.
     """
 
     model: str
@@ -61,6 +62,7 @@ class Row:
     example: Example | None = None
     script: str = ""
     faults: tuple[Fault, ...] = ()
+    delegation: Delegation | None = None
 
     @property
     def finding(self) -> bool:

@@ -30,6 +30,7 @@ from mindgap.graph import (
     materialise,
 )
 from mindgap.graph.cache import Cache
+from mindgap.platforms.delegation import delegation_of, require_taken
 from mindgap.platforms.protocol import (
     DECLARED,
     CompileFailure,
@@ -225,7 +226,8 @@ def _load(
 def _run(
     executable: Executable, job: Job, inputs: list[Array], timings: dict[str, float], *, first_time: bool
 ) -> dict[str, Any]:
-    """Runs the graph and returns the outcome's fields. Raises the platform's errors, or `_ContractBroken`."""
+    """Runs the graph and returns the outcome's fields. Raises the platform's errors, `Unsupported` where a delegate ran
+    no operator, or `_ContractBroken`."""
     before = [_checksum(a) for a in inputs] if first_time else []
     clock = time.perf_counter()
     outputs = _checked(executable(inputs), job.graph)
@@ -238,7 +240,9 @@ def _run(
     first = tuple(a.copy() for a in outputs) if job.want in ("outputs", "trace") else None
     counts = Counter([" ".join(d.digest for d in found)])
     repeats, differing = _repeat(executable, job, inputs, found, first, timings, counts)
-    fields: dict[str, Any] = {"status": "ok", "facts": _facts(executable)}
+    facts = _facts(executable)
+    require_taken(delegation_of(facts))
+    fields: dict[str, Any] = {"status": "ok", "facts": facts}
     if job.want == "counts":
         fields["counts"] = dict(counts)
     elif isinstance(executable, Traceable) and job.want == "trace":

@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from mindgap.graph import Graph, GraphError, MindgapError, TensorStore, decode, default_tensor_store
 from mindgap.graph.cache import Cache
@@ -32,20 +32,24 @@ from mindgap.run.outcome import Job
 from mindgap.run.worker_setup import claim_channel, prepare_to_die, serve_until_hangup
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Serves jobs until the parent hangs up. Returns the exit status."""
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Serves jobs until the parent hangs up, then ends the process; with status 1 if the platform cannot be opened."""
     arguments = _arguments(argv)
     requests, answers = claim_channel()
     prepare_to_die(arguments.parent, requests, arguments.memory_limit)
     try:
         platform, description = _open(arguments)
-    except Exception as error:
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # SystemExit too: a library that calls sys.exit() has not opened the platform
         permanent = isinstance(error, (MindgapError, ImportError))
         message = str(error)
         if not isinstance(error, MindgapError):
             message = f"platform {arguments.platform} cannot be opened: {type(error).__name__}: {error}"
         send_frame(answers, {"kind": "failed", "permanent": permanent, "message": message})
-        return 1
+        # No teardown: a thread of the library may go on for ever.
+        sys.stderr.flush()
+        os._exit(1)
     server = _Server(platform, description, answers, arguments)
     serve_until_hangup(lambda: server.serve(requests))
 
@@ -88,6 +92,7 @@ class _Server:
         self._description = description
         self._fingerprint = fingerprint_of(description)
         self._answers = answers
+        self._pid = os.getpid()
         self._name: str = arguments.platform
         self._recycle: int | None = arguments.recycle
         self._tensors = default_tensor_store() if arguments.tensors is None else TensorStore(arguments.tensors)
@@ -113,6 +118,9 @@ class _Server:
             self._answer(reader.next())
 
     def _send(self, header: dict[str, Any], arrays: Sequence[Any] = ()) -> None:
+        # A library may fork, and let the child return: the channel is the parent's.
+        if os.getpid() != self._pid:
+            os._exit(0)
         send_frame(self._answers, header, arrays)
 
     def _answer(self, frame: Frame) -> None:
@@ -186,4 +194,4 @@ class _Server:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -122,7 +122,7 @@ def short_script(
     third = ["torch", *imports, *(["numpy as np"] if "np." in run else [])]
     environment = dict(platform.environment)
     parts = [
-        _docstring(title, imports, platform, two),
+        _docstring(title, imports, run, platform, two),
         _imports({*standard, *(["os"] if environment else [])}),
         *(["from math import inf, nan"] if re.search(r"\b(inf|nan)\b", data + model) else []),
         "",
@@ -146,8 +146,10 @@ def short_script(
     return re.sub(r"\n{4,}", "\n\n\n", "\n".join(parts)).rstrip() + "\n"
 
 
-def _docstring(title: str, imports: Sequence[str], platform: Target, two: TwoResults | None) -> str:
-    packages = ["torch", *imports, *(["onnx", "onnxscript"] if "onnxruntime" in imports else [])]
+def _docstring(title: str, imports: Sequence[str], run: str, platform: Target, two: TwoResults | None) -> str:
+    packages = ["torch", *imports]
+    packages += [name for name in ("onnx", "onnxscript") if "torch.onnx" in run and name not in packages]
+    packages += [name for name in ("tinygrad", "torchax") if name in run]
     versions = {name: _version(name) for name in packages} if platform.versions is None else platform.versions
     seen = ", ".join(f"{name} {versions[name]}".rstrip() for name in packages if name in versions)
     if two is not None:

@@ -156,6 +156,13 @@ TABLES: Final[dict[str, TableSchema]] = {
             {"run": _TEXT, "model": _TEXT, "graph": _TEXT, "platform": _TEXT, "fingerprint": _TEXT, "status": _TEXT,
              "op": _TEXT, "message": _TEXT, "signature": _TEXT, "outputs": pa.list_(_OUTPUT), "timings": _SECONDS},
         ),
+        # What a delegate of the platform ran in an outcome (`mindgap.platforms.delegation`), where the platform reports
+        # it. A table of its own, as `weaknesses` is.
+        _table(
+            "delegations", "run model graph platform",
+            {"run": _TEXT, "model": _TEXT, "graph": _TEXT, "platform": _TEXT, "delegate": _TEXT, "ran": _COUNTS,
+             "gave_back": _COUNTS, "otherwise": _TEXT, "parts": pa.int64()},
+        ),
         # `word` is the verdict, or why there is none. `origin`: the run that measured it, where another took it over.
         _table(
             "verdicts", "run model graph platform reference",

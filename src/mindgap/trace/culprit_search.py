@@ -169,7 +169,7 @@ class CulpritSearch:
 
     def _search_fused(self, side: str, arrays: tuple[Array, ...], examined: list[Examined]) -> Confirmed | None:
         broken = _broken(examined)
-        if not broken and not any(e.ill for e in examined):
+        if not self._oracle.graph.nodes or (not broken and not any(e.ill for e in examined)):
             return None
         anchors = self._anchors(side, arrays, examined)
         asked = side, tuple(anchors)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from mindgap.graph import Graph, TensorSpec, dtype_name, numpy_dtype
 from mindgap.platforms import dtype_policy
+from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.messages import loading_error, running_error
 from mindgap.platforms.onnx import host as onnx_host
 from mindgap.platforms.onnx.arrays import ONNX_ELEMENT, as_declared, as_real, carrier
@@ -128,15 +130,17 @@ class OnnxRuntimePlatform:
             exported = shared_export(graph, inputs, apart=True)
         else:
             exported = export_official(graph, inputs)
-        session = _session(exported, self._opt, self._threads)
+        session, assigned = _session(exported, self._opt, self._threads)
         outputs = [graph.values[number] for number in graph.outputs]
         if len(session.get_outputs()) != len(outputs):
             raise CompileFailure(f"the model has {len(session.get_outputs())} outputs, not {len(outputs)}")
-        return OnnxRuntimeExecutable(session, exported, outputs)
+        return OnnxRuntimeExecutable(session, exported, outputs, assigned)
 
 
-def _session(exported: Exported, opt: str, threads: int | None) -> Any:
-    """Makes a session. It reads the weights outside the model where they are: they must outlive it.
+def _session(exported: Exported, opt: str, threads: int | None) -> tuple[Any, Delegation]:
+    """Makes a session, and says what its provider runs.
+
+    A session reads the weights outside the model where they are: they must outlive it.
 
     Raises `Unsupported`, `CompileFailure` or `Fallback`.
     """
@@ -155,10 +159,10 @@ def _session(exported: Exported, opt: str, threads: int | None) -> Any:
         session = onnxruntime.InferenceSession(exported.model, settings, providers=[_PROVIDER])
     except Exception as error:
         raise _typed(error, exported.origin) from error
-    _require_cpu(session)
+    assigned = _assigned(session)
     # Most weights are packed for their kernels by now.
     exported.external.forget_pages()
-    return session
+    return session, assigned
 
 
 def _typed(error: Exception, origin: Mapping[str, str], *, running: bool = False) -> Exception:
@@ -172,20 +176,25 @@ def _typed(error: Exception, origin: Mapping[str, str], *, running: bool = False
     return loading_error(found.kind, str(error), op)
 
 
-def _require_cpu(session: Any) -> None:
-    """Raises `Fallback` if any node of the optimised graph is not assigned to the CPU provider."""
+def _assigned(session: Any) -> Delegation:
+    """Returns which nodes of the optimised graph the CPU provider runs. Raises `Fallback` if it does not run all."""
     if session.get_providers() != [_PROVIDER]:
         raise Fallback(f"ONNX Runtime runs on {session.get_providers()}, not on {_PROVIDER} alone")
+    ran = Counter[str]()
     for part in session.get_provider_graph_assignment_info():
         if part.ep_name != _PROVIDER:
             raise Fallback(f"ONNX Runtime gave {[n.op_type for n in part.get_nodes()]} to {part.ep_name}")
+        ran.update(str(node.op_type) for node in part.get_nodes())
+    return Delegation(_PROVIDER, dict(ran))
 
 
 class OnnxRuntimeExecutable:
     """Runs one session. `facts`: changes that the translation made to the graph."""
 
-    def __init__(self, session: Any, exported: Exported, outputs: Sequence[TensorSpec | None]) -> None:
-        self.facts = exported.facts
+    def __init__(
+        self, session: Any, exported: Exported, outputs: Sequence[TensorSpec | None], assigned: Delegation
+    ) -> None:
+        self.facts = {**exported.facts, **assigned.as_fact()}
         self._origin = exported.origin
         self._session = session
         #: The session reads their memory.

@@ -14,7 +14,12 @@ from mindgap.graph import Graph
 from mindgap.pipeline.comparison import RunContext
 from mindgap.platforms.registry import is_import_path, parse
 from mindgap.reduction.stage.at_fault import Stage, StageAtFault
-from mindgap.reduction.stage.onnx import onnxruntime_stage
+from mindgap.reduction.stage.onnx import (
+    onnx_reference_stage,
+    onnxruntime_stage,
+    optimised_code_stage,
+    tinygrad_stage,
+)
 from mindgap.reduction.stage.openvino import openvino_stage
 from mindgap.reduction.stage.pytorch import eager_stage, inductor_stage, jit_stage
 from mindgap.reduction.stage.runs import StageRuns
@@ -24,6 +29,9 @@ __all__ = ["Stage", "StageAtFault", "stage_at_fault"]
 
 _BY_PLATFORM: Final[Mapping[str, Callable[[StageRuns], Stage]]] = {
     "onnxruntime/cpu": onnxruntime_stage,
+    "onnx/reference": onnx_reference_stage,
+    "tinygrad/cpu": tinygrad_stage,
+    "jax/cpu": optimised_code_stage,
     "openvino/cpu": openvino_stage,
     "cpu/inductor": inductor_stage,
     "cpu/aotinductor": inductor_stage,

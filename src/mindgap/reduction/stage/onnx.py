@@ -21,6 +21,29 @@ def onnxruntime_stage(runs: StageRuns) -> Stage:
     return _before_model(runs, shown, "openvino/cpu@frontend=onnx,precision=f32")
 
 
+def onnx_reference_stage(runs: StageRuns) -> Stage:
+    """The evaluator's implementation of an operator, or what comes before the model."""
+    shown = runs.ask("onnxruntime/cpu@opt=off")
+    return "kernel" if shown == "right" else _before_model(runs, shown, "openvino/cpu@frontend=onnx,precision=f32")
+
+
+def tinygrad_stage(runs: StageRuns) -> Stage:
+    """What comes before the model, tinygrad's reading of it, or its optimisation of kernels."""
+    before = exporter_stage(runs, "onnxruntime/cpu@opt=off")
+    if before is not None:
+        return before
+    if fails_at_load(runs):
+        return "front end"
+    return optimised_code_stage(runs)
+
+
+def optimised_code_stage(runs: StageRuns) -> Stage:
+    """For a compiler whose option `opt=off` leaves out the optimisation of the code that it generates."""
+    if runs.name.options.get("opt") != "off" and runs.ask(runs.with_options(opt="off")) == "right":
+        return "code generation"
+    return "unknown"
+
+
 def exporter_stage(runs: StageRuns, other: str) -> Stage | None:
     """The stage before the ONNX model, `unknown` where that cannot be told; None where the model is right.
 
@@ -36,9 +59,7 @@ def fails_at_load(runs: StageRuns) -> bool:
 
 
 def _in_reference_evaluator(runs: StageRuns) -> Shown:
-    return runs.ask(
-        runs.beside(f"{_INTERMEDIATE}:REFERENCE_EVALUATOR"), "The exported model in ONNX's reference evaluator"
-    )
+    return runs.ask(runs.beside("onnx/reference"), "The exported model in ONNX's reference evaluator")
 
 
 def _before_model(runs: StageRuns, shown: Shown, other: str) -> Stage:

@@ -1,0 +1,188 @@
+"""Backend `tinygrad/cpu`: runs ONNX models of PyTorch's exporter in `tinygrad.nn.onnx.OnnxRunner`."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from mindgap.graph import Graph, dtype_name, numpy_dtype
+from mindgap.platforms import dtype_policy
+from mindgap.platforms.messages import loading_error, running_error
+from mindgap.platforms.onnx import host
+from mindgap.platforms.onnx.arrays import as_declared, as_real, carrier
+from mindgap.platforms.protocol import (
+    INFERENCE_ONLY,
+    Array,
+    Availability,
+    Executable,
+    Fallback,
+    Options,
+    Platform,
+    RunFailure,
+    Unsupported,
+)
+from mindgap.platforms.tinygrad import messages
+from mindgap.platforms.tinygrad.compiler_errors import compiler_errors
+
+if TYPE_CHECKING:
+    from mindgap.platforms.onnx.export import Exported
+
+_MODULES: Final = {"torch": "torch", "onnx": "onnx", "onnxscript": "onnxscript", "tinygrad": "tinygrad"}
+_COMPILER: Final = "clang"
+_OPTIONS: Final = {
+    "opt": "all|off: tinygrad's optimisation of kernels (default all)",
+    "threads": "threads within a kernel (default: tinygrad takes one per core)",
+}
+#: numpy's name of a dtype -> tinygrad's, for those that numpy holds through ml_dtypes only.
+_UNNAMED: Final = {"bfloat16": "bfloat16", "float8_e4m3fn": "fp8e4m3", "float8_e5m2": "fp8e5m2"}
+
+
+class TinygradBackend:
+    """Makes platforms `tinygrad/cpu`."""
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        return _OPTIONS
+
+    def probe(self) -> Availability:
+        found = host.available(_MODULES)
+        if found.available and shutil.which(_COMPILER) is None:
+            return Availability(
+                False, f"tinygrad compiles with {_COMPILER}, which is not on the PATH: apt install clang"
+            )
+        return found
+
+    def environment(self, options: Options) -> Mapping[str, str]:
+        """Returns the settings that tinygrad reads when it is imported.
+
+        `PARALLEL=0`: kernels are compiled in the worker itself, not in a pool of further processes.
+        """
+        host.reject_unknown(options, _OPTIONS)
+        threads = host.thread_count(options)
+        found = {"DEV": "CPU", "PARALLEL": "0"}
+        if host.choice("opt", options, ("all", "off")) == "off":
+            found["NOOPT"] = "1"
+        return found if threads is None else {**found, "NUM_CPU_THREADS": str(threads)}
+
+    def open(self, options: Options) -> Platform:
+        return TinygradPlatform(host.choice("opt", options, ("all", "off")), host.thread_count(options))
+
+
+class TinygradPlatform:
+    """Makes runners. `threads`: None leaves the number to tinygrad."""
+
+    def __init__(self, opt: str, threads: int | None) -> None:
+        self._opt = opt
+        self._threads = threads
+        helpers: Any = importlib.import_module("tinygrad.helpers")
+        device = str(importlib.import_module("tinygrad").Device.DEFAULT)
+        if device != "CPU":
+            raise Fallback(f"tinygrad computes on {device}, not on its CPU device")
+        if int(helpers.NOOPT.value) != (opt == "off") or threads not in (None, int(helpers.NUM_CPU_THREADS.value)):
+            raise Fallback(f"tinygrad has not taken opt={opt}, threads={threads}")
+
+    def describe(self) -> Mapping[str, Any]:
+        found = host.available(_MODULES)
+        version = subprocess.run([_COMPILER, "--version"], capture_output=True, text=True, check=True).stdout
+        return {
+            "hardware": found.hardware,
+            "cpu_flags": host.cpu_flags(),
+            "versions": dict(found.versions),
+            "compiler": version.splitlines()[0],
+            "optimization": self._opt,
+            "threads": self._threads,
+            INFERENCE_ONLY: True,
+            "exporter": "torch.onnx, operator set 20, onnxscript optimizer on",
+            dtype_policy.KEY: dtype_policy.measured_dtypes(self),
+        }
+
+    def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
+        """Reads the model. Raises `Unsupported` for what the front end lacks, else what the export raises."""
+        from mindgap.platforms.onnx.export_cache import shared_export
+
+        if graph.grad:
+            raise Unsupported("backward", "an ONNX model has no backward pass")
+        return TinygradExecutable(graph, shared_export(graph, inputs))
+
+
+class TinygradExecutable:
+    """Runs one model. `facts`: changes that the translation made to the graph.
+
+    Every call reads the model anew: a runner keeps values of its first call, and uses them in later ones.
+    """
+
+    def __init__(self, graph: Graph, exported: Exported) -> None:
+        self.facts = exported.facts
+        self._exported = exported
+        self._outputs = [graph.values[number] for number in graph.outputs]
+        self._file = tempfile.NamedTemporaryFile(suffix=".onnx")  # noqa: SIM115 # deleted with the executable
+        self._file.write(exported.model)
+        self._file.flush()
+        try:
+            self._require_operators(self._runner())
+        except Exception as error:
+            raise self._typed(error, running=False) from error
+
+    def __call__(self, inputs: Sequence[Array]) -> list[Array]:
+        """Runs the model. Raises `Unsupported` for a case that tinygrad lacks, `RunFailure` for other errors."""
+        names, fed = self._exported.inputs, self._exported.fed
+        feeds = zip(names, fed, strict=True)
+        try:
+            with compiler_errors():
+                found = self._runner()({name: _to_tensor(as_real(inputs[number])) for name, number in feeds})
+                arrays = [_to_array(found[name]) for name in self._exported.outputs]
+        except Exception as error:
+            raise self._typed(error, running=True) from error
+        return [
+            array if spec is None else as_declared(array, spec)
+            for array, spec in zip(arrays, self._outputs, strict=True)
+        ]
+
+    def _runner(self) -> Any:
+        return importlib.import_module("tinygrad.nn.onnx").OnnxRunner(self._file.name)
+
+    def _require_operators(self, runner: Any) -> None:
+        """Raises what the runner raises for an operator that it lacks, before anything runs."""
+        for node in runner.graph_nodes:
+            runner._select_op(node.op, node.opset_id)
+
+    def _typed(self, error: Exception, *, running: bool) -> Exception:
+        if isinstance(error, (MemoryError, Unsupported, RunFailure)):
+            return error
+        found = messages.read(error)
+        op = host.aten_operator(found, self._exported.origin)
+        text = f"{type(error).__name__}: {error}"
+        return running_error(found.kind, text, op) if running else loading_error(found.kind, text, op)
+
+
+def _to_tensor(array: Array) -> Any:
+    tinygrad = importlib.import_module("tinygrad")
+    unsigned = carrier(array.dtype)
+    if unsigned == array.dtype:
+        return tinygrad.Tensor(array)
+    kind = _UNNAMED.get(dtype_name(array.dtype))
+    if kind is None:
+        raise Unsupported("model", f"tinygrad has no dtype {dtype_name(array.dtype)}")
+    return tinygrad.Tensor(array.view(unsigned)).bitcast(getattr(tinygrad.dtypes, kind))
+
+
+def _to_array(value: Any) -> Array:
+    """Copies a tensor's bytes: `Tensor.numpy` converts dtypes that numpy lacks."""
+    tinygrad = importlib.import_module("tinygrad")
+    if not isinstance(value, tinygrad.Tensor):
+        raise RunFailure(f"tinygrad returned a {type(value).__name__}, not a tensor")
+    for name, kind in _UNNAMED.items():
+        if value.dtype == getattr(tinygrad.dtypes, kind):
+            dtype = numpy_dtype(name)
+            raw = value.bitcast(tinygrad.dtypes.uint16 if dtype.itemsize == 2 else tinygrad.dtypes.uint8).numpy()
+            return np.array(raw, order="C").view(dtype)
+    return np.array(value.numpy(), order="C")
+
+
+BACKEND: Final = TinygradBackend()

@@ -1,0 +1,67 @@
+"""Recipes: every one is complete and names platforms that exist; what is missing is a line that says what to do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mindgap.cli.app import main
+from mindgap.environments import EnvironmentProblem, Recipe, find, find_recipe, recipe_of, recipes
+from mindgap.environments.installation import create_from_recipe
+from mindgap.platforms.registry import places
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINDGAP_HOME", str(tmp_path / "home"))
+
+
+def a_recipe(**fields: object) -> Recipe:
+    given = {"name": "tiny", "about": "nothing", "requirements": (), "platforms": ("tiny/cpu",)} | fields
+    return Recipe(**given, download_mb=1, seconds=1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", recipes())
+def test_a_recipe_is_pinned_and_serves_platforms_that_exist(name: str) -> None:
+    found = find_recipe(name)
+    assert found.about and found.platforms and found.download_mb > 0 and found.seconds > 0
+    assert all("==" in each for each in (*found.requirements, *found.no_deps))
+    assert set(found.platforms) <= places().keys()
+    assert all(recipe_of(platform) == found for platform in found.platforms)
+
+
+def test_an_unknown_name_without_requirements_gets_the_nearest_recipe() -> None:
+    with pytest.raises(EnvironmentProblem, match=r"no recipe tinygrat: did you mean tinygrad\?"):
+        find_recipe("tinygrat")
+    assert recipe_of("cpu/eager") is None
+
+
+def test_the_recipe_is_followed_and_recorded() -> None:
+    said: list[str] = []
+    made = create_from_recipe(a_recipe(programs={"no-such-compiler": "apt install it"}), said.append)
+    assert made == find("tiny") and made.layered and made.created
+    assert said[-1] == "tiny needs no-such-compiler at run time, which is not on this machine: apt install it"
+
+
+def test_another_pytorch_is_not_installed() -> None:
+    with pytest.raises(EnvironmentProblem, match=r"torch==1\.0 cannot be installed"):
+        create_from_recipe(a_recipe(requirements=("--no-index", "torch==1.0")), lambda line: None)
+    assert find_recipe("tinygrad").made is None
+
+
+def test_the_command_lists_them(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["env", "recipes", "--json"]) == 0
+    listed = json.loads(capfd.readouterr().out)
+    assert {each["name"] for each in listed} == recipes().keys() and not any(each["made"] for each in listed)
+    assert main(["env", "recipes"]) == 0
+    assert "mindgap env create tinygrad" in capfd.readouterr().out
+
+
+def test_the_command_follows_one(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("mindgap.environments.recipe.recipes", lambda: {"tiny": a_recipe()})
+    assert main(["env", "create", "tiny"]) == 0
+    assert capfd.readouterr().out.startswith("environment tiny: ")
+    assert main(["env", "create", "tiny", "--isolated"]) == 2
+    assert "--isolated takes requirements" in capfd.readouterr().err
