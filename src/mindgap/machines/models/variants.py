@@ -21,7 +21,7 @@ _SEEDS: Final = {"small": 1, "resnet18": 2, "resnet50v2": 3}
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A model. `size`: height and width of its input, as in the paper."""
+    """A model. `size`: height and width of its input: 32 as in the paper; 64 for ResNet-50v2, where the paper has 224."""
 
     architecture: Architecture
     activation: Activation
@@ -47,7 +47,7 @@ class Variant:
 VARIANTS: Final = (
     Variant("small", "relu", "max", True),
     Variant("resnet18", "relu", "max", True),
-    Variant("resnet50v2", "relu", "max", True, 224),
+    Variant("resnet50v2", "relu", "max", True, 64),
     Variant("small", "sigmoid", "average", True),
     Variant("resnet18", "sigmoid", "average", True),
     *(

@@ -11,10 +11,8 @@ from mindgap.capture import capture
 from mindgap.graph import TensorStore
 from mindgap.machines.models.variants import VARIANTS, Variant, build, samples
 from mindgap.machines.observations import Fact
-from mindgap.machines.settings import Group
 from mindgap.machines.subjects.runnable import Keep, Runnable, runnable
 
-_EVERYWHERE: Final[tuple[Group, ...]] = ("float32", "reduced")
 _CASTS: Final = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
 
 
@@ -26,13 +24,19 @@ def models(store: TensorStore, variants: tuple[Variant, ...] = VARIANTS) -> Iter
             if number and not variant.trained:
                 continue
             graph = capture(module, (torch.from_numpy(image),), tensors=store)
-            keep, groups = _kept(variant, number)
-            name = f"{variant.name}/{number}"
-            yield runnable(name, "models", graph, _facts(variant, number), keep=keep, groups=groups)
-            if variant.size > 32 and not number:
-                # Every value of a large network on every setting would take hours.
-                facts = _facts(variant, number)
-                yield runnable(f"{name}/layers", "layers", graph, facts, keep="all", groups=("tiers",))
+            # Every value of one sample; of the others the values around activations.
+            keep: Keep = "layers" if number else "all"
+            yield runnable(f"{variant.name}/{number}", "models", graph, _facts(variant, number), keep=keep)
+
+
+def reduced(store: TensorStore, variants: tuple[Variant, ...] = VARIANTS) -> Iterator[Runnable]:
+    """Yields the trained variants with ReLU and the first sample, for settings that compute in less than float32."""
+    for variant in variants:
+        if variant.trained and variant.activation == "relu":
+            image = torch.from_numpy(samples(variant.size)[0])
+            graph = capture(build(variant), (image,), tensors=store)
+            name = f"{variant.name}/0/any-precision"
+            yield runnable(name, "reduced", graph, _facts(variant, 0), groups=("float32", "reduced"))
 
 
 def casts(store: TensorStore, variants: tuple[Variant, ...] = VARIANTS) -> Iterator[Runnable]:
@@ -40,22 +44,11 @@ def casts(store: TensorStore, variants: tuple[Variant, ...] = VARIANTS) -> Itera
     for variant in variants:
         if not variant.trained or variant.activation != "relu":
             continue
-        groups: tuple[Group, ...] = ("tiers",) if variant.size > 32 else ("float32",)
         image = torch.from_numpy(samples(variant.size)[0])
         for dtype, kind in _CASTS.items():
             graph = capture(build(variant).to(kind), (image.to(kind),), tensors=store)
-            yield runnable(
-                f"{variant.name}/0/{dtype}", "casts", graph, {**_facts(variant, 0), "dtype": dtype}, groups=groups
-            )
-
-
-def _kept(variant: Variant, number: int) -> tuple[Keep, tuple[Group, ...]]:
-    """Returns the values that are kept, and the settings: values are compared where float32 is computed in float32."""
-    if variant.size > 32:
-        return "outputs", _EVERYWHERE
-    if number:
-        return "layers", ("float32",)
-    return "all", ("float32",)
+            facts = {**_facts(variant, 0), "dtype": dtype}
+            yield runnable(f"{variant.name}/0/{dtype}", "casts", graph, facts)
 
 
 def _facts(variant: Variant, number: int) -> dict[str, Fact]:
