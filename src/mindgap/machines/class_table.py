@@ -1,4 +1,4 @@
-"""Gathers values into classes of equal ones, with prefix digests, and marks elements that deviate from the first class."""
+"""Gathers values into classes of equal ones, with prefix digests; marks elements that deviate from the first class."""
 
 from __future__ import annotations
 

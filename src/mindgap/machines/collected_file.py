@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import zstandard
 
@@ -74,14 +74,14 @@ def read(path: Path) -> Collected:
         raise CollectedFileError(f"{path} is empty: collect it again")
     try:
         text = zstandard.ZstdDecompressor().decompress(data, max_output_size=_LARGEST)
-        document: Any = json.loads(text)
+        document = _object(json.loads(text))
     except (zstandard.ZstdError, ValueError, MemoryError, RecursionError):
         raise CollectedFileError(f"{path} is damaged, or no file of `study deviations --collect`") from None
-    if not isinstance(document, dict) or document.get("format") != FORMAT:  # type: ignore[reportUnknownMemberType]
+    if document.get("format") != FORMAT:
         raise CollectedFileError(f"{path} is no file of `study deviations --collect`")
-    if document["version"] != VERSION if "version" in document else True:
+    if document.get("version") != VERSION:
         raise CollectedFileError(
-            f"{path} has version {document.get('version')} of the format, this mindgap reads version {VERSION}: "  # type: ignore[reportUnknownMemberType]
+            f"{path} has version {document.get('version')} of the format, this mindgap reads version {VERSION}: "
             "collect it again with this one"
         )
     try:
@@ -113,12 +113,18 @@ def content_digest(collected: Collected) -> str:
 
 def machine_of(entry: Mapping[str, Any]) -> Machine:
     """Returns a machine from its JSON form."""
-    return Machine(**{**entry, "flags": tuple(entry["flags"])})
+    fields: dict[str, Any] = {**entry, "flags": tuple(entry["flags"])}
+    return Machine(**fields)
+
+
+def _object(document: Any) -> dict[str, Any]:
+    """Returns a JSON object; an empty one for any other JSON."""
+    return cast("dict[str, Any]", document) if isinstance(document, dict) else {}
 
 
 def _decoded(document: Mapping[str, Any]) -> Collected:
     subjects = tuple(_subject(entry) for entry in document["subjects"])
-    names = [subject.name for subject in subjects]
+    names = [str(subject.name) for subject in subjects]
     platforms = list(document["settings"])
     prefixes = _by_value(document["prefixes"], names, lambda each: tuple(unpacked(text) for text in each))
     found = Collected(
@@ -126,12 +132,14 @@ def _decoded(document: Mapping[str, Any]) -> Collected:
         subjects=subjects,
         settings=dict(document["settings"]),
         observations=tuple(
-            Observation(names[s], platforms[p], str(status), tuple(classes), str(message))
+            Observation(names[int(s)], platforms[int(p)], str(status), tuple(classes), str(message))
             for s, p, status, classes, message in document["observations"]
         ),
         prefixes=prefixes,
         sketches=_by_value(document["sketches"], names, tuple),
-        deviating=tuple(Deviating(names[s], v, int(some), int(whole)) for s, v, some, whole in document["deviating"]),
+        deviating=tuple(
+            Deviating(names[int(s)], v, int(some), int(whole)) for s, v, some, whole in document["deviating"]
+        ),
         algorithms=dict(document["algorithms"]),
         complete=bool(document["complete"]),
     )
@@ -151,15 +159,16 @@ def _check_classes(found: Collected) -> None:
                 raise ValueError(f"{each.subject} has no class {number}")
 
 
-def _by_value(
-    entries: Sequence[Any], names: Sequence[str], made: Callable[[Any], Any]
-) -> dict[tuple[str, int], Any]:
-    return {(names[s], int(v)): made(each) for s, v, each in entries}
+def _by_value(entries: Sequence[Any], names: Sequence[str], made: Callable[[Any], Any]) -> dict[tuple[str, int], Any]:
+    return {(names[int(s)], int(v)): made(each) for s, v, each in entries}
 
 
 def _subject(entry: Mapping[str, Any]) -> Subject:
-    values = tuple(
-        ValueFacts(**{**each, "shape": tuple(each["shape"]), "operands": tuple(each["operands"])})
-        for each in entry["values"]
-    )
-    return Subject(**{**entry, "values": values})
+    values = tuple(_value(each) for each in entry["values"])
+    fields: dict[str, Any] = {**entry, "values": values}
+    return Subject(**fields)
+
+
+def _value(entry: Mapping[str, Any]) -> ValueFacts:
+    fields: dict[str, Any] = {**entry, "shape": tuple(entry["shape"]), "operands": tuple(entry["operands"])}
+    return ValueFacts(**fields)

@@ -124,7 +124,9 @@ def _observed(each: Runnable, setting: Setting, pool: WorkerPool, table: ClassTa
         return Observation(name, setting.platform, outcome.status, (), _one_line(outcome.message))
     arrays = _arrays(each, outcome)
     if each.traced and not _trace_agrees(each, arrays, outcome):
-        return Observation(name, setting.platform, "trace_differs", (), "the traced run has other outputs than a plain one")
+        return Observation(
+            name, setting.platform, "trace_differs", (), "the traced run has other outputs than a plain one"
+        )
     outputs = [*each.graph.outputs, *(-1 - i for i in range(len(each.graph.grad)))]
     compared = _compared(each) if "float32" in setting.groups else set[int]()
     classes: list[int] = []
@@ -181,8 +183,8 @@ def _restore(state: _State, runnables: Sequence[Runnable], store: TensorStore) -
                 for number in _compared(each):
                     if number not in arrays or not state.table.restore(each.subject.name, number, arrays[number]):
                         raise MindgapError(
-                            f"{state.partial.path}: {platform} gives other values of {each.subject.name} now than before "
-                            "the interruption: remove that file and begin again"
+                            f"{state.partial.path}: {platform} gives other values of {each.subject.name} now than "
+                            "before the interruption: remove that file and begin again"
                         )
 
 

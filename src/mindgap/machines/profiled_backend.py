@@ -1,8 +1,11 @@
 """A `*/eager` backend that also reports which algorithm computed each convolution, from PyTorch's profiler.
 
-It is no registered platform: workers open it by its place, `mindgap.machines.profiled_backend:CUDA`. The names are those
-of the kernels that the device ran; on a CPU, which reports no kernels, of the innermost operators.
+It is no registered platform: workers open it by its place, `mindgap.machines.profiled_backend:CUDA`. The names are
+those of the kernels that the device ran; on a CPU, which reports no kernels, of the innermost operators.
 """
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# (torch.profiler is typed in parts only)
 
 from __future__ import annotations
 

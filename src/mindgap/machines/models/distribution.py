@@ -49,7 +49,9 @@ def inputs() -> dict[str, Array]:
     captured = _file()["input"]
     flat = captured.reshape(-1)
     permuted = {
-        f"permuted_{seed}": flat[np.random.Generator(np.random.PCG64(seed)).permutation(flat.size)].reshape(captured.shape)
+        f"permuted_{seed}": flat[np.random.Generator(np.random.PCG64(seed)).permutation(flat.size)].reshape(
+            captured.shape
+        )
         for seed in (1, 2)
     }
     return {"captured": captured, **permuted, "uniform": np.abs(uniform(captured.shape, 1.0, 13))}

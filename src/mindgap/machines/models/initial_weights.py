@@ -4,6 +4,9 @@ Each tensor is integers from a counter-based generator (`mindgap.graph.materiali
 distribution of numpy or PyTorch, whose bits depend on the vector instructions of the processor.
 """
 
+# pyright: reportUnknownMemberType=false
+# (torch.from_numpy has no complete type)
+
 from __future__ import annotations
 
 import math

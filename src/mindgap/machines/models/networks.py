@@ -19,7 +19,9 @@ Pooling = Literal["max", "average"]
 
 CLASSES: Final = 10
 _ACTIVATIONS: Final[dict[Activation, Callable[[], nn.Module]]] = {
-    "relu": nn.ReLU, "sigmoid": nn.Sigmoid, "linear": nn.Identity,
+    "relu": nn.ReLU,
+    "sigmoid": nn.Sigmoid,
+    "linear": nn.Identity,
 }
 
 
@@ -39,9 +41,7 @@ class SmallCnn(nn.Module):
             nn.Conv2d(3, 3, 3, padding=1), act(), _pool(pooling, 2, 2),
             nn.Conv2d(3, 5, 5, padding=2), act(), _pool(pooling, 2, 2),
         )  # fmt: skip
-        self.classifier = nn.Sequential(
-            nn.Linear(320, 128), act(), nn.Linear(128, 128), act(), nn.Linear(128, CLASSES)
-        )
+        self.classifier = nn.Sequential(nn.Linear(320, 128), act(), nn.Linear(128, 128), act(), nn.Linear(128, CLASSES))
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.softmax(self.classifier(self.features(x).flatten(1)), 1)

@@ -2,8 +2,11 @@
 
 Writes `trained/NAME.npz` and `trained/samples.npz` beside this file. Needs scikit-learn (`pip install
 'mindgap[training]'`). One thread, seeded, deterministic kernels: the same files come out on the same machine.
-Training changes convolutions and dense layers by a product of two thin matrices (`trained_weights`), and all else freely.
+Training changes convolutions and dense layers by a product of two thin matrices (`trained_weights`), all else freely.
 """
+
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# (torch and scikit-learn are typed in parts only)
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from mindgap.machines.models.distribution import FILE, MODEL, layer
 from mindgap.machines.models.digits import TESTED, enlarged
+from mindgap.machines.models.distribution import FILE, MODEL, layer
 from mindgap.machines.models.initial_weights import load
 from mindgap.machines.models.trained_weights import FOLDER, expand, low_rank_entries, whole_entries
 from mindgap.machines.models.variants import VARIANTS, Variant, build, initial, network, samples
@@ -69,7 +72,9 @@ class _Trainable:
         return [*self.whole.values(), *(each for pair in self.factors.values() for each in pair)]
 
     def parameters(self) -> dict[str, Tensor]:
-        made = {name: self.fixed[name] + (a @ b).reshape(self.fixed[name].shape) for name, (a, b) in self.factors.items()}
+        made = {
+            name: self.fixed[name] + (a @ b).reshape(self.fixed[name].shape) for name, (a, b) in self.factors.items()
+        }
         return {**self.whole, **made}
 
 
@@ -101,7 +106,9 @@ def _measure_statistics(module: nn.Module, trainable: _Trainable, images: Array,
             each.momentum = None
     with torch.no_grad():
         for start in range(0, _MEASURED, 32):
-            functional_call(module, trainable.parameters(), torch.from_numpy(enlarged(images[start : start + 32], size)))
+            functional_call(
+                module, trainable.parameters(), torch.from_numpy(enlarged(images[start : start + 32], size))
+            )
 
 
 def _entries(module: nn.Module, trainable: _Trainable) -> dict[str, Array]:
@@ -127,7 +134,7 @@ def accuracy(module: nn.Module, images: Array, labels: Array, size: int) -> floa
 
 
 def _digits() -> tuple[Array, Array]:
-    from sklearn.datasets import load_digits  # pyright: ignore
+    from sklearn.datasets import load_digits  # pyright: ignore[reportMissingTypeStubs]
 
     digits: Any = load_digits()
     return digits.images.astype(np.int8), digits.target.astype(np.int64)
@@ -150,7 +157,7 @@ def _make(variant: Variant, images: Array, labels: Array) -> str:
 
 
 def _record_distribution() -> None:
-    """Keeps what `distribution` needs of the trained ResNet-18: the input of one layer, mean and spread of its weights."""
+    """Keeps what `distribution` needs of the ResNet-18: the input of one layer, mean and spread of its weights."""
     module = build(MODEL)
     seen: list[Array] = []
     conv = layer(module)

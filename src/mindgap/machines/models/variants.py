@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -15,13 +16,23 @@ from mindgap.machines.models.trained_weights import FOLDER, expand, read
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Architecture = Literal["small", "resnet18", "resnet50v2"]
-_NETWORKS: Final = {"small": SmallCnn, "resnet18": ResNet18, "resnet50v2": ResNet50V2}
+_NETWORKS: Final[Mapping[Architecture, Callable[[Activation, Pooling], nn.Module]]] = {
+    "small": SmallCnn,
+    "resnet18": ResNet18,
+    "resnet50v2": ResNet50V2,
+}
 _SEEDS: Final = {"small": 1, "resnet18": 2, "resnet50v2": 3}
+
+#: Variants without training (Figures SUP-6 and SUP-7).
+_SMALL: Final[tuple[Architecture, ...]] = ("small", "resnet18")
+_UNTRAINED: Final[tuple[tuple[Activation, Pooling], ...]] = (
+    ("relu", "max"), ("sigmoid", "average"), ("linear", "average"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A model. `size`: height and width of its input: 32 as in the paper; 64 for ResNet-50v2, where the paper has 224."""
+    """A model. `size`: height and width of its input, 32 as in the paper; 64 for ResNet-50v2 (the paper: 224)."""
 
     architecture: Architecture
     activation: Activation
@@ -52,8 +63,8 @@ VARIANTS: Final = (
     Variant("resnet18", "sigmoid", "average", True),
     *(
         Variant(architecture, activation, pooling, False)
-        for architecture in ("small", "resnet18")
-        for activation, pooling in (("relu", "max"), ("sigmoid", "average"), ("linear", "average"))
+        for architecture in _SMALL
+        for activation, pooling in _UNTRAINED
     ),
 )
 

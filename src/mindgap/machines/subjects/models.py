@@ -1,4 +1,7 @@
-"""The paper's models on its samples, and the same cast to other floating-point formats (Figures 5, 6, SUP-4 to SUP-7)."""
+"""The paper's models with its samples, and the same cast to other dtypes (Figures 5, 6, SUP-4 to SUP-7)."""
+
+# pyright: reportUnknownMemberType=false
+# (torch.from_numpy has no complete type)
 
 from __future__ import annotations
 

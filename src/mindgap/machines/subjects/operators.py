@@ -1,5 +1,8 @@
 """Operators whose sums are split among threads: reductions, long products, weight gradients (Figure 2)."""
 
+# pyright: reportUnknownMemberType=false, reportUnknownLambdaType=false, reportUnknownArgumentType=false
+# (torch is typed in parts only)
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

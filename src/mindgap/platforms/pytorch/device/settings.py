@@ -39,7 +39,7 @@ _FLOAT32_BITS: Final = 16
 
 
 def check_tier(options: Options) -> None:
-    """Raises `Fallback` if this processor lacks instructions that the options request, before one crashes the process."""
+    """Raises `Fallback` if this processor lacks instructions that the options request: using one would crash."""
     flags = processor().flags
     needed = dict.fromkeys(flag for level in requested(options).values() for flag in level.flags)
     missing = [flag for flag in needed if flag not in flags] if flags else []
