@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,21 +50,28 @@ def collect(
     settings: Sequence[Setting],
     *,
     complete: bool = True,
+    budget_s: float = math.inf,
     on_progress: OnProgress = lambda done, total, name: None,
 ) -> Collected:
     """Runs the suite on the settings, writes `path`, and returns what it holds.
 
-    Finished settings are kept in `path.partial`; the same call goes on from there. Raises `MindgapError` if nothing
-    ran, and if a partial file of another machine is in the way.
+    Finished settings are kept in `path.partial`; the same call goes on from there. `budget_s`: no further
+    setting begins later; the file then holds those that are done, and is not `complete`. Raises `MindgapError` if nothing ran, and if a partial
+    file of another machine is in the way.
     """
+    until = time.monotonic() + budget_s
     machine = this_machine()
     with tempfile.TemporaryDirectory(prefix="mindgap-machine-") as folder:
         store = TensorStore(folder)
         runnables = suite(store)
         state = _begun(PartialFile(path, _header(machine, runnables, settings)))
         _restore(state, runnables, store)
+        unfinished = False
         for number, setting in enumerate(settings):
             if setting.platform not in state.settings:
+                if state.settings and time.monotonic() > until:
+                    complete, unfinished = False, True
+                    break
                 _run_setting(setting, runnables, state, store)
             on_progress(number + 1, len(settings), setting.platform)
         algorithms = observed_algorithms(runnables, store)
@@ -71,7 +80,8 @@ def collect(
         raise MindgapError(f"nothing ran on this machine: {'; '.join(sorted(reasons)) or 'every subject failed'}")
     found = _collected(machine, runnables, state, algorithms, complete)
     write(path, found)
-    state.partial.remove()
+    if not unfinished:
+        state.partial.remove()
     return found
 
 

@@ -91,7 +91,7 @@ class Collected:
     `settings`: facts of each platform as its worker reported them (levels in force, threads). `prefixes`: the classes
     of each (subject, value): entry n has the digests of class n. `sketches`: for each class of an output, mean and norm
     and the like. `algorithms`: for each GPU platform the convolution algorithm of each layer, one list per process, or
-    the reason why there is none. `complete`: False for a file of `--quick`.
+    the reason why there is none. `complete`: False for a file of `--quick`, and where time was short.
     """
 
     machine: Machine

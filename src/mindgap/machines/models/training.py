@@ -47,7 +47,7 @@ class Recipe:
 RECIPES: Final = {
     "small": Recipe(16, 32, 1200, 2e-3),
     "resnet18": Recipe(2, 32, 270, 3e-3),
-    "resnet50v2": Recipe(1, 16, 200, 3e-3),
+    "resnet50v2": Recipe(1, 16, 60, 3e-3),
 }
 
 

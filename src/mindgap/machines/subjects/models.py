@@ -14,6 +14,7 @@ from mindgap.capture import capture
 from mindgap.graph import TensorStore
 from mindgap.machines.models.variants import VARIANTS, Variant, build, samples
 from mindgap.machines.observations import Fact
+from mindgap.machines.settings import Group
 from mindgap.machines.subjects.runnable import Keep, Runnable, runnable
 
 _CASTS: Final = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
@@ -29,13 +30,14 @@ def models(store: TensorStore, variants: tuple[Variant, ...] = VARIANTS) -> Iter
             graph = capture(module, (torch.from_numpy(image),), tensors=store)
             # Every value of one sample; of the others the values around activations.
             keep: Keep = "layers" if number else "all"
-            yield runnable(f"{variant.name}/{number}", "models", graph, _facts(variant, number), keep=keep)
+            name = f"{variant.name}/{number}"
+            yield runnable(name, "models", graph, _facts(variant, number), keep=keep, groups=_groups(variant))
 
 
 def reduced(store: TensorStore, variants: tuple[Variant, ...] = VARIANTS) -> Iterator[Runnable]:
-    """Yields the trained variants with ReLU and the first sample, for settings that compute in less than float32."""
+    """Yields the small models with ReLU and the first sample, for settings that compute in less than float32."""
     for variant in variants:
-        if variant.trained and variant.activation == "relu":
+        if variant.trained and variant.activation == "relu" and variant.architecture != "resnet50v2":
             image = torch.from_numpy(samples(variant.size)[0])
             graph = capture(build(variant), (image,), tensors=store)
             name = f"{variant.name}/0/any-precision"
@@ -51,7 +53,12 @@ def casts(store: TensorStore, variants: tuple[Variant, ...] = VARIANTS) -> Itera
         for dtype, kind in _CASTS.items():
             graph = capture(build(variant).to(kind), (image.to(kind),), tensors=store)
             facts = {**_facts(variant, 0), "dtype": dtype}
-            yield runnable(f"{variant.name}/0/{dtype}", "casts", graph, facts)
+            yield runnable(f"{variant.name}/0/{dtype}", "casts", graph, facts, groups=_groups(variant))
+
+
+def _groups(variant: Variant) -> tuple[Group, ...]:
+    """Returns the settings on which a variant runs: for the large model fewer than for the others."""
+    return ("levels", "tiers") if variant.architecture == "resnet50v2" else ("float32",)
 
 
 def _facts(variant: Variant, number: int) -> dict[str, Fact]:
