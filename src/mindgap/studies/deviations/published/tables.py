@@ -134,9 +134,7 @@ def other_inputs(matrix: ClassMatrix) -> StudyTable:
                 if other is not platform and its.other_input and near(its.values, cell.values)
             ]
             clouds = sorted({other.cloud for other in (platform, *like)})
-            reason = (
-                f"its output is about {cell.nearest:.3g} from those of {common} platforms that agree, and agrees "
-            )
+            reason = f"its output is about {cell.nearest:.3g} from those of {common} platforms that agree, and agrees "
             reason += f"with {len(like)} others, all {'/'.join(clouds)}" if like else "with none"
             rows.append((platform.name, *name.split("_"), cell.nearest, len(like), cell.text, reason))
     columns = ("platform", "model", "sample", "distance", "agrees_with", "class_paper", "reason")
