@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from rich.table import Table as Grid
 from rich.text import Text
 
+from mindgap.cli.numbers import seconds_of
 from mindgap.cli.outputs import check_directory, check_files, make_directory, write_file
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import result_stream
@@ -31,22 +33,26 @@ _PRINTED: Final = {
 _SHOWN: Final = ("models", "reduced", "casts", "operators")
 
 
-def collect_machine(path: Path, *, quick: bool) -> int:
+def collect_machine(path: Path, *, quick: bool, budget: str | None) -> int:
     """Collects observations of this machine into a file."""
     from mindgap.machines.collecting import collect
     from mindgap.machines.settings import all_settings, quick_settings
     from mindgap.machines.subjects import full_suite, quick_suite
 
     check_files(("--collect", path))
+    budget_s = math.inf if budget is None else seconds_of("--budget", budget)
     suite, settings = (quick_suite, quick_settings()) if quick else (full_suite, all_settings())
     with result_stream() as out:
-        found = collect(path, suite, settings, complete=not quick, on_progress=_progress())
+        found = collect(path, suite, settings, complete=not quick, budget_s=budget_s, on_progress=_progress())
         missing = sum("unavailable" in facts for facts in found.settings.values())
         failed = sum(not each.classes for each in found.observations)
+        left = len(settings) - len(found.settings)
         out.write(
             f"{path}: {path.stat().st_size / 1e3:.0f} kB, {found.machine.name}: {len(found.subjects)} subjects on "
             f"{len(found.settings) - missing} settings ({missing} not available here), {failed} runs failed\n"
         )
+        if left:
+            out.write(f"{left} settings are left: the same command goes on with them\n")
     return Exit.NOTHING_FOUND
 
 
