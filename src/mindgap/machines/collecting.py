@@ -55,9 +55,9 @@ def collect(
 ) -> Collected:
     """Runs the suite on the settings, writes `path`, and returns what it holds.
 
-    Finished settings are kept in `path.partial`; the same call goes on from there. `budget_s`: no further
-    setting begins later; the file then holds those that are done, and is not `complete`. Raises `MindgapError` if nothing ran, and if a partial
-    file of another machine is in the way.
+    Finished settings are kept in `path.partial`; the same call goes on from there. `budget_s`: no further setting
+    begins after so many seconds; the file then holds those that are done, and is not `complete`. Raises `MindgapError`
+    if nothing ran, and if a partial file of another machine is in the way.
     """
     until = time.monotonic() + budget_s
     machine = this_machine()

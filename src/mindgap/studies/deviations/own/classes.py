@@ -67,7 +67,9 @@ def summary(merged: Merged) -> StudyTable:
         counts = (len(column.platforms), len(column.failed), len(column.nondeterministic))
         rows.append((name, column.subject.experiment, *counts, *found))
     columns = ("subject", "experiment", "platforms", "failed", "nondeterministic", "classes", "remaining_precision")
-    note = "Of the last output. remaining_precision: leading mantissa bits that all platforms share."
+    note = (
+        "Of all outputs together, gradients too. remaining_precision: leading mantissa bits that all platforms share."
+    )
     return made("own_summary", "Subjects, classes and remaining precision", columns, rows, note)
 
 

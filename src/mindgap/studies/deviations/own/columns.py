@@ -34,8 +34,13 @@ def tree(prefixes: Sequence[Prefixes]) -> Dendrogram:
 
 
 def result(column: Column) -> tuple[Prefixes, ...]:
-    """Returns the digests of a subject's only, or last, output by platform."""
-    return column.prefixes[[value.number for value in column.subject.values if value.output][-1]]
+    """Returns the digests of all outputs of a subject (gradients too) together, by platform.
+
+    Number k is equal on two platforms if all outputs share k bits or more there. The outputs of a subject have one dtype.
+    """
+    outputs = [column.prefixes[value.number] for value in column.subject.values if value.output]
+    by_platform = zip(*outputs, strict=True)
+    return tuple(tuple(b"".join(cut) for cut in zip(*each, strict=True)) for each in by_platform)
 
 
 def model_facts(column: Column) -> tuple[Any, ...]:
