@@ -60,7 +60,7 @@ def read_and_merge(paths: Sequence[Path]) -> Merged:
         raise CollectedFileError("no files of observations: give at least one")
     files: dict[str, Collected] = {}
     seen: dict[str, Path] = {}
-    digests: dict[str, tuple[str, Path]] = {}
+    graphs: dict[str, tuple[object, Path]] = {}
     for path in paths:
         collected = read(path)
         content = content_digest(collected)
@@ -68,8 +68,9 @@ def read_and_merge(paths: Sequence[Path]) -> Merged:
             raise CollectedFileError(f"{path} holds the same observations as {seen[content]}: give it once")
         seen[content] = path
         for subject in collected.subjects:
-            digest, other = digests.setdefault(subject.name, (subject.digest, path))
-            if digest != subject.digest:
+            graph = subject.digest, tuple(value.number for value in subject.values)
+            known, other = graphs.setdefault(subject.name, (graph, path))
+            if known != graph:
                 raise CollectedFileError(
                     f"{path} has another model set than {other}: {subject.name} is another graph there. Collect both "
                     "with one version of mindgap and torch"

@@ -16,7 +16,6 @@ from mindgap.platforms.registry import canonical
 #: `float32`: every setting that computes float32 in float32. `reduced`: settings that do not.
 Group = Literal["tiers", "levels", "float32", "reduced"]
 TIERS: Final = ("default", "avx2", "avx512")
-THREADS: Final = (1, 2, 4, 8, 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +36,23 @@ def all_settings() -> tuple[Setting, ...]:
     def add(options: str, *groups: Group) -> None:
         found.setdefault(canonical(f"cpu/eager@{options}"), set()).update(groups)
 
+    def add_levels(onednn: str) -> None:
+        for aten in TIERS:
+            add(f"aten={aten},onednn_isa={onednn},threads=1", "float32", "levels")
+            add(f"aten={aten},mkl=compatible,onednn_isa={onednn},threads=1", "float32")
+
     add("threads=1", "float32", "levels")
-    for tier, threads in product(TIERS, (1, 4, 16)):
-        add(f"isa={tier},threads={threads}", "float32", "tiers", *(("levels",) if threads == 1 else ()))
+    for tier in TIERS:
+        add(f"isa={tier},threads=1", "float32", "tiers", "levels")
     for aten in TIERS:
         add(f"aten={aten},onednn=off,threads=1", "float32", "levels")
         add(f"aten={aten},mkl=compatible,onednn=off,threads=1", "float32")
-    for onednn, aten in product(("sse41", "avx2", "avx512", "avx"), TIERS):
-        add(f"aten={aten},onednn_isa={onednn},threads=1", "float32", "levels")
-        add(f"aten={aten},mkl=compatible,onednn_isa={onednn},threads=1", "float32")
-    for tier, threads in product(TIERS, THREADS):
+    for onednn in ("sse41", "avx2"):
+        add_levels(onednn)
+    for threads, tier in product((4, 16, 2, 8), TIERS):
         add(f"isa={tier},threads={threads}", "float32", "tiers")
+    for onednn in ("avx512", "avx"):
+        add_levels(onednn)
     for aten in TIERS:
         add(f"aten={aten},layout=channels_last,onednn=off,threads=1", "float32")
         for onednn in ("sse41", "avx2", "avx512"):

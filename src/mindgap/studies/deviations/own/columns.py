@@ -36,7 +36,7 @@ def tree(prefixes: Sequence[Prefixes]) -> Dendrogram:
 def result(column: Column) -> tuple[Prefixes, ...]:
     """Returns the digests of all outputs of a subject (gradients too) together, by platform.
 
-    Number k is equal on two platforms if all outputs share k bits or more there. The outputs of a subject have one dtype.
+    Number k is equal on two platforms if all outputs share k bits or more there. A subject has outputs of one dtype.
     """
     outputs = [column.prefixes[value.number] for value in column.subject.values if value.output]
     by_platform = zip(*outputs, strict=True)
