@@ -122,7 +122,8 @@ def way_of(platform: Target) -> tuple[tuple[str, ...], str] | None:
         if options.get("frontend") == "pytorch":
             del options["frontend"]
     if platform.device_mode.startswith("cpu/"):
-        options.pop("isa", None)  # by the environment
+        for level in ("isa", "aten", "onednn_isa", "mkl"):
+            options.pop(level, None)  # by the environment
     if platform.device_mode in ("tinygrad/cpu", "jax/cpu"):
         options = {name: value for name, value in options.items() if name not in ("opt", "threads")}  # likewise
     if platform.torch_device:
