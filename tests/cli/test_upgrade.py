@@ -154,7 +154,7 @@ def test_a_resumed_run_runs_what_the_store_lacks(folder: Path, capfd: pytest.Cap
         ("wrong", "worse"), ("right", "same"),
     ]  # fmt: skip
     sql = "SELECT model, count(*) AS n FROM verdicts GROUP BY model ORDER BY model"
-    assert [(row["model"], row["n"]) for row in Store(store).rows(sql)] == [("right", 1), ("wrong", 1)]
+    assert [(row["model"], row["n"]) for row in Store(store).rows(sql)] == [("model:right", 1), ("model:wrong", 1)]
     assert main(["upgrade", *sources, *asked, "--resume"]) == 2
 
 
