@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from mindgap.compare.digest import digested
+from mindgap.run.machine import own_bytes
 from mindgap.run.outcome import Outcome
-from mindgap.run.worker import resident_bytes
 from mindgap.store import Store, outcome_row
 
 QUERIES = {
@@ -54,7 +54,7 @@ def main() -> None:
                 writer.append("outcomes", made)
                 writing += time.perf_counter() - started
                 if number + 1 in (10_000, 110_000):
-                    memory[number + 1] = resident_bytes()
+                    memory[number + 1] = own_bytes("self")
             started = time.perf_counter()
         writing += time.perf_counter() - started
         files = list(Path(directory).glob("tables/*/*.parquet"))

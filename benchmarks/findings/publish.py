@@ -20,7 +20,8 @@ from datetime import date
 from pathlib import Path
 
 from mindgap.causes import FILE_NAME, Cause, ReducedGroup, causes_of, causes_text, read_causes
-from mindgap.causes.ledger import Ledger, installed
+from mindgap.causes.ledger import Ledger
+from mindgap.platforms.listing import package_versions
 from mindgap.reduction.files import Summary
 
 _BEGIN, _END = "<!-- table: begin -->", "<!-- table: end -->"
@@ -106,7 +107,7 @@ def main() -> None:
         if finding is not None and cause.id not in left_out:
             causes.append(replace(cause, findings=(published(cause, finding, listed),)))
     ledger = Ledger.load(listed / "upstream.toml")
-    review = ledger.review(causes, (), installed(ledger.packages), date.today())
+    review = ledger.review(causes, (), lambda platform: package_versions(platform, ledger.packages), date.today())
     causes = [replace(cause, state="") for cause in review.causes]
     (listed / FILE_NAME).write_text(causes_text(causes))
     page = listed / "README.md"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -85,10 +86,12 @@ def reproducer(
     """
     ends = ENDS.get(row.status) if row.verdict == "failed" else None
     if reference.device_mode == "cpu/eager" and not reference.options:
-        for public in (True, False):
+        # An error of a small element beside large ones shows only relative to that element.
+        relative = (False, True) if row.verdict == "discrepant" else (False,)
+        for each_element, public in itertools.product(relative, (True, False)):
             text = short_script(
                 graph, platform, title_of(graph, row), wrong=row.blame or "undecided", fails=row.verdict == "failed",
-                public=public, inputs=inputs, ends=ends, limit_s=limit_s,
+                public=public, inputs=inputs, ends=ends, limit_s=limit_s, each_element=each_element,
             )  # fmt: skip
             if text is None:
                 break

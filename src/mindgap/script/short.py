@@ -63,7 +63,7 @@ _MOST_ELEMENTS: Final = 256
 _COMPARE: Final = '''
 
 def error(found, exact):
-    """The largest difference, relative to the largest magnitude of `exact`.
+    """The largest difference, relative to MAGNITUDE.
 
     Infinity where shapes, NaN or infinities differ, and where results that are no floats differ at all.
     """
@@ -80,15 +80,28 @@ def error(found, exact):
         return float("inf")
     if not finite.any():
         return 0.0
-    worst, size = (found - exact)[finite].abs().max(), exact[finite].abs().max()
-    return float(worst / size) if size else float(worst)
 '''
+#: What a script divides by -> its words, and the end of `error`.
+_ENDS_OF_COMPARE: Final = {
+    False: (
+        "the largest magnitude of `exact`",
+        """    worst, size = (found - exact)[finite].abs().max(), exact[finite].abs().max()
+    return float(worst / size) if size else float(worst)
+""",
+    ),
+    True: (
+        "the element of `exact`",
+        """    apart = (found - exact)[finite].abs()
+    return float((apart / exact[finite].abs())[apart > 0].max()) if apart.any() else 0.0
+""",
+    ),
+}
 
 
 def short_script(
     graph: Graph, platform: Target, title: str, *, wrong: Wrong = "platform", fails: bool = False,
     public: bool = True, inputs: Sequence[Array] | None = None, ends: Ends | None = None, limit_s: float = 60.0,
-    two: TwoResults | None = None,
+    two: TwoResults | None = None, each_element: bool = False,
 ) -> str | None:  # fmt: skip
     """Returns the script, or None if the graph or the platform has no short form.
 
@@ -96,6 +109,7 @@ def short_script(
     gives no wrong result. `public`: call public functions where one runs the operator. `inputs`: the graph's inputs
     as arrays. `ends`: the platform hangs or crashes: the script runs it in a process of its own, for at most `limit_s`
     seconds with its imports. `two`: the script runs the platform only, and compares with what two versions of it gave.
+    `each_element`: an error is relative to its element, and not to the largest one of the output.
     The caller has to run the script: nothing here knows that it shows the fault.
     """
     way = way_of(platform)
@@ -133,7 +147,7 @@ def short_script(
         "",
         model,
         run,
-        *([] if fails else [_COMPARE]),
+        *([] if fails else [_compare(each_element)]),
         "",
         data,
         "",
@@ -144,6 +158,11 @@ def short_script(
         else _main(platform, wrong, names, imports, fails=fails, exact=exact),
     ]
     return re.sub(r"\n{4,}", "\n\n\n", "\n".join(parts)).rstrip() + "\n"
+
+
+def _compare(each_element: bool) -> str:
+    words, end = _ENDS_OF_COMPARE[each_element]
+    return _COMPARE.replace("MAGNITUDE", words) + end
 
 
 def _docstring(title: str, imports: Sequence[str], run: str, platform: Target, two: TwoResults | None) -> str:

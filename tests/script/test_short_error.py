@@ -1,0 +1,38 @@
+"""The error that a short script prints and decides by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from mindgap.graph import Graph, Input, Node, Normal, Ref, TensorSpec
+from mindgap.script import Target
+from mindgap.script.short import short_script
+
+
+def error_of(each_element: bool) -> Any:
+    spec = TensorSpec.contiguous("float32", (3,))
+    graph = Graph((Input(spec, Normal(0)),), (Node("aten.sin.default", (Ref(0),), (), (spec,)),), (1,))
+    text = short_script(graph, Target("cpu/eager"), "a title", each_element=each_element)
+    assert text is not None
+    names: dict[str, Any] = {"__name__": "script"}
+    exec(text, names)
+    return names["error"]
+
+
+@pytest.mark.parametrize(("each_element", "expected"), [(False, 1e-9), (True, 0.1)])
+def test_a_small_element_counts_by_itself_where_asked(each_element: bool, expected: float) -> None:
+    exact = torch.tensor([1e-8, 1.0, 0.0], dtype=torch.float64)
+    found = torch.tensor([1.1e-8, 1.0, 0.0], dtype=torch.float64)
+    error = error_of(each_element)
+    assert error(found, exact) == pytest.approx(expected)
+    assert error(exact, exact) == 0.0
+    assert error(found * torch.nan, exact) == float("inf")
+
+
+def test_a_difference_from_zero_is_infinitely_far_for_the_element() -> None:
+    exact, found = torch.tensor([0.0, 1.0]), torch.tensor([1e-9, 1.0])
+    assert error_of(True)(found, exact) == float("inf")
+    assert error_of(False)(found, exact) == pytest.approx(1e-9)
