@@ -255,6 +255,31 @@ def test_each_tier_of_instructions_is_in_force_and_rounds_in_its_own_way():
     assert len(digests) == len(tiers)
 
 
+def test_the_level_of_one_library_leaves_the_others_alone():
+    if "avx2" not in processor().flags:
+        pytest.skip("this processor has no AVX2 to leave out")
+    free = json.loads(in_a_worker("cpu/eager").stdout.splitlines()[-1])[0]
+    for option, key, value in (
+        ("aten=default", "capability", "DEFAULT"),
+        ("onednn_isa=avx", "onednn_isa", "Intel AVX"),
+        ("mkl=compatible", "mkl_branch", "compatible"),
+    ):
+        done = in_a_worker(f"cpu/eager@{option}")
+        assert done.returncode == 0, done.stderr
+        said = json.loads(done.stdout.splitlines()[-1])[0]
+        assert said[key] == value != free[key]
+        levels = {"capability", "onednn_isa", "mkl_branch"} - {key}
+        assert {name: said[name] for name in levels} == {name: free[name] for name in levels}
+
+
+def test_a_level_of_onednn_that_is_not_in_force_is_a_fallback():
+    if "avx2" not in processor().flags:
+        pytest.skip("this processor has no AVX2 to fall back to")
+    done = in_a_worker("cpu/eager@onednn_isa=avx", {"ONEDNN_MAX_CPU_ISA": "AVX2"})
+    assert done.returncode != 0
+    assert "Fallback: onednn_isa=avx is not in force: oneDNN uses Intel AVX2" in done.stderr
+
+
 def test_a_tier_that_is_not_in_force_is_a_fallback():
     if "avx2" not in processor().flags:
         pytest.skip("this processor has no AVX2 to fall back to")

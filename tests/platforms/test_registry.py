@@ -43,6 +43,7 @@ def test_a_malformed_name_is_refused(text):
         ("cpu/inductor@layout=channels_last", "no option 'layout'"),
         ("cpu/inductor@freezing=yes", "freezing=yes"),
         ("cuda/eager@isa=avx2", "no option 'isa'"),
+        ("cpu/eager@isa=avx2,aten=avx2", "isa= and aten= set the same level of instructions"),
     ],
 )
 def test_what_is_not_known_is_refused_before_any_worker_starts(text, said):

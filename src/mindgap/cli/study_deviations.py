@@ -20,8 +20,18 @@ if TYPE_CHECKING:
 
 
 def deviations(
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="[FILE]...", help="What --collect wrote, of one machine or several.")
+    ] = None,
     published: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The paper's published results, as Parquet files.")
+    ] = None,
+    collect: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Run the set of models on this machine; write what it computes.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="With --collect: fewer models and settings.")] = False,
+    budget: Annotated[
+        str | None, typer.Option(metavar="TIME", help="With --collect: begin no further setting after this time (20m).")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Also write a CSV file for each table, and the figures as SVG.")
@@ -31,11 +41,24 @@ def deviations(
     """Count different answers over platforms, how far apart they are, and what they go with.
 
     Example: mindgap study deviations --published deviations --out study
+
+    Example: mindgap study deviations --collect here.json.zst && mindgap study deviations here.json.zst --out study
     """
+    from mindgap.cli.study_machines import collect_machine, study_machines
+
+    if sum((published is not None, collect is not None, bool(files))) != 1:
+        raise MindgapError("mindgap study deviations: give one of --published DIR, --collect FILE, FILE…")
+    if collect is None and (quick or budget is not None):
+        raise MindgapError("--quick and --budget are for --collect")
+    if collect is not None:
+        if out is not None or as_json:
+            raise MindgapError("--collect FILE makes no tables: leave out --out and --json, then give FILE")
+        return collect_machine(collect, quick=quick, budget=budget)
     if out is not None:
         check_directory("--out", out)
-    if published is None:
-        raise MindgapError("mindgap study deviations: nothing to do; give --published DIR")
+    if files:
+        return study_machines(files, out, as_json=as_json)
+    assert published is not None
     return _published(published, out, as_json=as_json)
 
 

@@ -234,7 +234,8 @@ def _way(platform: Target) -> tuple[tuple[str, ...], str] | None:
         if options.get("frontend") == "pytorch":
             del options["frontend"]
     if platform.device_mode.startswith("cpu/"):
-        options.pop("isa", None)  # by the environment
+        for level in ("isa", "aten", "onednn_isa", "mkl"):
+            options.pop(level, None)  # by the environment
     key = platform.device_mode + (f"@{','.join(f'{k}={v}' for k, v in sorted(options.items()))}" if options else "")
     return _RUN.get(key)
 

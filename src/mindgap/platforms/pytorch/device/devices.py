@@ -53,7 +53,7 @@ _INDUCTOR: Final = ("freezing", "stage", "off")
 _ALL: Final = (
     TorchDevice(
         "cpu", "cpu", "the host",
-        options=("isa", "onednn", *_EAGER, "dtype", *_PRODUCTS),
+        options=("isa", "aten", "onednn_isa", "mkl", "onednn", *_EAGER, "dtype", *_PRODUCTS),
         compiler_options=(*_INDUCTOR, "simdlen", *_HOST, *_PRODUCTS),
     ),
     TorchDevice(

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from mindgap.platforms.protocol import Options, PlatformError
 from mindgap.platforms.pytorch.device.devices import TorchDevice
+from mindgap.platforms.pytorch.device.instruction_levels import LIBRARIES, TIERS, requested
 
 #: Option -> the values it takes; None for a positive whole number.
 _VALUES: Final[dict[str, tuple[str, ...] | None]] = {
-    "isa": ("default", "avx2", "avx512"),
+    "isa": tuple(TIERS),
+    **{name: tuple(levels) for name, levels in LIBRARIES.items()},
     "threads": None,
     "onednn": ("on", "off"),
     "layout": ("channels_last", "contiguous"),
@@ -44,6 +44,9 @@ _VALUES: Final[dict[str, tuple[str, ...] | None]] = {
 
 _WORDS: Final = {
     "isa": "one tier of vector instructions for ATen, oneDNN and MKL together",
+    "aten": "the kernels of ATen alone; not together with isa=",
+    "onednn_isa": "the most vector instructions that oneDNN may use; not together with isa=",
+    "mkl": "the branch of kernels of MKL alone; not together with isa=",
     "threads": "threads within an operator",
     "onednn": "whether operators may use oneDNN",
     "layout": "memory layout forced on inputs of 4 and 5 dimensions",
@@ -69,40 +72,8 @@ _WORDS: Final = {
     "precision": "how float32 matrix products and convolutions may be computed",
     "sync": "one XLA program for the whole graph, or one per operator",
 }
-#: Two ways to say one thing: PyTorch does not answer which precision holds once both have been used.
-_EXCLUSIVE: Final = (("matmul", "tf32"),)
-
-
-@dataclass(frozen=True, slots=True)
-class Tier:
-    """A tier of CPU instructions: the variables that request it, and what the libraries then report.
-
-    `aten`: `torch.backends.cpu.get_cpu_capability()`. `onednn`: a word of its `cpu,isa:` line.
-    `mkl`: the number `mkl_cbwr_get` gives on a processor of Intel's, whose other branches MKL follows
-    nowhere else. `flags`: what /proc/cpuinfo must list, because asking for missing ones ends in SIGILL.
-    """
-
-    variables: Mapping[str, str]
-    aten: str
-    onednn: str
-    mkl: int
-    flags: tuple[str, ...]
-
-
-TIERS: Final[dict[str, Tier]] = {
-    "default": Tier(
-        {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_CBWR": "COMPATIBLE"},
-        "DEFAULT", "SSE4.1", 3, ("sse4_1",),
-    ),
-    "avx2": Tier(
-        {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_CBWR": "AVX2"},
-        "AVX2", "AVX2", 10, ("avx2", "fma"),
-    ),
-    "avx512": Tier(
-        {"ATEN_CPU_CAPABILITY": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE", "MKL_CBWR": "AVX512"},
-        "AVX512", "AVX-512", 12, ("avx512f", "avx512bw", "avx512vl", "avx512dq"),
-    ),
-}  # fmt: skip
+#: Two ways to say one thing. PyTorch does not answer which precision holds once matmul and tf32 have been used.
+_EXCLUSIVE: Final = (("matmul", "tf32", "precision"), *(("isa", name, "level of instructions") for name in LIBRARIES))
 
 
 def described(names: tuple[str, ...]) -> dict[str, str]:
@@ -123,17 +94,16 @@ def checked(options: Options, names: tuple[str, ...]) -> Options:
             close = difflib.get_close_matches(value, values, n=1)
             hint = f" (did you mean {close[0]}?)" if close else ""
             raise PlatformError(f"option {key}={value}: not one of {'|'.join(values)}{hint}")
-    for one, other in _EXCLUSIVE:
+    for one, other, what in _EXCLUSIVE:
         if one in options and other in options:
-            raise PlatformError(f"options {one}= and {other}= set the same precision: give one of them")
+            raise PlatformError(f"options {one}= and {other}= set the same {what}: give one of them")
     return options
 
 
 def variables(options: Options, device: TorchDevice) -> dict[str, str]:
     """Returns the environment variables that make device and options take effect at import."""
     found = {variable.name: variable.value for variable in device.variables} | switch_variables(options, device)
-    if "isa" in options:
-        found.update(TIERS[options["isa"]].variables)
+    found.update({level.variable: level.value for level in requested(options).values()})
     if "threads" in options:
         # Left to themselves MKL and OpenMP give fewer threads than asked for when cores are few.
         found.update(dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), options["threads"]))

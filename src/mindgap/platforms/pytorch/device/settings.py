@@ -18,7 +18,7 @@ from mindgap.aten.tensors import TORCH_DTYPES, to_torch
 from mindgap.platforms.protocol import Fallback, Options
 from mindgap.platforms.pytorch.device.availability import processor
 from mindgap.platforms.pytorch.device.devices import TorchDevice
-from mindgap.platforms.pytorch.device.options import TIERS
+from mindgap.platforms.pytorch.device.instruction_levels import Level, asked, requested
 from mindgap.platforms.pytorch.device.runtime import attach, hardware, watched
 from mindgap.platforms.pytorch.device.switches import fp32_precisions, not_in_force, switches
 from mindgap.torch_private.switches import onednn_enabled
@@ -39,12 +39,12 @@ _FLOAT32_BITS: Final = 16
 
 
 def check_tier(options: Options) -> None:
-    """Raises `Fallback` if this processor lacks the instructions of `isa=`, before one crashes the process."""
-    tier = TIERS.get(options.get("isa", ""))
+    """Raises `Fallback` if this processor lacks instructions that the options request: using one would crash."""
     flags = processor().flags
-    missing = [flag for flag in tier.flags if flag not in flags] if tier is not None and flags else []
+    needed = dict.fromkeys(flag for level in requested(options).values() for flag in level.flags)
+    missing = [flag for flag in needed if flag not in flags] if flags else []
     if missing:
-        raise Fallback(f"isa={options['isa']}: this processor has no {', '.join(missing)}")
+        raise Fallback(f"{asked(options)}: this processor has no {', '.join(missing)}")
 
 
 def establish(options: Options, device: TorchDevice) -> dict[str, Any]:
@@ -190,18 +190,10 @@ def _threads() -> dict[str, int]:
 
 
 def _verify(options: Options, device: TorchDevice, found: Mapping[str, Any]) -> None:
-    tier = TIERS.get(options.get("isa", ""))
-    if tier is not None:
-        wrong = [] if found["capability"] == tier.aten else [f"ATen uses {found['capability']}"]
-        if torch.backends.mkldnn.is_available() and tier.onednn not in found["onednn_isa"]:
-            wrong.append(f"oneDNN uses {found['onednn_isa'] or 'what it does not say'}")
-        # MKL follows the vector branches on processors of Intel's only, the compatible one everywhere.
-        follows = processor().vendor == "GenuineIntel" or tier is TIERS["default"]
-        number = _mkl_number()
-        if follows and number is not None and number != tier.mkl:
-            wrong.append(f"MKL uses {mkl_branch()}")
-        if wrong:
-            raise Fallback(f"isa={options['isa']} is not in force: {'; '.join(wrong)}; these act at start only")
+    levels = requested(options)
+    wrong = [fault for library, level in levels.items() if (fault := _not_followed(library, level, found))]
+    if wrong:
+        raise Fallback(f"{asked(options)} is not in force: {'; '.join(wrong)}; these act at start only")
     if "threads" in options:
         other = {name: n for name, n in found["threads"].items() if n != int(options["threads"])}
         if other:
@@ -213,6 +205,23 @@ def _verify(options: Options, device: TorchDevice, found: Mapping[str, Any]) -> 
     bits = found.get("float32_product_bits")
     if bits is not None:
         _verify_bits(options, device, bits)
+
+
+def _not_followed(library: str, level: Level, found: Mapping[str, Any]) -> str:
+    """Returns what the library uses instead of the level, empty if it uses the level."""
+    if library == "aten":
+        return "" if found["capability"] == level.reported else f"ATen uses {found['capability']}"
+    if library == "onednn_isa":
+        reported = str(found["onednn_isa"])
+        # "Intel AVX" is also how "Intel AVX2" begins.
+        follows = reported == level.reported or reported.startswith(f"{level.reported} ")
+        if follows or not torch.backends.mkldnn.is_available():
+            return ""
+        return f"oneDNN uses {reported or 'what it does not say'}"
+    # MKL follows the vector branches on processors of Intel's only, the compatible one everywhere.
+    obeys = processor().vendor == "GenuineIntel" or level.value == "COMPATIBLE"
+    number = _mkl_number()
+    return f"MKL uses {mkl_branch()}" if obeys and number is not None and str(number) != level.reported else ""
 
 
 def _verify_bits(options: Options, device: TorchDevice, bits: Mapping[str, int]) -> None:

@@ -1,0 +1,115 @@
+"""Implements `mindgap study deviations --collect FILE` and `mindgap study deviations FILE…`."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TextIO
+
+from rich.table import Table as Grid
+from rich.text import Text
+
+from mindgap.cli.numbers import seconds_of
+from mindgap.cli.outputs import check_directory, check_files, make_directory, write_file
+from mindgap.cli.status import Exit
+from mindgap.cli.streams import result_stream
+from mindgap.cli.tables import console
+
+if TYPE_CHECKING:
+    from mindgap.studies.deviations.own import OwnStudy
+    from mindgap.studies.table import StudyTable
+
+#: Tables that are also printed, with the columns that a terminal has room for.
+_PRINTED: Final = {
+    "own_summary": ("subject", "platforms", "failed", "nondeterministic", "classes", "remaining_precision"),
+    "own_options": ("option", "pairs", "changed", "share"),
+    "own_table_sup9": ("model", "activation", "trained", "increase", "unaffected", "decrease"),
+}
+#: Experiments of the printed summary; the others have dozens of subjects.
+_SHOWN: Final = ("models", "reduced", "casts", "operators")
+
+
+def collect_machine(path: Path, *, quick: bool, budget: str | None) -> int:
+    """Collects observations of this machine into a file."""
+    from mindgap.machines.collecting import collect
+    from mindgap.machines.settings import all_settings, quick_settings
+    from mindgap.machines.subjects import full_suite, quick_suite
+
+    check_files(("--collect", path))
+    budget_s = math.inf if budget is None else seconds_of("--budget", budget)
+    suite, settings = (quick_suite, quick_settings()) if quick else (full_suite, all_settings())
+    with result_stream() as out:
+        found = collect(path, suite, settings, complete=not quick, budget_s=budget_s, on_progress=_progress())
+        missing = sum("unavailable" in facts for facts in found.settings.values())
+        failed = sum(not each.classes for each in found.observations)
+        left = len(settings) - len(found.settings)
+        out.write(
+            f"{path}: {path.stat().st_size / 1e3:.0f} kB, {found.machine.name}: {len(found.subjects)} subjects on "
+            f"{len(found.settings) - missing} settings ({missing} not available here), {failed} runs failed\n"
+        )
+        if left:
+            out.write(f"{left} settings are left: the same command goes on with them\n")
+    return Exit.NOTHING_FOUND
+
+
+def study_machines(files: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
+    """Makes the tables of collected files."""
+    from mindgap.machines.merging import read_and_merge
+    from mindgap.studies import to_csv
+    from mindgap.studies.deviations.own import own_study, to_json
+
+    if out is not None:
+        check_directory("--out", out)
+    found = own_study(read_and_merge(files))
+    with result_stream() as stream:
+        if out is not None:
+            make_directory(out)
+            for table in found.tables:
+                write_file(out / f"{table.name}.csv", to_csv(table))
+        if as_json:
+            stream.write(json.dumps(to_json(found), ensure_ascii=False) + "\n")
+        else:
+            _print(found, out, stream)
+    return Exit.NOTHING_FOUND
+
+
+def _progress() -> Callable[[int, int, str], None]:
+    started = time.monotonic()
+
+    def tell(done: int, total: int, name: str) -> None:
+        seconds = time.monotonic() - started
+        print(f"{seconds:6.0f} s  {done:>3}/{total}  {name}", file=sys.stderr, flush=True)  # noqa: T201
+
+    return tell
+
+
+def _print(found: OwnStudy, out: Path | None, stream: TextIO) -> None:
+    page = console(stream)
+    for row in found.table("own_machines").rows:
+        page.print(Text(f"{row[1]}, {row[3]} cores, {row[6]}: {row[7]} platforms"))
+    for name, columns in _PRINTED.items():
+        table = found.table(name)
+        page.print()
+        page.print(Text(table.title, style="bold"))
+        page.print(_grid(table, columns))
+    page.print()
+    if out is None:
+        page.print(Text(f"{len(found.tables)} tables: --out DIR", style="dim"))
+    else:
+        page.print(Text(f"{len(found.tables)} tables are in {out}"))
+
+
+def _grid(table: StudyTable, columns: Sequence[str]) -> Grid:
+    grid = Grid(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        grid.add_column(name.replace("_", " "), overflow="fold")
+    experiment = table.columns.index("experiment") if "experiment" in table.columns else None
+    for row in table.rows:
+        if experiment is None or row[experiment] in _SHOWN:
+            cells = (row[table.columns.index(name)] for name in columns)
+            grid.add_row(*(f"{each:.3g}" if isinstance(each, float) else str(each) for each in cells))
+    return grid

@@ -1,0 +1,49 @@
+"""Observes which algorithm computes each convolution on a GPU, in new processes (Figure 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from mindgap.graph import TensorStore
+from mindgap.machines.profiled_backend import approach
+from mindgap.machines.subjects.runnable import Runnable
+from mindgap.platforms.listing import platform_info
+from mindgap.run.outcome import Job
+from mindgap.run.pool import WorkerPool
+
+_PLACE: Final = "mindgap.machines.profiled_backend:CUDA"
+#: Ways in which cuDNN chooses: its heuristics, and the fastest of a measurement as in the paper.
+_CHOICES: Final = ("on", "benchmark")
+_PROCESSES: Final = 10
+_MODEL: Final = "resnet18-relu-max-trained/0"
+
+
+def observed_algorithms(runnables: Sequence[Runnable], store: TensorStore) -> dict[str, Any]:
+    """Returns, by platform, the approaches of each convolution in each process; or why there are none."""
+    info = platform_info("cuda/eager")
+    if not info.available:
+        return {"cuda/eager": {"unavailable": info.reason}}
+    model = next((each for each in runnables if each.subject.name == _MODEL), None)
+    if model is None:
+        return {"cuda/eager": {"unavailable": f"{_MODEL} is not among the subjects"}}
+    return {
+        f"cuda/eager@cudnn={choice}": processes(model, f"{_PLACE}@cudnn={choice}", _PROCESSES, store)
+        for choice in _CHOICES
+    }
+
+
+def processes(model: Runnable, platform: str, count: int, store: TensorStore) -> dict[str, Any]:
+    """Runs a model once in each of `count` new processes. Returns lists by process: `approaches` and `kernels` (of each
+    convolution) and `outputs` (digests)."""
+    found: dict[str, Any] = {"model": model.subject.name, "approaches": [], "kernels": [], "outputs": []}
+    for _ in range(count):
+        with WorkerPool([platform], tensors=store, busy=1) as pool:
+            outcome = pool.run(Job(platform, model.graph))
+        if not outcome.ran:
+            return {"unavailable": " ".join(outcome.message.split())[:300]}
+        kernels = outcome.facts["convolutions"]
+        found["approaches"].append([approach(each) for each in kernels])
+        found["kernels"].append(kernels)
+        found["outputs"].append(outcome.outputs[0].digest)
+    return found

@@ -1,0 +1,10 @@
+"""The graphs that are run on every platform of a machine: models, casts, operators, convolutions, distributions.
+
+Weights and inputs are bit for bit the same on every machine. So a graph's digest says whether two machines ran the
+same.
+"""
+
+from mindgap.machines.subjects.runnable import Keep, Runnable, runnable
+from mindgap.machines.subjects.suite import full_suite, quick_suite
+
+__all__ = ["Keep", "Runnable", "full_suite", "quick_suite", "runnable"]

@@ -1,0 +1,110 @@
+"""Flags and settings beside the classes (Table 1), and threads (Figure 2)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from itertools import combinations
+from typing import Any
+
+from mindgap.machines.merging import MachinePlatform, Merged
+from mindgap.studies.deviations.own.columns import made, main, numbers_of, options_of, result
+from mindgap.studies.deviations.published.flags import flag_clusters
+from mindgap.studies.table import StudyTable
+
+
+def table_1(merged: Merged) -> StudyTable:
+    """Makes Table 1: clusters of processor flags and settings in force, beside the classes of the ResNet-18."""
+    rows: list[tuple[Any, ...]] = []
+    column = main(merged)
+    if column is not None:
+        classes = dict(zip(map(_key, column.platforms), numbers_of(result(column)), strict=True))
+        features = {_key(where): _features(merged, where) for where in column.platforms}
+        clusters = flag_clusters(features, classes)
+        parts = zip(clusters.clusters, clusters.present, clusters.aligned, strict=True)
+        for number, (members, present, aligned) in enumerate(parts):
+            inside = sorted({classes[key] for key in present})
+            whole = [c for c in inside if all((key in present) for key, each in classes.items() if each == c)]
+            rows.append((number, " ".join(members), len(present), len(inside), len(whole), aligned))
+    columns = ("cluster", "members", "platforms", "classes_with", "classes_with_it_throughout", "aligned")
+    note = (
+        "Features that occur on the same platforms form a cluster: processor flags, and ATEN, ONEDNN, MKL, THREADS, "
+        "LAYOUT as in force; those of all platforms are left out. aligned: each class has it throughout or not at all."
+    )
+    return made("own_table_1", "Table 1: flags and settings beside the classes", columns, rows, note)
+
+
+def option_effects(merged: Merged) -> StudyTable:
+    """Makes the table of single options: how often changing one alone changes the class of the ResNet-18."""
+    pairs: Counter[str] = Counter()
+    changed: Counter[str] = Counter()
+    column = main(merged)
+    if column is not None:
+        numbers = dict(zip(column.platforms, numbers_of(result(column)), strict=True))
+        for one, other in combinations(column.platforms, 2):
+            option = _only_difference(one, other)
+            if option:
+                pairs[option] += 1
+                changed[option] += numbers[one] != numbers[other]
+    rows: list[tuple[Any, ...]] = [(name, pairs[name], changed[name], changed[name] / pairs[name]) for name in pairs]
+    columns = ("option", "pairs", "changed", "share")
+    note = (
+        "Pairs of platforms of one machine whose names differ in one option alone (another value, or none: the "
+        "library's choice), and those of them that are in two classes."
+    )
+    return made("own_options", "Settings that make classes", columns, rows, note)
+
+
+def figure_2(merged: Merged) -> StudyTable:
+    """Makes Figure 2: classes by level of instructions and number of threads, of models and of operators."""
+    rows: list[tuple[Any, ...]] = []
+    for column in (*merged.of("models"), *merged.of("operators")):
+        if column.subject.facts.get("sample") or column.subject.facts.get("trained") is False:
+            continue
+        places = [i for i, where in enumerate(column.platforms) if {*options_of(where.platform)} == {"isa", "threads"}]
+        for value in (each for each in column.subject.values if each.output):
+            numbers = numbers_of([column.prefixes[value.number][i] for i in places])
+            for i, number in zip(places, numbers, strict=True):
+                options = options_of(column.platforms[i].platform)
+                about = (column.subject.name, value.where or value.op, column.platforms[i].machine)
+                rows.append((*about, options["isa"], int(options["threads"]), number, max(numbers)))
+    columns = ("subject", "output", "machine", "isa", "threads", "class", "classes")
+    note = "Platforms isa=…,threads=… only. The threads may be more than the machine's cores."
+    return made("own_figure_2", "Figure 2: levels of instructions by threads", columns, rows, note)
+
+
+def thread_effects(table: StudyTable) -> StudyTable:
+    """Makes, of Figure 2, the number of classes over threads at each level: 1 where threads change nothing."""
+    found: dict[tuple[Any, ...], dict[int, int]] = {}
+    for subject, output, machine, isa, threads, number, _ in table.rows:
+        found.setdefault((subject, output, machine, isa), {})[threads] = number
+    rows: list[tuple[Any, ...]] = [
+        (*key, len(numbers), len(set(numbers.values()))) for key, numbers in found.items() if len(numbers) > 1
+    ]
+    columns = ("subject", "output", "machine", "isa", "thread_counts", "classes")
+    note = "classes: different results over the numbers of threads, at one level of instructions."
+    return made("own_threads", "Results that depend on the number of threads", columns, rows, note)
+
+
+def _key(where: MachinePlatform) -> str:
+    return f"{where.machine} {where.platform}"
+
+
+def _features(merged: Merged, where: MachinePlatform) -> frozenset[str]:
+    facts: Mapping[str, Any] = merged.settings[where]
+    onednn = facts.get("onednn_isa", "") if facts.get("onednn") else "off"
+    force = {
+        f"ATEN:{facts.get('capability')}",
+        f"ONEDNN:{onednn}".replace(" ", "_"),
+        f"MKL:{facts.get('mkl_branch')}",
+        f"THREADS:{facts.get('threads', {}).get('aten')}",
+        f"LAYOUT:{options_of(where.platform).get('layout', 'as_given')}",
+    }
+    return frozenset(merged.machines[where.machine].flags) | force
+
+
+def _only_difference(one: MachinePlatform, other: MachinePlatform) -> str:
+    """Returns the option in which two platforms of one machine differ, empty if there is another number of them."""
+    a, b = options_of(one.platform), options_of(other.platform)
+    differ = [name for name in {**a, **b} if a.get(name) != b.get(name)]
+    return differ[0] if one.machine == other.machine and len(differ) == 1 else ""
