@@ -46,6 +46,7 @@ def test_every_damaged_file_is_refused_with_its_name(collected_path, tmp_path):
         (lambda d: {**d, "observations": [[0, 0, "ok", [0], ""]]}, "values and 1 classes"),
         (lambda d: {**d, "prefixes": [[0, 3, ["AAAA"]]]}, "is damaged: ValueError"),
         (lambda d: {**d, "machine": {}}, "is damaged"),
+        (lambda d: {**d, "prefixes": [[s, v, ["AAAAAAAA" for _ in p]] for s, v, p in d["prefixes"]]}, "1 digests for"),
     ],
 )
 def test_changed_content_is_refused(collected_path, tmp_path, change, said):

@@ -80,12 +80,14 @@ def test_a_collection_whose_time_is_up_is_written_and_can_go_on(tmp_path):
     assert not path.with_name("here.json.zst.partial").exists()
 
 
-def test_a_partial_file_of_another_suite_is_refused(tmp_path):
+@pytest.mark.parametrize("content", [json.dumps({"format": "another"}) + "\n", "somebody's notes\n"])
+def test_a_partial_file_of_another_suite_is_refused_and_kept(tmp_path, content):
     path = tmp_path / "here.json.zst"
     partial = tmp_path / "here.json.zst.partial"
-    partial.write_text(json.dumps({"format": "another"}) + "\n")
+    partial.write_text(content)
     with pytest.raises(MindgapError, match=r"here\.json\.zst\.partial was begun on another machine"):
         collect(path, tiny_suite, SETTINGS[:1])
+    assert partial.read_text() == content
 
 
 def test_nothing_ran_is_an_error(tmp_path):

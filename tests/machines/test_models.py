@@ -37,7 +37,7 @@ def test_initial_weights_are_the_same_everywhere():
         if array.ndim > 1:
             assert np.abs(array).max() <= limit(array.shape, "he")
             assert np.abs(array).max() > 0.9 * limit(array.shape, "he")
-            assert np.unique(array).size > array.size * 0.8
+            assert np.unique(array).size > array.size * 0.7  # of 65,536 steps, so that some are drawn twice
 
 
 @pytest.mark.parametrize("variant", [v for v in VARIANTS if v.architecture == "small" and v.trained], ids=str)

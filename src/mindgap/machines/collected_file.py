@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 import zstandard
 
+from mindgap.compare.metrics import MANTISSA_BITS
 from mindgap.compare.prefix_digests import LENGTH, Prefixes
 from mindgap.graph import MindgapError
 from mindgap.machines.observations import Collected, Deviating, Machine, Observation, Subject, ValueFacts
@@ -73,7 +74,9 @@ def read(path: Path) -> Collected:
     if not data:
         raise CollectedFileError(f"{path} is empty: collect it again")
     try:
-        text = zstandard.ZstdDecompressor().decompress(data, max_output_size=_LARGEST)
+        if not 0 < zstandard.frame_content_size(data) <= _LARGEST:
+            raise ValueError("no size, or too large a one")
+        text = zstandard.ZstdDecompressor().decompress(data)
         document = _object(json.loads(text))
     except (zstandard.ZstdError, ValueError, MemoryError, RecursionError):
         raise CollectedFileError(f"{path} is damaged, or no file of `study deviations --collect`") from None
@@ -155,8 +158,11 @@ def _check_classes(found: Collected) -> None:
         if each.classes and len(each.classes) != len(values):
             raise ValueError(f"{each.subject} has {len(values)} values and {len(each.classes)} classes")
         for value, number in zip(values, each.classes, strict=False):
-            if not 0 <= number < len(found.prefixes[each.subject, value.number]):
+            classes = found.prefixes[each.subject, value.number]
+            if not 0 <= number < len(classes):
                 raise ValueError(f"{each.subject} has no class {number}")
+            if len(classes[number]) != MANTISSA_BITS[value.dtype]:
+                raise ValueError(f"{each.subject} has {len(classes[number])} digests for {value.dtype}")
 
 
 def _by_value(entries: Sequence[Any], names: Sequence[str], made: Callable[[Any], Any]) -> dict[tuple[str, int], Any]:

@@ -40,12 +40,9 @@ class PartialFile:
 
     def _resume(self) -> None:
         lines = list(_whole_lines(self.path))
-        if not lines:
-            self.path.unlink()
-            return
-        if lines[0] != self._header:
+        if not lines or lines[0] != self._header:
             raise CollectedFileError(
-                f"{self.path} was begun on another machine, with other versions or with other subjects: remove it"
+                f"{self.path} was begun on another machine, with other versions or with other models: remove it"
             )
         self.records = lines[1:]
         # A line that was cut short goes; the next record would otherwise be appended to it.
