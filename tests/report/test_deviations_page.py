@@ -55,6 +55,7 @@ def test_the_answers_stand_first(page: Overview) -> None:
 def test_the_matrix_has_the_text_of_every_cell(page: Overview) -> None:
     matrix = part(deviations_page(page), "classes").split("<tbody>", 1)[1]
     shown = re.findall(r"<td class=\"(?:k|k k1|other_input|not_run)\"[^>]*>([^<]*)</td>", matrix)
+    assert ("2*</b> repeated runs" in deviations_page(page)) == bool(page.grid.unsteady)
     words = {"class": "", "other_input": "≠", "not_run": "–"}
     assert shown == [cell.text or words[cell.state] for row in page.grid.rows for cell in row.cells]
     counted = re.findall(r'<td class="n-classes">(\d+)</td>', matrix)

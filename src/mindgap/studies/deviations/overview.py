@@ -53,6 +53,11 @@ class ClassGrid:
         """Returns the classes of a column in ascending order."""
         return tuple(sorted({n for row in self.rows if (n := row.cells[column].number) is not None}))
 
+    @property
+    def unsteady(self) -> int:
+        """Returns the number of cells that have a class and are not deterministic."""
+        return sum(cell.number is not None and not cell.deterministic for row in self.rows for cell in row.cells)
+
     def count(self, state: str) -> int:
         """Returns the number of cells in a state."""
         return sum(cell.state == state for row in self.rows for cell in row.cells)

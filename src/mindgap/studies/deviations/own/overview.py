@@ -129,7 +129,10 @@ def _grid(columns: Sequence[Column], merged: Merged) -> ClassGrid:
         for where in ran
     )
     heads = tuple(tuple(title(column).rsplit(", ", 1)) for column in columns)
-    note = "Equal numbers in one column are equal outputs. 1 is the output of the first platform that ran the model."
+    note = (
+        "Equal numbers in one column are equal outputs. 1 is the output of the first platform that ran the model. Of "
+        "repeated runs, the first counts."
+    )
     return ClassGrid("setting", tuple((head[0], head[1]) for head in heads), rows, note)
 
 

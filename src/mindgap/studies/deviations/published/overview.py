@@ -93,7 +93,10 @@ def _grid(study: PublishedStudy) -> ClassGrid:
         for platform, cells in lines
     )
     columns = tuple((TITLES[model], f"sample {sample}") for model, sample in (name.split("_") for name in COLUMNS))
-    note = "Equal numbers in one column are equal outputs. 1 is the most frequent output of the column."
+    note = (
+        "Equal numbers in one column are equal outputs. 1 is the most frequent output of the column. Of repeated runs, "
+        "the most frequent output counts."
+    )
     return ClassGrid("platform", columns, rows, note)
 
 
