@@ -92,10 +92,11 @@ def _write(found: PublishedStudy, out: Path) -> None:
 
 
 def _write_page(found: PublishedStudy, path: Path) -> None:
+    from mindgap import __version__
     from mindgap.report.deviations_page import deviations_page
     from mindgap.studies.deviations.published.overview import published_overview
 
-    write_file(path, deviations_page(published_overview(found)))
+    write_file(path, deviations_page(published_overview(found), __version__))
 
 
 def _print(found: PublishedStudy, out: Path | None, stream: TextIO) -> None:

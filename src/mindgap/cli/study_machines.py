@@ -58,6 +58,7 @@ def collect_machine(path: Path, *, quick: bool, budget: str | None) -> int:
 
 def study_machines(files: Sequence[Path], out: Path | None, html: Path | None, *, as_json: bool) -> int:
     """Makes the tables and the page of collected files."""
+    from mindgap import __version__
     from mindgap.machines.merging import read_and_merge
     from mindgap.report.deviations_page import deviations_page
     from mindgap.studies import to_csv
@@ -74,7 +75,7 @@ def study_machines(files: Sequence[Path], out: Path | None, html: Path | None, *
             for table in found.tables:
                 write_file(out / f"{table.name}.csv", to_csv(table))
         if html is not None:
-            write_file(html, deviations_page(own_overview(merged, found)))
+            write_file(html, deviations_page(own_overview(merged, found), __version__))
         if as_json:
             stream.write(json.dumps(to_json(found), ensure_ascii=False) + "\n")
         else:

@@ -12,7 +12,6 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from mindgap import __version__
 from mindgap.report.deviation_charts import OVERHANG, ablation_chart, cumulative_chart, segments
 from mindgap.report.layer_plot import layer_plot
 from mindgap.report.study_chart import spaced
@@ -37,8 +36,8 @@ class _Head:
     span: int
 
 
-def deviations_page(page: Overview) -> str:
-    """Writes the page, one HTML document."""
+def deviations_page(page: Overview, version: str) -> str:
+    """Writes the page, one HTML document. `version`: of mindgap."""
     charts = {
         "ablation": Markup(ablation_chart(page.ablation)) if page.ablation.rows else "",
         "cumulative": Markup(cumulative_chart(page.cumulative)) if page.cumulative else "",
@@ -48,7 +47,7 @@ def deviations_page(page: Overview) -> str:
         charts=charts,
         contents=_contents(page, charts),
         most=_MOST,
-        version=__version__,
+        version=version,
         css=Markup("".join((_HERE / name).read_text(encoding="utf-8") for name in _STYLES)),
     )
 

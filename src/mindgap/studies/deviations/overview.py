@@ -27,8 +27,9 @@ class GridCell:
 
     @property
     def text(self) -> str:
-        """Returns the class number, with an asterisk for an output that is not deterministic; empty for none."""
-        return "" if self.number is None else f"{self.number}{'' if self.deterministic else '*'}"
+        """Returns the class number or a sign for the state; an asterisk behind it marks an output that varies."""
+        sign = {"class": str(self.number), "other_input": "≠", "not_run": "–"}[self.state]
+        return sign if self.deterministic else f"{sign}*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,8 @@ class ClassGrid:
 
     @property
     def unsteady(self) -> int:
-        """Returns the number of cells that have a class and are not deterministic."""
-        return sum(cell.number is not None and not cell.deterministic for row in self.rows for cell in row.cells)
+        """Returns the number of cells that are not deterministic."""
+        return sum(not cell.deterministic for row in self.rows for cell in row.cells)
 
     def count(self, state: str) -> int:
         """Returns the number of cells in a state."""

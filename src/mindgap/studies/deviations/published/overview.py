@@ -27,7 +27,7 @@ from mindgap.studies.table import records
 
 _SOURCE: Final = (
     "Published results of Schlögl, Hofer, Böhme, “Causes and Effects of Unanticipated Numerical Deviations in Neural "
-    "Network Inference Frameworks”, NeurIPS 2023. All classes and bits here are computed from the stored outputs."
+    "Network Inference Frameworks”, NeurIPS 2023; classes and bits computed from the stored outputs"
 )
 
 
