@@ -24,6 +24,14 @@ def test_tables_of_a_collected_file(collected_path: Path, tmp_path: Path, capfd:
     assert set(tables) == {path.stem for path in (tmp_path / "out").iterdir()}
 
 
+def test_the_page_of_a_collected_file(collected_path: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["study", "deviations", str(collected_path), "--html", str(tmp_path / "page.html")]) == 0
+    assert not capfd.readouterr().err
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    # Three settings of a model that is not the one of the flags table.
+    assert '<b class="answer">3</b><span>platforms' in page and 'id="layers"' in page and 'id="flags"' not in page
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -32,6 +40,8 @@ def test_tables_of_a_collected_file(collected_path: Path, tmp_path: Path, capfd:
         (("FILE", "FILE"), "here.json.zst holds the same observations"),
         (("FILE", "--quick"), "--quick and --budget are for --collect"),
         (("--collect", "x", "--out", "y"), "--collect FILE makes no tables"),
+        (("--collect", "x", "--html", "y"), "--collect FILE makes no tables"),
+        (("FILE", "--html", "absent/page.html"), "there is no directory absent"),
         (("--collect", "x", "--budget", "soon"), "--budget soon: it takes a time"),
         (("--collect", "absent/x"), "there is no directory absent"),
         (("EMPTY",), "empty is empty: collect it again"),

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table as Grid
 from rich.text import Text
 
-from mindgap.cli.outputs import check_directory, make_directory, write_file
+from mindgap.cli.outputs import check_directory, check_files, make_directory, write_file
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import result_stream
 from mindgap.cli.tables import console
@@ -36,13 +36,14 @@ def deviations(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Also write a CSV file for each table, and the figures as SVG.")
     ] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the self-contained page.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="All tables as JSON on standard output.")] = False,
 ) -> int:
     """Count different answers over platforms, how far apart they are, and what they go with.
 
-    Example: mindgap study deviations --published deviations --out study
+    Example: mindgap study deviations --published deviations --html study.html
 
-    Example: mindgap study deviations --collect here.json.zst && mindgap study deviations here.json.zst --out study
+    Example: mindgap study deviations --collect here.json.zst && mindgap study deviations here.json.zst --html my.html
     """
     from mindgap.cli.study_machines import collect_machine, study_machines
 
@@ -51,24 +52,27 @@ def deviations(
     if collect is None and (quick or budget is not None):
         raise MindgapError("--quick and --budget are for --collect")
     if collect is not None:
-        if out is not None or as_json:
-            raise MindgapError("--collect FILE makes no tables: leave out --out and --json, then give FILE")
+        if out is not None or html is not None or as_json:
+            raise MindgapError("--collect FILE makes no tables: leave out --out, --html and --json, then give FILE")
         return collect_machine(collect, quick=quick, budget=budget)
+    check_files(("--html", html))
     if out is not None:
         check_directory("--out", out)
     if files:
-        return study_machines(files, out, as_json=as_json)
+        return study_machines(files, out, html, as_json=as_json)
     assert published is not None
-    return _published(published, out, as_json=as_json)
+    return _published(published, out, html, as_json=as_json)
 
 
-def _published(directory: Path, out: Path | None, *, as_json: bool) -> int:
+def _published(directory: Path, out: Path | None, html: Path | None, *, as_json: bool) -> int:
     from mindgap.studies.deviations.published import published_study, to_json
 
     found = published_study(directory)
     with result_stream() as stream:
         if out is not None:
             _write(found, out)
+        if html is not None:
+            _write_page(found, html)
         if as_json:
             stream.write(to_json(found) + "\n")
         else:
@@ -85,6 +89,14 @@ def _write(found: PublishedStudy, out: Path) -> None:
         write_file(out / f"{table.name}.csv", to_csv(table))
     for name, svg in published_charts(found).items():
         write_file(out / f"{name}.svg", svg)
+
+
+def _write_page(found: PublishedStudy, path: Path) -> None:
+    from mindgap import __version__
+    from mindgap.report.deviations_page import deviations_page
+    from mindgap.studies.deviations.published.overview import published_overview
+
+    write_file(path, deviations_page(published_overview(found), __version__))
 
 
 def _print(found: PublishedStudy, out: Path | None, stream: TextIO) -> None:

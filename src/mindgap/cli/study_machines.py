@@ -56,20 +56,26 @@ def collect_machine(path: Path, *, quick: bool, budget: str | None) -> int:
     return Exit.NOTHING_FOUND
 
 
-def study_machines(files: Sequence[Path], out: Path | None, *, as_json: bool) -> int:
-    """Makes the tables of collected files."""
+def study_machines(files: Sequence[Path], out: Path | None, html: Path | None, *, as_json: bool) -> int:
+    """Makes the tables and the page of collected files."""
+    from mindgap import __version__
     from mindgap.machines.merging import read_and_merge
+    from mindgap.report.deviations_page import deviations_page
     from mindgap.studies import to_csv
     from mindgap.studies.deviations.own import own_study, to_json
+    from mindgap.studies.deviations.own.overview import own_overview
 
     if out is not None:
         check_directory("--out", out)
-    found = own_study(read_and_merge(files))
+    merged = read_and_merge(files)
+    found = own_study(merged)
     with result_stream() as stream:
         if out is not None:
             make_directory(out)
             for table in found.tables:
                 write_file(out / f"{table.name}.csv", to_csv(table))
+        if html is not None:
+            write_file(html, deviations_page(own_overview(merged, found), __version__))
         if as_json:
             stream.write(json.dumps(to_json(found), ensure_ascii=False) + "\n")
         else:

@@ -11,22 +11,26 @@ import vl_convert
 from mindgap.compare.ultrametric import Dendrogram
 from mindgap.studies import StudyTable, column, records
 from mindgap.studies.deviations.published import NamedDendrogram, PublishedStudy
+from mindgap.studies.deviations.published.matrix import TITLES
 
 #: Altair's interface is generated, and typed in parts only.
 alt: Final[Any] = altair
 
-#: Sizes of the models, with the paper's names.
-_MODELS: Final = {"small": "Cifar10-small", "medium": "Cifar10-R18", "large": "DeepWeeds-R50v2"}
+#: The colour of the text around a figure, and one that is visible on white and on black.
+_INK: Final = "currentColor"
+_GRID: Final = "#80808048"
 _LINES: Final = ("#5b9bd5", "#c9480b", "#3f9186")
-_KERNELS: Final = ("#17395c", "#5b9bd5", "#3f9186", "#d9930d", "#c9480b", "#8a2f74")
+_KERNELS: Final = ("#6d6fc4", "#5b9bd5", "#3f9186", "#d9930d", "#c9480b", "#b0509a")
 #: Bits by which the lines of a dendrogram run past the mantissa: classes of equal outputs.
-_OVERHANG: Final = 1.5
-_DASHES: Final = alt.Legend(symbolType="stroke", symbolSize=300, symbolStrokeColor="#17395c", symbolStrokeWidth=2)
+OVERHANG: Final = 1.5
+#: The number of channels that Figure 4 shows.
+_CHANNELS: Final = 3
+_DASHES: Final = alt.Legend(symbolType="stroke", symbolSize=300, symbolStrokeColor=_INK, symbolStrokeWidth=2)
 
 
 def published_charts(study: PublishedStudy) -> dict[str, str]:
     """Draws the figures of the study. Returns SVG by the figure's name."""
-    by_model = {model: [tree for tree in study.by_cast if tree.panel[0] == model] for model in _MODELS}
+    by_model = {model: [tree for tree in study.by_cast if tree.panel[0] == model] for model in TITLES}
     charts = {
         "figure_1": _cumulative(study.table("figure_1")),
         "figure_2": _by_cores(study.table("figure_2"), column(study.table("table_1"), "platform")),
@@ -35,7 +39,17 @@ def published_charts(study: PublishedStudy) -> dict[str, str]:
         "figure_sup2": _dendrograms(by_model["small"]),
         "figure_sup3": _dendrograms(by_model["large"]),
     }
-    return {name: vl_convert.vegalite_to_svg(_finished(chart)) for name, chart in charts.items()}
+    return {name: _svg(chart) for name, chart in charts.items()}
+
+
+def cumulative_chart(table: StudyTable) -> str:
+    """Draws Figure 1 as SVG, for a light or a dark page."""
+    return _svg(_cumulative(table))
+
+
+def ablation_chart(table: StudyTable) -> str:
+    """Draws Figure 4 as SVG, for a light or a dark page. Of other numbers of channels than 3, it has nothing."""
+    return _svg(_ablation(table))
 
 
 def _cumulative(table: StudyTable) -> Any:
@@ -44,7 +58,7 @@ def _cumulative(table: StudyTable) -> Any:
     points = [
         {"position": row["position"], "outputs": row[f"{model}_1"], "model": name}
         for row in rows
-        for model, name in _MODELS.items()
+        for model, name in TITLES.items()
     ]
     starts = [
         {"position": row["position"] - 0.5, "generation": _group(row)}
@@ -59,12 +73,12 @@ def _cumulative(table: StudyTable) -> Any:
             x=across,
             # Room for the names above the lines.
             y=alt.Y("outputs:Q", title="different outputs so far", scale=alt.Scale(domain=[0, 34], nice=False)),
-            color=alt.Color("model:N", title=None, scale=_scale(_MODELS.values(), _LINES), sort=list(_MODELS.values())),
+            color=alt.Color("model:N", title=None, scale=_scale(TITLES.values(), _LINES), sort=list(TITLES.values())),
         )
     )
     marks = alt.Chart(alt.Data(values=starts))
-    rules = marks.mark_rule(color="#d5d8dd").encode(x="position:Q")
-    text = marks.mark_text(angle=270, align="right", baseline="top", dx=-3, dy=3, fontSize=10, color="#5a5f69")
+    rules = marks.mark_rule(color=_GRID).encode(x="position:Q")
+    text = marks.mark_text(angle=270, align="right", baseline="top", dx=-3, dy=3, fontSize=10, color=_INK)
     names = text.encode(x="position:Q", y=alt.value(0), text="generation:N")
     return (rules + lines + names).properties(width=760, height=320)
 
@@ -91,22 +105,24 @@ def _by_cores(table: StudyTable, platforms: Sequence[str]) -> Any:
 
 def _ablation(table: StudyTable) -> Any:
     """Draws Figure 4: remaining precision and classes over multiplications, by kernel and filters."""
-    rows = records(table)
+    rows = [row for row in records(table) if row["channels"] == _CHANNELS]
     kernels = sorted({row["kernel"] for row in rows})
     powers = alt.Axis(format="~e", values=[10**power for power in range(3, 9)])
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=alt.X("multiplications:Q", title="multiplications", scale=alt.Scale(type="log"), axis=powers),
         color=alt.Color("kernel:O", title="kernel", scale=_scale(kernels, _KERNELS)),
-        strokeDash=alt.StrokeDash("filters:O", title="filters", legend=_DASHES),
     )
+    # Lines with points of their own would fill the legend of dashes and draw no dash.
+    dashed = base.mark_line(strokeWidth=2).encode(strokeDash=alt.StrokeDash("filters:O", legend=_DASHES))
+    dots = base.mark_circle(size=28, opacity=1)
     panels = [
-        base.mark_line(point=alt.OverlayMarkDef(size=28)).encode(y=alt.Y(f"{name}:Q", title=title, axis=axis))
+        (dashed + dots).encode(y=alt.Y(f"{name}:Q", title=title, axis=axis)).properties(width=340, height=260)
         for name, title, axis in (
             ("remaining_precision", "(a) remaining precision, bits", alt.Axis()),
-            ("classes", "(b) classes of nine hosts", alt.Axis(format="d", tickMinStep=1)),
+            ("classes", "(b) classes", alt.Axis(format="d", tickMinStep=1)),
         )
     ]
-    return alt.hconcat(*(panel.properties(width=340, height=260) for panel in panels))
+    return alt.hconcat(*panels)
 
 
 def _dendrograms(trees: Sequence[NamedDendrogram]) -> Any:
@@ -119,12 +135,12 @@ def _dendrogram(named: NamedDendrogram) -> Any:
     title = f"{named.panel[-1]}: {named.classes} {'class' if named.classes == 1 else 'classes'}"
     lines = [{"x": x, "y": y, "x2": x2, "y2": y2} for x, y, x2, y2 in segments(named.tree)]
     low = max(0, named.tree.minimum - 2)
-    depth = alt.Scale(domain=[low, named.tree.mantissa + _OVERHANG], nice=False)
+    depth = alt.Scale(domain=[low, named.tree.mantissa + OVERHANG], nice=False)
     place = alt.Scale(domain=[-0.5, len(names) - 0.5], reverse=True, nice=False)
     ticks = [bits for bits in range(low, named.tree.mantissa + 1) if not bits % 5]
     return (
         alt.Chart(alt.Data(values=lines), title=title)
-        .mark_rule(strokeWidth=1.5, color="#17395c")
+        .mark_rule(strokeWidth=1.5, color=_INK)
         .encode(
             x=alt.X("x:Q", title="remaining precision, bits", scale=depth, axis=alt.Axis(values=ticks)),
             x2="x2:Q",
@@ -152,7 +168,7 @@ def segments(tree: Dendrogram) -> Iterator[tuple[float, float, float, float]]:
     for group in tree.classes():
         heights = [at[leaf] for leaf in group]
         for height in heights:
-            yield (tree.mantissa, height, tree.mantissa + _OVERHANG, height)
+            yield (tree.mantissa, height, tree.mantissa + OVERHANG, height)
         if len(group) > 1:
             yield (tree.mantissa, min(heights), tree.mantissa, max(heights))
         ends[min(group)] = (tree.mantissa, (min(heights) + max(heights)) / 2)
@@ -170,8 +186,11 @@ def _scale(values: Iterable[Any], colours: Sequence[str]) -> Any:
     return alt.Scale(domain=domain, range=list(colours[: len(domain)]))
 
 
-def _finished(chart: Any) -> dict[str, Any]:
-    chart = chart.configure_view(stroke=None).configure_legend(orient="top", labelFontSize=12)
-    return chart.configure_axis(
-        labelFontSize=11, titleFontSize=12, titleFontWeight="normal", gridColor="#eceef1", domainColor="#9aa0ab"
-    ).to_dict()
+def _svg(chart: Any) -> str:
+    chart = chart.configure(background="transparent").configure_view(stroke=None)
+    chart = chart.configure_legend(orient="top", labelFontSize=12, labelColor=_INK, titleColor=_INK)
+    chart = chart.configure_title(color=_INK).configure_axis(
+        labelFontSize=11, titleFontSize=12, titleFontWeight="normal", gridColor=_GRID, domainColor=_GRID,
+        tickColor=_GRID, labelColor=_INK, titleColor=_INK,
+    )  # fmt: skip
+    return vl_convert.vegalite_to_svg(chart.to_dict())

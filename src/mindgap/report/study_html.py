@@ -74,11 +74,11 @@ def section_of(table: StudyTable, most: int = _MOST) -> Section:
     rows = tuple(tuple(row[place] for place in kept) for row in table.rows[:most])
     columns = tuple(table.columns[place] for place in kept)
     more = max(0, len(table.rows) - most)
-    kinds = tuple(_kind(name, [row[place] for row in rows]) for place, name in enumerate(columns))
+    kinds = tuple(column_kind(name, [row[place] for row in rows]) for place, name in enumerate(columns))
     return Section(table, columns, rows, zeros, more, kinds, chart_of(table), PUBLISHED.get(table.name))
 
 
-def _kind(column: str, cells: Sequence[Any]) -> str:
+def column_kind(column: str, cells: Sequence[Any]) -> str:
     """Returns the CSS class of a column: numbers to the right, names as code, verdicts coloured."""
     if "share" in column or any(isinstance(cell, (int, float)) and not isinstance(cell, bool) for cell in cells):
         return "n"

@@ -240,7 +240,19 @@ def test_clusters_of_flags_0_to_6_are_the_same_within_each_class(study: Publishe
 def test_the_command_writes_tables_and_figures(
     published: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["study", "deviations", "--published", str(published), "--out", str(tmp_path / "out")]) == 0
+    page = tmp_path / "page.html"
+    arguments = [
+        "study",
+        "deviations",
+        "--published",
+        str(published),
+        "--out",
+        str(tmp_path / "out"),
+        "--html",
+        str(page),
+    ]
+    assert main(arguments) == 0
+    assert '<b class="answer">75</b>' in page.read_text(encoding="utf-8")
     out, err = capfd.readouterr()
     assert not err
     assert "39 of 99" in out and "DISAGREES" in out

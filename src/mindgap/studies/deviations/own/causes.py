@@ -9,18 +9,16 @@ from typing import Any
 
 from mindgap.machines.merging import MachinePlatform, Merged
 from mindgap.studies.deviations.own.columns import made, main, numbers_of, options_of, result
-from mindgap.studies.deviations.published.flags import flag_clusters
+from mindgap.studies.deviations.published.flags import FlagClusters, flag_clusters
 from mindgap.studies.table import StudyTable
 
 
 def table_1(merged: Merged) -> StudyTable:
     """Makes Table 1: clusters of processor flags and settings in force, beside the classes of the ResNet-18."""
     rows: list[tuple[Any, ...]] = []
-    column = main(merged)
-    if column is not None:
-        classes = dict(zip(map(_key, column.platforms), numbers_of(result(column)), strict=True))
-        features = {_key(where): _features(merged, where) for where in column.platforms}
-        clusters = flag_clusters(features, classes)
+    found = clusters_and_classes(merged)
+    if found is not None:
+        clusters, classes = found
         parts = zip(clusters.clusters, clusters.present, clusters.aligned, strict=True)
         for number, (members, present, aligned) in enumerate(parts):
             inside = sorted({classes[key] for key in present})
@@ -32,6 +30,15 @@ def table_1(merged: Merged) -> StudyTable:
         "LAYOUT as in force; those of all platforms are left out. aligned: each class has it throughout or not at all."
     )
     return made("own_table_1", "Table 1: flags and settings beside the classes", columns, rows, note)
+
+
+def clusters_and_classes(merged: Merged) -> tuple[FlagClusters, dict[str, int]] | None:
+    """Returns the clusters of features, and each platform's class of the ResNet-18. None where no platform ran it."""
+    column = main(merged)
+    if column is None:
+        return None
+    classes = dict(zip(map(_key, column.platforms), numbers_of(result(column)), strict=True))
+    return flag_clusters({_key(where): _features(merged, where) for where in column.platforms}, classes), classes
 
 
 def option_effects(merged: Merged) -> StudyTable:

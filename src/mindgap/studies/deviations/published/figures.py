@@ -50,7 +50,7 @@ class NamedDendrogram:
 
 def figure_1(matrix: ClassMatrix) -> StudyTable:
     """Makes Figure 1: the number of different outputs so far, over platforms by vendor, generation and cores."""
-    order = sorted(range(len(matrix.platforms)), key=lambda i: (_by_year(matrix.platforms[i]), i))
+    order = sorted(range(len(matrix.platforms)), key=lambda i: (by_year(matrix.platforms[i]), i))
     counts: list[list[int]] = []
     for name in COLUMNS:
         cells = matrix.column(name)
@@ -66,7 +66,8 @@ def figure_1(matrix: ClassMatrix) -> StudyTable:
     return made("figure_1", "Figure 1: different outputs over all platforms", columns, rows, note)
 
 
-def _by_year(platform: Platform) -> tuple[str, int, int]:
+def by_year(platform: Platform) -> tuple[str, int, int]:
+    """Returns the key that orders platforms by vendor, generation in the order of years, and cores."""
     return (platform.vendor, BY_YEAR.index(platform.generation), platform.cores or 0)
 
 

@@ -16,9 +16,11 @@ from mindgap.studies.deviations.published.parquet import BadData
 from mindgap.studies.deviations.published.platforms import Platform, platform_of
 from mindgap.studies.deviations.published.records import Output
 
-#: The published models by the paper's sizes. The paper's names: Cifar10-small, Cifar10-R18, DeepWeeds-R50v2. The data
-#: hold a fourth model, cifar10_large, which the paper does not use.
+#: The published models by the paper's sizes. The data hold a fourth model, cifar10_large, which the paper does
+#: not use.
 MODELS: Final[Mapping[str, str]] = {"cifar10_small": "small", "cifar10_medium": "medium", "deep_weeds": "large"}
+#: The paper's names of the models, by size.
+TITLES: Final[Mapping[str, str]] = {"small": "Cifar10-small", "medium": "Cifar10-R18", "large": "DeepWeeds-R50v2"}
 SAMPLES: Final = (0, 1, 6)
 #: Columns of Tables SUP-1 and SUP-2.
 COLUMNS: Final = tuple(f"{size}_{sample}" for size in MODELS.values() for sample in SAMPLES)
