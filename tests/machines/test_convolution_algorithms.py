@@ -17,7 +17,9 @@ def test_each_process_reports_every_convolution(tmp_path):
     fast = processes(model, "mindgap.machines.profiled_backend:CPU@threads=1", 2, store)
     slow = processes(model, "mindgap.machines.profiled_backend:CPU@onednn=off,threads=1", 1, store)
     assert [len(each) for each in fast["approaches"]] == [convolutions] * 2
-    assert set(fast["approaches"][0]) == {"oneDNN"} and fast["approaches"][0] == fast["approaches"][1]
+    # PyTorch takes oneDNN for some sizes only.
+    assert "oneDNN" in fast["approaches"][0] and set(fast["approaches"][0]) <= {"oneDNN", "explicit GEMM"}
+    assert fast["approaches"][0] == fast["approaches"][1]
     assert len(set(fast["outputs"])) == 1
     assert set(slow["approaches"][0]) == {"explicit GEMM"}
     assert slow["outputs"][0] != fast["outputs"][0]

@@ -216,15 +216,15 @@ RIGHT_BEFORE = {"stage=": "right"}
             {"fails": True, "status": "compile_error"}, "graph compiler",
         ),
         (
-            openvino_stage, "openvino/cpu@frontend=onnx,precision=f32", {":REFERENCE": "right", ":CONVERTED": "right"},
-            {}, "device plugin",
+            openvino_stage, "openvino/cpu@frontend=onnx,precision=f32",
+            {"onnx/reference": "right", ":CONVERTED": "right"}, {}, "device plugin",
         ),
-        (openvino_stage, "openvino/cpu@frontend=onnx,precision=f32", {":REFERENCE": "right"}, {}, "front end"),
-        (onnxruntime_stage, "onnxruntime/cpu", {":REFERENCE": "unclear"}, {}, "exporter"),
-        (onnxruntime_stage, "onnxruntime/cpu", {":REFERENCE": "unclear"}, {"same_bits": False}, "unknown"),
+        (openvino_stage, "openvino/cpu@frontend=onnx,precision=f32", {"onnx/reference": "right"}, {}, "front end"),
+        (onnxruntime_stage, "onnxruntime/cpu", {"onnx/reference": "unclear"}, {}, "exporter"),
+        (onnxruntime_stage, "onnxruntime/cpu", {"onnx/reference": "unclear"}, {"same_bits": False}, "unknown"),
         (
-            onnxruntime_stage, "onnxruntime/cpu", {":REFERENCE": "right"}, {"fails": True, "status": "compile_error"},
-            "runtime load",
+            onnxruntime_stage, "onnxruntime/cpu", {"onnx/reference": "right"},
+            {"fails": True, "status": "compile_error"}, "runtime load",
         ),
     ],
 )  # fmt: skip

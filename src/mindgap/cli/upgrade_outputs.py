@@ -7,17 +7,19 @@ import json
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from rich.text import Text
 
-from mindgap.causes.version_changes import ReducedChange
 from mindgap.cli.outputs import write_file
 from mindgap.cli.tables import console, plain_table
 from mindgap.cli.upgrade_known import together
 from mindgap.diff import Row
 from mindgap.diff.upgrade import CHANGES, TO_LOOK_AT, PlatformUpgrade, Upgrade, change_of
 from mindgap.report.words import detail_line
+
+if TYPE_CHECKING:
+    from mindgap.causes.version_changes import ReducedChange
 
 _WRONG: Final = {"platform": "the new version", "reference": "the old version", "undecided": "undecided"}
 _QUIET: Final = frozenset(("calm", "same", "absent"))

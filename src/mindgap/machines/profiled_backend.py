@@ -90,23 +90,24 @@ class _ProfiledExecutable:
         with profile() as profiler:
             outputs = self._executable(inputs)
         events = sorted(profiler.events() or (), key=lambda event: event.time_range.start)
-        found = [list(_kernels(each)) for each in events if each.name in _CONVOLUTIONS]
+        found = [_kernels(each) for each in events if each.name in _CONVOLUTIONS]
         self.facts = {"convolutions": found}
         return outputs
 
 
-def _kernels(event: FunctionEvent) -> Iterator[str]:
-    """Yields the kernels that an operator and its children started; without any, its innermost operators."""
-    below = [event]
-    launched: list[str] = []
-    innermost: list[str] = []
-    while below:
-        each = below.pop(0)
-        launched += [kernel.name for kernel in each.kernels]
-        if not each.cpu_children and "conv" in each.name:
-            innermost.append(each.name)
-        below[:0] = each.cpu_children
-    yield from launched or innermost
+def _kernels(event: FunctionEvent) -> list[str]:
+    """Returns the kernels that an operator and its children started; without any, its innermost convolutions."""
+    below = [event, *_descendants(event)]
+    launched = [kernel.name for each in below for kernel in each.kernels]
+    convolutions = [each for each in below if "conv" in each.name]
+    innermost = [each.name for each in convolutions if not any("conv" in child.name for child in _descendants(each))]
+    return launched or innermost
+
+
+def _descendants(event: FunctionEvent) -> Iterator[FunctionEvent]:
+    for child in event.cpu_children:
+        yield child
+        yield from _descendants(child)
 
 
 CPU: Final = ProfiledBackend(EAGER_ON_CPU)

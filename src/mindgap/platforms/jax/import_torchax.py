@@ -13,6 +13,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, Final
 
+import torch
+
 _NAMED_TENSORS: Final = re.compile(r"dimname|names", re.IGNORECASE)
 
 
@@ -27,7 +29,7 @@ def import_torchax() -> Any:
 @contextmanager
 def _placeholders() -> Generator[None]:
     """Gives a placeholder for each overload for named tensors that PyTorch lacks."""
-    packets: Any = importlib.import_module("torch._ops").OpOverloadPacket
+    packets: Any = type(torch.ops.aten.add)
     original = packets.__getattr__
 
     def overload(packet: Any, name: str) -> Any:
