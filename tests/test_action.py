@@ -83,6 +83,7 @@ def test_a_calm_model_passes(tmp_path: Path) -> None:
     assert "cpu/jit" in ran.summary and "mindgap 0" in ran.said
 
 
+@pytest.mark.nightly
 def test_a_finding_fails_and_a_baseline_accepts_it(tmp_path: Path) -> None:
     wanted = {"sources": "model with space.py:make", "platforms": f"faulty/eager@faults={tmp_path}/wrong.toml"}
     found = run_action(tmp_path, **wanted, options="--baseline known.json --update-baseline --no-trace")

@@ -92,6 +92,7 @@ def test_each_structure_is_kept_once_with_its_gradients(models, tmp_path):
     assert statuses(catalogue)["integers"] == "captured", "a graph is no duplicate of itself"
 
 
+@pytest.mark.nightly
 def test_a_bad_model_costs_its_row_and_says_why(models, tmp_path):
     catalogue = Catalogue(tmp_path / "catalogue", create=True)
     reasons = {

@@ -189,6 +189,7 @@ def test_operators_without_a_c_interface_share_a_library(platform: LoadsMany, mo
             assert same(found(arrays(graph)), run("cpu/eager", graph)), "the same kernel of ATen's on both sides"
 
 
+@pytest.mark.nightly
 def test_a_worker_compiles_twenty_graphs_at_once() -> None:
     """Through everything: jobs, frames, a worker, one library; the one that fails is an outcome like the others."""
     graphs = [softened(seed) for seed in range(0, 38, 2)]

@@ -72,6 +72,7 @@ def test_a_script_is_verified_by_its_status() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_the_command_writes_script_report_and_graph(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     source = tmp_path / "model.py"

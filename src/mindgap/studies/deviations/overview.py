@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mindgap.compare.ultrametric import Dendrogram
+from mindgap.studies.deviations.feature_clusters import FlagClusters
 from mindgap.studies.deviations.published.claims import Claim
-from mindgap.studies.deviations.published.flags import FlagClusters
 from mindgap.studies.table import StudyTable
 
 

@@ -8,8 +8,8 @@ from itertools import combinations
 from typing import Any
 
 from mindgap.machines.merging import MachinePlatform, Merged
+from mindgap.studies.deviations.feature_clusters import FlagClusters, flag_clusters
 from mindgap.studies.deviations.own.columns import made, main, numbers_of, options_of, result
-from mindgap.studies.deviations.published.flags import FlagClusters, flag_clusters
 from mindgap.studies.table import StudyTable
 
 

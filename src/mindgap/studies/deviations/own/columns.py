@@ -8,8 +8,8 @@ from typing import Any, Final
 from mindgap.compare.prefix_digests import Prefixes, dendrogram_of
 from mindgap.compare.ultrametric import Dendrogram
 from mindgap.machines.merging import Column, Merged
+from mindgap.studies.deviations.computed_table import made as made
 from mindgap.studies.deviations.definitions import PAPER, class_numbers
-from mindgap.studies.deviations.published.tables import made as made
 
 #: The model whose classes the tables of flags and options show: the paper's Cifar10-R18, first sample.
 MAIN: Final = "resnet18-relu-max-trained/0"

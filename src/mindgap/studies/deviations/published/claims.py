@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from mindgap.compare.equality import identity
 from mindgap.graph import Array
+from mindgap.studies.deviations.computed_table import made
 from mindgap.studies.deviations.definitions import PAPER
 from mindgap.studies.deviations.published.ablation import Convolution, in_figure_4
 from mindgap.studies.deviations.published.figures import CASTS, NamedDendrogram
 from mindgap.studies.deviations.published.matrix import COLUMNS, MODELS, ClassMatrix, numbers
 from mindgap.studies.deviations.published.records import Output
-from mindgap.studies.deviations.published.tables import made
 from mindgap.studies.table import StudyTable
 
 #: Classes in Figures 6, SUP-2 and SUP-3, as float16, float32 and float64.

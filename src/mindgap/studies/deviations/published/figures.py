@@ -11,13 +11,14 @@ from typing import Any, Final
 from mindgap.compare.equality import identity
 from mindgap.compare.ultrametric import Dendrogram, dendrogram
 from mindgap.graph import Array
+from mindgap.studies.deviations.computed_table import made
 from mindgap.studies.deviations.definitions import PAPER, class_numbers
 from mindgap.studies.deviations.published.ablation import Convolution, in_figure_4
 from mindgap.studies.deviations.published.matrix import COLUMNS, MODELS, ClassMatrix
 from mindgap.studies.deviations.published.parquet import BadData
 from mindgap.studies.deviations.published.platforms import BY_YEAR, Platform
 from mindgap.studies.deviations.published.records import Output
-from mindgap.studies.deviations.published.tables import MAIN, instance_title, made
+from mindgap.studies.deviations.published.tables import MAIN, instance_title
 from mindgap.studies.table import StudyTable
 
 #: A Google cloud instance: its processor, and the number of cores unless that is 2.

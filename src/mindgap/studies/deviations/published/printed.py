@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from typing import Any, Final
 
-from mindgap.studies.deviations.published.tables import made
+from mindgap.studies.deviations.computed_table import made
 from mindgap.studies.table import StudyTable
 
 #: The tables that the paper prints as such. Figures are printed without numbers.

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from mindgap.graph import MindgapError
+from mindgap.studies.deviations.feature_clusters import FlagClusters
 from mindgap.studies.deviations.published import claims, figures, tables
 from mindgap.studies.deviations.published.ablation import Convolution, read_ablation
 from mindgap.studies.deviations.published.claims import Claim
 from mindgap.studies.deviations.published.figures import NamedDendrogram
-from mindgap.studies.deviations.published.flags import FlagClusters
 from mindgap.studies.deviations.published.matrix import ClassMatrix, class_matrix
 from mindgap.studies.deviations.published.parquet import BadData
 from mindgap.studies.deviations.published.printed import disagreements

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from mindgap.graph import MindgapError
+from mindgap.studies.deviations.computed_table import made
 from mindgap.studies.deviations.definitions import PAPER
-from mindgap.studies.deviations.published.flags import FlagClusters, flag_clusters
+from mindgap.studies.deviations.feature_clusters import FlagClusters, flag_clusters
 from mindgap.studies.deviations.published.matrix import COLUMNS, ClassMatrix, near, numbers
 from mindgap.studies.deviations.published.platforms import Platform
 from mindgap.studies.table import StudyTable
@@ -18,11 +19,6 @@ _TABLE_1: Final = (
 )  # fmt: skip
 #: The model and sample whose classes Table 1 and Figure 2 show.
 MAIN: Final = "medium_0"
-
-
-def made(name: str, title: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]], note: str) -> StudyTable:
-    """Makes a table that code computed from the stored bytes, and no query of a store."""
-    return StudyTable(name, title, columns, tuple(rows), note, query="")
 
 
 def table_sup1(matrix: ClassMatrix) -> StudyTable:
