@@ -35,6 +35,7 @@ from mindgap.graph import (
 from mindgap.script.literals import Files, expression
 from mindgap.script.module_source import argument, call_target
 from mindgap.script.public_calls import public_call
+from mindgap.script.short_error import error_source
 from mindgap.script.target import Target, TwoResults
 from mindgap.script.ways import properties_of, way_of
 
@@ -59,43 +60,6 @@ _HELPERS: Final = (
 _NOT_NUMPY: Final = ("bfloat16", "float8", "complex")
 _MOST_NODES: Final = 12
 _MOST_ELEMENTS: Final = 256
-
-_COMPARE: Final = '''
-
-def error(found, exact):
-    """The largest difference, relative to MAGNITUDE.
-
-    Infinity where shapes, NaN or infinities differ, and where results that are no floats differ at all.
-    """
-    if found.shape != exact.shape:
-        return float("inf")
-    if not (exact.is_floating_point() or exact.is_complex()):
-        return 0.0 if torch.equal(found, exact) else float("inf")
-    if exact.is_complex():
-        found, exact = torch.view_as_real(found), torch.view_as_real(exact)
-    found, exact = found.double(), exact.double()
-    finite = exact.isfinite()
-    same = torch.equal(found.isnan(), exact.isnan()) and torch.equal(found.isfinite(), finite)
-    if not same or not torch.equal(found[exact.isinf()], exact[exact.isinf()]):
-        return float("inf")
-    if not finite.any():
-        return 0.0
-'''
-#: What a script divides by -> its words, and the end of `error`.
-_ENDS_OF_COMPARE: Final = {
-    False: (
-        "the largest magnitude of `exact`",
-        """    worst, size = (found - exact)[finite].abs().max(), exact[finite].abs().max()
-    return float(worst / size) if size else float(worst)
-""",
-    ),
-    True: (
-        "the element of `exact`",
-        """    apart = (found - exact)[finite].abs()
-    return float((apart / exact[finite].abs())[apart > 0].max()) if apart.any() else 0.0
-""",
-    ),
-}
 
 
 def short_script(
@@ -147,7 +111,7 @@ def short_script(
         "",
         model,
         run,
-        *([] if fails else [_compare(each_element)]),
+        *([] if fails else [error_source(each_element)]),
         "",
         data,
         "",
@@ -158,11 +122,6 @@ def short_script(
         else _main(platform, wrong, names, imports, fails=fails, exact=exact),
     ]
     return re.sub(r"\n{4,}", "\n\n\n", "\n".join(parts)).rstrip() + "\n"
-
-
-def _compare(each_element: bool) -> str:
-    words, end = _ENDS_OF_COMPARE[each_element]
-    return _COMPARE.replace("MAGNITUDE", words) + end
 
 
 def _docstring(title: str, imports: Sequence[str], run: str, platform: Target, two: TwoResults | None) -> str:

@@ -47,13 +47,13 @@ def expand(initial: Mapping[str, Array], entries: Mapping[str, Array]) -> dict[s
 def whole_entries(name: str, tensor: Array) -> dict[str, Array]:
     """Returns a tensor as 16-bit integers and a scale."""
     integers, scale = _rounded(tensor, np.int16)
-    return {name + WHOLE: integers, name + SCALE: np.float64(scale)}  # type: ignore[dict-item]
+    return {name + WHOLE: integers, name + SCALE: np.float64(scale)}  # type: ignore[dict-item]  # a scalar is saved like an array
 
 
 def low_rank_entries(name: str, left: Array, right: Array) -> dict[str, Array]:
     """Returns the factors [outputs, rank] and [rank, inputs·kernel] as 8-bit integers, and the product's scale."""
     (a, scale_a), (b, scale_b) = _rounded(left, np.int8), _rounded(right, np.int8)
-    return {name + LEFT: a, name + RIGHT: b, name + SCALE: np.float64(scale_a * scale_b)}  # type: ignore[dict-item]
+    return {name + LEFT: a, name + RIGHT: b, name + SCALE: np.float64(scale_a * scale_b)}  # type: ignore[dict-item]  # a scalar is saved like an array
 
 
 def _rounded(tensor: Array, dtype: type[np.signedinteger[Any]]) -> tuple[Array, float]:

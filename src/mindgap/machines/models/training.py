@@ -151,7 +151,7 @@ def _make(variant: Variant, images: Array, labels: Array) -> str:
     load(module, begun)
     recipe = RECIPES[variant.architecture]
     entries = train(module, images[:-TESTED], labels[:-TESTED], recipe, variant.size)
-    np.savez_compressed(FOLDER / f"{variant.file}.npz", **entries)  # type: ignore[arg-type]
+    np.savez_compressed(FOLDER / f"{variant.file}.npz", **entries)  # type: ignore[arg-type]  # numpy types keywords as options
     again = network(variant)
     load(again, begun)
     load(again, expand(begun, entries))

@@ -1,0 +1,48 @@
+"""Writes the function `error` of a short script: how far a result is from another."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_COMPARE: Final = '''
+
+def error(found, exact):
+    """The largest difference, relative to MAGNITUDE.
+
+    Infinity where shapes, NaN or infinities differ, and where results that are no floats differ at all.
+    """
+    if found.shape != exact.shape:
+        return float("inf")
+    if not (exact.is_floating_point() or exact.is_complex()):
+        return 0.0 if torch.equal(found, exact) else float("inf")
+    if exact.is_complex():
+        found, exact = torch.view_as_real(found), torch.view_as_real(exact)
+    found, exact = found.double(), exact.double()
+    finite = exact.isfinite()
+    same = torch.equal(found.isnan(), exact.isnan()) and torch.equal(found.isfinite(), finite)
+    if not same or not torch.equal(found[exact.isinf()], exact[exact.isinf()]):
+        return float("inf")
+    if not finite.any():
+        return 0.0
+'''
+#: What a script divides by -> its words, and the end of `error`.
+_ENDS_OF_COMPARE: Final = {
+    False: (
+        "the largest magnitude of `exact`",
+        """    worst, size = (found - exact)[finite].abs().max(), exact[finite].abs().max()
+    return float(worst / size) if size else float(worst)
+""",
+    ),
+    True: (
+        "the element of `exact`",
+        """    apart = (found - exact)[finite].abs()
+    return float((apart / exact[finite].abs())[apart > 0].max()) if apart.any() else 0.0
+""",
+    ),
+}
+
+
+def error_source(each_element: bool) -> str:
+    """Returns the function's source. `each_element`: the error is relative to its element, and not to the largest."""
+    words, end = _ENDS_OF_COMPARE[each_element]
+    return _COMPARE.replace("MAGNITUDE", words) + end
