@@ -43,7 +43,16 @@ def updates(x):
     return y
 
 
+def views(x):
+    first, second = torch.chunk(x, 2, 1)
+    return (x.flatten(1), x.unflatten(1, (2, 2)), first.contiguous(), second.reshape(-1), x.narrow(1, 0, 2), x.mT + 0,
+            torch.broadcast_to(x, (3, *x.shape)))  # fmt: skip
+
+
 PROGRAMS = {
+    "views": (views, (normal(3, 4, 5),)),
+    # ONNX's Reshape takes a size of zero from its input, unless it is told otherwise.
+    "views of nothing": (lambda x: x.flatten(1), (normal(1, 1, 0),)),
     "convolutions": (convolutions(), (normal(1, 2, 6, 6),)),
     "indexing": (indexing, (normal(3, 4), torch.tensor([2, 0]))),
     "updates": (updates, (normal(3, 4),)),

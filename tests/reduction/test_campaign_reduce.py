@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from mindgap.campaign.results.findings import FindingGroup
 from mindgap.campaign.results.reduce import (
     GroupReduction,
     causes_of_groups,
     complete_platforms,
+    groups_with,
     index_text,
     worst_groups,
 )
+from mindgap.graph import MindgapError
 from mindgap.reduction.files import Summary
 
 
@@ -65,3 +70,13 @@ def test_a_summary_is_read_as_it_was_written(tmp_path: Path) -> None:
     older = {key: value for key, value in data.items() if not key.startswith("stage")}
     file.write_text(json.dumps(older))
     assert read_summary(file) == made and made.stage == "unknown", "a file of an older version is read too"
+
+
+def test_only_the_groups_of_the_cases_that_were_asked_for_and_no_other_case_of_them() -> None:
+    many = replace(reduced("v1", 3, "aten.sin.default").group, cases=("v1", "v5", "v7"))
+    other = reduced("v2", 1, "aten.cos.default").group
+    (kept,) = groups_with([many, other], ["v7", "v5"])
+    assert (kept.case, kept.cases, kept.count) == ("v5", ("v5", "v7"), 3)
+    assert groups_with([many, other], []) == [many, other]
+    with pytest.raises(MindgapError, match="--case v9: no such finding"):
+        groups_with([many, other], ["v1", "v9"])

@@ -15,7 +15,7 @@ from mindgap.script.short import short_script
 def error_of(each_element: bool) -> Any:
     spec = TensorSpec.contiguous("float32", (3,))
     graph = Graph((Input(spec, Normal(0)),), (Node("aten.sin.default", (Ref(0),), (), (spec,)),), (1,))
-    text = short_script(graph, Target("cpu/eager"), "a title", each_element=each_element)
+    text = short_script(graph, Target("cpu/eager"), "a title", compare="element" if each_element else "largest")
     assert text is not None
     names: dict[str, Any] = {"__name__": "script"}
     exec(text, names)

@@ -25,7 +25,9 @@ def reduce(
         list[str] | None, typer.Option("--word", help="Only findings of this verdict; may repeat.")
     ] = None,
     platform: Annotated[str, typer.Option("-p", "--platform", metavar="PLATFORM", help="Only on this platform.")] = "",
-    case: Annotated[str, typer.Option("--case", metavar="CASE", help="Only this case, on the platform of -p.")] = "",
+    cases: Annotated[
+        list[str] | None, typer.Option("--case", metavar="CASE", help="Only this case; may repeat.")
+    ] = None,
     checks: Annotated[int, typer.Option(min=1, help="How often a platform may be tried for one finding.")] = 1000,
     seconds: Annotated[float, typer.Option(min=1, callback=finite, help="How long one reduction may take.")] = 120.0,
     most: Annotated[
@@ -50,7 +52,6 @@ def reduce(
         index_text,
         reduce_groups,
     )
-    from mindgap.campaign.results.reduction_worker import reduce_case
     from mindgap.campaign.state.directory import open_directory
     from mindgap.graph import MindgapError
     from mindgap.reduction import ReductionLimits
@@ -59,12 +60,6 @@ def reduce(
     outputs = CauseOutputs.checked(out, ledger, update_ledger, sarif)
     opened, limits = open_directory(directory), ReductionLimits(checks, seconds, not no_stage)
     with result_stream() as stream:
-        if case:
-            if not platform:
-                raise MindgapError("--case takes a platform as well: -p PLATFORM")
-            summary = reduce_case(opened, case, platform, out, limits)
-            stream.write(f"{summary_text(summary, out)}\n")
-            return Exit.FINDINGS
 
         def show(each: GroupReduction) -> None:
             if each.summary is None:
@@ -74,9 +69,17 @@ def reduce(
                 stream.flush()
 
         found = reduce_groups(
-            opened, out, limits, words=words or (), platform=platform, most=most, jobs=jobs, progress=show
+            opened,
+            out,
+            limits,
+            words=words or (),
+            platform=platform,
+            cases=cases or (),
+            most=most,
+            jobs=jobs,
+            progress=show,
         )
-        asked = () if words or most else [platform] if platform else opened.plan.platforms
+        asked = () if words or most or cases else [platform] if platform else opened.plan.platforms
         causes = outputs.write(causes_of_groups(found), complete_platforms(asked, found))
         write_file(out / "index.md", index_text(causes, found))
         reduced = [each.summary for each in found if each.summary is not None]

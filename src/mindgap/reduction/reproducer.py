@@ -18,10 +18,12 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from mindgap.graph import Graph
+from mindgap.operators import traits
 from mindgap.reduction.stage import StageAtFault
 from mindgap.results.rows import Row
 from mindgap.script import Recorded, Target, render
 from mindgap.script.short import FAULT, Ends, short_script
+from mindgap.script.short_error import Compare
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -84,19 +86,19 @@ def reproducer(
     `row`: of this graph, as it was judged; its platform and verdict are named in the script. `limit_s`: of a crash or
     a hang: seconds that the short script gives the platform.
     """
+    # A failure may end the process where the user's exporter wrote the model.
     ends = ENDS.get(row.status) if row.verdict == "failed" else None
+    endings = (None, "crashes") if row.verdict == "failed" and ends is None else (ends,)
     if reference.device_mode == "cpu/eager" and not reference.options:
-        # An error of a small element beside large ones shows only relative to that element.
-        relative = (False, True) if row.verdict == "discrepant" else (False,)
-        for each_element, public in itertools.product(relative, (True, False)):
+        for end, compare, public in itertools.product(endings, _comparisons(graph, row), (True, False)):
             text = short_script(
                 graph, platform, title_of(graph, row), wrong=row.blame or "undecided", fails=row.verdict == "failed",
-                public=public, inputs=inputs, ends=ends, limit_s=limit_s, each_element=each_element,
+                public=public, inputs=inputs, ends=end, limit_s=limit_s, compare=compare,
             )  # fmt: skip
             if text is None:
                 break
             shown, printed = verify(text, platform.python)
-            if shown and printed.rstrip().endswith(f"\n{FAULT}") and (ends is not None or is_the_failure(printed, row)):
+            if shown and printed.rstrip().endswith(f"\n{FAULT}") and (end is not None or is_the_failure(printed, row)):
                 return Reproducer(text, True, True, printed)
     if platform.python != reference.python:
         # A script runs in one environment: where the platform is, beside eager PyTorch there.
@@ -106,6 +108,16 @@ def reproducer(
     long = render(graph, inputs, platform, reference, name="reduced", culprit=culprit, recorded=Recorded(words=words))
     shown, printed = verify(long.text, platform.python)
     return Reproducer(long.text, False, shown and _long_shows(printed, row), printed)
+
+
+def _comparisons(graph: Graph, row: Row) -> tuple[Compare, ...]:
+    """How short scripts of a finding may compare. The error of a small element beside large ones shows only relative
+    to that element; that of a cast, which is rounded once, only in whether it is equal."""
+    if row.verdict != "discrepant":
+        return ("largest",)
+    known = [traits(node.op) for node in graph.nodes]
+    exact = all(each.casts or each.moves_data or each.hands_on or each.depends_on_dtype for each in known)
+    return ("largest", "element", "equal") if exact and row.blame == "platform" else ("largest", "element")
 
 
 def _long_shows(printed: str, row: Row) -> bool:

@@ -34,8 +34,9 @@ from mindgap.graph import (
 )
 from mindgap.script.literals import Files, expression
 from mindgap.script.module_source import argument, call_target
+from mindgap.script.numpy_boundary import boundary_source, needs_boundary
 from mindgap.script.public_calls import public_call
-from mindgap.script.short_error import error_source
+from mindgap.script.short_error import Compare, error_source
 from mindgap.script.target import Target, TwoResults
 from mindgap.script.ways import properties_of, way_of
 
@@ -56,8 +57,6 @@ _END: Final = (
 _HELPERS: Final = (
     "strided(", "unpacked(", "loaded(", "from_bits(", "uniform(", "normal(", "integers(", "permutation(", "exceptional("
 )  # fmt: skip
-#: dtypes that numpy, and with it the runtimes' simplest calls, does not hold.
-_NOT_NUMPY: Final = ("bfloat16", "float8", "complex")
 _MOST_NODES: Final = 12
 _MOST_ELEMENTS: Final = 256
 
@@ -65,7 +64,7 @@ _MOST_ELEMENTS: Final = 256
 def short_script(
     graph: Graph, platform: Target, title: str, *, wrong: Wrong = "platform", fails: bool = False,
     public: bool = True, inputs: Sequence[Array] | None = None, ends: Ends | None = None, limit_s: float = 60.0,
-    two: TwoResults | None = None, each_element: bool = False,
+    two: TwoResults | None = None, compare: Compare = "largest",
 ) -> str | None:  # fmt: skip
     """Returns the script, or None if the graph or the platform has no short form.
 
@@ -73,7 +72,7 @@ def short_script(
     gives no wrong result. `public`: call public functions where one runs the operator. `inputs`: the graph's inputs
     as arrays. `ends`: the platform hangs or crashes: the script runs it in a process of its own, for at most `limit_s`
     seconds with its imports. `two`: the script runs the platform only, and compares with what two versions of it gave.
-    `each_element`: an error is relative to its element, and not to the largest one of the output.
+    `compare`: what an error is relative to; `equal` is for a wrong platform and for operators that do not round.
     The caller has to run the script: nothing here knows that it shows the fault.
     """
     way = way_of(platform)
@@ -83,14 +82,15 @@ def short_script(
     graph = _with_rounded_scalars(graph, arrays)
     names = [f"x{number}" for number in range(len(graph.inputs))]
     tensors = [_tensor(*each) for each in zip(names, graph.inputs, arrays, strict=True)]
-    exact = _can_widen(graph)
+    exact = _can_widen(graph) and compare != "equal"
     if None in tensors or (wrong == "reference" and not exact and not fails and two is None):
         return None
     results = None if two is None else _results(two)
     if two is not None and results is None:
         return None
     in_torch = platform.device_mode.startswith("cpu/") or bool(platform.torch_device)
-    if not in_torch and not _numpy_holds(graph):
+    bounded = not in_torch and needs_boundary(graph)
+    if bounded and two is not None:
         return None
     imports, run = way
     data = "\n".join([*(f"{name} = {text}" for name, text in zip(names, tensors, strict=True)), *(results or ())])
@@ -110,16 +110,17 @@ def short_script(
         *([f"PROPERTIES = {properties_of(platform)!r}"] if "PROPERTIES" in run else []),
         "",
         model,
+        *([boundary_source(graph, names)] if bounded else []),
         run,
-        *([] if fails else [error_source(each_element)]),
+        *([] if fails else [error_source(compare)]),
         "",
         data,
         "",
-        _main_of_process(platform, names, imports, ends, limit_s, alone=two is not None)
+        _main_of_process(platform, names, imports, ends, limit_s, alone=two is not None, bounded=bounded)
         if ends
         else _main_of_version(platform, names, imports, fails=fails)
         if two is not None
-        else _main(platform, wrong, names, imports, fails=fails, exact=exact),
+        else _main(platform, wrong, names, imports, fails=fails, exact=exact, bounded=bounded),
     ]
     return re.sub(r"\n{4,}", "\n\n\n", "\n".join(parts)).rstrip() + "\n"
 
@@ -177,11 +178,6 @@ def _rounded(arg: Arg) -> Arg:
     if isinstance(arg, tuple):
         return tuple(map(_rounded, arg))
     return float(np.float32(arg)) if isinstance(arg, float) and abs(arg) < 3e38 else arg
-
-
-def _numpy_holds(graph: Graph) -> bool:
-    specs = [given.spec for given in graph.inputs] + [graph.values[number] for number in graph.outputs]
-    return not any(spec is not None and spec.dtype.startswith(_NOT_NUMPY) for spec in specs)
 
 
 def _tensor(name: str, given: Input, array: Array) -> str | None:
@@ -243,8 +239,9 @@ def _can_widen(graph: Graph) -> bool:
 
 
 def _main(
-    platform: Target, wrong: Wrong, names: Sequence[str], imports: Sequence[str], *, fails: bool, exact: bool
-) -> str:
+    platform: Target, wrong: Wrong, names: Sequence[str], imports: Sequence[str], *, fails: bool, exact: bool,
+    bounded: bool,
+) -> str:  # fmt: skip
     versions, fresh = _versions(imports), _fresh(names)
     lines = [
         "",
@@ -252,7 +249,7 @@ def _main(
         f"    print({versions}, platform.machine())",
         f"    expected = Model()(*{fresh})",
         "    try:",
-        f"        actual = run(Model().eval(), tuple({fresh}))",
+        f"        actual = {_run(f'tuple({fresh})', bounded)}",
         "    except Exception as problem:",
         f'        print("{platform.name} fails:", type(problem).__name__, str(problem)[-3000:])',
         *([f'        print("{FAULT}")', "        return 1"] if fails else
@@ -308,8 +305,9 @@ def _main_of_version(platform: Target, names: Sequence[str], imports: Sequence[s
 
 
 def _main_of_process(
-    platform: Target, names: Sequence[str], imports: Sequence[str], ends: Ends, limit_s: float, *, alone: bool
-) -> str:
+    platform: Target, names: Sequence[str], imports: Sequence[str], ends: Ends, limit_s: float, *, alone: bool,
+    bounded: bool,
+) -> str:  # fmt: skip
     """`main` for a platform that hangs or crashes: runs this script again as a child, which runs the platform.
 
     `alone`: runs no eager mode."""
@@ -323,7 +321,7 @@ def _main_of_process(
         "def main():",
         f"    arguments = tuple({_fresh(names)})",
         '    if sys.argv[1:] == ["run"]:',
-        "        run(Model().eval(), arguments)",
+        f"        {_run('arguments', bounded)}",
         "        return 0",
         f"    print({_versions(imports)}, platform.machine())",
         *([] if alone else ['    print("eager:", Model()(*arguments), flush=True)']),
@@ -342,6 +340,11 @@ def _main_of_process(
         "    return 0 if status == 0 else 2",
         *_END,
     ])  # fmt: skip
+
+
+def _run(arguments: str, bounded: bool) -> str:
+    """The call that runs the platform."""
+    return f"declared(run(Boundary().eval(), plain({arguments})))" if bounded else f"run(Model().eval(), {arguments})"
 
 
 def _versions(imports: Sequence[str]) -> str:

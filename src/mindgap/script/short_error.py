@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
+
+#: What an error is relative to: the largest element of the output, or its own element; or whether elements are equal.
+Compare = Literal["largest", "element", "equal"]
 
 _COMPARE: Final = '''
 
@@ -27,22 +30,33 @@ def error(found, exact):
 '''
 #: What a script divides by -> its words, and the end of `error`.
 _ENDS_OF_COMPARE: Final = {
-    False: (
+    "largest": (
         "the largest magnitude of `exact`",
         """    worst, size = (found - exact)[finite].abs().max(), exact[finite].abs().max()
     return float(worst / size) if size else float(worst)
 """,
     ),
-    True: (
+    "element": (
         "the element of `exact`",
         """    apart = (found - exact)[finite].abs()
     return float((apart / exact[finite].abs())[apart > 0].max()) if apart.any() else 0.0
 """,
     ),
 }
+_EQUAL: Final = '''
+
+def error(found, expected):
+    """0 where shapes and elements are equal, else infinity: nothing here is rounded but by a cast. NaN equals NaN."""
+    if found.shape != expected.shape:
+        return float("inf")
+    equal = (found == expected) | ((found != found) & (expected != expected))
+    return 0.0 if equal.all() else float("inf")
+'''
 
 
-def error_source(each_element: bool) -> str:
-    """Returns the function's source. `each_element`: the error is relative to its element, and not to the largest."""
-    words, end = _ENDS_OF_COMPARE[each_element]
+def error_source(compare: Compare) -> str:
+    """Returns the function's source."""
+    if compare == "equal":
+        return _EQUAL
+    words, end = _ENDS_OF_COMPARE[compare]
     return _COMPARE.replace("MAGNITUDE", words) + end

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -41,14 +41,15 @@ class GroupReduction:
 
 def reduce_groups(
     directory: CampaignDirectory, out: Path, limits: ReductionLimits, *, words: Sequence[str] = (), platform: str = "",
-    most: int | None = None, jobs: int = 1, progress: Callable[[GroupReduction], None] | None = None,
+    cases: Sequence[str] = (), most: int | None = None, jobs: int = 1,
+    progress: Callable[[GroupReduction], None] | None = None,
 ) -> list[GroupReduction]:  # fmt: skip
     """One reduction for each group of findings, `jobs` at a time. A reduction that crashes or hangs costs its case.
 
-    `most`: see `worst_groups`. `progress`: called from several threads. Raises `MindgapError` where there is
-    no finding.
+    `cases`: only their groups, and of each group the first of them. `most`: see `worst_groups`. `progress`: called
+    from several threads. Raises `MindgapError` where there is no finding.
     """
-    groups = worst_groups(findings_of(directory, words, platform), most)
+    groups = worst_groups(groups_with(findings_of(directory, words, platform), cases), most)
     if not groups:
         raise MindgapError(f"{directory.path} has no such finding: there is nothing to reduce")
     queue = _GroupQueue(groups)
@@ -110,6 +111,20 @@ class _GroupQueue:
             if index is not None:
                 del self._waiting[index]
             return index
+
+
+def groups_with(groups: Sequence[FindingGroup], cases: Sequence[str]) -> list[FindingGroup]:
+    """The groups that hold one of `cases`, with no other cases; without `cases` all, as they are.
+
+    Raises `MindgapError` for a case that is in no group.
+    """
+    if not cases:
+        return list(groups)
+    for case in cases:
+        if not any(case in group.cases for group in groups):
+            raise MindgapError(f"--case {case}: no such finding")
+    kept = [(group, tuple(case for case in group.cases if case in cases)) for group in groups]
+    return [replace(group, case=mine[0], cases=mine) for group, mine in kept if mine]
 
 
 def worst_groups(groups: Sequence[FindingGroup], most: int | None) -> list[FindingGroup]:

@@ -32,7 +32,7 @@ from mindgap.torch_private.onnx_exporter import (
     decomposition_table,
     translation_registry,
 )
-from mindgap.torch_private.overloads import DispatchKey
+from mindgap.torch_private.overloads import DispatchKey, has_kernel_for, schema_of
 
 #: The operator set that `torch.onnx.export` writes by default.
 OPSET = 20
@@ -130,7 +130,7 @@ class _Writer:
             return
         if facts(node.op).mutates:
             raise CompileFailure(f"{node.op}: the ONNX translation takes functional graphs only, and this writes", name)
-        known = registry().is_registered(overload(node.op)) and not _resamples(node.op)
+        known = registry().is_registered(overload(node.op)) and not _resamples(node.op) and not _is_view(node.op)
         self._program.values.extend(self._call(node, name) if known else self._decompose(node, name))
 
     def _call(self, node: Node, name: str) -> list[torch.fx.Node | None]:
@@ -210,6 +210,14 @@ def _resamples(op: str) -> bool:
     translation of `upsample_bicubic2d` gives other values where both sizes and scales are given.
     """
     return op.startswith("aten.upsample_") and DispatchKey.Autograd in overload(op).py_kernels
+
+
+@cache
+def _is_view(op: str) -> bool:
+    """Returns whether `torch.export` decomposes the operator, although the exporter has a translation for it, because
+    its result may share memory with an operand: `flatten`, `chunk`. Other composite operators are kept."""
+    shares = any(given.alias_info is not None for given in schema_of(overload(op)).arguments)
+    return shares and has_kernel_for(overload(op).name(), "CompositeImplicitAutograd")
 
 
 @lru_cache(maxsize=1024)
