@@ -45,6 +45,15 @@ def test_complex_numbers_cross_the_boundary_as_pairs(capsys: pytest.CaptureFixtu
     assert "torch.complex64" in capsys.readouterr().out
 
 
+def test_a_result_that_is_a_conjugate_view_crosses_as_its_values(capsys: pytest.CaptureFixture[str]) -> None:
+    given, made = TensorSpec.contiguous("float32", (4,)), TensorSpec.contiguous("complex64", (3,))
+    node = Node("aten.fft_ihfft.default", (Ref(0),), (), (made,))
+    graph = Graph((Input(given, Constant(0.0)),), (node,), (1,))
+    values = np.asarray([1.0, 2.0, -1.0, 0.5], np.float32)
+    assert status_of(short_script(graph, Target("onnxruntime/cpu"), "a title", inputs=[values])) == 0
+    assert NO_FAULT in capsys.readouterr().out
+
+
 def test_a_cast_that_cuts_bits_off_is_a_fault_where_elements_must_be_equal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

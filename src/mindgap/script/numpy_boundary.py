@@ -56,7 +56,7 @@ def _tuple(items: list[str]) -> str:
 
 def _plain(name: str, dtype: str) -> str:
     if dtype.startswith("complex"):
-        return f"torch.view_as_real({name})"
+        return f"torch.view_as_real({name}.resolve_conj())"
     return f"{name}.to(torch.float32)" if dtype.startswith(_NARROW) else name
 
 

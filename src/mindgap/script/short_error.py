@@ -19,7 +19,7 @@ def error(found, exact):
     if not (exact.is_floating_point() or exact.is_complex()):
         return 0.0 if torch.equal(found, exact) else float("inf")
     if exact.is_complex():
-        found, exact = torch.view_as_real(found), torch.view_as_real(exact)
+        found, exact = torch.view_as_real(found.resolve_conj()), torch.view_as_real(exact.resolve_conj())
     found, exact = found.double(), exact.double()
     finite = exact.isfinite()
     same = torch.equal(found.isnan(), exact.isnan()) and torch.equal(found.isfinite(), finite)
