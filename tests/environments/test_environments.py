@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from mindgap.environments import Environment, EnvironmentProblem, environments, find
-from mindgap.environments.environment import unfinished
+from mindgap.environments import Environment, EnvironmentProblem, environment, environments, find
+from mindgap.environments.environment import BASE_PACKAGES, unfinished
 from mindgap.environments.installation import adopt, create, remove
 
 GOOD = {"python": "3.12.1", "implementation": "CPython", "machine": platform.machine(), "prefix": "/", "missing": []}
@@ -55,6 +55,11 @@ def test_an_adopted_environment_stays_as_it_is() -> None:
 def test_a_layered_environment_has_the_packages_of_mindgap_behind_its_own() -> None:
     made = create("layer", [], None, isolated=False, say=quiet)
     assert made.layered and made.check().prefix == str(made.folder / "venv")
+    (packages,) = (made.folder / "venv").rglob(BASE_PACKAGES)
+    packages.write_text("/nowhere/site-packages\n")
+    environment._answer.cache_clear()
+    with pytest.raises(EnvironmentProblem, match="takes packages from /nowhere/site-packages, which is not there any"):
+        made.check()
 
 
 def test_a_name_that_is_taken(tmp_path: Path) -> None:

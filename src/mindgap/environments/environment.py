@@ -24,6 +24,8 @@ from mindgap.graph.tensors import home
 OLDEST_PYTHON: Final = (3, 10)
 #: The packages that every worker needs, beside those of its platform.
 NEEDED: Final = ("numpy", "ml_dtypes", "xxhash", "zstandard")
+#: The file of a layered environment that puts mindgap's own packages behind its own, by their folders.
+BASE_PACKAGES: Final = "packages_of_mindgap.pth"
 #: An environment has no record until it is complete.
 _RECORD: Final = "environment.json"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -104,6 +106,10 @@ class Environment:
                 f"{platform.machine()}"
             )
         if lost := [name for name in facts.missing if name in NEEDED]:
+            if gone := self._lost_base():
+                raise EnvironmentProblem(
+                    f"environment {self.name} takes packages from {gone}, which is not there any more: {self._remedy()}"
+                )
             raise EnvironmentProblem(
                 f"environment {self.name} lacks {', '.join(lost)}, which workers need: {self._remedy()}"
             )
@@ -119,6 +125,13 @@ class Environment:
 
     def _more(self) -> str:
         return str(self.packages) if self.packages.is_dir() else ""
+
+    def _lost_base(self) -> str:
+        """The folder of packages of mindgap's environment that a layered one names and that is not there; or empty."""
+        if not self.layered:
+            return ""
+        named = [file.read_text().splitlines() for file in (self.folder / "venv").rglob(BASE_PACKAGES)]
+        return next((line for lines in named for line in lines if line and not Path(line).is_dir()), "")
 
     def _remedy(self) -> str:
         again = " ".join(f"'{each}'" for each in self.requirements) if self.created else f"--python {self.python}"

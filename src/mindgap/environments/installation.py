@@ -13,9 +13,9 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
 
 from mindgap.environments.environment import (
+    BASE_PACKAGES,
     NEEDED,
     Environment,
     EnvironmentProblem,
@@ -28,8 +28,6 @@ from mindgap.environments.recipe import Recipe
 
 #: Called with one line about what is being done.
 Say = Callable[[str], None]
-#: The file in a layered environment that puts mindgap's packages behind its own.
-_BASE: Final = "packages_of_mindgap.pth"
 
 
 def create(name: str, requirements: Sequence[str], python: str | None, *, isolated: bool, say: Say) -> Environment:
@@ -137,7 +135,7 @@ def _layered(venv: Path, say: Say) -> None:
     """Makes an environment of mindgap's own Python whose packages come before those of mindgap's environment."""
     say(f"making {venv}")
     _make(venv, sys.executable, None)
-    _site_packages(venv).joinpath(_BASE).write_text("\n".join(own_packages()) + "\n")
+    _site_packages(venv).joinpath(BASE_PACKAGES).write_text("\n".join(own_packages()) + "\n")
 
 
 def _make(venv: Path, python: str, uv: str | None) -> None:
