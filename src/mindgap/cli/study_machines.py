@@ -1,20 +1,16 @@
-"""Implements `mindgap study deviations --collect FILE` and `mindgap study deviations FILE…`."""
+"""Implements `mindgap study deviations FILE…`, which makes tables and the page of collected files."""
 
 from __future__ import annotations
 
 import json
-import math
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
 from rich.table import Table as Grid
 from rich.text import Text
 
-from mindgap.cli.numbers import seconds_of
-from mindgap.cli.outputs import check_directory, check_files, make_directory, write_file
+from mindgap.cli.outputs import check_directory, make_directory, write_file
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import result_stream
 from mindgap.cli.tables import console
@@ -31,29 +27,6 @@ _PRINTED: Final = {
 }
 #: Experiments of the printed summary; the others have dozens of subjects.
 _SHOWN: Final = ("models", "reduced", "casts", "operators")
-
-
-def collect_machine(path: Path, *, quick: bool, budget: str | None) -> int:
-    """Collects observations of this machine into a file."""
-    from mindgap.machines.collecting import collect
-    from mindgap.machines.settings import all_settings, quick_settings
-    from mindgap.machines.subjects import full_suite, quick_suite
-
-    check_files(("--collect", path))
-    budget_s = math.inf if budget is None else seconds_of("--budget", budget)
-    suite, settings = (quick_suite, quick_settings()) if quick else (full_suite, all_settings())
-    with result_stream() as out:
-        found = collect(path, suite, settings, complete=not quick, budget_s=budget_s, on_progress=_progress())
-        missing = sum("unavailable" in facts for facts in found.settings.values())
-        failed = sum(not each.classes for each in found.observations)
-        left = len(settings) - len(found.settings)
-        out.write(
-            f"{path}: {path.stat().st_size / 1e3:.0f} kB, {found.machine.name}: {len(found.subjects)} subjects on "
-            f"{len(found.settings) - missing} settings ({missing} not available here), {failed} runs failed\n"
-        )
-        if left:
-            out.write(f"{left} settings are left: the same command goes on with them\n")
-    return Exit.NOTHING_FOUND
 
 
 def study_machines(files: Sequence[Path], out: Path | None, html: Path | None, *, as_json: bool) -> int:
@@ -81,16 +54,6 @@ def study_machines(files: Sequence[Path], out: Path | None, html: Path | None, *
         else:
             _print(found, out, stream)
     return Exit.NOTHING_FOUND
-
-
-def _progress() -> Callable[[int, int, str], None]:
-    started = time.monotonic()
-
-    def tell(done: int, total: int, name: str) -> None:
-        seconds = time.monotonic() - started
-        print(f"{seconds:6.0f} s  {done:>3}/{total}  {name}", file=sys.stderr, flush=True)  # noqa: T201
-
-    return tell
 
 
 def _print(found: OwnStudy, out: Path | None, stream: TextIO) -> None:
