@@ -50,6 +50,8 @@ def collect_machine(wanted: Collection) -> int:
     check_files(("--collect", wanted.path))
     if not wanted.sources and (wanted.samples is not None or wanted.options):
         raise MindgapError("--samples and --set are for models of your own: name a SOURCE, as in timm:resnet18")
+    if files := [each for each in wanted.sources if each.endswith(".json.zst")]:
+        raise MindgapError(f"{files[0]} is a collected file, no model: to make tables of it, leave out --collect")
     if wanted.quick and wanted.sources and wanted.platforms:
         raise MindgapError("--quick chooses among the study's models and settings, and you named both: leave it out")
     budget_s = math.inf if wanted.budget is None else seconds_of("--budget", wanted.budget)
@@ -81,12 +83,16 @@ def _settings(wanted: Collection) -> tuple[Setting, ...]:
 
 
 def _runnables(wanted: Collection, store: TensorStore, refused: list[str]) -> list[Runnable]:
-    """Returns what is to be run. Sources that cannot be captured are named on standard error, and in `refused`."""
+    """Returns what is to be run. Sources that cannot be captured are named on standard error, and in `refused`.
+
+    Raises `MindgapError` where none can be captured.
+    """
     from mindgap.machines.subjects import full_suite, given_model, quick_suite
 
     if not wanted.sources:
         return (quick_suite if wanted.quick else full_suite)(store)
     found: dict[str, list[Runnable]] = {}
+    reasons: list[str] = []
     with source_client(store, _DEADLINE_S, None) as client:
         for each in subjects(wanted.sources, wanted.options, client):
             if each.name in found:
@@ -94,11 +100,12 @@ def _runnables(wanted: Collection, store: TensorStore, refused: list[str]) -> li
             try:
                 found[each.name] = list(given_model(each.name, each.captured(), wanted.samples or 1, store))
             except MindgapError as error:
-                named = str(error).startswith(each.name)
-                complain(f"refused: {'' if named else f'{each.name}: '}{error}")
-                refused.append(each.name)
+                reasons.append(str(error) if str(error).startswith(each.name) else f"{each.name}: {error}")
     if not found:
-        raise MindgapError("nothing ran: no source could be captured")
+        raise MindgapError(f"nothing ran: {'; '.join(reasons) or 'the sources name no model'}")
+    for reason in reasons:
+        complain(f"refused: {reason}")
+    refused += reasons
     return [each for runnables in found.values() for each in runnables]
 
 

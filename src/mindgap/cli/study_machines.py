@@ -34,6 +34,7 @@ def study_machines(files: Sequence[Path], out: Path | None, html: Path | None, *
     from mindgap import __version__
     from mindgap.machines.merging import read_and_merge
     from mindgap.report.deviations_page import deviations_page
+    from mindgap.report.own_charts import own_charts
     from mindgap.studies import to_csv
     from mindgap.studies.deviations.own import own_study, to_json
     from mindgap.studies.deviations.own.overview import own_overview
@@ -42,13 +43,18 @@ def study_machines(files: Sequence[Path], out: Path | None, html: Path | None, *
         check_directory("--out", out)
     merged = read_and_merge(files)
     found = own_study(merged)
+    drawn = out is not None and any(len(column.platforms) > 1 for column in merged.of("models"))
+    # Without models there are tables, and no page: that is an error only for who asked for one.
+    page = own_overview(merged, found) if html is not None or drawn else None
     with result_stream() as stream:
         if out is not None:
             make_directory(out)
             for table in found.tables:
                 write_file(out / f"{table.name}.csv", to_csv(table))
-        if html is not None:
-            write_file(html, deviations_page(own_overview(merged, found), __version__))
+            for name, svg in (own_charts(page) if page is not None else {}).items():
+                write_file(out / f"{name}.svg", svg)
+        if html is not None and page is not None:
+            write_file(html, deviations_page(page, __version__))
         if as_json:
             stream.write(json.dumps(to_json(found), ensure_ascii=False) + "\n")
         else:
@@ -62,6 +68,8 @@ def _print(found: OwnStudy, out: Path | None, stream: TextIO) -> None:
         page.print(Text(f"{row[1]}, {row[3]} cores, {row[6]}: {row[7]} platforms"))
     for name, columns in _PRINTED.items():
         table = found.table(name)
+        if not table.rows:
+            continue
         page.print()
         page.print(Text(table.title, style="bold"))
         page.print(_grid(table, columns))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final, Literal
 
-from mindgap.platforms.registry import canonical, is_import_path
+from mindgap.platforms.registry import canonical, find, is_import_path
 
 #: `tiers`: Figure 2, one level of all libraries by number of threads. `levels`: ATen's and oneDNN's levels, one thread.
 #: `float32`: every setting that computes float32 in float32. `reduced`: settings that do not.
@@ -77,8 +77,12 @@ def quick_settings() -> tuple[Setting, ...]:
 def given_settings(platforms: Sequence[str]) -> tuple[Setting, ...]:
     """Returns settings of any platforms, for all but the models that are kept apart for reduced precision.
 
-    Raises `PlatformError` for a platform, option or value that is not known.
+    Raises `PlatformError` for a platform, option or value that is not known, and `EnvironmentProblem` for an
+    environment that is not.
     """
     groups: frozenset[Group] = frozenset({"tiers", "levels", "float32"})
     names = [each if is_import_path(each) else canonical(each) for each in platforms]
+    for name in names:
+        if not is_import_path(name):
+            find(name)
     return tuple(Setting(name, groups) for name in dict.fromkeys(names))
