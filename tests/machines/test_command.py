@@ -32,8 +32,7 @@ def test_the_page_of_a_collected_file(collected_path: Path, tmp_path: Path, capf
     assert main(["study", "deviations", str(collected_path), "--html", str(tmp_path / "page.html")]) == 0
     assert not capfd.readouterr().err
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    # Three settings of a model that is not the one of the flags table.
-    assert '<b class="answer">3</b><span>platforms' in page and 'id="layers"' in page and 'id="flags"' not in page
+    assert '<b class="answer">3</b><span>platforms' in page and 'id="layers"' in page and 'id="flags"' in page
 
 
 @pytest.mark.parametrize(

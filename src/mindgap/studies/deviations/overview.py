@@ -117,9 +117,9 @@ class LayerPoint:
     kind: str
     classes: int | None
     precision: int | None
-    shown: int
-    all_classes: int | None
-    all_precision: int | None
+    shown: int = 0
+    all_classes: int | None = None
+    all_precision: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
