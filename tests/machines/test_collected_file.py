@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 import zstandard
@@ -34,10 +35,15 @@ def test_every_damaged_file_is_refused_with_its_name(collected_path, tmp_path):
         read(tmp_path / "absent")
 
 
+def without_outputs(found):
+    subject, platform, status, classes, message = found["observations"][0]
+    return {**found, "observations": [[subject, platform, status, [None] * len(classes), message]]}
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda d: {**d, "version": 99}, "has version 99 of the format, this mindgap reads version 1"),
+        (lambda d: {**d, "version": 99}, "has version 99 of the format, this mindgap reads versions 1, 2"),
         (lambda d: {**d, "format": "other"}, "is no file of"),
         (lambda d: [d], "is no file of"),
         (lambda d: {key: d[key] for key in d if key != "subjects"}, "is damaged: KeyError"),
@@ -46,6 +52,7 @@ def test_every_damaged_file_is_refused_with_its_name(collected_path, tmp_path):
         (lambda d: {**d, "observations": [[0, 0, "ok", [0], ""]]}, "values and 1 classes"),
         (lambda d: {**d, "prefixes": [[0, 3, ["AAAA"]]]}, "is damaged: ValueError"),
         (lambda d: {**d, "machine": {}}, "is damaged"),
+        (without_outputs, "has no class of its output"),
         (lambda d: {**d, "prefixes": [[s, v, ["AAAAAAAA" for _ in p]] for s, v, p in d["prefixes"]]}, "1 digests for"),
     ],
 )
@@ -54,6 +61,13 @@ def test_changed_content_is_refused(collected_path, tmp_path, change, said):
     with pytest.raises(CollectedFileError, match=r"bad\.json\.zst") as caught:
         read(bad)
     assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_the_kept_file_of_version_1_is_read():
+    path = Path(__file__).parents[2] / "docs" / "machines" / "amd-epyc-family-25-model-17.json.zst"
+    assert document(path)["version"] == 1
+    found = read(path)
+    assert len(found.settings) == 60 and all(each.classes for each in found.observations)
 
 
 def test_a_file_given_twice_and_a_copy_are_refused(collected_path, tmp_path):

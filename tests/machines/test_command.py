@@ -21,24 +21,29 @@ def test_tables_of_a_collected_file(collected_path: Path, tmp_path: Path, capfd:
     assert all(row["platforms"] == "3" for row in rows)
     assert main(["study", "deviations", str(collected_path), "--json"]) == 0
     tables = json.loads(capfd.readouterr().out)["tables"]
-    assert set(tables) == {path.stem for path in (tmp_path / "out").iterdir()}
+    assert set(tables) == {path.stem for path in (tmp_path / "out").glob("*.csv")}
+    drawn = {path.stem for path in (tmp_path / "out").glob("*.svg")}
+    assert drawn == {
+        "own_classes", "own_dendrogram-tiny-relu-max-untrained-sample-0", "own_figure_5-tiny-relu-max-untrained"
+    }  # fmt: skip
 
 
 def test_the_page_of_a_collected_file(collected_path: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["study", "deviations", str(collected_path), "--html", str(tmp_path / "page.html")]) == 0
     assert not capfd.readouterr().err
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    # Three settings of a model that is not the one of the flags table.
-    assert '<b class="answer">3</b><span>platforms' in page and 'id="layers"' in page and 'id="flags"' not in page
+    assert '<b class="answer">3</b><span>platforms' in page and 'id="layers"' in page and 'id="flags"' in page
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ((), "give one of --published DIR, --collect FILE, FILE"),
-        (("FILE", "--collect", "x"), "give one of --published DIR, --collect FILE, FILE"),
+        (("FILE", "--published", "x"), "give one of --published DIR, --collect FILE, FILE"),
+        (("FILE", "--collect", "x"), "here.json.zst is a collected file, no model"),
         (("FILE", "FILE"), "here.json.zst holds the same observations"),
-        (("FILE", "--quick"), "--quick and --budget are for --collect"),
+        (("FILE", "--quick"), "--quick: for --collect only"),
+        (("FILE", "-p", "cpu/eager", "--samples", "2"), "-p and --samples: for --collect only"),
         (("--collect", "x", "--out", "y"), "--collect FILE makes no tables"),
         (("--collect", "x", "--html", "y"), "--collect FILE makes no tables"),
         (("FILE", "--html", "absent/page.html"), "there is no directory absent"),

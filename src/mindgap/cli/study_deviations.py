@@ -9,6 +9,7 @@ import typer
 from rich.table import Table as Grid
 from rich.text import Text
 
+from mindgap.cli.diff import Options
 from mindgap.cli.outputs import check_directory, check_files, make_directory, write_file
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import result_stream
@@ -21,14 +22,40 @@ if TYPE_CHECKING:
 
 def deviations(
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FILE]...", help="What --collect wrote, of one machine or several.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE|SOURCE]...",
+            help="What --collect wrote, of one machine or several. With --collect: the models, as for mindgap diff.",
+        ),
     ] = None,
     published: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The paper's published results, as Parquet files.")
     ] = None,
     collect: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Run the set of models on this machine; write what it computes.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Run models on platforms of this machine; write what they compute."),
     ] = None,
+    platforms: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-p",
+            "--platform",
+            metavar="PLATFORM",
+            help="With --collect: DEVICE/MODE[@key=value,…]; may repeat. Default: 60 settings of cpu/eager.",
+        ),
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="With --collect SOURCE…: inputs of each model (default: 1).")
+    ] = None,
+    probes: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="With --collect: graphs that a compiler may compile to show a model's inner values (default: 12).",
+        ),
+    ] = None,
+    options: Options = None,
     quick: Annotated[bool, typer.Option("--quick", help="With --collect: fewer models and settings.")] = False,
     budget: Annotated[
         str | None, typer.Option(metavar="TIME", help="With --collect: begin no further setting after this time (20m).")
@@ -44,22 +71,31 @@ def deviations(
     Example: mindgap study deviations --published deviations --html study.html
 
     Example: mindgap study deviations --collect here.json.zst && mindgap study deviations here.json.zst --html my.html
-    """
-    from mindgap.cli.study_machines import collect_machine, study_machines
 
-    if sum((published is not None, collect is not None, bool(files))) != 1:
+    Example: mindgap study deviations --collect my.json.zst model.py:make -p cpu/eager -p onnxruntime/cpu --samples 3
+    """
+    from mindgap.cli.study_collection import Collection, collect_machine
+    from mindgap.cli.study_machines import study_machines
+
+    if (published is None and collect is None and not files) or (published is not None and (collect or files)):
         raise MindgapError("mindgap study deviations: give one of --published DIR, --collect FILE, FILE…")
-    if collect is None and (quick or budget is not None):
-        raise MindgapError("--quick and --budget are for --collect")
+    if collect is None:
+        given = {"-p": platforms, "--samples": samples, "--probes": probes, "--set": options}
+        given |= {"--quick": quick or None, "--budget": budget}
+        if named := [name for name, value in given.items() if value is not None]:
+            raise MindgapError(f"{' and '.join(named)}: for --collect only")
     if collect is not None:
         if out is not None or html is not None or as_json:
             raise MindgapError("--collect FILE makes no tables: leave out --out, --html and --json, then give FILE")
-        return collect_machine(collect, quick=quick, budget=budget)
+        wanted = Collection(
+            collect, tuple(files or ()), tuple(platforms or ()), tuple(options or ()), samples, probes, quick, budget
+        )
+        return collect_machine(wanted)
     check_files(("--html", html))
     if out is not None:
         check_directory("--out", out)
     if files:
-        return study_machines(files, out, html, as_json=as_json)
+        return study_machines([Path(each) for each in files], out, html, as_json=as_json)
     assert published is not None
     return _published(published, out, html, as_json=as_json)
 

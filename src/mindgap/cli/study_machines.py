@@ -1,20 +1,16 @@
-"""Implements `mindgap study deviations --collect FILE` and `mindgap study deviations FILE…`."""
+"""Implements `mindgap study deviations FILE…`, which makes tables and the page of collected files."""
 
 from __future__ import annotations
 
 import json
-import math
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
 from rich.table import Table as Grid
 from rich.text import Text
 
-from mindgap.cli.numbers import seconds_of
-from mindgap.cli.outputs import check_directory, check_files, make_directory, write_file
+from mindgap.cli.outputs import check_directory, make_directory, write_file
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import result_stream
 from mindgap.cli.tables import console
@@ -33,34 +29,12 @@ _PRINTED: Final = {
 _SHOWN: Final = ("models", "reduced", "casts", "operators")
 
 
-def collect_machine(path: Path, *, quick: bool, budget: str | None) -> int:
-    """Collects observations of this machine into a file."""
-    from mindgap.machines.collecting import collect
-    from mindgap.machines.settings import all_settings, quick_settings
-    from mindgap.machines.subjects import full_suite, quick_suite
-
-    check_files(("--collect", path))
-    budget_s = math.inf if budget is None else seconds_of("--budget", budget)
-    suite, settings = (quick_suite, quick_settings()) if quick else (full_suite, all_settings())
-    with result_stream() as out:
-        found = collect(path, suite, settings, complete=not quick, budget_s=budget_s, on_progress=_progress())
-        missing = sum("unavailable" in facts for facts in found.settings.values())
-        failed = sum(not each.classes for each in found.observations)
-        left = len(settings) - len(found.settings)
-        out.write(
-            f"{path}: {path.stat().st_size / 1e3:.0f} kB, {found.machine.name}: {len(found.subjects)} subjects on "
-            f"{len(found.settings) - missing} settings ({missing} not available here), {failed} runs failed\n"
-        )
-        if left:
-            out.write(f"{left} settings are left: the same command goes on with them\n")
-    return Exit.NOTHING_FOUND
-
-
 def study_machines(files: Sequence[Path], out: Path | None, html: Path | None, *, as_json: bool) -> int:
     """Makes the tables and the page of collected files."""
     from mindgap import __version__
     from mindgap.machines.merging import read_and_merge
     from mindgap.report.deviations_page import deviations_page
+    from mindgap.report.own_charts import own_charts
     from mindgap.studies import to_csv
     from mindgap.studies.deviations.own import own_study, to_json
     from mindgap.studies.deviations.own.overview import own_overview
@@ -69,28 +43,23 @@ def study_machines(files: Sequence[Path], out: Path | None, html: Path | None, *
         check_directory("--out", out)
     merged = read_and_merge(files)
     found = own_study(merged)
+    drawn = out is not None and any(len(column.platforms) > 1 for column in merged.of("models"))
+    # Without models there are tables, and no page: that is an error only for who asked for one.
+    page = own_overview(merged, found) if html is not None or drawn else None
     with result_stream() as stream:
         if out is not None:
             make_directory(out)
             for table in found.tables:
                 write_file(out / f"{table.name}.csv", to_csv(table))
-        if html is not None:
-            write_file(html, deviations_page(own_overview(merged, found), __version__))
+            for name, svg in (own_charts(page) if page is not None else {}).items():
+                write_file(out / f"{name}.svg", svg)
+        if html is not None and page is not None:
+            write_file(html, deviations_page(page, __version__))
         if as_json:
             stream.write(json.dumps(to_json(found), ensure_ascii=False) + "\n")
         else:
             _print(found, out, stream)
     return Exit.NOTHING_FOUND
-
-
-def _progress() -> Callable[[int, int, str], None]:
-    started = time.monotonic()
-
-    def tell(done: int, total: int, name: str) -> None:
-        seconds = time.monotonic() - started
-        print(f"{seconds:6.0f} s  {done:>3}/{total}  {name}", file=sys.stderr, flush=True)  # noqa: T201
-
-    return tell
 
 
 def _print(found: OwnStudy, out: Path | None, stream: TextIO) -> None:
@@ -99,6 +68,8 @@ def _print(found: OwnStudy, out: Path | None, stream: TextIO) -> None:
         page.print(Text(f"{row[1]}, {row[3]} cores, {row[6]}: {row[7]} platforms"))
     for name, columns in _PRINTED.items():
         table = found.table(name)
+        if not table.rows:
+            continue
         page.print()
         page.print(Text(table.title, style="bold"))
         page.print(_grid(table, columns))

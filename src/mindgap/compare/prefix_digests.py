@@ -14,7 +14,9 @@ from typing import Final
 import numpy as np
 import xxhash
 
+from mindgap.compare.digest import digest_array
 from mindgap.compare.equality import BITS, canonical_bits, format_of, raw_bits
+from mindgap.compare.metrics import MANTISSA_BITS
 from mindgap.compare.ultrametric import CHUNK, Dendrogram
 from mindgap.graph import Array, MindgapError
 
@@ -22,6 +24,9 @@ from mindgap.graph import Array, MindgapError
 LENGTH: Final = 6
 #: A tensor's digests from 1 mantissa bit to all: the number of its equal leading digests is a remaining precision.
 Prefixes = tuple[bytes, ...]
+#: The dtype of the parts of complex numbers.
+_PARTS: Final = {"complex64": np.float32, "complex128": np.float64}
+_WITH_PRECISION: Final = frozenset({"float16", "bfloat16", "float32", "float64", *_PARTS})
 
 
 def prefix_digests(values: Array) -> Prefixes:
@@ -40,6 +45,29 @@ def prefix_digests(values: Array) -> Prefixes:
         for hasher, mask in zip(hashers, masks, strict=True):
             hasher.update((chunk & mask).view(np.uint8))
     return tuple(hasher.digest()[:LENGTH] for hasher in hashers)
+
+
+def value_digests(values: Array) -> Prefixes:
+    """Returns `prefix_digests` of floats, and of both parts of complex numbers. Of any other dtype, one digest.
+
+    So two integer tensors share either their only "bit" or none.
+    """
+    part = _PARTS.get(values.dtype.name)
+    if part is not None:
+        return prefix_digests(np.ascontiguousarray(values).reshape(-1).view(part))
+    if has_precision(values.dtype.name):
+        return prefix_digests(values)
+    return (bytes.fromhex(digest_array(values))[:LENGTH],)
+
+
+def has_precision(dtype: str) -> bool:
+    """Returns whether remaining precision is defined for a dtype: float16, bfloat16, float32, float64, complex."""
+    return dtype in _WITH_PRECISION
+
+
+def digest_count(dtype: str) -> int:
+    """Returns the number of digests in `value_digests` of a dtype."""
+    return MANTISSA_BITS[dtype] if has_precision(dtype) else 1
 
 
 def shared_bits(one: Prefixes, other: Prefixes) -> int:

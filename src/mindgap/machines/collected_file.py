@@ -13,13 +13,14 @@ from typing import Any, Final, cast
 
 import zstandard
 
-from mindgap.compare.metrics import MANTISSA_BITS
-from mindgap.compare.prefix_digests import LENGTH, Prefixes
+from mindgap.compare.prefix_digests import LENGTH, Prefixes, digest_count
 from mindgap.graph import MindgapError
 from mindgap.machines.observations import Collected, Deviating, Machine, Observation, Subject, ValueFacts
 
 FORMAT: Final = "mindgap machine observations"
-VERSION: Final = 1
+#: Version 2 may have no class for a value that a platform does not show.
+VERSION: Final = 2
+_READ: Final = (1, 2)
 #: No file of this format is larger when unpacked.
 _LARGEST: Final = 1 << 28
 _LEVEL: Final = 19
@@ -82,10 +83,10 @@ def read(path: Path) -> Collected:
         raise CollectedFileError(f"{path} is damaged, or no file of `study deviations --collect`") from None
     if document.get("format") != FORMAT:
         raise CollectedFileError(f"{path} is no file of `study deviations --collect`")
-    if document.get("version") != VERSION:
+    if document.get("version") not in _READ:
         raise CollectedFileError(
-            f"{path} has version {document.get('version')} of the format, this mindgap reads version {VERSION}: "
-            "collect it again with this one"
+            f"{path} has version {document.get('version')} of the format, this mindgap reads versions "
+            f"{', '.join(map(str, _READ))}: collect it again with this one"
         )
     try:
         found = _decoded(document)
@@ -158,10 +159,14 @@ def _check_classes(found: Collected) -> None:
         if each.classes and len(each.classes) != len(values):
             raise ValueError(f"{each.subject} has {len(values)} values and {len(each.classes)} classes")
         for value, number in zip(values, each.classes, strict=False):
+            if number is None:
+                if value.output:
+                    raise ValueError(f"{each.subject} ran, and has no class of its output {value.number}")
+                continue
             classes = found.prefixes[each.subject, value.number]
             if not 0 <= number < len(classes):
                 raise ValueError(f"{each.subject} has no class {number}")
-            if len(classes[number]) != MANTISSA_BITS[value.dtype]:
+            if len(classes[number]) != digest_count(value.dtype):
                 raise ValueError(f"{each.subject} has {len(classes[number])} digests for {value.dtype}")
 
 

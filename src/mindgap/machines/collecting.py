@@ -13,31 +13,37 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mindgap.compare.digest import digest_array
 from mindgap.graph import MindgapError, TensorStore
-from mindgap.machines.class_table import ClassTable, NewClass
+from mindgap.machines.class_table import ClassTable, NewClass, NewMask
 from mindgap.machines.collected_file import FORMAT, VERSION, write
 from mindgap.machines.convolution_algorithms import observed_algorithms
 from mindgap.machines.description import this_machine
 from mindgap.machines.observations import Collected, Deviating, Machine, Observation
+from mindgap.machines.observing import observe, one_line, structural_difference
 from mindgap.machines.partial_file import PartialFile
 from mindgap.machines.settings import Setting
-from mindgap.machines.subjects.runnable import ACTIVATIONS, Runnable
+from mindgap.machines.subjects.runnable import Runnable, compared_values
 from mindgap.machines.subjects.suite import Suite
-from mindgap.run.outcome import Array, Job, Outcome
+from mindgap.platforms.listing import platform_info
+from mindgap.platforms.registry import is_import_path
 from mindgap.run.pool import WorkerPool
 
 #: (platforms done, platforms in all, the platform that is done).
 OnProgress = Callable[[int, int, str], None]
-_DEADLINE_S: Final = 300.0
+#: Graphs with further outputs that are compiled for one subject on one platform, at most.
+PROBES: Final = 12
 #: Facts of a worker's description that are kept with its platform.
-_FACTS: Final = ("capability", "onednn", "onednn_isa", "mkl_branch", "threads", "matmul_precision", "options")
+_FACTS: Final = (
+    *("capability", "onednn", "onednn_isa", "mkl_branch", "threads", "matmul_precision", "options", "versions"),
+    *("precision_in_force", "intra_op_threads", "graph_optimization", "frontend", "exporter"),
+)
 
 
 @dataclass
 class _State:
-    """What is known so far, and where it is written."""
+    """What is known so far, and where it is written. `probes`: as `collect` has it."""
 
+    probes: int
     table: ClassTable
     settings: dict[str, dict[str, Any]]
     observations: list[Observation]
@@ -51,20 +57,22 @@ def collect(
     *,
     complete: bool = True,
     budget_s: float = math.inf,
+    probes: int = PROBES,
     on_progress: OnProgress = lambda done, total, name: None,
 ) -> Collected:
     """Runs the suite on the settings, writes `path`, and returns what it holds.
 
     Finished settings are kept in `path.partial`; the same call goes on from there. `budget_s`: no further setting
-    begins after so many seconds; the file then holds those that are done, and is not `complete`. Raises `MindgapError`
-    if nothing ran, and if a partial file of another machine is in the way.
+    begins after so many seconds; the file then holds those that are done, and is not `complete`. `probes`: how many
+    graphs with further outputs are compiled to look inside one subject on one platform that does not run node by node.
+    Raises `MindgapError` if nothing ran, and if a partial file of another machine is in the way.
     """
     until = time.monotonic() + budget_s
     machine = this_machine()
     with tempfile.TemporaryDirectory(prefix="mindgap-machine-") as folder:
         store = TensorStore(folder)
         runnables = suite(store)
-        state = _begun(PartialFile(path, _header(machine, runnables, settings)))
+        state = _begun(PartialFile(path, _header(machine, runnables, settings, probes)), probes)
         _restore(state, runnables, store)
         unfinished = False
         for number, setting in enumerate(settings):
@@ -85,18 +93,24 @@ def collect(
     return found
 
 
-def _header(machine: Machine, runnables: Sequence[Runnable], settings: Sequence[Setting]) -> dict[str, Any]:
+def _header(
+    machine: Machine, runnables: Sequence[Runnable], settings: Sequence[Setting], probes: int
+) -> dict[str, Any]:
     described = {**dataclasses.asdict(machine), "collected": ""}
-    text = json.dumps([[r.subject.name, r.subject.digest] for r in runnables] + [s.platform for s in settings])
+    text = json.dumps(
+        [[r.subject.name, r.subject.digest] for r in runnables] + [s.platform for s in settings] + [probes]
+    )
     digest = hashlib.sha256(text.encode()).hexdigest()
     return {"format": f"{FORMAT}, partial", "version": VERSION, "machine": described, "suite": digest}
 
 
-def _begun(partial: PartialFile) -> _State:
-    state = _State(ClassTable(), {}, [], partial)
+def _begun(partial: PartialFile, probes: int) -> _State:
+    state = _State(probes, ClassTable(), {}, [], partial)
     for record in partial.records:
         for entry in record["new"]:
             state.table.add(NewClass.from_json(entry))
+        for entry in record["masks"]:
+            state.table.add_mask(NewMask.from_json(entry))
         state.settings[record["platform"]] = record["facts"]
         state.observations += [
             Observation(subject, record["platform"], status, tuple(classes), message)
@@ -108,94 +122,85 @@ def _begun(partial: PartialFile) -> _State:
 def _run_setting(setting: Setting, runnables: Sequence[Runnable], state: _State, store: TensorStore) -> None:
     """Runs what belongs to the setting in a new process, and writes one record."""
     before = {key: len(classes) for key, classes in state.table.classes.items()}
+    masks = len(state.table.masks)
     observations: list[Observation] = []
-    with WorkerPool([setting.platform], tensors=store, busy=1) as pool:
-        description = pool.describe(setting.platform)
-        if "error" in description:
-            facts: dict[str, Any] = {"unavailable": _one_line(str(description["error"]))}
-        else:
-            facts = {name: description[name] for name in _FACTS if name in description}
-            for each in runnables:
-                if each.groups & setting.groups:
-                    observations.append(_observed(each, setting, pool, state.table))
-    new = [
-        each.to_json() for key, classes in state.table.classes.items() for each in classes[before.get(key, 0) :]
-    ]  # fmt: skip
+    reason = _unavailable(setting.platform)
+    facts: dict[str, Any] = {"unavailable": one_line(reason)} if reason else {}
+    if not reason:
+        with WorkerPool([setting.platform], tensors=store, busy=1) as pool:
+            description = pool.describe(setting.platform)
+            facts = _facts(description)
+            if "error" not in description:
+                chosen = [each for each in runnables if each.groups & setting.groups]
+                observations = [_observed(each, setting, state, pool) for each in chosen]
+    classes = state.table.classes.items()
+    new = [each.to_json() for key, found in classes for each in found[before.get(key, 0) :]]
     state.settings[setting.platform] = facts
     state.observations += observations
     rows = [[o.subject, o.status, o.classes, o.message] for o in observations]
-    state.partial.append({"platform": setting.platform, "facts": facts, "observations": rows, "new": new})
+    compared = [each.to_json() for each in state.table.masks[masks:]]
+    record = {"platform": setting.platform, "facts": facts, "observations": rows, "new": new, "masks": compared}
+    state.partial.append(record)
 
 
-def _observed(each: Runnable, setting: Setting, pool: WorkerPool, table: ClassTable) -> Observation:
-    name = each.subject.name
-    outcome = pool.run(_job(each, setting.platform))
-    if not outcome.ran:
-        return Observation(name, setting.platform, outcome.status, (), _one_line(outcome.message))
-    arrays = _arrays(each, outcome)
-    if each.traced and not _trace_agrees(each, arrays, outcome):
-        return Observation(
-            name, setting.platform, "trace_differs", (), "the traced run has other outputs than a plain one"
-        )
-    outputs = [*each.graph.outputs, *(-1 - i for i in range(len(each.graph.grad)))]
-    compared = _compared(each) if "float32" in setting.groups else set[int]()
-    classes: list[int] = []
+def _unavailable(platform: str) -> str:
+    """Returns why the machine does not have a platform, as far as that is known before a worker starts."""
+    if is_import_path(platform):
+        return ""
+    info = platform_info(platform)
+    return "" if info.available else info.reason
+
+
+def _facts(description: Mapping[str, Any]) -> dict[str, Any]:
+    if "error" in description:
+        return {"unavailable": one_line(str(description["error"]))}
+    facts = {name: description[name] for name in _FACTS if name in description}
+    return facts if "versions" in facts else {**facts, "versions": {"torch": str(description.get("torch", ""))}}
+
+
+def _observed(each: Runnable, setting: Setting, state: _State, pool: WorkerPool) -> Observation:
+    name, table = each.subject.name, state.table
+    seen = observe(each, setting.platform, pool.run, state.probes)
+    if not seen.outcome.ran:
+        return Observation(name, setting.platform, seen.outcome.status, (), one_line(seen.outcome.message))
+    difference = structural_difference(each, seen.arrays)
+    if difference:
+        return Observation(name, setting.platform, "structural", (), difference)
+    sketches = dict(zip(each.graph.outputs, (digested.sketch for digested in seen.outcome.outputs), strict=False))
+    classes: list[int | None] = []
     for value in each.subject.values:
-        sketch = outcome.outputs[outputs.index(value.number)].sketch if value.output else None
-        array = arrays[value.number]
-        classes.append(table.number_of(name, value.number, array, sketch, value.number in compared))
-    return Observation(name, setting.platform, outcome.status, tuple(classes))
-
-
-def _job(each: Runnable, platform: str) -> Job:
-    if not each.traced:
-        return Job(platform, each.graph, want="outputs", deadline_s=_DEADLINE_S)
-    numbers = tuple(value.number for value in each.subject.values)
-    return Job(platform, each.graph, want="trace", values=numbers, deadline_s=_DEADLINE_S)
-
-
-def _arrays(each: Runnable, outcome: Outcome) -> dict[int, Array]:
-    """Returns the arrays of the subject's values by number."""
-    if each.traced:
-        assert outcome.values is not None
-        made = enumerate(outcome.values, start=len(each.graph.inputs))
-        return {number: array for number, array in made if array is not None}
-    assert outcome.arrays is not None
-    numbers = [*each.graph.outputs, *(-1 - i for i in range(len(each.graph.grad)))]
-    return dict(zip(numbers, outcome.arrays, strict=True))
-
-
-def _trace_agrees(each: Runnable, arrays: Mapping[int, Array], outcome: Outcome) -> bool:
-    digests = dict(zip(each.graph.outputs, (d.digest for d in outcome.outputs), strict=True))
-    return all(digest_array(arrays[v.number]) == digests[v.number] for v in each.subject.values if v.output)
-
-
-def _compared(each: Runnable) -> set[int]:
-    """Returns the values before and after activations, of models whose every value fits into memory."""
-    if each.subject.experiment != "models":
-        return set()
-    kept = {value.number for value in each.subject.values}
-    around = [v for v in each.subject.values if v.op in ACTIVATIONS]
-    return {v.number for v in around} | {number for v in around for number in v.operands if number in kept}
+        array, sketch = seen.arrays.get(value.number), sketches.get(value.number)
+        classes.append(None if array is None else table.number_of(name, value.number, array, sketch))
+    compared = compared_values(each) if "float32" in setting.groups else frozenset[int]()
+    if compared <= seen.arrays.keys():
+        for number in sorted(compared):
+            table.compare(name, number, seen.arrays[number])
+    return Observation(name, setting.platform, seen.outcome.status, tuple(classes), seen.hidden)
 
 
 def _restore(state: _State, runnables: Sequence[Runnable], store: TensorStore) -> None:
     """After an interruption, makes the arrays again with which elements are compared."""
-    first = {o.subject: o.platform for o in reversed(state.observations) if o.classes}
+    begun = {each.subject for each in state.table.masks}
+    compared = {each.subject.name: compared_values(each) for each in runnables if each.subject.name in begun}
+    places = {each.subject.name: [value.number for value in each.subject.values] for each in runnables}
+    first: dict[str, str] = {}
+    for observation in state.observations:
+        name = observation.subject
+        shown = {n for n, number in zip(places[name], observation.classes, strict=False) if number is not None}
+        if name in compared and compared[name] <= shown:
+            first.setdefault(name, observation.platform)
     for platform in dict.fromkeys(first.values()):
-        wanted = [r for r in runnables if first.get(r.subject.name) == platform and _compared(r)]
-        if not wanted:
-            continue
         with WorkerPool([platform], tensors=store, busy=1) as pool:
-            for each in wanted:
-                outcome = pool.run(_job(each, platform))
-                arrays = _arrays(each, outcome) if outcome.ran else {}
-                for number in _compared(each):
-                    if number not in arrays or not state.table.restore(each.subject.name, number, arrays[number]):
-                        raise MindgapError(
-                            f"{state.partial.path}: {platform} gives other values of {each.subject.name} now than "
-                            "before the interruption: remove that file and begin again"
-                        )
+            for each in runnables:
+                name = each.subject.name
+                if first.get(name) != platform:
+                    continue
+                arrays = observe(each, platform, pool.run, state.probes).arrays
+                if any(n not in arrays or not state.table.restore(name, n, arrays[n]) for n in compared[name]):
+                    raise MindgapError(
+                        f"{state.partial.path}: {platform} gives other values of {name} now than before the "
+                        "interruption: remove that file and begin again"
+                    )
 
 
 def _collected(
@@ -217,7 +222,3 @@ def _collected(
         algorithms=algorithms,
         complete=complete,
     )
-
-
-def _one_line(message: str) -> str:
-    return " ".join(message.split())[:300]

@@ -16,6 +16,7 @@ _PLACE: Final = "mindgap.machines.profiled_backend:CUDA"
 #: Ways in which cuDNN chooses: its heuristics, and the fastest of a measurement as in the paper.
 _CHOICES: Final = ("on", "benchmark")
 _PROCESSES: Final = 10
+#: The model that is observed, if it is among the subjects; else the first with a convolution.
 _MODEL: Final = "resnet18-relu-max-trained/0"
 
 
@@ -24,9 +25,10 @@ def observed_algorithms(runnables: Sequence[Runnable], store: TensorStore) -> di
     info = platform_info("cuda/eager")
     if not info.available:
         return {"cuda/eager": {"unavailable": info.reason}}
-    model = next((each for each in runnables if each.subject.name == _MODEL), None)
+    with_convolutions = [r for r in runnables if any(".conv" in value.op for value in r.subject.values)]
+    model = next((r for r in with_convolutions if r.subject.name == _MODEL), next(iter(with_convolutions), None))
     if model is None:
-        return {"cuda/eager": {"unavailable": f"{_MODEL} is not among the subjects"}}
+        return {"cuda/eager": {"unavailable": "no model has a convolution"}}
     return {
         f"cuda/eager@cudnn={choice}": processes(model, f"{_PLACE}@cudnn={choice}", _PROCESSES, store)
         for choice in _CHOICES
@@ -39,7 +41,7 @@ def processes(model: Runnable, platform: str, count: int, store: TensorStore) ->
     found: dict[str, Any] = {"model": model.subject.name, "approaches": [], "kernels": [], "outputs": []}
     for _ in range(count):
         with WorkerPool([platform], tensors=store, busy=1) as pool:
-            outcome = pool.run(Job(platform, model.graph))
+            outcome = pool.run(Job(platform, model.graph, inputs=model.inputs))
         if not outcome.ran:
             return {"unavailable": " ".join(outcome.message.split())[:300]}
         kernels = outcome.facts["convolutions"]

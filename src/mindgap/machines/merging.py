@@ -9,7 +9,7 @@ from typing import Any
 
 from mindgap.compare.prefix_digests import Prefixes
 from mindgap.machines.collected_file import CollectedFileError, content_digest, read
-from mindgap.machines.observations import Collected, Deviating, Machine, Subject
+from mindgap.machines.observations import Collected, Deviating, Machine, Observation, Subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +24,21 @@ class MachinePlatform:
 class Column:
     """A subject on every platform that ran it. `prefixes`: for each value of the subject, one entry per platform.
 
-    `failed`: platforms that did not run it, with the status and the reason. `nondeterministic`: those whose repeated
-    runs differ; their first run counts.
+    An entry is None where the platform does not show an inner value; `hidden` has the reason. `failed`: platforms that
+    did not run it, with the status and the reason. `nondeterministic`: those whose repeated runs differ; their first
+    run counts.
     """
 
     subject: Subject
     platforms: tuple[MachinePlatform, ...]
-    prefixes: Mapping[int, tuple[Prefixes, ...]]
+    prefixes: Mapping[int, tuple[Prefixes | None, ...]]
     failed: tuple[tuple[MachinePlatform, str, str], ...]
     nondeterministic: tuple[MachinePlatform, ...]
+    hidden: Mapping[MachinePlatform, str]
+
+    def output(self, number: int) -> tuple[Prefixes, ...]:
+        """Returns the entries of an output, which every platform shows."""
+        return tuple(each for each in self.prefixes[number] if each is not None)
 
 
 @dataclass(frozen=True)
@@ -100,33 +106,47 @@ def merged(files: Mapping[str, Collected]) -> Merged:
 
 
 def _columns(subjects: Mapping[str, Subject], files: Mapping[str, Collected]) -> dict[str, Column]:
-    platforms: dict[str, list[MachinePlatform]] = {name: [] for name in subjects}
-    prefixes: dict[str, dict[int, list[Prefixes]]] = {
-        name: {value.number: [] for value in subject.values} for name, subject in subjects.items()
-    }
-    failed: dict[str, list[tuple[MachinePlatform, str, str]]] = {name: [] for name in subjects}
-    unstable: dict[str, list[MachinePlatform]] = {name: [] for name in subjects}
+    parts = {name: _Parts(subject) for name, subject in subjects.items()}
     for machine, collected in files.items():
         for each in collected.observations:
-            where = MachinePlatform(machine, each.platform)
-            if not each.classes:
-                failed[each.subject].append((where, each.status, each.message))
-                continue
-            platforms[each.subject].append(where)
-            if each.status == "nondeterministic":
-                unstable[each.subject].append(where)
-            for value, number in zip(subjects[each.subject].values, each.classes, strict=True):
-                prefixes[each.subject][value.number].append(collected.prefixes[each.subject, value.number][number])
+            parts[each.subject].add(machine, each, collected.prefixes)
     return {
         name: Column(
-            subject,
-            tuple(platforms[name]),
-            {number: tuple(each) for number, each in prefixes[name].items()},
-            tuple(failed[name]),
-            tuple(unstable[name]),
+            part.subject,
+            tuple(part.platforms),
+            {number: tuple(each) for number, each in part.prefixes.items()},
+            tuple(part.failed),
+            tuple(part.unstable),
+            part.hidden,
         )
-        for name, subject in subjects.items()
+        for name, part in parts.items()
     }
+
+
+class _Parts:
+    """Gathers the observations of one subject."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self.platforms: list[MachinePlatform] = []
+        self.prefixes: dict[int, list[Prefixes | None]] = {value.number: [] for value in subject.values}
+        self.failed: list[tuple[MachinePlatform, str, str]] = []
+        self.unstable: list[MachinePlatform] = []
+        self.hidden: dict[MachinePlatform, str] = {}
+
+    def add(self, machine: str, each: Observation, prefixes: Mapping[tuple[str, int], tuple[Prefixes, ...]]) -> None:
+        where = MachinePlatform(machine, each.platform)
+        if not each.classes:
+            self.failed.append((where, each.status, each.message))
+            return
+        self.platforms.append(where)
+        if each.status == "nondeterministic":
+            self.unstable.append(where)
+        if None in each.classes:
+            self.hidden[where] = each.message
+        for value, number in zip(self.subject.values, each.classes, strict=True):
+            entry = None if number is None else prefixes[each.subject, value.number][number]
+            self.prefixes[value.number].append(entry)
 
 
 def _unused(name: str, taken: Mapping[str, object]) -> str:

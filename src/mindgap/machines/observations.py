@@ -47,19 +47,23 @@ class Subject:
 class Observation:
     """A subject on a platform. `classes`: for each value of the subject, the number of its class on this machine.
 
-    `status`: as of an outcome. Any but `ok` and `nondeterministic` has no classes, and `message` is the reason.
+    `status`: as of an outcome. Any but `ok` and `nondeterministic` has no classes, and `message` is the reason. A class
+    is None where the platform does not show an inner value; `message` then says why. Outputs are always there.
     """
 
     subject: str
     platform: str
     status: str
-    classes: tuple[int, ...] = ()
+    classes: tuple[int | None, ...] = ()
     message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Deviating:
-    """Elements of a value that are not the same on all float32 platforms of one machine."""
+    """Elements of a value that are not the same on all float32 platforms of one machine.
+
+    They are counted over platforms that show every value before and after an activation.
+    """
 
     subject: str
     value: int
@@ -88,7 +92,8 @@ class Machine:
 class Collected:
     """All observations of one machine.
 
-    `settings`: facts of each platform as its worker reported them (levels in force, threads). `prefixes`: the classes
+    `settings`: facts of each platform as its worker reported them (levels in force, threads, versions), or the reason
+    `unavailable`. `prefixes`: the classes
     of each (subject, value): entry n has the digests of class n. `sketches`: for each class of an output, mean and norm
     and the like. `algorithms`: for each GPU platform the convolution algorithm of each layer, one list per process, or
     the reason why there is none. `complete`: False for a file of `--quick`, and where time was short.

@@ -6,11 +6,12 @@ the reason.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Final, Literal
 
-from mindgap.platforms.registry import canonical
+from mindgap.platforms.registry import canonical, find, is_import_path
 
 #: `tiers`: Figure 2, one level of all libraries by number of threads. `levels`: ATen's and oneDNN's levels, one thread.
 #: `float32`: every setting that computes float32 in float32. `reduced`: settings that do not.
@@ -71,3 +72,17 @@ def quick_settings() -> tuple[Setting, ...]:
         if each.platform in [canonical(f"cpu/eager@isa={t},threads={n}") for t, n in product(TIERS, (1, 4))]
         or (each.platform.endswith(kept) and "mkl" not in each.platform and "layout" not in each.platform)
     )
+
+
+def given_settings(platforms: Sequence[str]) -> tuple[Setting, ...]:
+    """Returns settings of any platforms, for all but the models that are kept apart for reduced precision.
+
+    Raises `PlatformError` for a platform, option or value that is not known, and `EnvironmentProblem` for an
+    environment that is not.
+    """
+    groups: frozenset[Group] = frozenset({"tiers", "levels", "float32"})
+    names = [each if is_import_path(each) else canonical(each) for each in platforms]
+    for name in names:
+        if not is_import_path(name):
+            find(name)
+    return tuple(Setting(name, groups) for name in dict.fromkeys(names))

@@ -6,6 +6,6 @@ PyTorch's schemas hold (what is written to, what may alias) is in `mindgap.aten.
 """
 
 from mindgap.operators.operator_traits import Family, Traits
-from mindgap.operators.registry import FAMILIES, TRAITS, UNCLASSIFIED, traits
+from mindgap.operators.registry import FAMILIES, TRAITS, UNCLASSIFIED, is_activation, traits
 
-__all__ = ["FAMILIES", "TRAITS", "UNCLASSIFIED", "Family", "Traits", "traits"]
+__all__ = ["FAMILIES", "TRAITS", "UNCLASSIFIED", "Family", "Traits", "is_activation", "traits"]

@@ -93,3 +93,8 @@ def traits(op: str) -> Traits:
     functional = packet.removesuffix("_") if not packet.endswith("__") else packet
     names = (f"{packet}.{overload}", packet, functional)
     return next((TRAITS[name] for name in names if name in TRAITS), UNCLASSIFIED)
+
+
+def is_activation(op: str) -> bool:
+    """Returns whether an overload or a packet is an activation function, and not its gradient."""
+    return traits(op).family == "activations" and "_backward" not in op

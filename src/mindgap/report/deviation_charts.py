@@ -17,15 +17,15 @@ from mindgap.studies.deviations.published.matrix import TITLES
 alt: Final[Any] = altair
 
 #: The colour of the text around a figure, and one that is visible on white and on black.
-_INK: Final = "currentColor"
-_GRID: Final = "#80808048"
+INK: Final = "currentColor"
+GRID: Final = "#80808048"
 _LINES: Final = ("#5b9bd5", "#c9480b", "#3f9186")
 _KERNELS: Final = ("#6d6fc4", "#5b9bd5", "#3f9186", "#d9930d", "#c9480b", "#b0509a")
 #: Bits by which the lines of a dendrogram run past the mantissa: classes of equal outputs.
 OVERHANG: Final = 1.5
 #: The number of channels that Figure 4 shows.
 _CHANNELS: Final = 3
-_DASHES: Final = alt.Legend(symbolType="stroke", symbolSize=300, symbolStrokeColor=_INK, symbolStrokeWidth=2)
+_DASHES: Final = alt.Legend(symbolType="stroke", symbolSize=300, symbolStrokeColor=INK, symbolStrokeWidth=2)
 
 
 def published_charts(study: PublishedStudy) -> dict[str, str]:
@@ -39,17 +39,17 @@ def published_charts(study: PublishedStudy) -> dict[str, str]:
         "figure_sup2": _dendrograms(by_model["small"]),
         "figure_sup3": _dendrograms(by_model["large"]),
     }
-    return {name: _svg(chart) for name, chart in charts.items()}
+    return {name: as_svg(chart) for name, chart in charts.items()}
 
 
 def cumulative_chart(table: StudyTable) -> str:
     """Draws Figure 1 as SVG, for a light or a dark page."""
-    return _svg(_cumulative(table))
+    return as_svg(_cumulative(table))
 
 
 def ablation_chart(table: StudyTable) -> str:
     """Draws Figure 4 as SVG, for a light or a dark page. Of other numbers of channels than 3, it has nothing."""
-    return _svg(_ablation(table))
+    return as_svg(_ablation(table))
 
 
 def _cumulative(table: StudyTable) -> Any:
@@ -77,8 +77,8 @@ def _cumulative(table: StudyTable) -> Any:
         )
     )
     marks = alt.Chart(alt.Data(values=starts))
-    rules = marks.mark_rule(color=_GRID).encode(x="position:Q")
-    text = marks.mark_text(angle=270, align="right", baseline="top", dx=-3, dy=3, fontSize=10, color=_INK)
+    rules = marks.mark_rule(color=GRID).encode(x="position:Q")
+    text = marks.mark_text(angle=270, align="right", baseline="top", dx=-3, dy=3, fontSize=10, color=INK)
     names = text.encode(x="position:Q", y=alt.value(0), text="generation:N")
     return (rules + lines + names).properties(width=760, height=320)
 
@@ -140,7 +140,7 @@ def _dendrogram(named: NamedDendrogram) -> Any:
     ticks = [bits for bits in range(low, named.tree.mantissa + 1) if not bits % 5]
     return (
         alt.Chart(alt.Data(values=lines), title=title)
-        .mark_rule(strokeWidth=1.5, color=_INK)
+        .mark_rule(strokeWidth=1.5, color=INK)
         .encode(
             x=alt.X("x:Q", title="remaining precision, bits", scale=depth, axis=alt.Axis(values=ticks)),
             x2="x2:Q",
@@ -186,11 +186,12 @@ def _scale(values: Iterable[Any], colours: Sequence[str]) -> Any:
     return alt.Scale(domain=domain, range=list(colours[: len(domain)]))
 
 
-def _svg(chart: Any) -> str:
+def as_svg(chart: Any) -> str:
+    """Renders a chart as SVG with a transparent background, for a light or a dark page."""
     chart = chart.configure(background="transparent").configure_view(stroke=None)
-    chart = chart.configure_legend(orient="top", labelFontSize=12, labelColor=_INK, titleColor=_INK)
-    chart = chart.configure_title(color=_INK).configure_axis(
-        labelFontSize=11, titleFontSize=12, titleFontWeight="normal", gridColor=_GRID, domainColor=_GRID,
-        tickColor=_GRID, labelColor=_INK, titleColor=_INK,
+    chart = chart.configure_legend(orient="top", labelFontSize=12, labelColor=INK, titleColor=INK)
+    chart = chart.configure_title(color=INK).configure_axis(
+        labelFontSize=11, titleFontSize=12, titleFontWeight="normal", gridColor=GRID, domainColor=GRID,
+        tickColor=GRID, labelColor=INK, titleColor=INK,
     )  # fmt: skip
     return vl_convert.vegalite_to_svg(chart.to_dict())

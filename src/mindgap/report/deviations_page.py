@@ -61,6 +61,7 @@ def _contents(page: Overview, charts: dict[str, Any]) -> list[tuple[str, str]]:
         ("distances", "distances", True),
         ("flags", "flags", page.flags),
         ("layers", "layers", page.layers),
+        ("activations", "activations", page.activations),
         ("settings", "cores" if page.cumulative else "threads", page.by_setting),
         ("sizes", "convolution", charts["ablation"]),
         ("formats", "formats", page.casts),

@@ -96,7 +96,7 @@ def test_two_machines_are_two_groups_of_rows() -> None:
     page = own(one=collected(), two=collected("two", ("sse4_1",), result=(0, 0, 0, 0)))
     totals_reconcile(page)
     assert [row.group for row in page.grid.rows] == ["processor one, 2 cores"] * 4 + ["processor two, 2 cores"] * 4
-    assert page.answers[0].detail == "settings of 2 machines"
+    assert page.answers[0].detail == "on 2 machines"
     assert "two: isa=avx2,threads=2" in page.trees[0].leaves[0].platforms
 
 

@@ -4,7 +4,8 @@ Weights and inputs are bit for bit the same on every machine. So a graph's diges
 same.
 """
 
+from mindgap.machines.subjects.given_models import given_model
 from mindgap.machines.subjects.runnable import Keep, Runnable, runnable
 from mindgap.machines.subjects.suite import full_suite, quick_suite
 
-__all__ = ["Keep", "Runnable", "full_suite", "quick_suite", "runnable"]
+__all__ = ["Keep", "Runnable", "full_suite", "given_model", "quick_suite", "runnable"]

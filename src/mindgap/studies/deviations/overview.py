@@ -108,23 +108,32 @@ class FlagGrid:
 
 @dataclass(frozen=True, slots=True)
 class LayerPoint:
-    """A node of a model: classes of its result, and mantissa bits that all platforms share."""
+    """A node of a model. `classes`, `precision`: of its result on the platforms that show every node, None where there
+    are none. `shown`: how many platforms show this node. `all_classes`, `all_precision`: over those.
+    """
 
     operator: str
     module: str
     kind: str
-    classes: int
-    precision: int
+    classes: int | None
+    precision: int | None
+    shown: int = 0
+    all_classes: int | None = None
+    all_precision: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LayerProfile:
-    """The nodes of a model in the order of execution."""
+    """The nodes of a model in the order of execution.
+
+    `platforms`: how many show every node. `hidden`: the others, each with the reason.
+    """
 
     title: str
     platforms: int
     mantissa: int
     points: tuple[LayerPoint, ...]
+    hidden: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +150,7 @@ class Overview:
     """What the page shows. `answers`: platforms, distinct results, smallest remaining precision.
 
     `by_setting`: Figure 2. `casts`: Figure 6. `ablation`: the table of Figure 4. `cumulative`: that of Figure 1.
+    `activations`: Tables SUP-8 and SUP-9. `unavailable`, `failed`: what did not run, with the reason.
     """
 
     title: str
@@ -157,6 +167,9 @@ class Overview:
     cumulative: StudyTable | None
     claims: tuple[Claim, ...]
     tables: tuple[StudyTable, ...]
+    activations: tuple[StudyTable, ...] = ()
+    unavailable: tuple[tuple[str, str], ...] = ()
+    failed: tuple[tuple[str, str], ...] = ()
 
 
 def answers(platforms: Answer, trees: Sequence[ClassTree]) -> tuple[Answer, Answer, Answer]:

@@ -31,11 +31,15 @@ def table_sup8(merged: Merged) -> StudyTable:
             for machine in merged.machines:
                 keys = (machine, name, before), (machine, name, after.number)
                 if all(key in shares for key in keys):
-                    group = (machine, *_variant(column), place, after.where)
+                    group = (machine, *_variant(column), place, after.where, _platforms(column, machine))
                     groups.setdefault(group, []).append((shares[keys[0]], shares[keys[1]]))
     rows: list[tuple[Any, ...]] = [(*group, len(pairs), *_means(pairs)) for group, pairs in groups.items()]
-    columns = ("machine", *_VARIANT, "activation_number", "module", "samples", "before", "after")
-    note = "Shares of 1. An element deviates if it is not the same on all float32 platforms of the machine."
+    columns = ("machine", *_VARIANT, "activation_number", "module", "platforms", "samples", "before", "after")
+    note = (
+        "Shares of 1. An element deviates if it is not the same on all float32 platforms of the machine that show the "
+        "values around every activation; platforms: how many these are. Models whose values around activations take "
+        "more than 256 MiB are left out."
+    )
     return made("own_table_sup8", "Table SUP-8: deviations before and after activations", columns, rows, note)
 
 
@@ -43,19 +47,19 @@ def table_sup9(merged: Merged) -> StudyTable:
     """Makes Table SUP-9: activations that increase, keep or decrease the remaining precision, mean over samples."""
     groups: dict[tuple[Any, ...], list[tuple[int, int, int]]] = {}
     for column in merged.of("models"):
-        changes = [
-            classes_and_precision(column.prefixes[after.number])[1] - classes_and_precision(column.prefixes[before])[1]
-            for before, after in activations(column)
-        ]
+        changes = [change for before, after in activations(column) if (change := _change(column, before, after))]
         if changes:
-            counts = sum(c > 0 for c in changes), sum(c == 0 for c in changes), sum(c < 0 for c in changes)
+            counts = changes.count("increase"), changes.count("unaffected"), changes.count("decrease")
             groups.setdefault(_variant(column), []).append(counts)
     rows: list[tuple[Any, ...]] = [
         (*group, len(counts), *(sum(part) / len(counts) for part in zip(*counts, strict=True)))
         for group, counts in groups.items()
     ]
     columns = (*_VARIANT, "samples", "increase", "unaffected", "decrease")
-    note = "Numbers of activations. The remaining precision of the values before and after each is compared."
+    note = (
+        "Numbers of activations. The remaining precision of the values before and after each is compared, over the "
+        "platforms that show both; an activation that fewer than two show is left out."
+    )
     return made("own_table_sup9", "Table SUP-9: activations and remaining precision", columns, rows, note)
 
 
@@ -66,6 +70,25 @@ def activations(column: Column) -> Iterator[tuple[int, ValueFacts]]:
             for number in value.operands:
                 if number in column.prefixes:
                     yield number, value
+
+
+def _change(column: Column, before: int, after: ValueFacts) -> str:
+    """Returns what an activation does to the remaining precision; empty if fewer than two platforms show it."""
+    pairs = zip(column.prefixes[before], column.prefixes[after.number], strict=True)
+    both = [(a, b) for a, b in pairs if a is not None and b is not None]
+    if len(both) < 2:
+        return ""
+    was, now = (classes_and_precision(side)[1] for side in zip(*both, strict=True))
+    return "increase" if now > was else "decrease" if now < was else "unaffected"
+
+
+def _platforms(column: Column, machine: str) -> int:
+    """Returns how many platforms of a machine show all values around activations."""
+    numbers = {n for before, after in activations(column) for n in (before, after.number)}
+    return sum(
+        where.machine == machine and all(column.prefixes[n][place] is not None for n in numbers)
+        for place, where in enumerate(column.platforms)
+    )
 
 
 def _variant(column: Column) -> tuple[Any, ...]:

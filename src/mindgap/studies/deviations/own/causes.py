@@ -9,12 +9,12 @@ from typing import Any
 
 from mindgap.machines.merging import MachinePlatform, Merged
 from mindgap.studies.deviations.feature_clusters import FlagClusters, flag_clusters
-from mindgap.studies.deviations.own.columns import made, main, numbers_of, options_of, result
+from mindgap.studies.deviations.own.columns import made, main, numbers_of, options_of, result, threads_of, title
 from mindgap.studies.table import StudyTable
 
 
 def table_1(merged: Merged) -> StudyTable:
-    """Makes Table 1: clusters of processor flags and settings in force, beside the classes of the ResNet-18."""
+    """Makes Table 1: clusters of processor flags and settings in force, beside the classes of the main model."""
     rows: list[tuple[Any, ...]] = []
     found = clusters_and_classes(merged)
     if found is not None:
@@ -26,14 +26,15 @@ def table_1(merged: Merged) -> StudyTable:
             rows.append((number, " ".join(members), len(present), len(inside), len(whole), aligned))
     columns = ("cluster", "members", "platforms", "classes_with", "classes_with_it_throughout", "aligned")
     note = (
-        "Features that occur on the same platforms form a cluster: processor flags, and ATEN, ONEDNN, MKL, THREADS, "
-        "LAYOUT as in force; those of all platforms are left out. aligned: each class has it throughout or not at all."
+        "Features that occur on the same platforms form a cluster: processor flags, and PLATFORM, ATEN, ONEDNN, MKL, "
+        "LAYOUT, THREADS, PRECISION as in force; those of all platforms are left out. aligned: each class has it "
+        f"throughout or not at all. Classes of {_main_title(merged)}."
     )
     return made("own_table_1", "Table 1: flags and settings beside the classes", columns, rows, note)
 
 
 def clusters_and_classes(merged: Merged) -> tuple[FlagClusters, dict[str, int]] | None:
-    """Returns the clusters of features, and each platform's class of the ResNet-18. None where no platform ran it."""
+    """Returns the clusters of features, and each platform's class of the main model. None without models."""
     column = main(merged)
     if column is None:
         return None
@@ -42,7 +43,7 @@ def clusters_and_classes(merged: Merged) -> tuple[FlagClusters, dict[str, int]] 
 
 
 def option_effects(merged: Merged) -> StudyTable:
-    """Makes the table of single options: how often changing one alone changes the class of the ResNet-18."""
+    """Makes the table of single options: how often changing one alone changes the class of the main model."""
     pairs: Counter[str] = Counter()
     changed: Counter[str] = Counter()
     column = main(merged)
@@ -57,7 +58,7 @@ def option_effects(merged: Merged) -> StudyTable:
     columns = ("option", "pairs", "changed", "share")
     note = (
         "Pairs of platforms of one machine whose names differ in one option alone (another value, or none: the "
-        "library's choice), and those of them that are in two classes."
+        f"library's choice), and those of them that are in two classes of {_main_title(merged)}."
     )
     return made("own_options", "Settings that make classes", columns, rows, note)
 
@@ -70,7 +71,8 @@ def figure_2(merged: Merged) -> StudyTable:
             continue
         places = [i for i, where in enumerate(column.platforms) if {*options_of(where.platform)} == {"isa", "threads"}]
         for value in (each for each in column.subject.values if each.output):
-            numbers = numbers_of([column.prefixes[value.number][i] for i in places])
+            output = column.output(value.number)
+            numbers = numbers_of([output[i] for i in places])
             for i, number in zip(places, numbers, strict=True):
                 options = options_of(column.platforms[i].platform)
                 about = (column.subject.name, value.where or value.op, column.platforms[i].machine)
@@ -93,20 +95,30 @@ def thread_effects(table: StudyTable) -> StudyTable:
     return made("own_threads", "Results that depend on the number of threads", columns, rows, note)
 
 
+def _main_title(merged: Merged) -> str:
+    column = main(merged)
+    return "no model, since none ran" if column is None else title(column)
+
+
 def _key(where: MachinePlatform) -> str:
     return f"{where.machine} {where.platform}"
 
 
 def _features(merged: Merged, where: MachinePlatform) -> frozenset[str]:
     facts: Mapping[str, Any] = merged.settings[where]
-    onednn = facts.get("onednn_isa", "") if facts.get("onednn") else "off"
-    force = {
-        f"ATEN:{facts.get('capability')}",
-        f"ONEDNN:{onednn}".replace(" ", "_"),
-        f"MKL:{facts.get('mkl_branch')}",
-        f"THREADS:{facts.get('threads', {}).get('aten')}",
-        f"LAYOUT:{options_of(where.platform).get('layout', 'as_given')}",
-    }
+    force = {f"PLATFORM:{where.platform.partition('@')[0]}"}
+    if "capability" in facts:
+        onednn = facts.get("onednn_isa", "") if facts.get("onednn") else "off"
+        force |= {
+            f"ATEN:{facts['capability']}",
+            f"ONEDNN:{onednn}".replace(" ", "_"),
+            f"MKL:{facts.get('mkl_branch')}",
+            f"LAYOUT:{options_of(where.platform).get('layout', 'as_given')}",
+        }
+    if threads_of(facts) is not None:
+        force.add(f"THREADS:{threads_of(facts)}")
+    if "precision_in_force" in facts:
+        force.add(f"PRECISION:{facts['precision_in_force']}")
     return frozenset(merged.machines[where.machine].flags) | force
 
 
@@ -114,4 +126,6 @@ def _only_difference(one: MachinePlatform, other: MachinePlatform) -> str:
     """Returns the option in which two platforms of one machine differ, empty if there is another number of them."""
     a, b = options_of(one.platform), options_of(other.platform)
     differ = [name for name in {**a, **b} if a.get(name) != b.get(name)]
-    return differ[0] if one.machine == other.machine and len(differ) == 1 else ""
+    runtimes = {each.platform.partition("@")[0] for each in (one, other)}
+    alike = one.machine == other.machine and len(runtimes) == 1
+    return differ[0] if alike and len(differ) == 1 else ""

@@ -12,7 +12,9 @@ from mindgap.studies.deviations.own.columns import (
     model_facts,
     numbers_of,
     result,
+    threads_of,
     tree,
+    versions_of,
 )
 from mindgap.studies.table import StudyTable
 
@@ -46,16 +48,13 @@ def settings(merged: Merged) -> StudyTable:
     """Makes the table of platforms with the settings that were in force."""
     rows: list[tuple[Any, ...]] = []
     for where, facts in merged.settings.items():
-        threads = facts.get("threads", {}).get("aten")
-        force = (
-            facts.get("capability"),
-            facts.get("onednn_isa"),
-            facts.get("onednn"),
-            facts.get("mkl_branch"),
-            threads,
-        )
-        rows.append((where.machine, where.platform, *force, facts.get("unavailable")))
-    columns = ("machine", "platform", "aten", "onednn_isa", "onednn", "mkl", "threads", "unavailable")
+        force = [facts.get(name) for name in ("capability", "onednn_isa", "onednn", "mkl_branch")]
+        more = (threads_of(facts), facts.get("precision_in_force"), versions_of(facts), facts.get("unavailable"))
+        rows.append((where.machine, where.platform, *force, *more))
+    columns = (
+        *("machine", "platform", "aten", "onednn_isa", "onednn", "mkl"),
+        *("threads", "precision", "versions", "unavailable"),
+    )  # fmt: skip
     return made("own_platforms", "Platforms, and what was in force", columns, rows, "As the libraries report it.")
 
 

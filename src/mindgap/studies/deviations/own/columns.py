@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from mindgap.compare.prefix_digests import Prefixes, dendrogram_of
 from mindgap.compare.ultrametric import Dendrogram
@@ -11,7 +11,7 @@ from mindgap.machines.merging import Column, Merged
 from mindgap.studies.deviations.computed_table import made as made
 from mindgap.studies.deviations.definitions import PAPER, class_numbers
 
-#: The model whose classes the tables of flags and options show: the paper's Cifar10-R18, first sample.
+#: The model whose classes the tables of flags and options show, if it is there: the paper's Cifar10-R18, first sample.
 MAIN: Final = "resnet18-relu-max-trained/0"
 #: Facts of a model, as columns.
 MODEL_COLUMNS: Final = ("model", "activation", "pooling", "trained", "sample")
@@ -36,11 +36,32 @@ def tree(prefixes: Sequence[Prefixes]) -> Dendrogram:
 def result(column: Column) -> tuple[Prefixes, ...]:
     """Returns the digests of all outputs of a subject (gradients too) together, by platform.
 
-    Number k is equal on two platforms if all outputs share k bits or more there. A subject has outputs of one dtype.
+    Number k is equal on two platforms if all outputs share k bits or more there. An output of a dtype with fewer bits
+    than the others' shares them all where it shares its own.
     """
-    outputs = [column.prefixes[value.number] for value in column.subject.values if value.output]
+    outputs = [column.output(value.number) for value in column.subject.values if value.output]
     by_platform = zip(*outputs, strict=True)
-    return tuple(tuple(b"".join(cut) for cut in zip(*each, strict=True)) for each in by_platform)
+    return tuple(_together(each) for each in by_platform)
+
+
+def _together(outputs: Sequence[Prefixes]) -> Prefixes:
+    length = max(map(len, outputs))
+    padded = [(*each, *each[-1:] * (length - len(each))) for each in outputs]
+    return tuple(b"".join(cut) for cut in zip(*padded, strict=True))
+
+
+def title(column: Column) -> str:
+    """Returns a subject's name for people: `resnet18, relu, max, trained, sample 0`."""
+    facts = column.subject.facts
+    words = [str(facts[name]) for name in ("model", "activation", "pooling") if facts.get(name) is not None]
+    if facts.get("trained") is not None:
+        words.append("trained" if facts["trained"] else "untrained")
+    dtype = facts.get("dtype")
+    if column.subject.experiment == "reduced":
+        words.append("float32 or less")
+    elif dtype != "float32":
+        words.append(str(dtype))
+    return ", ".join((*words, f"sample {facts.get('sample')}"))
 
 
 def model_facts(column: Column) -> tuple[Any, ...]:
@@ -49,12 +70,27 @@ def model_facts(column: Column) -> tuple[Any, ...]:
 
 
 def main(merged: Merged) -> Column | None:
-    """Returns the column of `MAIN`, None where no platform ran it."""
+    """Returns the column of `MAIN`. Where no platform ran it: that of the first sample with the most classes."""
     column = merged.columns.get(MAIN)
-    return column if column is not None and column.platforms else None
+    if column is not None and column.platforms:
+        return column
+    first = [each for each in merged.of("models") if not each.subject.facts.get("sample")]
+    return max(first, key=lambda each: len(set(result(each))), default=None)
 
 
 def options_of(platform: str) -> Mapping[str, str]:
     """Returns the options of a platform's name."""
     _, _, listed = platform.partition("@")
     return dict(item.split("=", 1) for item in listed.split(",") if item)
+
+
+def threads_of(facts: Mapping[str, Any]) -> int | None:
+    """Returns the number of threads that a platform was set to; None where its runtime chose."""
+    found = facts.get("threads", facts.get("intra_op_threads"))
+    return cast("Mapping[str, int]", found).get("aten") if isinstance(found, Mapping) else found
+
+
+def versions_of(facts: Mapping[str, Any]) -> str | None:
+    """Returns the packages that computed, with their versions; None for files that do not have them."""
+    versions: Mapping[str, str] = facts.get("versions", {})
+    return " ".join(f"{package} {version}" for package, version in versions.items()) or None

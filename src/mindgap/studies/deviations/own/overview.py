@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 
 from mindgap.graph import MindgapError
 from mindgap.machines.merging import Column, MachinePlatform, Merged
@@ -21,12 +22,13 @@ from mindgap.studies.deviations.overview import (
     flag_grid,
 )
 from mindgap.studies.deviations.own.causes import clusters_and_classes
-from mindgap.studies.deviations.own.columns import MAIN, numbers_of, result, tree
+from mindgap.studies.deviations.own.columns import MODEL_COLUMNS, main, model_facts, numbers_of, result, title, tree
 from mindgap.studies.deviations.own.study import OwnStudy
 from mindgap.studies.table import StudyTable, records
 
-#: Mantissa bits of the values whose layers are shown.
-_FLOAT32 = 23
+#: Settings of `cpu/eager` that a machine lacks are counted; more platforms than these are counted too.
+_NAMED: Final = 8
+_EAGER: Final = "cpu/eager@"
 
 
 def own_overview(merged: Merged, study: OwnStudy) -> Overview:
@@ -34,13 +36,14 @@ def own_overview(merged: Merged, study: OwnStudy) -> Overview:
 
     Raises `MindgapError` if no model ran on two platforms.
     """
-    models = sorted(merged.of("models"), key=lambda column: column.subject.name != MAIN)
+    first = main(merged)
+    models = sorted(merged.of("models"), key=lambda column: column is not first)
     trees = tuple(_tree(column) for column in models if len(column.platforms) > 1)
     if not trees:
         raise MindgapError("no page: no model ran on more than one platform; --out DIR writes the tables of the others")
     machines = len(merged.machines)
     grid = _grid(merged.of("models"), merged)
-    counts = f"settings of {machines} machine{'' if machines == 1 else 's'}"
+    counts = f"on {machines} machine{'' if machines == 1 else 's'}"
     return Overview(
         title="How many answers does one model give?",
         source="; ".join(
@@ -52,27 +55,17 @@ def own_overview(merged: Merged, study: OwnStudy) -> Overview:
         grid=grid,
         trees=trees,
         flags=_flags(merged),
-        layers=_layers(study.table("own_figure_5")),
+        layers=_layers(merged, study.table("own_figure_5")),
         by_setting=_by_threads(study.table("own_figure_2"), study.table("own_threads")),
         casts=tuple(_tree(column) for column in _formats(merged)),
         ablation=study.table("own_figure_4"),
         cumulative=None,
         claims=(),
         tables=study.tables,
+        activations=tuple(t for name in ("own_table_sup8", "own_table_sup9") if (t := study.table(name)).rows),
+        unavailable=_unavailable(merged),
+        failed=_failed(merged),
     )
-
-
-def title(column: Column) -> str:
-    """Returns a subject's name for people: `resnet18, relu, max, trained, sample 0`."""
-    facts = column.subject.facts
-    words = [str(facts[name]) for name in ("model", "activation", "pooling") if facts.get(name) is not None]
-    words.append("trained" if facts.get("trained") else "untrained")
-    dtype = facts.get("dtype")
-    if column.subject.experiment == "reduced":
-        words.append("float32 or less")
-    elif dtype != "float32":
-        words.append(str(dtype))
-    return ", ".join((*words, f"sample {facts.get('sample')}"))
 
 
 def _remarks(merged: Merged, study: OwnStudy, platforms: int) -> tuple[str, ...]:
@@ -82,14 +75,39 @@ def _remarks(merged: Merged, study: OwnStudy, platforms: int) -> tuple[str, ...]
     failed = len(study.table("own_failures").rows)
     found = [
         f"{runs:,} outputs of {len(merged.columns)} models, operators and convolutions were compared. "
-        f"{unsteady} are not deterministic, and {failed} runs failed.",
+        f"{unsteady} are not deterministic, and {failed} {'run' if failed == 1 else 'runs'} failed or "
+        f"{'was' if failed == 1 else 'were'} refused.",
     ]
-    others = len(merged.settings) - missing - platforms
+    others = sum("unavailable" not in facts for facts in merged.settings.values()) - platforms
     if others:
-        found.append(f"{others} more settings do not compute these models in float32: see other number formats.")
-    if missing:
-        found.append(f"{missing} settings are not available on their machine (table own_platforms).")
+        found.append(
+            f"{others} more platforms ran none of these models: see other number formats, and what did not run."
+        )
+    if missing > _NAMED:
+        found.append(f"{missing} platforms are not available on their machine (table own_platforms).")
+    reasons = {row["unavailable"] for row in records(study.table("own_figure_3"))} - {None}
+    found += [f"Figure 3, the algorithm of each convolution on a GPU, is not available: {each}." for each in reasons]
     return tuple(found)
+
+
+def _unavailable(merged: Merged) -> tuple[tuple[str, str], ...]:
+    """Returns the platforms that a machine lacks, with the reason; nothing for more than a few."""
+    found = [
+        (where.platform, str(facts["unavailable"]))
+        for where, facts in merged.settings.items()
+        if "unavailable" in facts
+    ]
+    return tuple(dict.fromkeys(found)) if len(found) <= _NAMED else ()
+
+
+def _failed(merged: Merged) -> tuple[tuple[str, str], ...]:
+    """Returns model and platform of each run of a model that failed, with status and reason."""
+    return tuple(
+        (f"{title(column)} on {where.platform}", f"{status}: {message}".rstrip(": "))
+        for column in merged.columns.values()
+        if column.subject.experiment == "models"
+        for where, status, message in column.failed
+    )
 
 
 def _formats(merged: Merged) -> Iterator[Column]:
@@ -107,23 +125,30 @@ def _formats(merged: Merged) -> Iterator[Column]:
 def _tree(column: Column) -> ClassTree:
     digests = result(column)
     machines = {where.machine for where in column.platforms}
-    names = [_name(where, with_machine=len(machines) > 1) for where in column.platforms]
+    short = _short(column.platforms)
+    names = [_name(where, short=short, with_machine=len(machines) > 1) for where in column.platforms]
     return class_tree(title(column), names, names, numbers_of(digests), tree(digests))
 
 
-def _name(where: MachinePlatform, *, with_machine: bool) -> str:
-    options = where.platform.partition("@")[2] or where.platform
-    return f"{where.machine}: {options}" if with_machine else options
+def _short(platforms: Iterable[MachinePlatform]) -> bool:
+    """Returns whether options alone name the platforms: all are settings of `cpu/eager`."""
+    return all(where.platform.startswith(_EAGER) for where in platforms)
+
+
+def _name(where: MachinePlatform, *, short: bool, with_machine: bool) -> str:
+    name = where.platform.removeprefix(_EAGER) if short else where.platform
+    return f"{where.machine}: {name}" if with_machine else name
 
 
 def _grid(columns: Sequence[Column], merged: Merged) -> ClassGrid:
     cells = [_cells(column) for column in columns]
-    absent = GridCell(None, "not_run", reason="not in the set of models for this setting")
+    absent = GridCell(None, "not_run", reason="not in the set of models for this platform")
     ran = [where for where in merged.settings if any(where in its for its in cells)]
+    short = _short(ran)
     rows = tuple(
         GridRow(
             f"{merged.machines[where.machine].processor}, {merged.machines[where.machine].cores} cores",
-            _name(where, with_machine=False),
+            _name(where, short=short, with_machine=False),
             tuple(its.get(where, absent) for its in cells),
         )
         for where in ran
@@ -133,7 +158,7 @@ def _grid(columns: Sequence[Column], merged: Merged) -> ClassGrid:
         "Equal numbers in one column are equal outputs. 1 is the output of the first platform that ran the model. Of "
         "repeated runs, the first counts."
     )
-    return ClassGrid("setting", tuple((head[0], head[1]) for head in heads), rows, note)
+    return ClassGrid("setting" if short else "platform", tuple((head[0], head[1]) for head in heads), rows, note)
 
 
 def _cells(column: Column) -> dict[MachinePlatform, GridCell]:
@@ -151,20 +176,44 @@ def _flags(merged: Merged) -> FlagGrid | None:
     found = clusters_and_classes(merged)
     if found is None:
         return None
-    return flag_grid(title(merged.columns[MAIN]), *found)
+    column = main(merged)
+    assert column is not None
+    return flag_grid(title(column), *found)
 
 
-def _layers(table: StudyTable) -> tuple[LayerProfile, ...]:
-    groups: dict[str, list[LayerPoint]] = {}
-    platforms: dict[str, int] = {}
+def _layers(merged: Merged, table: StudyTable) -> tuple[LayerProfile, ...]:
+    rows: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in records(table):
-        words = (row["model"], row["activation"], row["pooling"], "trained" if row["trained"] else "untrained")
-        name = ", ".join(str(word) for word in words if word is not None)
-        point = LayerPoint(row["operator"], row["module"], row["kind"], row["classes"], row["remaining_precision"])
-        groups.setdefault(name, []).append(point)
-        platforms[name] = row["platforms"]
-    profiles = [LayerProfile(name, platforms[name], _FLOAT32, tuple(points)) for name, points in groups.items()]
-    return tuple(sorted(profiles, key=lambda each: each.title != MAIN.rpartition("/")[0].replace("-", ", ")))
+        rows.setdefault(tuple(row[name] for name in MODEL_COLUMNS), []).append(row)
+    first = main(merged)
+    columns = [c for c in merged.of("models") if model_facts(c) in rows and len(c.platforms) > 1]
+    return tuple(
+        _profile(column, rows[model_facts(column)]) for column in sorted(columns, key=lambda each: each is not first)
+    )
+
+
+def _profile(column: Column, rows: Sequence[dict[str, Any]]) -> LayerProfile:
+    points = tuple(
+        LayerPoint(
+            row["operator"],
+            row["module"],
+            row["kind"],
+            row["classes"],
+            row["remaining_precision"],
+            row["platforms_that_show_it"],
+            row["their_classes"],
+            row["their_remaining_precision"],
+        )
+        for row in rows
+    )
+    machines = {where.machine for where in column.platforms}
+    short = _short(column.platforms)
+    hidden = tuple(
+        (_name(where, short=short, with_machine=len(machines) > 1), reason) for where, reason in column.hidden.items()
+    )
+    mantissa = max(row["mantissa"] for row in rows)
+    name = title(column).removesuffix(f", sample {column.subject.facts.get('sample')}")
+    return LayerProfile(name, rows[0]["platforms"], mantissa, points, hidden)
 
 
 def _by_threads(table: StudyTable, effects: StudyTable) -> ClassGrid | None:

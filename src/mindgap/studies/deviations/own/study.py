@@ -43,6 +43,7 @@ def own_study(merged: Merged) -> OwnStudy:
             convolutions.figure_3(merged),
             convolutions.figure_4(merged),
             layers.figure_5(merged),
+            layers.hidden(merged),
             classes.figure_6(merged),
             activations.table_sup8(merged),
             activations.table_sup9(merged),
