@@ -58,6 +58,13 @@ _HELPERS: Final = (
 )  # fmt: skip
 #: dtypes that numpy, and with it the runtimes' simplest calls, does not hold.
 _NOT_NUMPY: Final = ("bfloat16", "float8", "complex")
+#: What `run` imports itself -> the distribution whose version a script names.
+_IMPORTED_IN_RUN: Final = {
+    "iree.runtime": "iree-base-runtime",
+    "iree.turbine": "iree-turbine",
+    "tinygrad": "tinygrad",
+    "torchax": "torchax",
+}
 _MOST_NODES: Final = 12
 _MOST_ELEMENTS: Final = 256
 
@@ -127,7 +134,7 @@ def short_script(
 def _docstring(title: str, imports: Sequence[str], run: str, platform: Target, two: TwoResults | None) -> str:
     packages = ["torch", *imports]
     packages += [name for name in ("onnx", "onnxscript") if "torch.onnx" in run and name not in packages]
-    packages += [name for name in ("tinygrad", "torchax") if name in run]
+    packages += [package for name, package in _IMPORTED_IN_RUN.items() if name in run]
     versions = {name: _version(name) for name in packages} if platform.versions is None else platform.versions
     seen = ", ".join(f"{name} {versions[name]}".rstrip() for name in packages if name in versions)
     if two is not None:
