@@ -64,6 +64,7 @@ _IMPORTED_IN_RUN: Final = {
     "iree.turbine": "iree-turbine",
     "tinygrad": "tinygrad",
     "torchax": "torchax",
+    "tvm.relax": "apache-tvm",
 }
 _MOST_NODES: Final = 12
 _MOST_ELEMENTS: Final = 256

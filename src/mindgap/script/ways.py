@@ -100,6 +100,17 @@ def run(model, arguments):
     found = iree.runtime.load_vm_module(module, config).main(*(a.numpy() for a in arguments))
     return [torch.as_tensor(np.array(array)) for array in (found if isinstance(found, tuple) else (found,))]
 """),
+    "tvm/cpu": ((), """
+def run(model, arguments):
+    import tvm
+    from tvm.relax.frontend.torch import from_exported_program
+
+    module = from_exported_program(torch.export.export(model, arguments))
+    program = tvm.compile(module, tvm.target.Target(PROPERTIES))
+    machine = tvm.relax.VirtualMachine(program, tvm.cpu())
+    found = machine["main"](*(tvm.runtime.tensor(a.numpy()) for a in arguments))
+    return [torch.as_tensor(np.array(value.numpy())) for value in found]
+"""),
     "openvino/cpu": (("openvino",), """
 def run(model, arguments):
     converted = openvino.convert_model(torch.export.export(model, arguments))
@@ -145,6 +156,8 @@ def way_of(platform: Target) -> tuple[tuple[str, ...], str] | None:
         options = {name: value for name, value in options.items() if name not in ("opt", "threads")}  # likewise
     if platform.device_mode == "iree/cpu":
         options = {name: value for name, value in options.items() if name not in _IREE_OPTIONS}
+    if platform.device_mode == "tvm/cpu" and options.get("cpu") != "host":
+        options = {name: value for name, value in options.items() if name not in ("cpu", "opt", "threads")}
     if platform.torch_device:
         run = _RUN_ON_DEVICE.replace("DEVICE", platform.torch_device)
         return None if options else (((platform.module,) if platform.module else ()), run)
@@ -153,8 +166,13 @@ def way_of(platform: Target) -> tuple[tuple[str, ...], str] | None:
 
 
 def properties_of(platform: Target) -> dict[str, str | int]:
-    """What the platform's options set in the runtime's own names: properties of OpenVINO, flags of IREE's compiler."""
+    """What the options set in the runtime's own names: properties of OpenVINO, flags of IREE's compiler, the target
+    of TVM."""
     given, found = platform.options, dict[str, str | int]()
+    if platform.device_mode == "tvm/cpu":
+        cpu = given.get("cpu", "generic")
+        found |= {"kind": "llvm"} | ({} if cpu == "generic" else {"mcpu": cpu})
+        return found if given.get("opt", "all") == "all" else {**found, "opt-level": 0}
     if platform.device_mode == "iree/cpu":
         found["iree-hal-target-backends"] = given.get("target", "llvm-cpu")
         if given.get("float64") == "kept":

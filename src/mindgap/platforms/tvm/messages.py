@@ -17,9 +17,16 @@ TABLE: Final = MessageTable(
             "the front end lists the operators that it has no translation of",
             "AssertionError",
         ),
+        refusal(
+            "case not supported",
+            r"^Unsupported (?:input kind|output type|index type|rounding_mode|(?:transposed )?convolution dim)"
+            r"|\bis not (?:yet )?supported(?: yet)?\b|\bnot yet supported\b",
+            "the front end says which case of the operator, or kind of program, it does not take",
+            "ValueError", "AssertionError",
+        ),
         refusal("not implemented", r"", "TVM says so", "NotImplementedError", "OpNotImplemented"),
     ),
-)
+)  # fmt: skip
 _MISSING: Final = re.compile(r"^Unsupported function types \['(?P<name>[^']+)'")
 
 

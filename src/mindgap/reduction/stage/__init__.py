@@ -34,6 +34,7 @@ _BY_PLATFORM: Final[Mapping[str, Callable[[StageRuns], Stage]]] = {
     "tinygrad/cpu": tinygrad_stage,
     "jax/cpu": optimised_code_stage,
     "iree/cpu": iree_stage,
+    "tvm/cpu": optimised_code_stage,
     "openvino/cpu": openvino_stage,
     "cpu/inductor": inductor_stage,
     "cpu/aotinductor": inductor_stage,
