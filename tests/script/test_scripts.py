@@ -14,10 +14,12 @@ import pytest
 import torch
 
 from mindgap.aten.tensors import to_numpy
+from mindgap.capture import capture
 from mindgap.compare.digest import digest_array
 from mindgap.graph import Graph, Input, Normal, Ref, Stored, TensorStore, Uniform, materialise_all
 from mindgap.platforms.registry import environment, find, parse
 from mindgap.script import Recorded, Target, render, script_of
+from mindgap.script.short import short_script
 from script.programs import calls, gradients, layouts, literals, node, normal, of_recipe, recipes, spec
 
 #: Runs every script named in the arguments in one process and leaves what it gave beside it.
@@ -261,3 +263,18 @@ def test_a_large_tensor_lies_beside_the_script(tmp_path: Path, alone: Mapping[st
     assert found["inputs_ok"] and found["status"]["eager"]["status"] == "ok"
     inside = script_of(graph, materialise_all(graph, store), Target.of("nowhere/at-all"))
     assert "unpacked(" in inside and "loaded(" not in inside.partition("def loaded")[0]
+
+
+@pytest.mark.parametrize(
+    ("platform", "properties"),
+    [
+        ("iree/cpu@cpu=haswell,float64=kept,opt=O2", "{'iree-hal-target-backends': 'llvm-cpu', "
+         "'iree-input-demote-f64-to-f32': 'false', 'iree-llvmcpu-target-cpu': 'haswell', 'iree-opt-level': 'O2'}"),
+        ("tvm/cpu@cpu=haswell,opt=off", "{'kind': 'llvm', 'mcpu': 'haswell', 'opt-level': 0}"),
+    ],
+)  # fmt: skip
+def test_options_of_a_compiler_are_in_its_short_script(platform: str, properties: str):
+    graph = capture(torch.sin, (torch.ones(2),))
+    script = short_script(graph, Target.of(platform, {}), "title", inputs=materialise_all(graph))
+    assert script is not None and f"PROPERTIES = {properties}" in script
+    compile(script, "script", "exec")

@@ -57,6 +57,14 @@ _END: Final = (
 _HELPERS: Final = (
     "strided(", "unpacked(", "loaded(", "from_bits(", "uniform(", "normal(", "integers(", "permutation(", "exceptional("
 )  # fmt: skip
+#: What `run` imports itself -> the distribution whose version a script names.
+_IMPORTED_IN_RUN: Final = {
+    "iree.runtime": "iree-base-runtime",
+    "iree.turbine": "iree-turbine",
+    "tinygrad": "tinygrad",
+    "torchax": "torchax",
+    "tvm.relax": "apache-tvm",
+}
 _MOST_NODES: Final = 12
 _MOST_ELEMENTS: Final = 256
 
@@ -128,7 +136,7 @@ def short_script(
 def _docstring(title: str, imports: Sequence[str], run: str, platform: Target, two: TwoResults | None) -> str:
     packages = ["torch", *imports]
     packages += [name for name in ("onnx", "onnxscript") if "torch.onnx" in run and name not in packages]
-    packages += [name for name in ("tinygrad", "torchax") if name in run]
+    packages += [package for name, package in _IMPORTED_IN_RUN.items() if name in run]
     versions = {name: _version(name) for name in packages} if platform.versions is None else platform.versions
     seen = ", ".join(f"{name} {versions[name]}".rstrip() for name in packages if name in versions)
     if two is not None:

@@ -87,6 +87,30 @@ def run(model, arguments):
     found = jax.jit(function)(weights, jax.tree.map(torchax.default_env().t2j_copy, arguments))
     return [torch.as_tensor(np.array(array)) for array in jax.tree.leaves(found)]
 """),
+    "iree/cpu": ((), """
+def run(model, arguments):
+    import iree.runtime
+    import iree.turbine.aot
+
+    output = iree.turbine.aot.export(model, args=arguments)
+    output.session.set_flags(*(f"--{name}={value}" for name, value in PROPERTIES.items()))
+    program = output.compile(save_to=None, target_backends=None)
+    config = iree.runtime.Config("local-task")
+    module = iree.runtime.VmModule.copy_buffer(config.vm_instance, program.map_memory())
+    found = iree.runtime.load_vm_module(module, config).main(*(a.numpy() for a in arguments))
+    return [torch.as_tensor(np.array(array)) for array in (found if isinstance(found, tuple) else (found,))]
+"""),
+    "tvm/cpu": ((), """
+def run(model, arguments):
+    import tvm
+    from tvm.relax.frontend.torch import from_exported_program
+
+    module = from_exported_program(torch.export.export(model, arguments))
+    program = tvm.compile(module, tvm.target.Target(PROPERTIES))
+    machine = tvm.relax.VirtualMachine(program, tvm.cpu())
+    found = machine["main"](*(tvm.runtime.tensor(a.numpy()) for a in arguments))
+    return [torch.as_tensor(np.array(value.numpy())) for value in found]
+"""),
     "openvino/cpu": (("openvino",), """
 def run(model, arguments):
     converted = openvino.convert_model(torch.export.export(model, arguments))
@@ -101,6 +125,10 @@ def run(model, arguments):
     return [torch.as_tensor(np.array(array)) for array in compiled([a.numpy() for a in arguments]).values()]
 """),
 }  # fmt: skip
+
+#: Options of `iree/cpu` that are flags of its compiler, or variables of the environment.
+_IREE_OPTIONS: Final = ("target", "cpu", "opt", "float64", "threads")
+_IREE_FLAGS: Final = {"cpu": "iree-llvmcpu-target-cpu", "opt": "iree-opt-level"}
 
 #: Eager mode on another device than the CPU.
 _RUN_ON_DEVICE: Final = """
@@ -126,6 +154,10 @@ def way_of(platform: Target) -> tuple[tuple[str, ...], str] | None:
             options.pop(level, None)  # by the environment
     if platform.device_mode in ("tinygrad/cpu", "jax/cpu"):
         options = {name: value for name, value in options.items() if name not in ("opt", "threads")}  # likewise
+    if platform.device_mode == "iree/cpu":
+        options = {name: value for name, value in options.items() if name not in _IREE_OPTIONS}
+    if platform.device_mode == "tvm/cpu" and options.get("cpu") != "host":
+        options = {name: value for name, value in options.items() if name not in ("cpu", "opt", "threads")}
     if platform.torch_device:
         run = _RUN_ON_DEVICE.replace("DEVICE", platform.torch_device)
         return None if options else (((platform.module,) if platform.module else ()), run)
@@ -134,8 +166,19 @@ def way_of(platform: Target) -> tuple[tuple[str, ...], str] | None:
 
 
 def properties_of(platform: Target) -> dict[str, str | int]:
-    """OpenVINO's properties: none without options."""
+    """What the options set in the runtime's own names: properties of OpenVINO, flags of IREE's compiler, the target
+    of TVM."""
     given, found = platform.options, dict[str, str | int]()
+    if platform.device_mode == "tvm/cpu":
+        cpu = given.get("cpu", "generic")
+        found |= {"kind": "llvm"} | ({} if cpu == "generic" else {"mcpu": cpu})
+        return found if given.get("opt", "all") == "all" else {**found, "opt-level": 0}
+    if platform.device_mode == "iree/cpu":
+        found["iree-hal-target-backends"] = given.get("target", "llvm-cpu")
+        if given.get("float64") == "kept":
+            found["iree-input-demote-f64-to-f32"] = "false"
+        found |= {flag: given[name] for name, flag in _IREE_FLAGS.items() if given.get(name, "default") != "default"}
+        return found
     if given.get("precision", "default") != "default":
         found["INFERENCE_PRECISION_HINT"] = given["precision"]
     if "threads" in given:

@@ -5,11 +5,17 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import platform
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from mindgap.platforms.messages import Reading
 from mindgap.platforms.protocol import Availability, Options, PlatformError
+
+#: LLVM's names of the features that generated code uses. Others, such as those for operating systems, a virtual
+#: machine may hide from a processor that has them.
+COMPUTING: Final = re.compile(r"^(?:s?sse|avx|amx|fma|f16c|bmi|lzcnt|popcnt|movbe|adx|xop|tbm|gfni|v?aes|v?pclmul)")
 
 
 def cpu_name() -> str:
@@ -31,12 +37,20 @@ def cpu_flags() -> list[str]:
 
 
 def available(modules: Mapping[str, str]) -> Availability:
-    """Returns whether every module (import name -> distribution) is installed, without importing any."""
-    missing = [dist for name, dist in modules.items() if importlib.util.find_spec(name) is None]
+    """Returns whether every module (import name -> distribution) is installed, without importing any.
+
+    Of a dotted name, the packages around the module are imported.
+    """
+    missing = [dist for name, dist in modules.items() if not _installed(name)]
     if missing:
         return Availability(False, f"not installed: {', '.join(missing)} (pip install {' '.join(missing)})")
     versions = {dist: importlib.metadata.version(dist) for dist in modules.values()}
     return Availability(True, hardware=cpu_name(), versions=versions)
+
+
+def _installed(name: str) -> bool:
+    package = name.rpartition(".")[0]
+    return (not package or _installed(package)) and importlib.util.find_spec(name) is not None
 
 
 def choice(name: str, options: Options, allowed: Sequence[str]) -> str:

@@ -1,0 +1,168 @@
+"""Backend `tvm/cpu`: compiles a graph with `tvm.compile`, and runs it on Relax's virtual machine."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from mindgap.graph import Graph
+from mindgap.platforms import dtype_policy
+from mindgap.platforms.messages import loading_error, running_error
+from mindgap.platforms.onnx import host
+from mindgap.platforms.protocol import (
+    INFERENCE_ONLY,
+    Array,
+    Availability,
+    Executable,
+    Fallback,
+    Options,
+    Platform,
+    PlatformError,
+    RunFailure,
+    Unsupported,
+)
+from mindgap.platforms.tvm import messages
+
+_MODULES: Final = {"torch": "torch", "tvm": "apache-tvm", "tvm_ffi": "apache-tvm-ffi"}
+_OPTIONS: Final = {
+    "cpu": "processor that LLVM compiles for: generic, host, haswell, znver4, … (default: generic)",
+    "pipeline": "default|zero: what tvm.compile runs, or Relax's pipeline zero before, which folds and fuses",
+    "opt": "all|off: LLVM's optimisation of the code (default all)",
+    "threads": "threads within a kernel (default: one per core, or OMP_NUM_THREADS)",
+}
+_CPU_NAME: Final = re.compile(r"[\w.-]+")
+
+
+class TvmBackend:
+    """Makes platforms `tvm/cpu`."""
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        return _OPTIONS
+
+    def probe(self) -> Availability:
+        return host.available(_MODULES)
+
+    def environment(self, options: Options) -> Mapping[str, str]:
+        _check(options)
+        threads = host.thread_count(options)
+        return {} if threads is None else {"TVM_NUM_THREADS": str(threads)}
+
+    def open(self, options: Options) -> Platform:
+        return TvmPlatform(options)
+
+
+def _check(options: Options) -> None:
+    host.reject_unknown(options, _OPTIONS)
+    host.choice("pipeline", options, ("default", "zero"))
+    host.choice("opt", options, ("all", "off"))
+    cpu = options.get("cpu")
+    if cpu is not None and not _CPU_NAME.fullmatch(cpu):
+        raise PlatformError(f"option cpu={cpu}: must be a processor's name")
+
+
+class TvmPlatform:
+    """Compiles programs with one set of options."""
+
+    def __init__(self, options: Options) -> None:
+        _check(options)
+        self._options = options
+        self._tvm: Any = importlib.import_module("tvm")
+        self._target = _target(self._tvm, options)
+        threads, found = host.thread_count(options), int(self._tvm.runtime.num_threads())
+        if threads not in (None, found):
+            raise Fallback(f"TVM runs {found} threads, not {threads}")
+
+    def describe(self) -> Mapping[str, Any]:
+        """Describes the platform. `runtime_threads`: how many TVM uses."""
+        found = host.available(_MODULES)
+        return {
+            "hardware": found.hardware,
+            "cpu_flags": host.cpu_flags(),
+            "versions": dict(found.versions),
+            "target": str(self._target),
+            "llvm": int(self._tvm.target.codegen.llvm_version_major()),
+            "optimization": self._options.get("opt", "all"),
+            "pipeline": self._options.get("pipeline", "default"),
+            "threads": host.thread_count(self._options),
+            "runtime_threads": int(self._tvm.runtime.num_threads()),
+            INFERENCE_ONLY: True,
+            dtype_policy.KEY: dtype_policy.measured_dtypes(self),
+        }
+
+    def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
+        """Compiles the graph. Raises `Unsupported` for what the front end lacks, `CompileFailure` for the rest."""
+        from mindgap.platforms.pytorch.compilation.exported_program import export_program, quiet
+
+        if graph.grad:
+            raise Unsupported("backward", "gradients of a PyTorch graph: the front end takes programs of inference")
+        program = export_program(graph, inputs)
+        frontend: Any = importlib.import_module("tvm.relax.frontend.torch")
+        try:
+            with quiet():
+                module = frontend.from_exported_program(program.exported)
+            if self._options.get("pipeline") == "zero":
+                module = self._tvm.relax.get_pipeline("zero")(module)
+            compiled = self._tvm.compile(module, self._target)
+            machine = self._tvm.relax.VirtualMachine(compiled, self._tvm.cpu())
+        except Exception as error:
+            if isinstance(error, MemoryError):
+                raise
+            found = messages.read(error)
+            raise loading_error(found.kind, messages.text(error), messages.aten_operator(found, graph)) from error
+        return TvmExecutable(graph, self._tvm, machine, program.fed)
+
+
+def _target(tvm: Any, options: Options) -> Any:
+    """Returns the target. Raises `PlatformError` for a processor that LLVM or this machine does not know."""
+    wanted: dict[str, Any] = {"kind": "llvm"}
+    if options.get("opt") == "off":
+        wanted["opt-level"] = 0
+    cpu = options.get("cpu")
+    if cpu in (None, "generic"):
+        return tvm.target.Target(wanted)
+    codegen = tvm.target.codegen
+    native = str(codegen.llvm_get_system_cpu())
+    here = tvm.target.Target({**wanted, "mcpu": native})
+    if cpu == "host":
+        return here
+    known = [str(name) for name in codegen.llvm_get_cpu_archlist(here)]
+    if cpu not in known:
+        raise PlatformError(f"option cpu={cpu}: LLVM does not know it; it knows {', '.join(sorted(known))}")
+    found = tvm.target.Target({**wanted, "mcpu": cpu})
+    missing = sorted(map(str, codegen.llvm_get_cpu_features(found) - codegen.llvm_get_cpu_features(here)))
+    missing = [name for name in missing if host.COMPUTING.match(name)]
+    if missing:
+        raise PlatformError(f"option cpu={cpu}: this machine lacks {', '.join(missing)}; cpu=host compiles for it")
+    return found
+
+
+class TvmExecutable:
+    """Runs one compiled program. TVM has no delegates on the CPU: all operators become its kernels."""
+
+    def __init__(self, graph: Graph, tvm: Any, machine: Any, fed: Sequence[int]) -> None:
+        self._graph = graph
+        self._tvm = tvm
+        self._machine = machine
+        self._fed = fed
+
+    def __call__(self, inputs: Sequence[Array]) -> list[Array]:
+        """Runs the program. Raises `RunFailure`, or `Unsupported` where TVM says that it lacks something."""
+        import numpy as np
+
+        try:
+            given = [self._tvm.runtime.tensor(np.array(inputs[number], order="C")) for number in self._fed]
+            found = self._machine["main"](*given)
+            if len(found) != len(self._graph.outputs):
+                raise RunFailure(f"TVM returned {len(found)} results, not {len(self._graph.outputs)}")
+            return [np.array(each.numpy(), order="C") for each in found]
+        except Exception as error:
+            if isinstance(error, (MemoryError, RunFailure)):
+                raise
+            found = messages.read(error)
+            raise running_error(found.kind, messages.text(error), messages.aten_operator(found, self._graph)) from error
+
+
+BACKEND: Final = TvmBackend()
