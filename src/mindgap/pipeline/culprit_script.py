@@ -15,7 +15,18 @@ from mindgap.script.short import short_script
 from mindgap.trace.judgement import FoundFault
 
 #: The packages whose versions a script names.
-_NAMED: Final = ("torch", "onnx", "onnxscript", "onnxruntime", "openvino", "tinygrad", "jax", "torchax")
+_NAMED: Final = (
+    "torch",
+    "onnx",
+    "onnxscript",
+    "onnxruntime",
+    "openvino",
+    "tinygrad",
+    "jax",
+    "torchax",
+    "executorch",
+    "litert_torch",
+)
 
 
 def target_of(platform: str) -> Target:

@@ -127,7 +127,7 @@ def short_script(
 def _docstring(title: str, imports: Sequence[str], run: str, platform: Target, two: TwoResults | None) -> str:
     packages = ["torch", *imports]
     packages += [name for name in ("onnx", "onnxscript") if "torch.onnx" in run and name not in packages]
-    packages += [name for name in ("tinygrad", "torchax") if name in run]
+    packages += [name for name in ("tinygrad", "torchax", "executorch", "litert_torch") if name in run]
     versions = {name: _version(name) for name in packages} if platform.versions is None else platform.versions
     seen = ", ".join(f"{name} {versions[name]}".rstrip() for name in packages if name in versions)
     if two is not None:

@@ -14,6 +14,7 @@ from mindgap.graph import Graph
 from mindgap.pipeline.comparison import RunContext
 from mindgap.platforms.registry import is_import_path, parse
 from mindgap.reduction.stage.at_fault import Stage, StageAtFault
+from mindgap.reduction.stage.delegate import delegate_stage
 from mindgap.reduction.stage.onnx import (
     onnx_reference_stage,
     onnxruntime_stage,
@@ -32,6 +33,8 @@ _BY_PLATFORM: Final[Mapping[str, Callable[[StageRuns], Stage]]] = {
     "onnx/reference": onnx_reference_stage,
     "tinygrad/cpu": tinygrad_stage,
     "jax/cpu": optimised_code_stage,
+    "executorch/cpu": delegate_stage,
+    "litert/cpu": delegate_stage,
     "openvino/cpu": openvino_stage,
     "cpu/inductor": inductor_stage,
     "cpu/aotinductor": inductor_stage,
