@@ -21,6 +21,7 @@ from mindgap.pipeline.comparison import GraphComparison, RunContext
 from mindgap.platforms.pytorch.device.availability import compiler_present
 from mindgap.platforms.registry import parse
 from mindgap.reduction.stage import Stage, StageAtFault, stage_at_fault
+from mindgap.reduction.stage.delegate import delegate_stage
 from mindgap.reduction.stage.onnx import onnxruntime_stage
 from mindgap.reduction.stage.openvino import openvino_stage
 from mindgap.reduction.stage.pytorch import eager_stage, inductor_stage, jit_stage
@@ -208,6 +209,9 @@ RIGHT_BEFORE = {"stage=": "right"}
         (eager_stage, "cpu/eager", {"isa=default": "right"}, {}, "kernel (ISA tier)"),
         (eager_stage, "cpu/eager@isa=avx2", {}, {}, "kernel"),
         (eager_stage, "cpu/eager", {"isa=": "unclear"}, {}, "unknown"),
+        (delegate_stage, "executorch/cpu", {"delegate=none": "right"}, {}, "delegate"),
+        (delegate_stage, "executorch/cpu@delegate=none", {"delegate=none": "right"}, {}, "unknown"),
+        (delegate_stage, "executorch/cpu", {}, {}, "unknown"),
         (openvino_stage, "openvino/cpu", {"precision=f32": "right"}, {}, "graph compiler"),
         (openvino_stage, "openvino/cpu@precision=f32", {":CONVERTED": "unclear"}, {}, "unknown"),
         (openvino_stage, "openvino/cpu@precision=f32", {}, {}, "decomposition"),

@@ -52,9 +52,11 @@ def to_torch(array: Array, spec: TensorSpec | None = None, device: str = "cpu") 
         tensor = torch.from_numpy(array.view(carrier)).view(TORCH_DTYPES[dtype_name(array.dtype)])  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
     else:
         tensor = torch.from_numpy(array)  # pyright: ignore[reportUnknownMemberType] # untyped in PyTorch
-    if spec is not None and tuple(tensor.stride()) != spec.stride and tensor.numel() > 0:
+    if spec is not None and tuple(tensor.stride()) != spec.stride:
         laid_out = torch.empty_strided(spec.shape, spec.stride, dtype=tensor.dtype)
-        tensor = laid_out.copy_(tensor) if not spec.overlaps else _fill_overlapping(laid_out, tensor)
+        # An empty array of numpy's may have strides of 0.
+        overlaps = spec.overlaps and tensor.numel() > 0
+        tensor = _fill_overlapping(laid_out, tensor) if overlaps else laid_out.copy_(tensor)
     return tensor if device == "cpu" else tensor.to(device)
 
 

@@ -59,8 +59,10 @@ _HELPERS: Final = (
 )  # fmt: skip
 #: What `run` imports itself -> the distribution whose version a script names.
 _IMPORTED_IN_RUN: Final = {
+    "executorch": "executorch",
     "iree.runtime": "iree-base-runtime",
     "iree.turbine": "iree-turbine",
+    "litert_torch": "litert_torch",
     "tinygrad": "tinygrad",
     "torchax": "torchax",
     "tvm.relax": "apache-tvm",

@@ -7,6 +7,24 @@ from typing import Final
 
 from mindgap.script.target import Target
 
+_EXECUTORCH: Final = """
+def run(model, arguments):
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import to_edge_transform_and_lower
+    from executorch.runtime import Runtime
+
+    program = torch.export.export(model, arguments)
+    lowered = to_edge_transform_and_lower(program, partitioner=PARTITIONER).to_executorch()
+    loaded = Runtime.get().load_program(bytes(lowered.buffer))
+    return loaded.load_method("forward").execute(list(arguments))
+"""
+_LITERT: Final = """
+def run(model, arguments):
+    import litert_torch
+
+    found = litert_torch.convert(model, argumentsX64)(*(a.numpy() for a in arguments))
+    return [torch.as_tensor(np.array(array)) for array in (found if isinstance(found, tuple) else (found,))]
+"""
 _RUN: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "cpu/eager": ((), """
 def run(model, arguments):
@@ -111,6 +129,10 @@ def run(model, arguments):
     found = machine["main"](*(tvm.runtime.tensor(a.numpy()) for a in arguments))
     return [torch.as_tensor(np.array(value.numpy())) for value in found]
 """),
+    "executorch/cpu": ((), _EXECUTORCH.replace("PARTITIONER", "[XnnpackPartitioner()]")),
+    "executorch/cpu@delegate=none": ((), _EXECUTORCH.replace("PARTITIONER", "None")),
+    "litert/cpu": ((), _LITERT.replace("X64", "")),
+    "litert/cpu@x64=on": ((), _LITERT.replace("X64", ", enable_x64=True")),
     "openvino/cpu": (("openvino",), """
 def run(model, arguments):
     converted = openvino.convert_model(torch.export.export(model, arguments))
@@ -158,6 +180,10 @@ def way_of(platform: Target) -> tuple[tuple[str, ...], str] | None:
         options = {name: value for name, value in options.items() if name not in _IREE_OPTIONS}
     if platform.device_mode == "tvm/cpu" and options.get("cpu") != "host":
         options = {name: value for name, value in options.items() if name not in ("cpu", "opt", "threads")}
+    if platform.device_mode in ("executorch/cpu", "litert/cpu"):
+        options.pop("threads", None)  # the script takes the runtime's number
+        if options.get("delegate") == "xnnpack":
+            del options["delegate"]
     if platform.torch_device:
         run = _RUN_ON_DEVICE.replace("DEVICE", platform.torch_device)
         return None if options else (((platform.module,) if platform.module else ()), run)

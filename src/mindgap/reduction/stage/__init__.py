@@ -14,6 +14,7 @@ from mindgap.graph import Graph
 from mindgap.pipeline.comparison import RunContext
 from mindgap.platforms.registry import is_import_path, parse
 from mindgap.reduction.stage.at_fault import Stage, StageAtFault
+from mindgap.reduction.stage.delegate import delegate_stage
 from mindgap.reduction.stage.iree import iree_stage
 from mindgap.reduction.stage.onnx import (
     onnx_reference_stage,
@@ -35,6 +36,8 @@ _BY_PLATFORM: Final[Mapping[str, Callable[[StageRuns], Stage]]] = {
     "jax/cpu": optimised_code_stage,
     "iree/cpu": iree_stage,
     "tvm/cpu": optimised_code_stage,
+    "executorch/cpu": delegate_stage,
+    "litert/cpu": delegate_stage,
     "openvino/cpu": openvino_stage,
     "cpu/inductor": inductor_stage,
     "cpu/aotinductor": inductor_stage,

@@ -7,6 +7,7 @@ from typing import Literal
 
 #: A stage between a PyTorch program and its results, in the order in which a program passes them.
 #: `device plugin`: OpenVINO's graph compiler or kernel, which no public option tells apart.
+#: `delegate`: XNNPACK as ExecuTorch or LiteRT calls it: its translation of the operators or its kernels.
 #: `unknown`: it could not be told, and the evidence says why.
 Stage = Literal[
     "graph capture",
@@ -23,6 +24,7 @@ Stage = Literal[
     "executor optimisation",
     "runtime load",
     "device plugin",
+    "delegate",
     "interpreter",
     "oneDNN kernel",
     "kernel (ISA tier)",

@@ -1,0 +1,152 @@
+"""Backend `litert/cpu`: converts a graph with litert-torch, and runs the model in LiteRT's interpreter."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from mindgap.graph import Graph
+from mindgap.platforms import dtype_policy
+from mindgap.platforms.litert import messages
+from mindgap.platforms.litert.delegated_nodes import delegation
+from mindgap.platforms.messages import loading_error, running_error
+from mindgap.platforms.onnx import host
+from mindgap.platforms.protocol import (
+    INFERENCE_ONLY,
+    Array,
+    Availability,
+    CompileFailure,
+    Executable,
+    Options,
+    Platform,
+    Unsupported,
+)
+
+if TYPE_CHECKING:
+    from mindgap.platforms.litert.conversion import Converted
+
+_MODULES: Final = {"torch": "torch", "litert_torch": "litert-torch", "ai_edge_litert": "ai-edge-litert"}
+_OPTIONS: Final = {
+    "delegate": "xnnpack|none: the interpreter's default delegate (default), or LiteRT's own kernels alone",
+    "x64": "off|on: litert-torch makes 32 bits of 64 (its default), or keeps 64 bits (enable_x64=True)",
+    "threads": "threads of the interpreter (default: its own, 1)",
+}
+_SIGNATURE: Final = "serving_default"
+
+
+class LitertBackend:
+    """Makes platforms `litert/cpu`."""
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        return _OPTIONS
+
+    def probe(self) -> Availability:
+        return host.available(_MODULES)
+
+    def environment(self, options: Options) -> Mapping[str, str]:
+        """Returns the setting that keeps JAX, in which litert-torch has translations, on the CPU."""
+        _settings(options)
+        return {"JAX_PLATFORMS": "cpu"}
+
+    def open(self, options: Options) -> Platform:
+        return LitertPlatform(*_settings(options))
+
+
+def _settings(options: Options) -> tuple[str, bool, int | None]:
+    host.reject_unknown(options, _OPTIONS)
+    delegate = host.choice("delegate", options, ("xnnpack", "none"))
+    return delegate, host.choice("x64", options, ("off", "on")) == "on", host.thread_count(options)
+
+
+class LitertPlatform:
+    """Converts graphs and makes interpreters. `threads`: None leaves the number to the interpreter."""
+
+    def __init__(self, delegate: str, x64: bool, threads: int | None) -> None:
+        self._delegate = delegate
+        self._x64 = x64
+        self._threads = threads
+        self._library: Any = importlib.import_module("ai_edge_litert.interpreter")
+
+    def describe(self) -> Mapping[str, Any]:
+        found = host.available(_MODULES)
+        return {
+            "hardware": found.hardware,
+            "cpu_flags": host.cpu_flags(),
+            "versions": dict(found.versions),
+            "delegate": self._delegate,
+            "x64": self._x64,
+            "threads": self._threads,
+            INFERENCE_ONLY: True,
+            "exporter": "torch.export, litert_torch.convert",
+            dtype_policy.KEY: dtype_policy.measured_dtypes(self),
+        }
+
+    def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
+        """Converts and loads the graph. Raises `Unsupported` for what LiteRT lacks, else `CompileFailure`."""
+        from mindgap.platforms.litert.conversion import convert
+
+        if graph.grad:
+            raise Unsupported("backward", "a LiteRT model has no backward pass")
+        return LitertExecutable(self._interpreter, convert(graph, inputs, x64=self._x64), self._delegate)
+
+    def _interpreter(self, model: bytes) -> Any:
+        """Makes an interpreter as `litert_torch.model.LiteRTModel` does, or one without the delegate.
+
+        With the flag `experimental_default_delegate_latest_features` every resolver brings the delegate.
+        """
+        resolvers: Any = self._library.OpResolverType
+        settings = (
+            {"experimental_default_delegate_latest_features": True}
+            if self._delegate == "xnnpack"
+            else {"experimental_op_resolver_type": resolvers.BUILTIN_WITHOUT_DEFAULT_DELEGATES}
+        )
+        return self._library.Interpreter(model_content=model, num_threads=self._threads, **settings)
+
+
+class LitertExecutable:
+    """Runs one model. `facts`: which of its operators the delegate took."""
+
+    def __init__(self, make: Any, converted: Converted, delegate: str) -> None:
+        """Raises `Unsupported` or `CompileFailure` for a model that the interpreter does not take."""
+        self._converted = converted
+        try:
+            self._interpreter: Any = make(converted.model)
+            self._interpreter.allocate_tensors()
+            self._runner: Any = self._interpreter.get_signature_runner(_SIGNATURE)
+        except Exception as error:
+            raise self._typed(error, running=False) from error
+        self.facts = delegation(self._interpreter._get_ops_details(), delegate).as_fact()
+        details = self._runner.get_input_details()
+        self._dtypes = {name: np.dtype(each["dtype"]) for name, each in details.items()}
+        unknown = set(self._dtypes) - {f"args_{place}" for place in range(len(converted.fed))}
+        if unknown:
+            raise CompileFailure(f"the converted model has the inputs {sorted(unknown)}, which the graph has not")
+
+    def __call__(self, inputs: Sequence[Array]) -> list[Array]:
+        """Runs the model. Raises `Unsupported` where a kernel says that it lacks the case, else `RunFailure`."""
+        given = {f"args_{place}": inputs[number] for place, number in enumerate(self._converted.fed)}
+        # An input that the model does not use is none of its inputs. Without x64 it takes 32 bits for 64.
+        fed = {
+            name: np.ascontiguousarray(given[name], kind).reshape(given[name].shape)
+            for name, kind in self._dtypes.items()
+        }
+        try:
+            found = self._runner(**fed)
+            return [np.array(found[f"output_{place}"], order="C") for place in range(self._converted.outputs)]
+        except Exception as error:
+            raise self._typed(error, running=True) from error
+
+    def _typed(self, error: Exception, *, running: bool) -> Exception:
+        if isinstance(error, MemoryError):
+            return error
+        found = messages.read(error)
+        text = f"{type(error).__name__}: {str(error).strip()}"
+        op = self._converted.operator(text)
+        return running_error(found.kind, text, op) if running else loading_error(found.kind, text, op)
+
+
+BACKEND: Final = LitertBackend()

@@ -1,0 +1,65 @@
+"""Converts a graph to a LiteRT model (`.tflite`) with litert-torch, as LiteRT's users of PyTorch do."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+
+from mindgap.graph import Graph
+from mindgap.platforms.litert import messages
+from mindgap.platforms.messages import loading_error
+from mindgap.platforms.protocol import Array
+from mindgap.platforms.pytorch.compilation.exported_program import export_program, quiet
+
+_NAMED: Final = re.compile(r"\baten(?:\.|::)(\w+)(?:\.\w+)?")
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A LiteRT model. `fed`: the number of the graph input behind its input `args_N`. `outputs`: how many it has.
+
+    `called`: the operators of `torch.export`'s program.
+    """
+
+    model: bytes
+    fed: tuple[int, ...]
+    outputs: int
+    called: tuple[str, ...]
+
+    def operator(self, message: str) -> str:
+        """The operator that a message is about; empty where it names none, and the program calls several."""
+        return _operator(message, self.called)
+
+
+def convert(graph: Graph, inputs: Sequence[Array], *, x64: bool) -> Converted:
+    """Converts the graph. `x64`: keep 64-bit dtypes. Raises `Unsupported` or `CompileFailure`."""
+    program = export_program(graph, inputs)
+    called = tuple(str(node.target) for node in program.exported.graph.nodes if node.op == "call_function")
+    litert_torch: Any = importlib.import_module("litert_torch")
+    try:
+        # It prints its progress.
+        with torch.no_grad(), quiet(), contextlib.redirect_stdout(io.StringIO()):
+            made = litert_torch.convert(program.exported.module(), program.example, enable_x64=x64)
+            model = made.model_content()
+    except Exception as error:
+        found = messages.read(error)
+        text = f"{type(error).__name__}: {str(error).strip()}"
+        raise loading_error(found.kind, text, _operator(text, called)) from error
+    return Converted(model, program.fed, len(graph.outputs), called)
+
+
+def _operator(message: str, called: Sequence[str]) -> str:
+    """Returns the program's only operator; else the first that the message names, as the program calls it."""
+    if len(set(called)) == 1:
+        return called[0]
+    for named in _NAMED.finditer(message):
+        known = next((each for each in called if each.split(".")[1] == named[1]), None)
+        return known or named[0].replace("::", ".")
+    return ""
