@@ -63,12 +63,18 @@ def test_messages():
     assert len({row.name for row in TABLE}) == len([*TABLE])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.int64, torch.int32, torch.bool])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.int32, torch.bool])
 def test_dtypes_go_in_and_out(pool: WorkerPool, dtype: torch.dtype):
     graph, inputs = captured(lambda x: torch.cat([x, x], 1).reshape(2, 3, 4), normal(3, 4).mul(5).to(dtype))
     outcome = pool.run(Job(KERNELS, graph, want="outputs"))
     assert outcome.status == "ok" and outcome.arrays is not None, outcome.message
     np.testing.assert_array_equal(outcome.arrays[0], eager(graph, inputs)[0])
+
+
+def test_a_dtype_that_an_operator_does_not_take_is_a_refusal(pool: WorkerPool):
+    graph, _ = captured(lambda x: torch.cat([x, x], 1), normal(3, 4).double())
+    outcome = pool.run(Job(KERNELS, graph))
+    assert outcome.status == "unsupported" and "tfl.concatenation" in outcome.message
 
 
 def test_64_bits_are_an_option(pool: WorkerPool):
