@@ -117,7 +117,7 @@ def _comparisons(graph: Graph, row: Row) -> tuple[Compare, ...]:
         return ("largest",)
     known = [traits(node.op) for node in graph.nodes]
     exact = all(each.casts or each.moves_data or each.hands_on or each.depends_on_dtype for each in known)
-    return ("largest", "element", "equal") if exact and row.blame == "platform" else ("largest", "element")
+    return ("largest", "element", "equal") if exact and row.blame != "reference" else ("largest", "element")
 
 
 def _long_shows(printed: str, row: Row) -> bool:

@@ -82,7 +82,7 @@ def short_script(
     gives no wrong result. `public`: call public functions where one runs the operator. `inputs`: the graph's inputs
     as arrays. `ends`: the platform hangs or crashes: the script runs it in a process of its own, for at most `limit_s`
     seconds with its imports. `two`: the script runs the platform only, and compares with what two versions of it gave.
-    `compare`: what an error is relative to; `equal` is for a wrong platform and for operators that do not round.
+    `compare`: what an error is relative to; `equal`: for operators that do not round, unless the reference is wrong.
     The caller has to run the script: nothing here knows that it shows the fault.
     """
     way = way_of(platform)
