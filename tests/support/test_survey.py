@@ -213,6 +213,21 @@ def test_a_budget_leaves_the_rest_untried_and_a_second_run_goes_on(tmp_path: Pat
     assert len(rest.support.answers(rest.support.platforms["cpu/jit"])) == len(asked.keys)
 
 
+def test_an_interrupt_ends_the_surveys_of_all_platforms(tmp_path: Path, made: list[CallProbe]) -> None:
+    told: list[str] = []
+
+    def interrupt(platform: str, done: int, total: int, what: str) -> None:
+        told.append(platform)
+        if platform == "cpu/eager":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        survey_platforms(["cpu/eager", "cpu/jit"], made, Store(tmp_path, create=True), jobs=2, on_progress=interrupt)
+    alone: list[str] = []
+    survey_platforms(["cpu/jit"], made, Store(tmp_path / "alone", create=True), on_progress=lambda *_: alone.append(""))
+    assert told.count("cpu/eager") == 1 and told.count("cpu/jit") < len(alone)
+
+
 def test_failures_in_a_batch_are_found_alone(tmp_path: Path) -> None:
     """TorchScript says that it cannot trace `aten.resize_`; what lies beside it in one job can be traced."""
     spec = TensorSpec.contiguous("float32", (2,))

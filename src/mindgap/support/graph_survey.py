@@ -20,7 +20,7 @@ from mindgap.store import Store
 from mindgap.support.answers import SupportTable, read_support
 from mindgap.support.graph_probes import CaseProbes, case_probes
 from mindgap.support.key import Key
-from mindgap.support.survey import survey_platforms
+from mindgap.support.survey import SurveyInterrupted, survey_platforms
 
 #: A platform that refuses none of so many calls, evenly spread over all, is asked no more.
 _SOME: Final = 128
@@ -91,9 +91,11 @@ def survey_graphs(platforms: Sequence[str], graphs: Iterable[Graph], pool: Worke
     )
     steps.step(f"asking {names} which operators they run")
     counts: dict[str, tuple[int, int]] = {}
-    lock = threading.Lock()
+    lock, interrupted = threading.Lock(), threading.Event()
 
     def on_progress(platform: str, done: int, total: int) -> None:
+        if interrupted.is_set():
+            raise SurveyInterrupted
         with lock:
             counts[platform] = (done, total)
             steps.tick(sum(d for d, _ in counts.values()), sum(t for _, t in counts.values()))
@@ -104,9 +106,14 @@ def survey_graphs(platforms: Sequence[str], graphs: Iterable[Graph], pool: Worke
         return answered
 
     with ThreadPoolExecutor(len(prints), "mindgap-ask-first") as threads:
-        for platform, answered in zip(prints, threads.map(ask, prints), strict=True):
-            before = len(cases.keys & known.answers(prints[platform]).keys())
-            limits.notify(_line(platform, prints[platform], cases, before, answered, limits.minutes))
+        try:
+            for platform, answered in zip(prints, threads.map(ask, prints), strict=True):
+                before = len(cases.keys & known.answers(prints[platform]).keys())
+                limits.notify(_line(platform, prints[platform], cases, before, answered, limits.minutes))
+        except BaseException:
+            # The threads are waited for: without this, until their budgets are spent.
+            interrupted.set()
+            raise
 
 
 def _ask(

@@ -66,7 +66,12 @@ def survey_platforms(
                 present[platform] = fingerprint_of(description)
         session = _Survey(workers, writer, probes, read_support(store, present), budget_s, on_progress)
         with ThreadPoolExecutor(max(jobs, 1), thread_name_prefix="mindgap-ask") as threads:
-            list(threads.map(session.ask, present))
+            try:
+                list(threads.map(session.ask, present))
+            except BaseException:
+                # The threads are waited for: without this, until their platforms are surveyed.
+                session.interrupted.set()
+                raise
     keys = tuple(sorted({probe.key for probe in probes}))
     return SurveyResult(session.support(), keys, absent, session.untried, session.cpu_seconds)
 
@@ -78,6 +83,10 @@ def _pool(platforms: Sequence[str], pool: WorkerPool | None, jobs: int) -> Gener
         return
     with WorkerPool(platforms, busy=max(jobs, 1)) as own:
         yield own
+
+
+class SurveyInterrupted(Exception):
+    """Ends the survey of a platform whose answers nobody waits for any more."""
 
 
 class _Survey:
@@ -103,6 +112,8 @@ class _Survey:
         self._new: dict[str, dict[Key, Answer]] = {fingerprint: {} for fingerprint in known.platforms.values()}
         self.untried: dict[str, list[Key]] = {}
         self.cpu_seconds: dict[str, float] = {}
+        #: Set where nobody waits for the answers any more.
+        self.interrupted = threading.Event()
 
     def ask(self, platform: str) -> None:
         """Surveys one platform for unknown keys. Names of the same platform are surveyed one after the other."""
@@ -118,12 +129,17 @@ class _Survey:
             _log.info("%s: %d answers are known", platform, len(known))
             left = ask(
                 platform, self._probes, self._pool, known=known, budget=budget, keep=keep,
-                on_progress=lambda done, total, what: self._told(platform, done, total, what),
+                on_progress=lambda done, total, what: self._tell(platform, done, total, what),
             )  # fmt: skip
         _log.info("%s: asked for %.1f CPU s, %d calls not reached", platform, budget.spent, len(left))
         with self._lock:
             self.untried[platform] = left
             self.cpu_seconds[platform] = budget.spent
+
+    def _tell(self, platform: str, done: int, total: int, what: str) -> None:
+        if self.interrupted.is_set():
+            raise SurveyInterrupted
+        self._told(platform, done, total, what)
 
     def support(self) -> SupportTable:
         """Returns all answers, earlier and new."""
