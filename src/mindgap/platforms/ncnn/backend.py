@@ -142,7 +142,7 @@ class NcnnExecutable:
         try:
             with kept_standard_error() as printed:
                 found = self._run(inputs)
-        except (MemoryError, Unsupported):
+        except MemoryError:
             raise
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
@@ -159,8 +159,6 @@ class NcnnExecutable:
         extractor = self._net.create_extractor()
         for port in self._converted.inputs:
             array = inputs[self._converted.fed[int(port.name.removeprefix("in"))]]
-            if array.ndim == 0 or array.size == 0:
-                raise Unsupported("model", f"an ncnn matrix cannot have the shape {list(array.shape)}")
             matrix = self._library.Mat(np.ascontiguousarray(array), batch_index=port.batch).clone()
             status = extractor.input(port.name, matrix)
             if status != 0:
@@ -171,6 +169,8 @@ class NcnnExecutable:
         status, matrix = extractor.extract(name)
         if status != 0:
             return f"ncnn computes no {name}: error {status}."
+        if matrix.empty():
+            return f"ncnn computes no {name}: its matrix is empty."
         return np.array(matrix.numpy(batch_index=batch), order="C")
 
 

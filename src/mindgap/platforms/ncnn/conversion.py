@@ -27,12 +27,13 @@ from mindgap.platforms.pytorch.compilation.torchscript_calls import without_bool
 #: Lines of the script that pnnx writes beside the model: they say how its inputs and outputs are given.
 _INPUT: Final = re.compile(r'ex\.input\("in(\d+)", ncnn\.Mat\(in\1\.numpy\(\), batch_index=(\d+)\)\.clone\(\)\)')
 _OUTPUT: Final = re.compile(r"out\.append\(torch\.from_numpy\(out(\d+)\.numpy\(batch_index=(\d+)\)\)\)")
-_MOST_LINES: Final = 3
+#: A line of what pnnx prints when it ends: the error of its libtorch, whose other lines are places in the source.
+_ERROR: Final = re.compile(r"^\w*Error: .*", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output of a model. `batch`: the tensor's dimension that is the batch; 233 for none, as pnnx has it."""
+    """An input or output of a model. `batch`: the tensor's dimension that is the batch; 233: none, as pnnx has it."""
 
     name: str
     batch: int
@@ -53,11 +54,11 @@ def convert(graph: Graph, inputs: Sequence[Array], *, fp16: bool) -> Converted:
     """Converts the graph. `fp16`: store weights in float16. Raises `Unsupported` or `CompileFailure`."""
     held = foldable(graph)
     fed = tuple(number for number in range(len(graph.inputs)) if number not in held)
-    _require_float32(graph, fed)
+    _require_matrices(graph, fed)
     with tempfile.TemporaryDirectory(prefix="mindgap-ncnn-") as name:
         folder = Path(name)
         _trace(graph, inputs, fed, folder / "model.pt")
-        printed = _pnnx(folder, fp16)
+        printed = _pnnx(graph, folder, fp16)
         said = messages.refusals(printed)
         if said:
             named = [word for word in said[0].split() if not word.isdecimal()]
@@ -72,14 +73,21 @@ def convert(graph: Graph, inputs: Sequence[Array], *, fp16: bool) -> Converted:
     return Converted(param, weights, fed, tuple(ports), tuple(outputs))
 
 
-def _require_float32(graph: Graph, fed: Sequence[int]) -> None:
-    """Raises `Unsupported` for other dtypes: ncnn's matrices have sizes of elements, and no dtypes.
+def _require_matrices(graph: Graph, fed: Sequence[int]) -> None:
+    """Raises `Unsupported` for what ncnn's matrices cannot hold: they have at least one dimension and element, and no
+    dtypes.
 
     Integers and Booleans may occur within the program: pnnx folds them, or leaves the operator.
     """
+    for number in fed:
+        if not graph.inputs[number].spec.shape:
+            raise Unsupported("model", "an ncnn matrix has a dimension at least; an input has none")
     ends = {*fed, *graph.outputs}
     made_by = {number: node.op for node, numbers in _results(graph) for number in numbers}
     for number, spec in enumerate(graph.values):
+        if spec is not None and number in ends and 0 in spec.shape:
+            why = f"an ncnn matrix cannot have the shape {list(spec.shape)}"
+            raise Unsupported(made_by.get(number, "model"), why)
         if spec is None or spec.dtype == "float32" or (number not in ends and kind_of(spec.dtype) in ("int", "bool")):
             continue
         where = "an input" if number in ends and number < len(graph.inputs) else "a value"
@@ -108,7 +116,7 @@ def _trace(graph: Graph, inputs: Sequence[Array], fed: Sequence[int], path: Path
         raise CompileFailure(f"torch.jit.trace failed: {type(error).__name__}: {error}") from error
 
 
-def _pnnx(folder: Path, fp16: bool) -> str:
+def _pnnx(graph: Graph, folder: Path, fp16: bool) -> str:
     """Runs pnnx on `model.pt`. Returns what it prints on standard error. It dies with the worker's process group."""
     program: str = importlib.import_module("pnnx").EXEC_PATH
     command = [program, "model.pt", f"fp16={int(fp16)}"]
@@ -119,9 +127,9 @@ def _pnnx(folder: Path, fp16: bool) -> str:
     if done.returncode == 0 and (folder / "model_ncnn.py").exists():
         return printed
     end = f"signal {signal.Signals(-done.returncode).name}" if done.returncode < 0 else f"status {done.returncode}"
-    last = [line.strip() for line in printed.splitlines() if line.strip()][-_MOST_LINES:]
-    message = f"pnnx ended with {end}: {'; '.join(last)}"
-    raise loading_error(messages.kind_of(message), message, "")
+    lines = _ERROR.findall(printed) or [line.strip() for line in printed.splitlines() if line.strip()] or ["no message"]
+    message = f"pnnx ended with {end}: {lines[-1]}"
+    raise loading_error(messages.kind_of(message), message, messages.aten_operator(graph, ()))
 
 
 def _require_layers(graph: Graph, param: str) -> None:

@@ -18,6 +18,11 @@ TABLE: Final = MessageTable(
             "pnnx says that it does not convert this case; it writes a model all the same",
         ),
         refusal(
+            "no LAPACK",
+            r"LAPACK library not found in compilation",
+            "pnnx folds constants with a libtorch of its own, which is built without LAPACK",
+        ),
+        refusal(
             "rank of a matrix",
             r"convert numpy\.ndarray to ncnn\.Mat (?:with batch )?only dims",
             "ncnn's matrices have at most four dimensions, besides the batch",
