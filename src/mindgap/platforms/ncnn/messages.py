@@ -19,7 +19,7 @@ TABLE: Final = MessageTable(
         ),
         refusal(
             "no LAPACK",
-            r"LAPACK library not found in compilation",
+            r"LAPACK library not found in compilation|requires compiling PyTorch with LAPACK",
             "pnnx folds constants with a libtorch of its own, which is built without LAPACK",
         ),
         refusal(
