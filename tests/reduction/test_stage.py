@@ -22,6 +22,7 @@ from mindgap.platforms.pytorch.device.availability import compiler_present
 from mindgap.platforms.registry import parse
 from mindgap.reduction.stage import Stage, StageAtFault, stage_at_fault
 from mindgap.reduction.stage.delegate import delegate_stage
+from mindgap.reduction.stage.ncnn import ncnn_stage
 from mindgap.reduction.stage.onnx import onnxruntime_stage
 from mindgap.reduction.stage.openvino import openvino_stage
 from mindgap.reduction.stage.pytorch import eager_stage, inductor_stage, jit_stage
@@ -212,6 +213,10 @@ RIGHT_BEFORE = {"stage=": "right"}
         (delegate_stage, "executorch/cpu", {"delegate=none": "right"}, {}, "delegate"),
         (delegate_stage, "executorch/cpu@delegate=none", {"delegate=none": "right"}, {}, "unknown"),
         (delegate_stage, "executorch/cpu", {}, {}, "unknown"),
+        (ncnn_stage, "ncnn/cpu", {"precision=f32": "right"}, {}, "front end"),
+        (ncnn_stage, "ncnn/cpu@precision=f32", {"opt=off": "right"}, {}, "kernel"),
+        (ncnn_stage, "ncnn/cpu@opt=off,precision=f32", {"opt=off": "right"}, {}, "unknown"),
+        (ncnn_stage, "ncnn/cpu", {}, {"fails": True, "status": "compile_error"}, "front end"),
         (openvino_stage, "openvino/cpu", {"precision=f32": "right"}, {}, "graph compiler"),
         (openvino_stage, "openvino/cpu@precision=f32", {":CONVERTED": "unclear"}, {}, "unknown"),
         (openvino_stage, "openvino/cpu@precision=f32", {}, {}, "decomposition"),

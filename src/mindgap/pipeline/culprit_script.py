@@ -17,7 +17,7 @@ from mindgap.trace.judgement import FoundFault
 #: The packages whose versions a script names.
 _NAMED: Final = (
     "torch", "onnx", "onnxscript", "onnxruntime", "openvino", "tinygrad", "jax", "torchax", "iree-base-runtime",
-    "iree-turbine", "apache-tvm", "executorch", "litert_torch",
+    "iree-turbine", "apache-tvm", "executorch", "litert_torch", "ncnn", "pnnx",
 )  # fmt: skip
 
 

@@ -63,6 +63,8 @@ _IMPORTED_IN_RUN: Final = {
     "iree.runtime": "iree-base-runtime",
     "iree.turbine": "iree-turbine",
     "litert_torch": "litert_torch",
+    "ncnn": "ncnn",
+    "pnnx": "pnnx",
     "tinygrad": "tinygrad",
     "torchax": "torchax",
     "tvm.relax": "apache-tvm",

@@ -133,6 +133,27 @@ def run(model, arguments):
     "executorch/cpu@delegate=none": ((), _EXECUTORCH.replace("PARTITIONER", "None")),
     "litert/cpu": ((), _LITERT.replace("X64", "")),
     "litert/cpu@x64=on": ((), _LITERT.replace("X64", ", enable_x64=True")),
+    "ncnn/cpu": ((), """
+def run(model, arguments):
+    import runpy
+
+    import ncnn
+    import pnnx
+
+    class Net(ncnn.Net):
+        def __init__(self):
+            super().__init__()
+            for name, value in PROPERTIES.items():
+                setattr(self.opt, name, value)
+
+    given = iter(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        # pnnx writes a script that runs the model on random numbers: it gets the arguments in their place.
+        pnnx.export(model, f"{folder}/model.pt", arguments, fp16="use_fp16_storage" not in PROPERTIES)
+        ncnn.Net, torch.rand = Net, lambda *shape, dtype: next(given)
+        found = runpy.run_path(f"{folder}/model_ncnn.py")["test_inference"]()
+    return [each.clone() for each in (found if isinstance(found, tuple) else (found,))]
+"""),
     "openvino/cpu": (("openvino",), """
 def run(model, arguments):
     converted = openvino.convert_model(torch.export.export(model, arguments))
@@ -151,6 +172,13 @@ def run(model, arguments):
 #: Options of `iree/cpu` that are flags of its compiler, or variables of the environment.
 _IREE_OPTIONS: Final = ("target", "cpu", "opt", "float64", "threads")
 _IREE_FLAGS: Final = {"cpu": "iree-llvmcpu-target-cpu", "opt": "iree-opt-level"}
+#: Options of `ncnn/cpu` -> what they switch off in `ncnn.Option`.
+_NCNN_OFF: Final = {
+    ("precision", "f32"): (
+        "use_fp16_packed", "use_fp16_storage", "use_fp16_arithmetic", "use_bf16_packed", "use_bf16_storage",
+    ),
+    ("opt", "off"): ("use_winograd_convolution", "use_sgemm_convolution", "use_packing_layout"),
+}  # fmt: skip
 
 #: Eager mode on another device than the CPU.
 _RUN_ON_DEVICE: Final = """
@@ -178,6 +206,8 @@ def way_of(platform: Target) -> tuple[tuple[str, ...], str] | None:
         options = {name: value for name, value in options.items() if name not in ("opt", "threads")}  # likewise
     if platform.device_mode == "iree/cpu":
         options = {name: value for name, value in options.items() if name not in _IREE_OPTIONS}
+    if platform.device_mode == "ncnn/cpu":
+        options = {name: value for name, value in options.items() if name not in ("precision", "opt", "threads")}
     if platform.device_mode == "tvm/cpu" and options.get("cpu") != "host":
         options = {name: value for name, value in options.items() if name not in ("cpu", "opt", "threads")}
     if platform.device_mode in ("executorch/cpu", "litert/cpu"):
@@ -193,8 +223,12 @@ def way_of(platform: Target) -> tuple[tuple[str, ...], str] | None:
 
 def properties_of(platform: Target) -> dict[str, str | int]:
     """What the options set in the runtime's own names: properties of OpenVINO, flags of IREE's compiler, the target
-    of TVM."""
+    of TVM, attributes of `ncnn.Option`."""
     given, found = platform.options, dict[str, str | int]()
+    if platform.device_mode == "ncnn/cpu":
+        for option, value in _NCNN_OFF:
+            found |= dict.fromkeys(_NCNN_OFF[option, value], False) if given.get(option) == value else {}
+        return found | ({"num_threads": int(given["threads"])} if "threads" in given else {})
     if platform.device_mode == "tvm/cpu":
         cpu = given.get("cpu", "generic")
         found |= {"kind": "llvm"} | ({} if cpu == "generic" else {"mcpu": cpu})

@@ -16,6 +16,7 @@ from mindgap.platforms.registry import is_import_path, parse
 from mindgap.reduction.stage.at_fault import Stage, StageAtFault
 from mindgap.reduction.stage.delegate import delegate_stage
 from mindgap.reduction.stage.iree import iree_stage
+from mindgap.reduction.stage.ncnn import ncnn_stage
 from mindgap.reduction.stage.onnx import (
     onnx_reference_stage,
     onnxruntime_stage,
@@ -38,6 +39,7 @@ _BY_PLATFORM: Final[Mapping[str, Callable[[StageRuns], Stage]]] = {
     "tvm/cpu": optimised_code_stage,
     "executorch/cpu": delegate_stage,
     "litert/cpu": delegate_stage,
+    "ncnn/cpu": ncnn_stage,
     "openvino/cpu": openvino_stage,
     "cpu/inductor": inductor_stage,
     "cpu/aotinductor": inductor_stage,
