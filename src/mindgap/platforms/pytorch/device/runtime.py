@@ -96,8 +96,15 @@ def _xla_hardware() -> dict[str, Any]:
         "hardware": kind,
         "pjrt": str(_module("torch_xla.runtime").device_type()),
         "torch_xla": str(_module("torch_xla").__version__),
-        "memory_bytes": dict(model.get_memory_info(torch.device("xla"))).get("bytes_limit"),
+        "memory_bytes": _xla_memory(model),
     }
+
+
+def _xla_memory(model: Any) -> int | None:
+    try:
+        return dict(model.get_memory_info(torch.device("xla"))).get("bytes_limit")
+    except RuntimeError:  # the CPU client does not tell
+        return None
 
 
 def _module(name: str) -> Any:
