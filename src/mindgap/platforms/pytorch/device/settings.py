@@ -141,7 +141,7 @@ def _printed_by_onednn() -> str:
         os.dup2(sink.fileno(), 1)
         try:
             with torch.backends.mkldnn.verbose(1):
-                torch.ones(8, 8).to_mkldnn().relu().to_dense()
+                torch.ones(8, 8, dtype=torch.float32).to_mkldnn().relu().to_dense()
         finally:
             libc.fflush(None)
             os.dup2(standard, 1)
