@@ -51,6 +51,12 @@ def test_another_pytorch_is_not_installed() -> None:
     assert find_recipe("tinygrad").made is None
 
 
+@pytest.mark.nightly  # it installs what workers need, from the package index
+def test_an_isolated_recipe_takes_nothing_from_mindgap() -> None:
+    made = create_from_recipe(a_recipe(isolated=True), lambda line: None)
+    assert not made.layered and made.facts("torch", "onnx").missing == ("torch", "onnx")
+
+
 def test_the_command_lists_them(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["env", "recipes", "--json"]) == 0
     listed = json.loads(capfd.readouterr().out)

@@ -163,6 +163,7 @@ def test_what_a_device_does_not_have_is_refused_before_a_worker_starts():
         ("npu/compile", {"TORCH_NPU_FALLBACK_CPU_DISABLE": "1"}),
         ("hpu/eager", {"PT_HPU_LAZY_MODE": "0", "PT_ENABLE_INT64_SUPPORT": "1"}),
         ("xla/openxla@pjrt=tpu", {"PJRT_DEVICE": "TPU"}),
+        ("xla/eager@threads=2", {"NPROC": "2", "OMP_NUM_THREADS": "2"}),
         ("cpu/eager@deterministic=on", {}),
     ],
 )

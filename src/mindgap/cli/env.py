@@ -53,7 +53,7 @@ def create(
     elif python is not None:
         made = installation.adopt(name, python, complain)
     elif isolated:
-        raise EnvironmentProblem("--isolated takes requirements: a recipe uses mindgap's own PyTorch")
+        raise EnvironmentProblem("--isolated takes requirements: a recipe says what it shares with mindgap")
     else:
         made = installation.create_from_recipe(find_recipe(name), complain)
     with result_stream() as out:

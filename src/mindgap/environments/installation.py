@@ -42,11 +42,7 @@ def create(name: str, requirements: Sequence[str], python: str | None, *, isolat
     with _new_folder(name) as folder:
         made = Environment(name, str(_interpreter(folder / "venv")), tuple(requirements), created=True, layered=layered)
         uv = None if layered else shutil.which("uv")
-        if layered:
-            _layered(folder / "venv", say)
-        else:
-            say(f"making {folder / 'venv'}")
-            _make(folder / "venv", python or sys.executable, uv)
+        _venv(folder / "venv", python or sys.executable, uv, layered=layered, say=say)
         wanted = [*requirements, *(() if layered else NEEDED)]
         say(f"installing {' '.join(wanted)}")
         _install(made.python, wanted, uv)
@@ -56,21 +52,26 @@ def create(name: str, requirements: Sequence[str], python: str | None, *, isolat
 
 
 def create_from_recipe(recipe: Recipe, say: Say) -> Environment:
-    """Makes the environment of a recipe. It keeps mindgap's own PyTorch: what asks for another one is not installed.
+    """Makes the environment of a recipe. It keeps mindgap's own PyTorch, unless the recipe is `isolated`: what asks for
+    another one is not installed.
 
     Raises `EnvironmentProblem` as `create` does.
     """
     asked = (*recipe.requirements, *recipe.no_deps)
+    layered = not recipe.isolated
+    uv = None if layered else shutil.which("uv")
     with _new_folder(recipe.name) as folder:
-        made = Environment(recipe.name, str(_interpreter(folder / "venv")), asked, created=True, layered=True)
-        _layered(folder / "venv", say)
-        kept = folder / "kept.txt"
-        kept.write_text(f"torch=={version('torch')}\n", encoding="utf-8")
+        made = Environment(recipe.name, str(_interpreter(folder / "venv")), asked, created=True, layered=layered)
+        _venv(folder / "venv", sys.executable, uv, layered=layered, say=say)
         say(f"installing {' '.join(asked)} ({recipe.download_mb:g} MB to download)")
-        if recipe.requirements:
+        if recipe.isolated:
+            _install(made.python, [*recipe.requirements, *NEEDED], uv)
+        elif recipe.requirements:
+            kept = folder / "kept.txt"
+            kept.write_text(f"torch=={version('torch')}\n", encoding="utf-8")
             _install(made.python, ["--constraint", str(kept), *recipe.requirements], None)
         if recipe.no_deps:
-            _install(made.python, ["--no-deps", *recipe.no_deps], None)
+            _install(made.python, ["--no-deps", *recipe.no_deps], uv)
         made.check()
         made.save()
     for line in recipe.missing_programs():
@@ -131,11 +132,13 @@ def _new_folder(name: str) -> Generator[Path]:
             raise
 
 
-def _layered(venv: Path, say: Say) -> None:
-    """Makes an environment of mindgap's own Python whose packages come before those of mindgap's environment."""
+def _venv(venv: Path, python: str, uv: str | None, *, layered: bool, say: Say) -> None:
+    """Makes a virtual environment. `layered`: its packages come before those of mindgap's environment, whose Python
+    `python` is then."""
     say(f"making {venv}")
-    _make(venv, sys.executable, None)
-    _site_packages(venv).joinpath(BASE_PACKAGES).write_text("\n".join(own_packages()) + "\n")
+    _make(venv, python, uv)
+    if layered:
+        _site_packages(venv).joinpath(BASE_PACKAGES).write_text("\n".join(own_packages()) + "\n")
 
 
 def _make(venv: Path, python: str, uv: str | None) -> None:

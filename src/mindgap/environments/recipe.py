@@ -24,9 +24,10 @@ class Recipe:
     """How one environment is made.
 
     `requirements`: pinned, installed with their dependencies beside mindgap's own PyTorch. `no_deps`: installed without
-    dependencies, after those; for packages that ask for another PyTorch. `platforms`: those that run there without the
-    option `env` (`DEVICE/MODE`). `programs`: what must be on the PATH at run time -> how to install it. `download_mb`,
-    `seconds`: measured once, when the recipe was written.
+    dependencies, after those; for packages that ask for another PyTorch. `isolated`: nothing comes from mindgap's
+    environment; for packages that run with another PyTorch only, which `requirements` name. `platforms`: those that run
+    there without the option `env` (`DEVICE/MODE`). `programs`: what must be on the PATH at run time -> how to install
+    it. `download_mb`, `seconds`: measured once, when the recipe was written.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Recipe:
     download_mb: float
     seconds: float
     no_deps: tuple[str, ...] = ()
+    isolated: bool = False
     programs: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property

@@ -10,6 +10,7 @@ import torch.fx
 
 from mindgap.aten.tape import clone_strided, written_inputs
 from mindgap.graph import Graph
+from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.protocol import Array, CompileFailure, Executable, Fallback, Options, Unsupported
 from mindgap.platforms.pytorch.compilation.fx_module import foldable, to_fx
 from mindgap.platforms.pytorch.device.devices import TorchDevice
@@ -54,12 +55,16 @@ class Compiled:
         chosen = foldable(graph) if fold else frozenset[int]()
         self._folded = {i: inputs[i] for i in sorted(chosen)}
         self._program: Program | None = None
+        self._names = [node.op for node in graph.nodes]
+        self.facts: dict[str, Any] = {}
 
     def compile(self, compile_program: Compile, inputs: Sequence[Array]) -> None:
         """Builds the program and runs it until it is optimised. Raises the compiler's errors."""
-        with in_force(self._options, self._device), watched(self._device):
+        with in_force(self._options, self._device), watched(self._device, operators=self._names) as seen:
             tensors = self._feeds(inputs)
-            module = to_fx(self._graph, self._device.torch_name, {i: tensors[i] for i in self._folded})
+            # Inputs are on xla:0, and Dynamo takes "xla" for another device.
+            place = "xla:0" if self._device.name == "xla" else self._device.torch_name
+            module = to_fx(self._graph, place, {i: tensors[i] for i in self._folded})
             # Compiling may run the program, and so write to what it writes to.
             sample = [
                 clone_strided(tensor) if i in self._written else tensor
@@ -67,6 +72,8 @@ class Compiled:
                 if i not in self._folded
             ]
             self._program = compile_program(module, sample, lambda program: self._run(program, tensors))
+        if seen.lowered:
+            self.facts |= Delegation(self._device.maker, seen.lowered).as_fact()
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
         """Runs the program. Raises `ValueError` if an input that was folded at load has other bytes now."""
@@ -78,7 +85,7 @@ class Compiled:
                     raise ValueError(f"input {index} was folded into the program; load the graph anew to change it")
                 self._folded[index] = inputs[index]
         with in_force(self._options, self._device):
-            with watched(self._device):
+            with watched(self._device, operators=self._names):
                 found = self._run(self._program, self._feeds(inputs))
                 synchronise(self._device)
             check_devices(found, self._device.torch_name, len(self._graph.grad))

@@ -108,6 +108,8 @@ def variables(options: Options, device: TorchDevice) -> dict[str, str]:
         # Left to themselves MKL and OpenMP give fewer threads than asked for when cores are few.
         found.update(dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), options["threads"]))
         found.update({"OMP_DYNAMIC": "FALSE", "MKL_DYNAMIC": "FALSE"})
+        if device.name == "xla":
+            found["NPROC"] = options["threads"]  # from which XLA's CPU client takes the size of its pools
     return found
 
 

@@ -7,8 +7,8 @@ import importlib
 import os
 import re
 import warnings
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Generator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import torch
@@ -25,6 +25,10 @@ _ELSEWHERE: Final = re.compile(
 _OPERATOR: Final = re.compile(r"'?(aten::[\w.]+)'?")
 #: Reading one number back, which no device does by itself, is counted among the fallbacks of XLA.
 _NO_FALLBACK: Final = frozenset({"aten::_local_scalar_dense", "aten::item"})
+#: Operators of torch_xla that compute nothing: copies between host and device, new tensors, notes about aliases.
+_TRANSFERS: Final = frozenset(
+    f"xla::{name}" for name in ("_copy_from", "_to_cpu", "_propagate_xla_data", "empty_symint", "empty_strided_symint")
+)
 
 
 def attach(device: TorchDevice) -> None:
@@ -96,8 +100,15 @@ def _xla_hardware() -> dict[str, Any]:
         "hardware": kind,
         "pjrt": str(_module("torch_xla.runtime").device_type()),
         "torch_xla": str(_module("torch_xla").__version__),
-        "memory_bytes": dict(model.get_memory_info(torch.device("xla"))).get("bytes_limit"),
+        "memory_bytes": _xla_memory(model),
     }
+
+
+def _xla_memory(model: Any) -> int | None:
+    try:
+        return dict(model.get_memory_info(torch.device("xla"))).get("bytes_limit")
+    except RuntimeError:  # the CPU client does not tell
+        return None
 
 
 def _module(name: str) -> Any:
@@ -109,26 +120,29 @@ class Watch:
     """What was seen of a block, once it has ended.
 
     `unverified`: operators that ended in the boxed fallback of the device's package, where the copies that a CPU
-    fallback makes cannot be seen: these may have run on the CPU.
+    fallback makes cannot be seen: these may have run on the CPU. `lowered`: operators that the device's package handed
+    to its compiler -> how often, where it counts that.
     """
 
     unverified: tuple[str, ...] = ()
+    lowered: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @contextlib.contextmanager
-def watched(device: TorchDevice, *, events: bool = False) -> Generator[Watch]:
+def watched(device: TorchDevice, *, events: bool = False, operators: Collection[str] = ()) -> Generator[Watch]:
     """Raises `Fallback` at the block's end if the device ran operators on the CPU.
 
     Detects that by warnings of torch and of the maker's package, and by counters of XLA's and Gaudi's packages; with
     `events`, of a device on PyTorch's PrivateUse1 key, by the copies within operators (`host_runs`), for which
-    PyTorch's profiler runs. Ends the process (`SystemExit`) if the block broke the device for good, as a kernel's
+    PyTorch's profiler runs. `operators`: those of the graph that runs, among which the error's `op` is looked for where
+    a package counts by name. Ends the process (`SystemExit`) if the block broke the device for good, as a kernel's
     illegal access does.
     """
     seen = Watch()
     if device.name == "cpu":
         yield seen
         return
-    before = handed_over(device)
+    before, lowered = handed_over(device), handed_to_compiler(device)
     recording = events and from_outside(device.torch_name)
     if recording:
         boxed_fallback(device.torch_name)  # measured here: it cannot run while events are recorded
@@ -150,9 +164,12 @@ def watched(device: TorchDevice, *, events: bool = False) -> Generator[Watch]:
                 f"{operator[1] if operator else 'an operator'} ran on the CPU, the platform is {device.name}"
             )
         warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-    grown = sorted(name for name, count in handed_over(device).items() if count > before.get(name, 0))
+    # One that the graph itself calls comes first: it is the one that can be named to users.
+    grown = sorted(_growth(before, handed_over(device)), key=lambda name: (not _overload(name, operators), name))
     if grown:
-        raise Fallback(f"{', '.join(grown)} ran on the CPU, the platform is {device.name}")
+        message = f"{grown[0]} ran on the CPU, the platform is {device.name}"
+        raise Fallback(message, _overload(grown[0], operators), grown[1:])
+    seen.lowered = _growth(lowered, handed_to_compiler(device))
     if recorded is not None:
         _check_events(recorded.roots, device, seen)
 
@@ -188,6 +205,26 @@ def handed_over(device: TorchDevice) -> dict[str, int]:
     if device.name == "hpu":
         return counted_by_gaudi(_module("habana_frameworks.torch.hpu.metrics"))
     return {}
+
+
+def handed_to_compiler(device: TorchDevice) -> dict[str, int]:
+    """Returns how often XLA got each operator in this process; empty for other devices."""
+    if device.name != "xla":
+        return {}
+    metrics = _module("torch_xla.debug.metrics")
+    names: list[str] = [name for name in metrics.counter_names() if name.startswith("xla::")]
+    return {name: int(metrics.counter_value(name) or 0) for name in names if name not in _TRANSFERS}
+
+
+def _growth(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+    found = {name: count - before.get(name, 0) for name, count in after.items()}
+    return {name: count for name, count in found.items() if count > 0}
+
+
+def _overload(name: str, operators: Collection[str]) -> str:
+    """The one operator of the graph with the dispatcher's name `aten::foo`; empty where there is none, or several."""
+    found = {each for each in operators if each.split(".")[:2] == name.split("::")}
+    return found.pop() if len(found) == 1 else ""
 
 
 def counted_by_xla(metrics: Any) -> dict[str, int]:

@@ -35,6 +35,7 @@ _ENVIRONMENT: Final = (
     "NVIDIA_TF32_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG", "TORCH_BLAS_PREFER_HIPBLASLT",
     "HIPBLASLT_ALLOW_TF32", "PYTORCH_ENABLE_MPS_FALLBACK", "PYTORCH_ENABLE_XPU_FALLBACK",
     "TORCH_NPU_FALLBACK_CPU_DISABLE", "PT_HPU_LAZY_MODE", "PT_ENABLE_INT64_SUPPORT", "PJRT_DEVICE", "XLA_FLAGS",
+    "NPROC",
 )  # fmt: skip
 #: A float32 product keeps some 21 bits, one in bfloat16 or tf32 at most 11.
 _FLOAT32_BITS: Final = 16
@@ -140,7 +141,7 @@ def _printed_by_onednn() -> str:
         os.dup2(sink.fileno(), 1)
         try:
             with torch.backends.mkldnn.verbose(1):
-                torch.ones(8, 8).to_mkldnn().relu().to_dense()
+                torch.ones(8, 8, dtype=torch.float32).to_mkldnn().relu().to_dense()
         finally:
             libc.fflush(None)
             os.dup2(standard, 1)

@@ -13,6 +13,7 @@ from mindgap.aten.tape import Tape, flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, torch_dtype_name
 from mindgap.compare.digest import digest_bytes
 from mindgap.graph import Graph
+from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.protocol import UNVERIFIED, Array, Fallback, Options, Unsupported, ValueDigest
 from mindgap.platforms.pytorch.device.devices import CPU, TorchDevice
 from mindgap.platforms.pytorch.device.runtime import synchronise, watched
@@ -106,9 +107,12 @@ class EagerExecutable:
 
     @contextlib.contextmanager
     def _watching(self, way: str) -> Generator[None]:
-        with watched(self._device, events=way not in self._verified) as seen:
+        names = [node.op for node in self._graph.nodes]
+        with watched(self._device, events=way not in self._verified, operators=names) as seen:
             yield
         self._verified.add(way)
+        if seen.lowered:
+            self.facts |= Delegation(self._device.maker, seen.lowered).as_fact()
         if seen.unverified:
             self.facts[UNVERIFIED] = sorted({*self.facts.get(UNVERIFIED, ()), *seen.unverified})
 
