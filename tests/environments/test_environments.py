@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import stat
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
@@ -199,3 +200,9 @@ def test_a_package_that_workers_need_and_that_has_gone(tmp_path: Path) -> None:
     remedy = "mindgap env remove poor, then mindgap env create poor 'onnxruntime==1.28.0'"
     with pytest.raises(EnvironmentProblem, match=f"environment poor lacks xxhash, which workers need: {remedy}"):
         made.check()
+
+
+def test_to_install_leaves_setuptools_as_it_is() -> None:
+    """Once the module pip is looked for, setuptools is no longer imported in this process: its distutils is gone."""
+    program = "from mindgap.environments.installation import _has_pip; assert _has_pip(); import setuptools"
+    subprocess.run([sys.executable, "-c", program], check=True)

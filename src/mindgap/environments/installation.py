@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -11,7 +10,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from mindgap.environments.environment import (
@@ -162,7 +161,12 @@ def _install(python: str, arguments: Sequence[str], uv: str | None) -> None:
 
 
 def _has_pip() -> bool:
-    return importlib.util.find_spec("pip") is not None
+    """Whether pip is installed. To look for its module would make setuptools give Python's own distutils to this
+    process from then on, with which Inductor cannot compile."""
+    try:
+        return bool(version("pip"))
+    except PackageNotFoundError:
+        return False
 
 
 def _run(command: Sequence[str], what: str) -> None:
