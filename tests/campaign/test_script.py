@@ -124,6 +124,7 @@ sizes = [ {{nodes = 6, share = 1.0}} ]
 """
 
 
+@pytest.mark.nightly
 def test_calm_rows_are_made_again_from_the_pool(samples: Path, tmp_path: Path) -> None:
     text = PLAN.format(catalogue=samples)
     begin(parse_plan(text, "plan"), text, tmp_path / "out", VariantSourceFactory(1), options=RunOptions(jobs=1))

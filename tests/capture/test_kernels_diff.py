@@ -54,6 +54,7 @@ def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.nightly
 def test_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(MODEL)
     done = run("capture", "model.py:make", "--optimizer", "adamw", "-o", "step.graph", "--json", cwd=tmp_path)

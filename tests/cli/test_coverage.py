@@ -38,6 +38,7 @@ def test_a_platform_that_is_here_and_one_that_is_not(catalogue: Path, tmp_path: 
     assert again.status == 0 and "mps/eager is not here" in again.out and "asked for 0.0 processor seconds" in again.out
 
 
+@pytest.mark.nightly
 def test_two_environments_say_what_the_later_gains_and_loses(catalogue: Path, tmp_path: Path) -> None:
     assert mindgap("env", "create", "same", "--python", sys.executable, cwd=tmp_path).status == 0
     argv = ("coverage", "cpu/jit", "cpu/jit@env=same", "--catalogue", catalogue)

@@ -167,6 +167,7 @@ def test_a_new_version_that_mends_is_no_failure(folder: Path, capfd: pytest.Capt
     assert ET.parse(junit).getroot().get("failures") == "0"
 
 
+@pytest.mark.nightly
 def test_a_known_change_is_no_failure(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     known = folder / "known.json"
     asked = ["upgrade", f"{folder}/model.py:wrong", "--from", "good", "--to", "bad", "-p", "cpu/eager"]

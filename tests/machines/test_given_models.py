@@ -100,6 +100,7 @@ def test_inner_values_of_a_compiled_platform_are_those_of_runs_with_its_own_outp
         np.testing.assert_allclose(seen[ORT].arrays[number], seen[EAGER].arrays[number], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.nightly
 def test_remaining_precision_is_that_of_the_outputs(given_path, model_file, tmp_path):
     store = TensorStore(tmp_path)
     from mindgap.cli.sources import source_client, subjects

@@ -182,7 +182,10 @@ def test_a_tier_of_instructions_is_in_force(tmp_path: Path, alone: Mapping[str, 
     assert not torch.equal(saved["platform"][0], saved["eager"][0]), "both sides ran on one tier"
 
 
-_SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("cpu/inductor", "cpu/aotinductor")]
+_SLOW = [
+    pytest.param("cpu/inductor", marks=pytest.mark.slow),
+    pytest.param("cpu/aotinductor", marks=pytest.mark.nightly),
+]
 
 
 @pytest.mark.parametrize("platform", ["cpu/jit", *_SLOW])
