@@ -35,19 +35,16 @@ _IDLE_S = 60.0
 
 
 def reduce_case(
-    directory: CampaignDirectory, case: str, platform: str, out: Path, limits: ReductionLimits, seen: str = "",
-    tensors: TensorStore | None = None, pool: WorkerPool | None = None,
+    directory: CampaignDirectory, case: str, platform: str, out: Path, limits: ReductionLimits, seen: str,
+    tensors: TensorStore, pool: WorkerPool,
 ) -> Summary:  # fmt: skip
     """Runs a case again on one platform and reduces what it finds.
 
-    `pool`: of `new_pool`, shared by several cases. Raises `MindgapError` where it finds nothing.
+    `seen`: how often and where the finding was met. `pool`: of `new_pool`, shared by several cases. Raises
+    `MindgapError` where it finds nothing.
     """
     (record,) = rows_of_case(directory, case, platform)
     graph = graph_of(directory, record)
-    tensors = tensors or default_tensor_store()
-    if pool is None:
-        with new_pool(directory, tensors) as own:
-            return reduce_case(directory, case, platform, out, limits, seen, tensors, own)
     context = RunContext(pool.run, replace(directory.plan.run_settings, trace=True), tensors, pool.describe)
     row = GraphComparison(context, case, graph).row(platform)
     return write_finding(out, reduce_finding(context, graph, row, limits), seen)
