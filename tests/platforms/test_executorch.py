@@ -126,3 +126,9 @@ def test_its_description(pool: WorkerPool):
     said = pool.describe(KERNELS)
     assert said["versions"]["executorch"] and said["pool_threads"] == said["threads"] == 1
     assert said["dtypes"]["float64"] == {"computes_in": "float64", "returns": "float64", "matmul_in": "float64"}
+
+
+def test_a_refusal_beside_an_operator_with_several_results(pool: WorkerPool):
+    graph, _ = captured(lambda x: (*torch.sort(x), torch.linalg.svdvals(x)), normal(3, 3))
+    outcome = pool.run(Job(PLATFORM, graph))
+    assert (outcome.status, outcome.op) == ("unsupported", "aten._linalg_svd.default"), outcome.message

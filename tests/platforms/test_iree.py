@@ -58,6 +58,7 @@ def test_messages():
     assert read(NotImplementedError("an output of `None`")).kind == "refusal"
     assert read(Diagnostics("error: 'linalg.generic' op inferred shape differs")).kind == "failure"
     assert read(ValueError(NO_LOWERING)).kind == "failure"
+    assert read(KeyError(torch.uint64)).kind == "refusal" and read(KeyError("uint64")).kind == "failure"
     assert len({row.name for row in TABLE}) == len([*TABLE])
 
 

@@ -56,6 +56,9 @@ def test_the_nodes_of_a_part_are_those_between_its_ends():
 def test_messages():
     assert read(RuntimeError("Lowering not found: aten.cumprod.default\n\nWhile executing")).kind == "refusal"
     assert read(KeyError(torch.complex64)).kind == "refusal"
+    assert read(RuntimeError("torch.complex64\n\nWhile executing %_to_copy : [num_users=1]")).kind == "refusal"
+    assert read(RuntimeError("torch.complex64")).kind == "failure"
+    assert read(TypeError("Got unsupported ScalarType BFloat16\n\nWhile executing %held")).kind == "refusal"
     assert read(KeyError("add")).kind == "failure"
     illegal = "error: failed to legalize operation 'tfl.add' that was explicitly marked illegal"
     assert read(ValueError(f"Failed to run converter passes: {illegal}")).kind == "refusal"
@@ -127,3 +130,9 @@ def test_odd_outputs_and_inputs(pool: WorkerPool):
 def test_its_description(pool: WorkerPool):
     said = pool.describe(KERNELS)
     assert said["versions"]["litert-torch"] and said["threads"] == 1 and said["x64"] is True
+
+
+def test_a_refusal_beside_an_operator_with_several_results(pool: WorkerPool):
+    graph, _ = captured(lambda x: (*torch.sort(x), torch.linalg.svdvals(x)), normal(3, 3))
+    outcome = pool.run(Job(PLATFORM, graph))
+    assert (outcome.status, outcome.op) == ("unsupported", "aten._linalg_svd.default"), outcome.message

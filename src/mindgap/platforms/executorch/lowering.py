@@ -53,7 +53,7 @@ def lower(graph: Graph, inputs: Sequence[Array], delegate: str) -> Lowered:
     """Lowers the graph. `delegate`: `xnnpack` or `none`. Raises `Unsupported` or `CompileFailure`."""
     graph = with_layouts_taken(graph)
     program = export_program(graph, inputs)
-    called = tuple(str(node.target) for node in program.exported.graph.nodes if node.op == "call_function")
+    called = program.operators()
     exir: Any = importlib.import_module("executorch.exir")
     try:
         with torch.no_grad(), quiet():

@@ -24,6 +24,7 @@ TABLE: Final = MessageTable(
             "Diagnostics",
         ),
         refusal("not implemented", r"", "iree-turbine says so", "NotImplementedError"),
+        refusal("dtype without a translation", r"^torch\.\w+$", "iree-turbine's table of dtypes lacks it", "KeyError"),
     ),
 )
 #: The operator in the operation of torch-mlir that stands for those without one of their own, or the operation.

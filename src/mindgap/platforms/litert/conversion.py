@@ -41,7 +41,7 @@ class Converted:
 def convert(graph: Graph, inputs: Sequence[Array], *, x64: bool) -> Converted:
     """Converts the graph. `x64`: keep 64-bit dtypes. Raises `Unsupported` or `CompileFailure`."""
     program = export_program(graph, inputs)
-    called = tuple(str(node.target) for node in program.exported.graph.nodes if node.op == "call_function")
+    called = program.operators()
     litert_torch: Any = importlib.import_module("litert_torch")
     try:
         # It prints its progress.

@@ -19,6 +19,18 @@ TABLE: Final = MessageTable(
             "TracerBoolConversionError", "TracerIntegerConversionError",
         ),
         refusal("dtype without a translation", r"^torch\.\w+$", "litert-torch's table of dtypes lacks it", "KeyError"),
+        refusal(
+            "dtype without a translation, within a call",
+            r"^torch\.\w+\s+While executing ",
+            "the same, as the interpreter of the program raises it",
+            "RuntimeError",
+        ),
+        refusal(
+            "dtype of a constant",
+            r"^Got unsupported ScalarType \w+",
+            "litert-torch writes constants from arrays of numpy, which lacks the dtype",
+            "TypeError",
+        ),
         refusal("dtype of the converter", r"^Unsupported (?:ir element )?type: ", "litert-torch says so"),
         refusal(
             "no operator of the format",

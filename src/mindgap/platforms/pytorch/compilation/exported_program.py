@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import torch
 import torch.export
@@ -16,6 +16,7 @@ from mindgap.aten.tensors import input_tensors
 from mindgap.graph import Graph, GraphError
 from mindgap.platforms.protocol import Array, CompileFailure
 from mindgap.platforms.pytorch.compilation.fx_module import foldable, to_fx
+from mindgap.torch_private.overloads import OpOverload
 
 _LOGGERS: Final = ("torch.export", "torch._export", "torch.fx", "torch._subclasses", "torch._dynamo")
 
@@ -30,6 +31,11 @@ class ExportedGraph:
     exported: torch.export.ExportedProgram
     example: tuple[torch.Tensor, ...]
     fed: tuple[int, ...]
+
+    def operators(self) -> tuple[str, ...]:
+        """Names of the operators that the program calls, as `aten.add.Tensor`; without `getitem` of their results."""
+        kind: Any = OpOverload
+        return tuple(str(node.target) for node in self.exported.graph.nodes if isinstance(node.target, kind))
 
 
 def export_program(graph: Graph, inputs: Sequence[Array]) -> ExportedGraph:
