@@ -163,6 +163,30 @@ def cases(dtype: torch.dtype = torch.float32) -> dict[str, Applied]:
     }  # fmt: skip
 
 
+def test_inner_rounding_of_an_operator_without_a_rule() -> None:
+    # Whatever the operands, the cosine of two vectors of one element is 1: perturbing them shows no rounding.
+    a, b, target = torch.tensor([[0.3]]), torch.tensor([[0.7]]), torch.ones(1)
+    one = applied("aten.cosine_embedding_loss.default", a, b, target)
+    step = torch.finfo(torch.float32).eps / 2
+    assert one.kinds() == [None]
+    assert one.kind(torch.tensor(step)) is None and one.kind(torch.tensor(4 * step)) is None
+    assert one.kind(torch.tensor(1e-3)) is not None
+
+
+@pytest.mark.parametrize("shift", [0.0, 30.0])
+def test_ways_to_a_triplet_margin(shift: float) -> None:
+    anchor, near, far = (normal(4, 64, seed=seed, shift=shift) for seed in range(3))
+
+    def distance(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        squares = (x * x).sum(-1) + (y * y).sum(-1) - 2 * (x * y).sum(-1)
+        return (x - y + 1e-6).pow(2).sum(-1).sqrt() if shift else squares.clamp_min(0).sqrt()
+
+    one = applied("aten.triplet_margin_loss.default", anchor, near, far)
+    right = (distance(anchor, near) - distance(anchor, far) + 1).clamp_min(0).mean()
+    assert one.kinds() == [None] and one.kind(right.float()) is None
+    assert one.kind(right.float() * 1.05) is not None
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_an_error_past_the_bound_is_seen_at_any_single_element(dtype: torch.dtype) -> None:
     for name, one in cases(dtype).items():

@@ -28,6 +28,7 @@ from mindgap.operators import traits
 from mindgap.oracle.bounds.overflow import out_of_range
 from mindgap.oracle.evaluation.float64 import BoundCall, OracleError, OracleMemoryError, evaluate, first_line
 from mindgap.oracle.evaluation.formats import FORMATS, is_real
+from mindgap.oracle.evaluation.step_noise import StepNoise
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,8 @@ class Site:
 #: What a defective rule raises. Recorded as a `Weakness`, never dropped.
 RULE_ERRORS: Final = (IndexError, KeyError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError)
 Rule = Callable[[Site], "list[Bound | None]"]
+#: Of an operator without a rule.
+_PERTURBATIONS: Final = 8
 _RULES: Final[dict[str, Rule]] = {}
 
 
@@ -186,7 +189,7 @@ def relative(site: Site, factor: float, extra: torch.Tensor | float = 0.0) -> li
     """`factor`·u·|y| + u·extra, typical and hard alike, for every result."""
     found: list[Bound | None] = []
     for y in site.results:
-        if isinstance(y, torch.Tensor) and (y.is_floating_point() or y.is_complex()):
+        if _is_float(y):
             size = site.u * (factor * y.abs() + extra)
             found.append(Bound(size, size))
         else:
@@ -202,7 +205,8 @@ def exact(site: Site) -> list[Bound | None]:
 def perturbed(site: Site) -> list[Bound | None]:
     """No rule: what backward stability allows, measured on operands perturbed by √K·u, K the terms per result.
 
-    Eight random perturbations; the hard bound is twice the largest response.
+    Eight random perturbations. For an operator composed of others eight more, of the results of those: its operands may
+    be labels, which a perturbation changes to none. The hard bound is twice the largest response.
     """
     generator = torch.Generator().manual_seed(0x5EED)
     sizes = [t.numel() for t in _tensors([*site.args, *site.kwargs.values()])]
@@ -210,26 +214,56 @@ def perturbed(site: Site) -> list[Bound | None]:
     terms = max(1.0, max(sizes, default=1) / max(outputs, 1))
     # Composite operators round every step to the dtype they declare.
     scale = 2 * max(site.u, site.u_out) * terms**0.5
-    squares: list[Any] = [0.0] * len(site.results)
-    largest: list[Any] = [0.0] * len(site.results)
-    for _ in range(8):
+    responses = _Responses(site)
+    for _ in range(_PERTURBATIONS):
         args = [_shake(a, scale, generator) for a in site.args]
-        kwargs = {k: _shake(a, scale, generator) for k, a in site.kwargs.items()}
-        for slot, (shaken, y) in enumerate(zip(evaluate(site.call, args, kwargs), site.results, strict=True)):
-            if isinstance(y, torch.Tensor) and (y.is_floating_point() or y.is_complex()):
-                if shaken.shape != y.shape:
-                    continue
-                response = torch.nan_to_num((shaken - y).abs(), nan=0.0, posinf=0.0)
-                squares[slot] = squares[slot] + response**2
-                largest[slot] = torch.maximum(response, torch.as_tensor(largest[slot], dtype=response.dtype))
-    found: list[Bound | None] = []
-    for y, square, worst in zip(site.results, squares, largest, strict=True):
-        if isinstance(y, torch.Tensor) and (y.is_floating_point() or y.is_complex()):
-            own = 2 * site.u * y.abs()
-            found.append(Bound((torch.as_tensor(square) / 8).sqrt() + own, 2 * torch.as_tensor(worst) + own))
-        else:
-            found.append(None)
-    return found
+        responses.add(evaluate(site.call, args, {k: _shake(a, scale, generator) for k, a in site.kwargs.items()}))
+    inner = _Responses(site)
+    for _ in range(_PERTURBATIONS):
+        with StepNoise(site.call.packet, max(site.u, site.u_out), generator) as noise:
+            inner.add(evaluate(site.call, list(site.args), site.kwargs))
+        if not noise.steps:
+            return responses.bounds()
+    return [_wider(a, b) for a, b in zip(responses.bounds(), inner.bounds(), strict=True)]
+
+
+class _Responses:
+    """How far perturbed results of a call are from its exact ones, by slot."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._squares: list[Any] = [0.0] * len(site.results)
+        self._largest: list[Any] = [0.0] * len(site.results)
+
+    def add(self, results: Sequence[Any]) -> None:
+        for slot, (shaken, y) in enumerate(zip(results, self._site.results, strict=True)):
+            if not _is_float(y) or shaken.shape != y.shape:
+                continue
+            response = torch.nan_to_num((shaken - y).abs(), nan=0.0, posinf=0.0)
+            self._squares[slot] = self._squares[slot] + response**2
+            self._largest[slot] = torch.maximum(response, torch.as_tensor(self._largest[slot], dtype=response.dtype))
+
+    def bounds(self) -> list[Bound | None]:
+        """Typical: the root mean square, and 2u. Hard: twice the largest, and 2u. None where a result is no float."""
+        found: list[Bound | None] = []
+        for y, squares, largest in zip(self._site.results, self._squares, self._largest, strict=True):
+            if not _is_float(y):
+                found.append(None)
+                continue
+            own = 2 * self._site.u * y.abs()
+            typical = (torch.as_tensor(squares) / _PERTURBATIONS).sqrt() + own
+            found.append(Bound(typical, 2 * torch.as_tensor(largest) + own))
+        return found
+
+
+def _wider(one: Bound | None, other: Bound | None) -> Bound | None:
+    if one is None or other is None:
+        return one or other
+    return Bound(torch.maximum(one.typical, other.typical), torch.maximum(one.hard, other.hard))
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
 
 
 def _shake(arg: Any, scale: float, generator: torch.Generator) -> Any:
