@@ -16,6 +16,7 @@ from mindgap.aten.tensors import input_tensors
 from mindgap.graph import Graph, GraphError
 from mindgap.platforms.protocol import Array, CompileFailure
 from mindgap.platforms.pytorch.compilation.fx_module import foldable, to_fx
+from mindgap.torch_private.export_speed import remember_composite_operators
 from mindgap.torch_private.overloads import OpOverload
 
 _LOGGERS: Final = ("torch.export", "torch._export", "torch.fx", "torch._subclasses", "torch._dynamo")
@@ -45,6 +46,7 @@ def export_program(graph: Graph, inputs: Sequence[Array]) -> ExportedGraph:
     graph writes to is copied first, so that the program writes to none. Raises `CompileFailure` where
     `torch.export` raises: converters that start from its programs cannot take the graph.
     """
+    remember_composite_operators()
     held = foldable(graph)
     tensors = input_tensors(graph, inputs)
     fed = tuple(number for number in range(len(tensors)) if number not in held)
