@@ -105,6 +105,19 @@ def test_what_torchax_translates_as_a_function_only(pool: WorkerPool):
     np.testing.assert_allclose(outcome.arrays[0], eager(graph, inputs)[0], rtol=1e-2)
 
 
+def test_conversions_with_a_memory_format(pool: WorkerPool):
+    def convert(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        near = torch.ops.aten.to.dtype(x, torch.float16, False, False, torch.preserve_format)
+        device = torch.device("cpu")
+        return near, torch.ops.aten.to.device(x, device, torch.int32, False, True, torch.contiguous_format)
+
+    graph, inputs = captured(convert, normal(3, 4))
+    outcome = pool.run(Job(PLATFORM, graph, want="outputs"))
+    assert outcome.status == "ok" and outcome.arrays is not None, outcome.message
+    for found, right in zip(outcome.arrays, eager(graph, inputs), strict=True):
+        np.testing.assert_array_equal(found, right)
+
+
 def test_its_description(pool: WorkerPool):
     said = pool.describe(ACCURATE)
     assert said["versions"]["torchax"] and said["x64"] is True and said["threads"] == 1

@@ -25,6 +25,26 @@ def run(model, arguments):
     found = litert_torch.convert(model, argumentsX64)(*(a.numpy() for a in arguments))
     return [torch.as_tensor(np.array(array)) for array in (found if isinstance(found, tuple) else (found,))]
 """
+_JAX: Final = """
+def run(model, arguments):
+    packet = type(torch.ops.aten.add)
+    original = packet.__getattr__
+
+    def overload(self, name):
+        # torchax 0.0.13 names overloads for named tensors as keys of a table; PyTorch 2.13 has none.
+        if "imname" in name or "names" in name:
+            return object()
+        return original(self, name)
+
+    packet.__getattr__ = overload
+    import torchax
+
+    torchax.default_env()MODE
+    packet.__getattr__ = original
+    weights, function = torchax.extract_jax(model)
+    found = jax.jit(function)(weights, jax.tree.map(torchax.default_env().t2j_copy, arguments))
+    return [torch.as_tensor(np.array(array)) for array in jax.tree.leaves(found)]
+"""
 _RUN: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "cpu/eager": ((), """
 def run(model, arguments):
@@ -85,26 +105,8 @@ def run(model, arguments):
         found = runner({n: Tensor(a.numpy()) for n, a in zip(runner.graph_inputs, arguments, strict=True)})
         return [torch.as_tensor(np.array(value.numpy())) for value in found.values()]
 """),
-    "jax/cpu": (("jax",), """
-def run(model, arguments):
-    packet = type(torch.ops.aten.add)
-    original = packet.__getattr__
-
-    def overload(self, name):
-        # torchax 0.0.13 names overloads for named tensors as keys of a table; PyTorch 2.13 has none.
-        if "imname" in name or "names" in name:
-            return object()
-        return original(self, name)
-
-    packet.__getattr__ = overload
-    import torchax
-
-    torchax.default_env()
-    packet.__getattr__ = original
-    weights, function = torchax.extract_jax(model)
-    found = jax.jit(function)(weights, jax.tree.map(torchax.default_env().t2j_copy, arguments))
-    return [torch.as_tensor(np.array(array)) for array in jax.tree.leaves(found)]
-"""),
+    "jax/cpu": (("jax",), _JAX.replace("MODE", "")),
+    "jax/cpu@mode=accuracy": (("jax",), _JAX.replace("MODE", "\n    torchax.enable_accuracy_mode()")),
     "iree/cpu": ((), """
 def run(model, arguments):
     import iree.runtime

@@ -64,7 +64,9 @@ class _Interpreter(torch.fx.Interpreter):
             function = torch.Tensor.to if packet is torch.ops.aten.to else _function_of(packet)
             if function is torch.Tensor.to:
                 # `Tensor.to` takes no memory format by position; None is its default.
-                args = tuple(arg for arg in args if arg is not None)
+                formats = [arg for arg in args if isinstance(arg, torch.memory_format)]
+                args = tuple(arg for arg in args if arg is not None and arg not in formats)
+                kwargs = {**kwargs, **({"memory_format": formats[0]} if formats else {})}
             if function is torch.Tensor.to or function in self._environment._ops:
                 with self._environment:
                     return function(*args, **kwargs)
