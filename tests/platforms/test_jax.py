@@ -105,6 +105,13 @@ def test_what_torchax_translates_as_a_function_only(pool: WorkerPool):
     np.testing.assert_allclose(outcome.arrays[0], eager(graph, inputs)[0], rtol=1e-2)
 
 
+def test_a_function_in_python_with_the_signature_of_its_operator(pool: WorkerPool):
+    graph, inputs = captured(lambda x: torch.ops.aten.pad.default(x, [1, 2], "circular"), normal(2, 3))
+    outcome = pool.run(Job(PLATFORM, graph, want="outputs"))
+    assert outcome.status == "ok" and outcome.arrays is not None, outcome.message
+    np.testing.assert_array_equal(outcome.arrays[0], eager(graph, inputs)[0])
+
+
 def test_conversions_with_a_memory_format(pool: WorkerPool):
     def convert(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         near = torch.ops.aten.to.dtype(x, torch.float16, False, False, torch.preserve_format)

@@ -9,8 +9,9 @@ call leaves out. So what goes there is the function of the same signature, where
 
 from __future__ import annotations
 
+import inspect
 from operator import getitem
-from types import BuiltinFunctionType
+from types import BuiltinFunctionType, FunctionType
 from typing import Any, cast
 
 import torch
@@ -18,6 +19,7 @@ import torch.fx
 
 from mindgap.graph import Graph
 from mindgap.platforms.pytorch.compilation.fx_module import to_fx
+from mindgap.torch_private.overloads import schema_of
 
 
 class Replay:
@@ -41,13 +43,22 @@ class Replay:
         return [self._environment.t2j_iso(each) for each in found]
 
 
-def _function_of(packet: Any) -> Any:
+def _function_of(overload: Any) -> Any:
     """The function of PyTorch's that takes what an operator takes, and that users call; None without one."""
-    name: str = packet.__name__
+    name: str = overload.overloadpacket.__name__
     places: list[tuple[Any, str]] = [(torch, ""), (torch.linalg, "linalg_"), (torch.nn.functional, "")]
     named = [getattr(place, name.removeprefix(prefix), None) for place, prefix in places if name.startswith(prefix)]
-    # A function of the binding has the overload's signature; one in Python need not.
-    return next((found for found in named if isinstance(found, BuiltinFunctionType)), None)
+    return next((found for found in named if found is not None and _takes_the_same(found, overload)), None)
+
+
+def _takes_the_same(function: Any, overload: Any) -> bool:
+    """A function of the binding has the overload's signature; one in Python need not."""
+    if isinstance(function, BuiltinFunctionType):
+        return True
+    if not isinstance(function, FunctionType):
+        return False
+    expected = ["input" if each.name == "self" else each.name for each in schema_of(overload).arguments]
+    return list(inspect.signature(function).parameters)[: len(expected)] == expected
 
 
 class _Interpreter(torch.fx.Interpreter):
@@ -61,7 +72,7 @@ class _Interpreter(torch.fx.Interpreter):
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         packet = getattr(target, "overloadpacket", None)
         if packet is not None:
-            function = torch.Tensor.to if packet is torch.ops.aten.to else _function_of(packet)
+            function = torch.Tensor.to if packet is torch.ops.aten.to else _function_of(target)
             if function is torch.Tensor.to:
                 # `Tensor.to` takes no memory format by position; None is its default.
                 formats = [arg for arg in args if isinstance(arg, torch.memory_format)]
