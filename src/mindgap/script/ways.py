@@ -90,6 +90,7 @@ def run(model, arguments):
     import onnx.reference
 
     program = torch.onnx.export(model, arguments, dynamo=True, verbose=False)
+    onnx.checker.check_model(program.model_proto, full_check=True)
     evaluator = onnx.reference.ReferenceEvaluator(program.model_proto)
     feeds = {name: tensor.numpy() for name, tensor in zip(evaluator.input_names, arguments, strict=True)}
     return [torch.as_tensor(np.asarray(array)) for array in evaluator.run(None, feeds)]
