@@ -51,3 +51,10 @@ def test_of_one_severity_the_worse_damage_comes_first_then_the_most_frequent() -
     causes = causes_of(found)
     assert {cause.severity for cause in causes} == {"medium"}
     assert [cause.rows for cause in causes] == [2, 1, 99]
+
+
+def test_wrong_values_that_are_nearly_right_rank_like_lost_precision():
+    severity, reason = severity_of("values", [["aten.tanh.default"]], slight=True)
+    assert severity == "medium" and "less than a thousandth" in reason
+    assert severity_of("values", [["aten.tanh.default"]])[0] == "critical"
+    assert severity_of("shape", [["aten.tanh.default"]], slight=True) == severity_of("shape", [["aten.tanh.default"]])

@@ -16,7 +16,7 @@ from mindgap.causes.key import (
     reads_onnx,
 )
 from mindgap.causes.packets import function_of
-from mindgap.causes.severity import DAMAGES, severity_of
+from mindgap.causes.severity import DAMAGES, SLIGHT, severity_of
 from mindgap.causes.taxonomy import class_of
 from mindgap.compare.verdict import DTYPE_POLICY
 from mindgap.reduction.files import Summary
@@ -133,7 +133,8 @@ def cause_of_cluster(key: CauseKey, groups: Sequence[ReducedGroup]) -> Cause:
     policy = key.signature.startswith(DTYPE_POLICY)
     internal = all(each.internal for each in findings)
     at_fault = [operators_at_fault(each) for each in findings]
-    severity, reason = severity_of(key.damage, at_fault, everywhere=policy, internal=internal)
+    slight = all(each.relative is not None and each.relative < SLIGHT for each in findings)
+    severity, reason = severity_of(key.damage, at_fault, everywhere=policy, internal=internal, slight=slight)
     staged = next((each for each in findings if each.stage != "unknown"), first)
     return Cause(
         id=key.id,

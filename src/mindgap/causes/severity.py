@@ -22,6 +22,9 @@ _LOSS: Final[Mapping[Damage, str]] = {
     "crash": "It ends the user's process",
     "hang": "It does not end",
 }
+#: What wrong values cost whose error is below `SLIGHT` of the right ones. It ranks like lost precision.
+_SLIGHT_LOSS: Final = "It gives values that are wrong by less than a thousandth, without a message"
+SLIGHT: Final = 1e-3
 #: (of a common function, of a rare one).
 _SEVERITY: Final[Mapping[Damage, tuple[Severity, Severity]]] = {
     "values": ("critical", "high"),
@@ -50,16 +53,18 @@ def models_using(op: str) -> int:
 
 
 def severity_of(
-    damage: Damage, graphs: Sequence[Sequence[str]], *, everywhere: bool = False, internal: bool = False
-) -> tuple[Severity, str]:
+    damage: Damage, graphs: Sequence[Sequence[str]], *, everywhere: bool = False, internal: bool = False,
+    slight: bool = False,
+) -> tuple[Severity, str]:  # fmt: skip
     """The severity of a cause, and its reason in one sentence.
 
     `graphs`: the overloads at fault in each finding. A finding needs all of them, so that its rarest one counts; of
     several findings the most used. `everywhere`: it is in all operators of a dtype. `internal`: no public function
-    returns what is wrong.
+    returns what is wrong. `slight`: every element is wrong by less than `SLIGHT` of itself.
     """
+    loss = _SLIGHT_LOSS if slight and damage == "values" else _LOSS[damage]
     if internal:
-        return "low", f"{_LOSS[damage]}, in results that no public function returns."
+        return "low", f"{loss}, in results that no public function returns."
     rarest = [min(operators, key=models_using) for operators in graphs if operators]
     total, most = _uses()["graphs"], max(rarest, key=models_using, default="")
     used = models_using(most) if most else 0
@@ -70,4 +75,5 @@ def severity_of(
         else f"in {function_of(most)}, which none of {total:,} counted models calls" if most
         else "in no operator that could be named"
     )  # fmt: skip
-    return _SEVERITY[damage][0 if common else 1], f"{_LOSS[damage]}, {where}."
+    ranked = _SEVERITY["precision" if slight and damage == "values" else damage]
+    return ranked[0 if common else 1], f"{loss}, {where}."

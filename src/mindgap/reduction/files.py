@@ -28,8 +28,9 @@ class Summary:
     the platform that brings the fault; `stage_evidence`: one sentence for each run that tells so. `status`: of the
     platform's outcome. `culprit`: what the row names, an operator, several joined by `+`, or a dtype policy. `origin`:
     module and line of the user's program. `special_inputs`: an input of the reduced graph holds NaN or infinity.
-    `internal`: no public function returns any of its outputs. `runs`: of a script for two versions of a platform, what
-    it did with each, that at fault first. A file of an older version has none of the fields from
+    `internal`: no public function returns any of its outputs. `relative`: of a wrong result, the largest difference
+    of an element, relative to the reference's; None where that is not known. `runs`: of a script for two versions of a
+    platform, what it did with each, that at fault first. A file of an older version has none of the fields from
     `stage` on.
     """
 
@@ -54,6 +55,7 @@ class Summary:
     origin: str = ""
     special_inputs: bool = False
     internal: bool = False
+    relative: float | None = None
     runs: tuple[VersionRun, ...] = ()
 
 
@@ -87,6 +89,7 @@ def write_finding(out: Path, found: ReducedFinding, seen: str = "") -> Summary:
         origin=row.culprit.label if row.culprit is not None else "",
         special_inputs=found.special_inputs,
         internal=_only_internal(graph),
+        relative=_relative(row),
         stage=found.stage.stage,
         stage_evidence=found.stage.evidence,
         runs=made.runs,
@@ -103,6 +106,11 @@ def write_finding(out: Path, found: ReducedFinding, seen: str = "") -> Summary:
     except OSError as error:
         raise MindgapError(f"{out}: cannot be written: {error}") from None
     return summary
+
+
+def _relative(row: Row) -> float | None:
+    found, ulp = row.metrics.get("max_rel"), row.metrics.get("max_ulp")
+    return float(found) if isinstance(found, (int, float)) and ulp is not None else None  # integers have no ulp
 
 
 def signature_of(row: Row) -> str:
