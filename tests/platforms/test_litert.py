@@ -62,6 +62,9 @@ def test_messages():
     assert read(KeyError("add")).kind == "failure"
     illegal = "error: failed to legalize operation 'tfl.add' that was explicitly marked illegal"
     assert read(ValueError(f"Failed to run converter passes: {illegal}")).kind == "refusal"
+    lacking = "Failed to export flatbuffer:\nSome ops are not supported by the native TFLite runtime, you can enable …"
+    assert read(ValueError(lacking)).kind == "refusal"
+    assert read(ValueError("Failed to export flatbuffer:\n")).kind == "failure"
     assert read(ValueError("Invalid tensor size.")).kind == "failure"
     assert len({row.name for row in TABLE}) == len([*TABLE])
 

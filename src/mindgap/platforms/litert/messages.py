@@ -38,6 +38,12 @@ TABLE: Final = MessageTable(
             "the converter says that the format has no such operator, or not for these dtypes",
         ),
         refusal(
+            "operator of TensorFlow only",
+            r"^Failed to export flatbuffer:\s+Some ops are not supported by the native TFLite runtime",
+            "the converter names operators that only TensorFlow's own kernels have",
+            "ValueError",
+        ),
+        refusal(
             "unknown operator of the interpreter",
             r"Encountered unresolved custom op|Didn't find op for builtin opcode",
             "the interpreter has no kernel for an operator of the model",
