@@ -1,0 +1,190 @@
+"""Backend `onnxruntime/openvino`: runs ONNX models on ONNX Runtime's OpenVINO execution provider.
+
+Nodes that the provider does not take run on ONNX Runtime's CPU execution provider.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mindgap.graph import Graph
+from mindgap.platforms import dtype_policy
+from mindgap.platforms.delegation import Delegation
+from mindgap.platforms.onnx import host as onnx_host
+from mindgap.platforms.onnxruntime.session import OnnxRuntimeExecutable, Provider, new_session, runtime
+from mindgap.platforms.protocol import (
+    INFERENCE_ONLY,
+    Array,
+    Availability,
+    Executable,
+    Fallback,
+    Options,
+    Platform,
+    Unsupported,
+)
+
+OPENVINO: Final = "OpenVINOExecutionProvider"
+CPU: Final = "CPUExecutionProvider"
+#: Import name of what the platform needs -> distribution.
+_MODULES: Final = {
+    "torch": "torch",
+    "onnx": "onnx",
+    "onnxscript": "onnxscript",
+    "onnxruntime": "onnxruntime-openvino",
+}
+_OPTIONS: Final = {
+    "delegate": "openvino|none: the OpenVINO provider (default), or the CPU provider of the same package alone",
+    "opt": "all|off: ONNX Runtime's graph optimisations (default all)",
+    "precision": "default|f32|bf16: precision of float32 (default: the provider's choice, float32 on CPUs)",
+    "threads": "threads of the provider and within an operator (default: one per core)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSettings:
+    """The options of the platform. `threads`: None leaves the number to ONNX Runtime and OpenVINO."""
+
+    delegate: str = "openvino"
+    opt: str = "all"
+    precision: str = "default"
+    threads: int | None = None
+
+    @property
+    def providers(self) -> list[Provider]:
+        """The providers of a session, in the order in which they are offered nodes."""
+        return [(OPENVINO, self.provider_options), CPU] if self.delegate == "openvino" else [CPU]
+
+    @property
+    def provider_options(self) -> dict[str, str]:
+        """The OpenVINO provider's options."""
+        found = {"device_type": "CPU"}
+        if self.threads is not None:
+            found["num_of_threads"] = str(self.threads)
+        if self.precision == "f32":
+            found["precision"] = "FP32"
+        if self.precision == "bf16":  # the provider's option `precision` has no such value
+            found["load_config"] = json.dumps({"CPU": {"INFERENCE_PRECISION_HINT": "bf16"}})
+        return found
+
+
+class OpenVinoProviderBackend:
+    """Makes platforms `onnxruntime/openvino`."""
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        return _OPTIONS
+
+    def probe(self) -> Availability:
+        return available()
+
+    def environment(self, options: Options) -> Mapping[str, str]:
+        _settings(options)
+        return {}
+
+    def open(self, options: Options) -> Platform:
+        return OpenVinoProviderPlatform(_settings(options))
+
+
+def available() -> Availability:
+    """Returns whether the installed ONNX Runtime has the provider's library, without importing it."""
+    package = package_folder()
+    if package is not None and not list((package / "capi").glob("*onnxruntime_providers_openvino*")):
+        return Availability(
+            False,
+            "the installed onnxruntime has no OpenVINO provider (onnxruntime-openvino has it, and takes its place)",
+        )
+    return onnx_host.available(_MODULES)
+
+
+def package_folder() -> Path | None:
+    """The folder of the installed ONNX Runtime, of whatever distribution; None without one."""
+    spec = importlib.util.find_spec("onnxruntime")
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent
+
+
+def bundled_openvino() -> str:
+    """The version of the OpenVINO that the package brings, by its library's file name; `unknown` without one."""
+    package = package_folder()
+    names = [] if package is None else [path.name for path in (package / "capi").glob("libopenvino.so.*.*")]
+    return max(names, key=len, default="libopenvino.so.unknown").removeprefix("libopenvino.so.")
+
+
+def _settings(options: Options) -> ProviderSettings:
+    onnx_host.reject_unknown(options, _OPTIONS)
+    return ProviderSettings(
+        onnx_host.choice("delegate", options, ("openvino", "none")),
+        onnx_host.choice("opt", options, ("all", "off")),
+        onnx_host.choice("precision", options, ("default", "f32", "bf16")),
+        onnx_host.thread_count(options),
+    )
+
+
+class OpenVinoProviderPlatform:
+    """Makes sessions with one set of options."""
+
+    def __init__(self, settings: ProviderSettings) -> None:
+        """Raises `Fallback` where the provider is not registered, or a setting is not in force."""
+        from mindgap.platforms.onnxruntime.settings_check import require_settings
+
+        runtime().set_default_logger_severity(4)
+        self._settings = settings
+        #: What a float32 matrix product and a convolution are computed in.
+        self._precision = require_settings(settings)
+
+    def describe(self) -> Mapping[str, Any]:
+        found = onnx_host.available(_MODULES)
+        return {
+            "hardware": found.hardware,
+            "cpu_flags": onnx_host.cpu_flags(),
+            "versions": dict(found.versions),
+            "bundled_openvino": bundled_openvino(),
+            "providers": [each if isinstance(each, str) else each[0] for each in self._settings.providers],
+            "provider_options": self._settings.provider_options if self._settings.delegate == "openvino" else {},
+            "graph_optimization": self._settings.opt,
+            "precision_asked": self._settings.precision,
+            "precision_in_force": self._precision,
+            "threads": self._settings.threads,
+            "execution_mode": "sequential",
+            INFERENCE_ONLY: True,
+            "exporter": "torch.onnx, operator set 20, onnxscript optimizer on",
+            dtype_policy.KEY: dtype_policy.measured_dtypes(self),
+        }
+
+    def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
+        """Makes a session of the graph's ONNX model. Raises `Unsupported`, `CompileFailure` or `Fallback`."""
+        from mindgap.platforms.onnx.export_cache import shared_export
+
+        if graph.grad:
+            raise Unsupported("backward", "ONNX Runtime's inference sessions run no backward pass")
+        exported = shared_export(graph, inputs, apart=True)
+        session = new_session(exported, self._settings.providers, self._settings.opt, self._settings.threads)
+        return OnnxRuntimeExecutable(session, exported, graph, assigned(session, self._settings))
+
+
+def assigned(session: Any, settings: ProviderSettings) -> Delegation:
+    """Returns which nodes the provider took, and which it left to the CPU provider.
+
+    Raises `Fallback` for a session without the provider: ONNX Runtime leaves out one that it cannot make, and only logs
+    it.
+    """
+    wanted = [OPENVINO, CPU] if settings.delegate == "openvino" else [CPU]
+    if session.get_providers() != wanted:
+        raise Fallback(f"ONNX Runtime runs on {session.get_providers()}, not on {wanted}")
+    delegate, otherwise = (wanted[0], CPU) if settings.delegate == "openvino" else (CPU, "")
+    ran, rest, parts = Counter[str](), Counter[str](), 0
+    for part in session.get_provider_graph_assignment_info():
+        names = [str(node.op_type) for node in part.get_nodes()]
+        if part.ep_name not in wanted:
+            raise Fallback(f"ONNX Runtime gave {names} to {part.ep_name}")
+        (ran if part.ep_name == delegate else rest).update(names)
+        parts += part.ep_name == OPENVINO
+    return Delegation(delegate, dict(ran), dict(rest), otherwise, parts)
+
+
+BACKEND: Final = OpenVinoProviderBackend()
