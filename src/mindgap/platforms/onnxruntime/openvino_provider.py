@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from mindgap.graph import Graph
 from mindgap.platforms import dtype_policy
-from mindgap.platforms.delegation import Delegation
+from mindgap.platforms.delegation import Delegation, delegation_of
 from mindgap.platforms.onnx import host as onnx_host
 from mindgap.platforms.onnxruntime.session import OnnxRuntimeExecutable, Provider, new_session, runtime
 from mindgap.platforms.protocol import (
@@ -153,10 +153,10 @@ class OpenVinoProviderPlatform:
             "execution_mode": "sequential",
             INFERENCE_ONLY: True,
             "exporter": "torch.onnx, operator set 20, onnxscript optimizer on",
-            dtype_policy.KEY: dtype_policy.measured_dtypes(self),
+            dtype_policy.KEY: dtype_policy.measured_dtypes(_TakenWhole(self)),
         }
 
-    def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
+    def load(self, graph: Graph, inputs: Sequence[Array]) -> OnnxRuntimeExecutable:
         """Makes a session of the graph's ONNX model. Raises `Unsupported`, `CompileFailure` or `Fallback`."""
         from mindgap.platforms.onnx.export_cache import shared_export
 
@@ -165,6 +165,25 @@ class OpenVinoProviderPlatform:
         exported = shared_export(graph, inputs, apart=True)
         session = new_session(exported, self._settings.providers, self._settings.opt, self._settings.threads)
         return OnnxRuntimeExecutable(session, exported, graph, assigned(session, self._settings))
+
+
+class _TakenWhole:
+    """The platform for graphs that the provider takes whole: the CPU provider's dtypes say nothing of it."""
+
+    def __init__(self, platform: OpenVinoProviderPlatform) -> None:
+        self._platform = platform
+
+    def describe(self) -> Mapping[str, Any]:
+        return self._platform.describe()
+
+    def load(self, graph: Graph, inputs: Sequence[Array]) -> Executable:
+        """Raises `Unsupported` where the provider gives an operator back."""
+        loaded = self._platform.load(graph, inputs)
+        found = delegation_of(loaded.facts)
+        if found is not None and found.gave_back:
+            names = ", ".join(sorted(found.gave_back))
+            raise Unsupported("model", f"{found.delegate} gave back {names}")
+        return loaded
 
 
 def assigned(session: Any, settings: ProviderSettings) -> Delegation:
