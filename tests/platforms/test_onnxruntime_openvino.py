@@ -17,14 +17,8 @@ import torch
 
 from mindgap.platforms.delegation import delegation_of
 from mindgap.platforms.onnxruntime import openvino_provider, settings_check
-from mindgap.platforms.onnxruntime.openvino_provider import (
-    BACKEND,
-    CPU,
-    OPENVINO,
-    ProviderSettings,
-    assigned,
-    available,
-)
+from mindgap.platforms.onnxruntime.openvino_provider import BACKEND, available
+from mindgap.platforms.onnxruntime.provider_settings import CPU, OPENVINO, ProviderSettings, assigned
 from mindgap.platforms.protocol import Fallback, PlatformError
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool

@@ -6,31 +6,27 @@ Nodes that the provider does not take run on ONNX Runtime's CPU execution provid
 from __future__ import annotations
 
 import importlib.util
-import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from mindgap.graph import Graph
 from mindgap.platforms import dtype_policy
-from mindgap.platforms.delegation import Delegation, delegation_of
+from mindgap.platforms.delegation import delegation_of
 from mindgap.platforms.onnx import host as onnx_host
-from mindgap.platforms.onnxruntime.session import OnnxRuntimeExecutable, Provider, new_session, runtime
+from mindgap.platforms.onnxruntime.provider_settings import ProviderSettings, assigned
+from mindgap.platforms.onnxruntime.session import OnnxRuntimeExecutable, new_session, runtime
+from mindgap.platforms.onnxruntime.settings_check import require_settings
 from mindgap.platforms.protocol import (
     INFERENCE_ONLY,
     Array,
     Availability,
     Executable,
-    Fallback,
     Options,
     Platform,
     Unsupported,
 )
 
-OPENVINO: Final = "OpenVINOExecutionProvider"
-CPU: Final = "CPUExecutionProvider"
 #: Import name of what the platform needs -> distribution.
 _MODULES: Final = {
     "torch": "torch",
@@ -44,33 +40,6 @@ _OPTIONS: Final = {
     "precision": "default|f32|bf16: precision of float32 (default: the provider's choice, float32 on CPUs)",
     "threads": "threads of the provider and within an operator (default: one per core)",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class ProviderSettings:
-    """The options of the platform. `threads`: None leaves the number to ONNX Runtime and OpenVINO."""
-
-    delegate: str = "openvino"
-    opt: str = "all"
-    precision: str = "default"
-    threads: int | None = None
-
-    @property
-    def providers(self) -> list[Provider]:
-        """The providers of a session, in the order in which they are offered nodes."""
-        return [(OPENVINO, self.provider_options), CPU] if self.delegate == "openvino" else [CPU]
-
-    @property
-    def provider_options(self) -> dict[str, str]:
-        """The OpenVINO provider's options."""
-        found = {"device_type": "CPU"}
-        if self.threads is not None:
-            found["num_of_threads"] = str(self.threads)
-        if self.precision == "f32":
-            found["precision"] = "FP32"
-        if self.precision == "bf16":  # the provider's option `precision` has no such value
-            found["load_config"] = json.dumps({"CPU": {"INFERENCE_PRECISION_HINT": "bf16"}})
-        return found
 
 
 class OpenVinoProviderBackend:
@@ -130,8 +99,6 @@ class OpenVinoProviderPlatform:
 
     def __init__(self, settings: ProviderSettings) -> None:
         """Raises `Fallback` where the provider is not registered, or a setting is not in force."""
-        from mindgap.platforms.onnxruntime.settings_check import require_settings
-
         runtime().set_default_logger_severity(4)
         self._settings = settings
         #: What a float32 matrix product and a convolution are computed in.
@@ -184,26 +151,6 @@ class _TakenWhole:
             names = ", ".join(sorted(found.gave_back))
             raise Unsupported("model", f"{found.delegate} gave back {names}")
         return loaded
-
-
-def assigned(session: Any, settings: ProviderSettings) -> Delegation:
-    """Returns which nodes the provider took, and which it left to the CPU provider.
-
-    Raises `Fallback` for a session without the provider: ONNX Runtime leaves out one that it cannot make, and only logs
-    it.
-    """
-    wanted = [OPENVINO, CPU] if settings.delegate == "openvino" else [CPU]
-    if session.get_providers() != wanted:
-        raise Fallback(f"ONNX Runtime runs on {session.get_providers()}, not on {wanted}")
-    delegate, otherwise = (wanted[0], CPU) if settings.delegate == "openvino" else (CPU, "")
-    ran, rest, parts = Counter[str](), Counter[str](), 0
-    for part in session.get_provider_graph_assignment_info():
-        names = [str(node.op_type) for node in part.get_nodes()]
-        if part.ep_name not in wanted:
-            raise Fallback(f"ONNX Runtime gave {names} to {part.ep_name}")
-        (ran if part.ep_name == delegate else rest).update(names)
-        parts += part.ep_name == OPENVINO
-    return Delegation(delegate, dict(ran), dict(rest), otherwise, parts)
 
 
 BACKEND: Final = OpenVinoProviderBackend()

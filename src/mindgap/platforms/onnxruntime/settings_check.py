@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
+from mindgap.platforms.onnxruntime.provider_settings import OPENVINO, ProviderSettings, assigned
 from mindgap.platforms.onnxruntime.session import new_session, runtime
 from mindgap.platforms.protocol import Array, Fallback
-
-if TYPE_CHECKING:
-    from mindgap.platforms.onnxruntime.openvino_provider import ProviderSettings
 
 #: Bits of mantissa that a product by 1 keeps -> the dtype of its operands.
 _DTYPE_OF_BITS: Final = {23: "float32", 10: "float16", 7: "bfloat16"}
@@ -30,8 +28,6 @@ _TASKS: Final = Path("/proc/self/task")
 def require_settings(settings: ProviderSettings) -> str:
     """Returns the dtype in which products of float32 are computed. Raises `Fallback` for one that was not asked for, a
     provider that is not registered, and more threads than asked for."""
-    from mindgap.platforms.onnxruntime.openvino_provider import OPENVINO, assigned
-
     registered = runtime().get_available_providers()
     if settings.delegate == "openvino" and OPENVINO not in registered:
         raise Fallback(f"ONNX Runtime has registered {registered}, not {OPENVINO}")
