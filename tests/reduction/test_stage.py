@@ -23,7 +23,7 @@ from mindgap.platforms.registry import parse
 from mindgap.reduction.stage import Stage, StageAtFault, stage_at_fault
 from mindgap.reduction.stage.delegate import delegate_stage
 from mindgap.reduction.stage.ncnn import ncnn_stage
-from mindgap.reduction.stage.onnx import onnxruntime_stage
+from mindgap.reduction.stage.onnx import onnxruntime_stage, openvino_provider_stage
 from mindgap.reduction.stage.openvino import openvino_stage
 from mindgap.reduction.stage.pytorch import eager_stage, inductor_stage, jit_stage
 from mindgap.reduction.stage.runs import Shown, StageRuns
@@ -213,6 +213,20 @@ RIGHT_BEFORE = {"stage=": "right"}
         (delegate_stage, "executorch/cpu", {"delegate=none": "right"}, {}, "delegate"),
         (delegate_stage, "executorch/cpu@delegate=none", {"delegate=none": "right"}, {}, "unknown"),
         (delegate_stage, "executorch/cpu", {}, {}, "unknown"),
+        (openvino_provider_stage, "onnxruntime/openvino", {"delegate=none": "right"}, {}, "delegate"),
+        (
+            openvino_provider_stage, "onnxruntime/openvino@precision=bf16",
+            {"precision": "unclear", "delegate=none": "right"}, {}, "delegate",
+        ),
+        (
+            openvino_provider_stage, "onnxruntime/openvino",
+            {"delegate=none": "unclear", "onnx/reference": "right"}, {}, "delegate",
+        ),
+        (
+            openvino_provider_stage, "onnxruntime/openvino", {"opt=off": "right"}, {"same_bits": False},
+            "graph optimiser",
+        ),
+        (openvino_provider_stage, "onnxruntime/openvino@delegate=none", {"onnx/reference": "unclear"}, {}, "exporter"),
         (ncnn_stage, "ncnn/cpu", {"precision=f32": "right"}, {}, "front end"),
         (ncnn_stage, "ncnn/cpu@precision=f32", {"opt=off": "right"}, {}, "kernel"),
         (ncnn_stage, "ncnn/cpu@opt=off,precision=f32", {"opt=off": "right"}, {}, "unknown"),

@@ -273,6 +273,8 @@ def test_a_large_tensor_lies_beside_the_script(tmp_path: Path, alone: Mapping[st
     [
         ("iree/cpu@cpu=haswell,float64=kept,opt=O2", "{'iree-hal-target-backends': 'llvm-cpu', "
          "'iree-input-demote-f64-to-f32': 'false', 'iree-llvmcpu-target-cpu': 'haswell', 'iree-opt-level': 'O2'}"),
+        ("onnxruntime/openvino@opt=off,precision=f32,threads=2",
+         "{'device_type': 'CPU', 'num_of_threads': '2', 'precision': 'FP32'}"),
         ("tvm/cpu@cpu=haswell,opt=off", "{'kind': 'llvm', 'mcpu': 'haswell', 'opt-level': 0}"),
     ],
 )  # fmt: skip

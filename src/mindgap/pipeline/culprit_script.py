@@ -16,8 +16,8 @@ from mindgap.trace.judgement import FoundFault
 
 #: The packages whose versions a script names.
 _NAMED: Final = (
-    "torch", "onnx", "onnxscript", "onnxruntime", "openvino", "tinygrad", "jax", "torchax", "iree-base-runtime",
-    "iree-turbine", "apache-tvm", "executorch", "litert_torch", "ncnn", "pnnx",
+    "torch", "onnx", "onnxscript", "onnxruntime", "onnxruntime-openvino", "openvino", "tinygrad", "jax", "torchax",
+    "iree-base-runtime", "iree-turbine", "apache-tvm", "executorch", "litert_torch", "ncnn", "pnnx",
 )  # fmt: skip
 
 

@@ -33,6 +33,7 @@ _SHOWN: Final[Mapping[int, Shown]] = {0: "no fault", 1: "fault"}
 
 #: The packages that make a platform's results, by the beginning of its name.
 _PACKAGES: Final = {
+    "onnxruntime/openvino": ("onnxruntime-openvino", "torch", "onnxscript", "onnx"),
     "onnxruntime/": ("onnxruntime", "torch", "onnxscript", "onnx"),
     "openvino/": ("openvino", "torch"),
     "": ("torch",),

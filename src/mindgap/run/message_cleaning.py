@@ -43,7 +43,12 @@ _WITHIN: Final = tuple(
         # ONNX Runtime: its status, the node, the C++ function.
         (r"(?:(?<![\w.])\w+: )?\[ONNXRuntimeError\] : \d+ : (\w+) : ", r"\1: "),
         (r"Non-zero status code returned while running (\w+) node\. Name:'[^']*' Status Message: ", r"\1: "),
-        (r"\S*onnxruntime_src\S+:\d+ [^()]*\([^()]*\)(?: const)?(?: \[[^\]]*\])? ", ""),
+        # Its OpenVINO provider: C++ functions, and the part of the graph. The reason is on the next lines.
+        (r"\S*/core/providers/openvino/\S+:\d+ .*\[OpenVINO-EP\] Exc.*$", "OpenVINO provider"),
+        (r"\S*/core/providers/openvino/\S+:\d+ .*\[OpenVINO-EP\] ", "OpenVINO provider: "),
+        (r"^\S+ node not found in graph cache", "<node> not found in graph cache"),
+        (r"\. Operation name: \S+$", ""),
+        (r"\S*onnxruntime(?:_src|/onnxruntime/)\S+:\d+ [^()]*\([^()]*\)(?: const)?(?: \[[^\]]*\])? ", ""),
         (r"\bNode \([^)]*\) Op \((\w+)\) ", r"\1: "),
         (r"\b(parameter) \([^)]*\) (of operator)", r"\1 \2"),
         (r" in node \([^)]*\)", ""),

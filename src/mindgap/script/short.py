@@ -64,6 +64,7 @@ _IMPORTED_IN_RUN: Final = {
     "iree.turbine": "iree-turbine",
     "litert_torch": "litert_torch",
     "ncnn": "ncnn",
+    "import onnxruntime": "onnxruntime-openvino",
     "pnnx": "pnnx",
     "tinygrad": "tinygrad",
     "torchax": "torchax",

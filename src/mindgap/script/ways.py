@@ -45,6 +45,25 @@ def run(model, arguments):
     found = jax.jit(function)(weights, jax.tree.map(torchax.default_env().t2j_copy, arguments))
     return [torch.as_tensor(np.array(array)) for array in jax.tree.leaves(found)]
 """
+_OPENVINO_PROVIDER: Final = """
+def run(model, arguments):
+    import onnxruntime
+
+    program = torch.onnx.export(model, arguments, dynamo=True, verbose=False)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.LEVEL
+    providers = [PROVIDERS]
+    session = onnxruntime.InferenceSession(
+        program.model_proto.SerializeToString(), options, providers=providers, enable_fallback=0
+    )
+    assert len(session.get_providers()) == len(providers), "this onnxruntime has no OpenVINO provider"
+    feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), arguments, strict=True)}
+    return [torch.as_tensor(array) for array in session.run(None, feeds)]
+"""
+_WITH_OPENVINO: Final = _OPENVINO_PROVIDER.replace(
+    "PROVIDERS", '("OpenVINOExecutionProvider", PROPERTIES), "CPUExecutionProvider"'
+)
+_WITHOUT_OPENVINO: Final = _OPENVINO_PROVIDER.replace("PROVIDERS", '"CPUExecutionProvider"')
 _RUN: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "cpu/eager": ((), """
 def run(model, arguments):
@@ -85,6 +104,10 @@ def run(model, arguments):
     feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), arguments, strict=True)}
     return [torch.as_tensor(array) for array in session.run(None, feeds)]
 """),
+    "onnxruntime/openvino": ((), _WITH_OPENVINO.replace("LEVEL", "ORT_ENABLE_ALL")),
+    "onnxruntime/openvino@opt=off": ((), _WITH_OPENVINO.replace("LEVEL", "ORT_DISABLE_ALL")),
+    "onnxruntime/openvino@delegate=none": ((), _WITHOUT_OPENVINO.replace("LEVEL", "ORT_ENABLE_ALL")),
+    "onnxruntime/openvino@delegate=none,opt=off": ((), _WITHOUT_OPENVINO.replace("LEVEL", "ORT_DISABLE_ALL")),
     "onnx/reference": (("onnx",), """
 def run(model, arguments):
     import onnx.reference
@@ -182,6 +205,11 @@ _NCNN_OFF: Final = {
     ),
     ("opt", "off"): ("use_winograd_convolution", "use_sgemm_convolution", "use_packing_layout"),
 }  # fmt: skip
+#: Value of the option `precision` of `onnxruntime/openvino` -> options of the provider.
+_PROVIDER_PRECISION: Final[Mapping[str, Mapping[str, str]]] = {
+    "f32": {"precision": "FP32"},
+    "bf16": {"load_config": '{"CPU": {"INFERENCE_PRECISION_HINT": "bf16"}}'},
+}
 
 #: Eager mode on another device than the CPU.
 _RUN_ON_DEVICE: Final = """
@@ -202,6 +230,9 @@ def way_of(platform: Target) -> tuple[tuple[str, ...], str] | None:
         options.pop("threads", None)
         if options.get("frontend") == "pytorch":
             del options["frontend"]
+    if platform.device_mode == "onnxruntime/openvino":
+        options = {name: value for name, value in options.items() if name in ("delegate", "opt")}  # likewise
+        options = {name: value for name, value in options.items() if value not in ("openvino", "all")}
     if platform.device_mode.startswith("cpu/"):
         for level in ("isa", "aten", "onednn_isa", "mkl"):
             options.pop(level, None)  # by the environment
@@ -225,9 +256,12 @@ def way_of(platform: Target) -> tuple[tuple[str, ...], str] | None:
 
 
 def properties_of(platform: Target) -> dict[str, str | int]:
-    """What the options set in the runtime's own names: properties of OpenVINO, flags of IREE's compiler, the target
-    of TVM, attributes of `ncnn.Option`."""
+    """What the options set in the runtime's own names: properties of OpenVINO, options of ONNX Runtime's OpenVINO
+    provider, flags of IREE's compiler, the target of TVM, attributes of `ncnn.Option`."""
     given, found = platform.options, dict[str, str | int]()
+    if platform.device_mode == "onnxruntime/openvino":
+        found |= {"device_type": "CPU"} | ({"num_of_threads": given["threads"]} if "threads" in given else {})
+        return found | _PROVIDER_PRECISION.get(given.get("precision", "default"), {})
     if platform.device_mode == "ncnn/cpu":
         for option, value in _NCNN_OFF:
             found |= dict.fromkeys(_NCNN_OFF[option, value], False) if given.get(option) == value else {}

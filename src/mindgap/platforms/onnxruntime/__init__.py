@@ -1,7 +1,7 @@
-"""`onnxruntime/cpu`: runs ONNX models on ONNX Runtime's CPU execution provider.
+"""`onnxruntime/cpu` and `onnxruntime/openvino`: run ONNX models on ONNX Runtime's execution providers.
 
 Comes in: a `Graph` and its inputs. Goes out: its outputs, or a refusal or failure read from ONNX Runtime's message.
-The entry point of the platform is `BACKEND`.
+The entry points are `BACKEND` for the CPU provider, and `openvino_provider.BACKEND`.
 """
 
 from mindgap.platforms.onnxruntime.backend import BACKEND

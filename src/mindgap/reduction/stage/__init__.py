@@ -20,6 +20,7 @@ from mindgap.reduction.stage.ncnn import ncnn_stage
 from mindgap.reduction.stage.onnx import (
     onnx_reference_stage,
     onnxruntime_stage,
+    openvino_provider_stage,
     optimised_code_stage,
     tinygrad_stage,
 )
@@ -32,6 +33,7 @@ __all__ = ["Stage", "StageAtFault", "stage_at_fault"]
 
 _BY_PLATFORM: Final[Mapping[str, Callable[[StageRuns], Stage]]] = {
     "onnxruntime/cpu": onnxruntime_stage,
+    "onnxruntime/openvino": openvino_provider_stage,
     "onnx/reference": onnx_reference_stage,
     "tinygrad/cpu": tinygrad_stage,
     "jax/cpu": optimised_code_stage,

@@ -7,7 +7,8 @@ from typing import Literal
 
 #: A stage between a PyTorch program and its results, in the order in which a program passes them.
 #: `device plugin`: OpenVINO's graph compiler or kernel, which no public option tells apart.
-#: `delegate`: XNNPACK as ExecuTorch or LiteRT calls it: its translation of the operators or its kernels.
+#: `delegate`: XNNPACK as ExecuTorch or LiteRT calls it, or OpenVINO as ONNX Runtime calls it: its translation of the
+#: operators or its kernels.
 #: `unknown`: it could not be told, and the evidence says why.
 Stage = Literal[
     "graph capture",

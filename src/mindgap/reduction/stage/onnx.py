@@ -1,9 +1,10 @@
-"""Tells the stage at fault for runtimes of ONNX models: ONNX Runtime, and OpenVINO through its ONNX front end."""
+"""Tells the stage at fault for runtimes of ONNX models: ONNX Runtime, by provider, and OpenVINO's ONNX front end."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from mindgap.platforms.registry import PlatformName
 from mindgap.reduction.stage.at_fault import Stage
 from mindgap.reduction.stage.runs import Shown, StageRuns
 
@@ -19,6 +20,20 @@ def onnxruntime_stage(runs: StageRuns) -> Stage:
     if shown == "right":
         return "runtime load" if fails_at_load(runs) else "kernel"
     return _before_model(runs, shown, "openvino/cpu@frontend=onnx,precision=f32")
+
+
+def openvino_provider_stage(runs: StageRuns) -> Stage:
+    """The OpenVINO provider, where the CPU provider of the same package gives the right result for the same model;
+    else as for `onnxruntime/cpu`."""
+    options = {name: value for name, value in runs.name.options.items() if name != "precision"}
+    if options.get("delegate") == "none":
+        return onnxruntime_stage(runs)
+    shown = runs.ask(str(PlatformName(runs.name.device_mode, {**options, "delegate": "none"})))
+    if shown == "right":
+        return "delegate"
+    if shown == "shows":
+        return onnxruntime_stage(runs)
+    return exporter_stage(runs, "openvino/cpu@frontend=onnx,precision=f32") or "delegate"
 
 
 def onnx_reference_stage(runs: StageRuns) -> Stage:

@@ -1,0 +1,136 @@
+"""Makes sessions of ONNX Runtime, with one execution provider or several, and runs them."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from mindgap.graph import Graph, TensorSpec, dtype_name, numpy_dtype
+from mindgap.platforms.delegation import Delegation
+from mindgap.platforms.messages import loading_error, running_error
+from mindgap.platforms.onnx import host as onnx_host
+from mindgap.platforms.onnx.arrays import ONNX_ELEMENT, as_declared, as_real, carrier
+from mindgap.platforms.onnxruntime import messages as onnxruntime_messages
+from mindgap.platforms.protocol import Array, CompileFailure
+
+if TYPE_CHECKING:
+    from mindgap.platforms.onnx.export import Exported
+
+#: The name of an execution provider, with its options where it has some.
+Provider = str | tuple[str, dict[str, str]]
+
+#: `tensor(bfloat16)` -> the graph's dtype name, for the outputs that numpy cannot hold.
+_UNNAMED: Final = {
+    "tensor(bfloat16)": "bfloat16",
+    "tensor(float8e4m3fn)": "float8_e4m3fn",
+    "tensor(float8e4m3fnuz)": "float8_e4m3fnuz",
+    "tensor(float8e5m2)": "float8_e5m2",
+    "tensor(float8e5m2fnuz)": "float8_e5m2fnuz",
+}
+
+
+def runtime() -> Any:
+    """Imports ONNX Runtime, which has no types."""
+    return importlib.import_module("onnxruntime")
+
+
+def new_session(exported: Exported, providers: Sequence[Provider], opt: str, threads: int | None) -> Any:
+    """Makes a session that records which provider gets which node. `threads`: None leaves the number to ONNX Runtime.
+
+    A session reads the weights outside the model where they are: they must outlive it.
+
+    Raises `Unsupported` or `CompileFailure`.
+    """
+    onnxruntime = runtime()
+    settings = onnxruntime.SessionOptions()
+    level = onnxruntime.GraphOptimizationLevel
+    settings.graph_optimization_level = level.ORT_ENABLE_ALL if opt == "all" else level.ORT_DISABLE_ALL
+    # 0 is ONNX Runtime's default: it chooses. Its default execution mode is sequential: no threads between operators.
+    settings.intra_op_num_threads = threads or 0
+    settings.log_severity_level = 4
+    settings.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    weights = exported.external.arrays
+    if weights:
+        settings.add_external_initializers([*weights], [_to_ort(array) for array in weights.values()])
+    try:
+        # With its own fallback, a session that cannot be made is made again without the provider.
+        session = onnxruntime.InferenceSession(exported.model, settings, providers=[*providers], enable_fallback=0)
+    except Exception as error:
+        raise _typed(error, exported.origin) from error
+    # Most weights are packed for their kernels by now.
+    exported.external.forget_pages()
+    return session
+
+
+def _typed(error: Exception, origin: Mapping[str, str], *, running: bool = False) -> Exception:
+    """Converts an error of a session or a run to a refusal or failure by the table of messages."""
+    if isinstance(error, MemoryError):
+        return error
+    found = onnxruntime_messages.read(str(error))
+    op = onnx_host.aten_operator(found, origin)
+    if running:
+        return running_error(found.kind, f"{type(error).__name__}: {error}", op)
+    return loading_error(found.kind, str(error), op)
+
+
+class OnnxRuntimeExecutable:
+    """Runs one session. `facts`: changes that the translation made to the graph."""
+
+    def __init__(self, session: Any, exported: Exported, graph: Graph, assigned: Delegation) -> None:
+        """`assigned`: what each provider runs. Raises `CompileFailure` for a session with other outputs."""
+        outputs: list[TensorSpec | None] = [graph.values[number] for number in graph.outputs]
+        if len(session.get_outputs()) != len(outputs):
+            raise CompileFailure(f"the model has {len(session.get_outputs())} outputs, not {len(outputs)}")
+        self.facts = {**exported.facts, **assigned.as_fact()}
+        self._origin = exported.origin
+        self._session = session
+        #: The session reads their memory.
+        self._weights = exported.external
+        self._feeds = list(zip(exported.inputs, exported.fed, strict=True))
+        self._outputs = outputs
+        self._unnamed = [_UNNAMED.get(o.type) for o in session.get_outputs()]
+        self._plain = not any(self._unnamed)
+
+    def __call__(self, inputs: Sequence[Array]) -> list[Array]:
+        """Runs the session. Raises `Unsupported` if a kernel refuses, `RunFailure` for other errors."""
+        feeds = {name: as_real(inputs[number]) for name, number in self._feeds}
+        try:
+            found = self._run(feeds)
+        except Exception as error:
+            raise _typed(error, self._origin, running=True) from error
+        return [
+            array if spec is None else as_declared(array, spec)
+            for array, spec in zip(found, self._outputs, strict=True)
+        ]
+
+    def _run(self, feeds: Mapping[str, Array]) -> list[Array]:
+        if self._plain and all(carrier(a.dtype) == a.dtype for a in feeds.values()):
+            return self._session.run(None, feeds)
+        return self._run_values(feeds)
+
+    def _run_values(self, feeds: Mapping[str, Array]) -> list[Array]:
+        """Runs through OrtValues, which support dtypes that numpy lacks."""
+        values = {name: _to_ort(array) for name, array in feeds.items()}
+        found = self._session.run_with_ort_values(None, values)
+        return [
+            value.numpy() if name is None else _bytes_of(value, name)
+            for value, name in zip(found, self._unnamed, strict=True)
+        ]
+
+
+def _to_ort(array: Array) -> Any:
+    unsigned = carrier(array.dtype)
+    make = runtime().OrtValue
+    if unsigned == array.dtype:
+        return make.ortvalue_from_numpy(array)
+    element = ONNX_ELEMENT[dtype_name(array.dtype)]
+    return make.ortvalue_from_numpy_with_onnx_type(array.view(unsigned), element)
+
+
+def _bytes_of(value: Any, name: str) -> Array:
+    raw = ctypes.string_at(value.data_ptr(), value.tensor_size_in_bytes())
+    return np.frombuffer(bytearray(raw), dtype=numpy_dtype(name)).reshape(value.shape())
