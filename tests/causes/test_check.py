@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from causes.made_summaries import group, summary
 from mindgap.causes import causes_of, causes_text
-from mindgap.causes.check import check_reproducers, counts, reproducers_of
+from mindgap.causes.check import Reproducer, check_reproducers, counts, reproducers_of
+from mindgap.environments.environment import Environment
 from mindgap.graph import MindgapError
 
 SCRIPTS = {
@@ -69,10 +71,25 @@ def test_another_interpreter_runs_the_scripts(scripts: Path, tmp_path: Path) -> 
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\necho from another environment\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
-    (found,) = check_reproducers([("x", scripts / "fixed.py")], python=str(python))
+    (found,) = check_reproducers([Reproducer("x", scripts / "fixed.py")], python=str(python))
     assert found.answer == "fixed" and found.reason == "from another environment"
     with pytest.raises(MindgapError, match="cannot be run"):
-        check_reproducers([("x", scripts / "fixed.py")], python=os.fspath(tmp_path / "none"))
+        check_reproducers([Reproducer("x", scripts / "fixed.py")], python=os.fspath(tmp_path / "none"))
+
+
+def test_a_script_runs_where_its_platform_does(scripts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINDGAP_HOME", str(tmp_path / "home"))
+    lost = Reproducer("x", scripts / "fixed.py", "tvm/cpu@threads=1")
+    (found,) = check_reproducers([lost])
+    assert found.answer == "not checked" and "mindgap env create tvm" in found.reason
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\necho from its environment\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    adopted = Environment("mine", str(python))
+    adopted.folder.mkdir(parents=True)
+    adopted.save()
+    here, there = check_reproducers([replace(lost, platform=f"cpu/jit{option}") for option in ("", "@env=mine")])
+    assert here.answer == there.answer == "fixed" and there.reason == "from its environment" != here.reason
 
 
 def test_nothing_to_check_is_an_error(tmp_path: Path) -> None:

@@ -12,10 +12,21 @@ from typing import Final, Literal
 from mindgap.causes.files import FILE_NAME, read_causes
 from mindgap.causes.ledger import Ledger
 from mindgap.graph import MindgapError
+from mindgap.platforms.elsewhere import BackendElsewhere, BackendWithoutEnvironment
+from mindgap.platforms.registry import find
 from mindgap.reduction.reproducer import FAULT, run_script
 
 Answer = Literal["still there", "fixed", "not checked"]
 _LAST: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Reproducer:
+    """A script. `name`: the title of its cause. `script`: None where a ledger names none. `platform`: may be empty."""
+
+    name: str
+    script: Path | None
+    platform: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +39,20 @@ class Reproduction:
     reason: str = ""
 
 
-def reproducers_of(path: Path) -> Sequence[tuple[str, Path | None]]:
-    """The title and the script of each cause in a ledger (a `.toml` file), a `causes.json`, or a directory of scripts.
+def reproducers_of(path: Path) -> Sequence[Reproducer]:
+    """The scripts of a ledger (a `.toml` file), a `causes.json`, or a directory of scripts.
 
-    Of a cause without a script, None. Raises `MindgapError` where the path is none of these or holds no cause.
+    Raises `MindgapError` where the path is none of these or holds no cause.
     """
     if path.suffix == ".toml":
         issues = Ledger.load(path).issues
-        found = [(str(issue), path.parent / issue.script if issue.script else None) for issue in issues]
+        found = [Reproducer(str(issue), path.parent / issue.script if issue.script else None) for issue in issues]
     elif path.is_dir() and not (path / FILE_NAME).exists():
-        found = [(str(file.relative_to(path)), file) for file in sorted(path.rglob("*.py"))]
+        found = [Reproducer(str(file.relative_to(path)), file) for file in sorted(path.rglob("*.py"))]
     elif path.is_dir() or path.name == FILE_NAME:
         file = path / FILE_NAME if path.is_dir() else path
-        causes = read_causes(file)
-        found = [(cause.title, file.parent / cause.findings[0].script) for cause in causes if cause.findings]
+        shown = [(cause.title, cause.findings[0]) for cause in read_causes(file) if cause.findings]
+        found = [Reproducer(title, file.parent / each.script, each.platform) for title, each in shown]
     else:
         raise MindgapError(f"{path} is no ledger (.toml), no {FILE_NAME} and no directory of scripts")
     if not found:
@@ -50,21 +61,22 @@ def reproducers_of(path: Path) -> Sequence[tuple[str, Path | None]]:
 
 
 def check_reproducers(
-    reproducers: Iterable[tuple[str, Path | None]], *, python: str = sys.executable, timeout_s: float = 400.0,
+    reproducers: Iterable[Reproducer], *, python: str | None = None, timeout_s: float = 400.0,
     jobs: int = 1, progress: Callable[[Reproduction], None] | None = None,
 ) -> list[Reproduction]:  # fmt: skip
-    """Runs each script by itself with an interpreter, `jobs` at a time, each at most `timeout_s` seconds.
+    """Runs each script by itself, `jobs` at a time, each at most `timeout_s` seconds.
 
-    A script's exit status is its answer: 1 still there, 0 fixed, 2 it could not check. Raises `MindgapError` where the
-    interpreter cannot be run.
+    `python`: the interpreter; None for that of the environment in which the script's platform runs. A script's exit
+    status is its answer: 1 still there, 0 fixed, 2 it could not check. Raises `MindgapError` where `python` cannot be
+    run.
     """
     try:
-        run_script([python, "-c", ""], ".", timeout_s)
+        run_script([python or sys.executable, "-c", ""], ".", timeout_s)
     except OSError as error:
         raise MindgapError(f"--python {python} cannot be run: {error.strerror}") from None
 
-    def one(reproducer: tuple[str, Path | None]) -> Reproduction:
-        found = _reproduce(*reproducer, python, timeout_s)
+    def one(reproducer: Reproducer) -> Reproduction:
+        found = _reproduce(reproducer, python, timeout_s)
         if progress is not None:
             progress(found)
         return found
@@ -73,19 +85,34 @@ def check_reproducers(
         return list(threads.map(one, reproducers))
 
 
-def _reproduce(name: str, script: Path | None, python: str, timeout_s: float) -> Reproduction:
-    if script is None:
-        return Reproduction(name, "", "not checked", "the ledger names no script")
-    if not script.is_file():
-        return Reproduction(name, str(script), "not checked", "there is no such file")
-    status, printed, errors = run_script([python, str(script.resolve())], str(script.parent), timeout_s)
+def _reproduce(one: Reproducer, python: str | None, timeout_s: float) -> Reproduction:
+    if one.script is None:
+        return Reproduction(one.name, "", "not checked", "the ledger names no script")
+    script = str(one.script)
+    if not one.script.is_file():
+        return Reproduction(one.name, script, "not checked", "there is no such file")
+    try:
+        command = [python or _interpreter_of(one.platform), str(one.script.resolve())]
+        status, printed, errors = run_script(command, str(one.script.parent), timeout_s)
+    except (MindgapError, OSError) as error:
+        return Reproduction(one.name, script, "not checked", str(error))
     # An uncaught exception ends with status 1 as well.
     if status == 1 and (FAULT in printed.splitlines() or "Traceback" not in errors):
-        return Reproduction(name, str(script), "still there", _head(printed))
+        return Reproduction(one.name, script, "still there", _head(printed))
     if status == 0:
-        return Reproduction(name, str(script), "fixed", _head(printed))
+        return Reproduction(one.name, script, "fixed", _head(printed))
     last = (errors.strip() or printed.strip() or "it printed nothing").splitlines()[-1]
-    return Reproduction(name, str(script), "not checked", f"exit status {status}: {last}"[:_LAST])
+    return Reproduction(one.name, script, "not checked", f"exit status {status}: {last}"[:_LAST])
+
+
+def _interpreter_of(platform: str) -> str:
+    """The interpreter of the environment in which a platform runs. Raises `MindgapError` where it runs in none."""
+    if not platform:
+        return sys.executable
+    backend, _ = find(platform)
+    if isinstance(backend, BackendWithoutEnvironment):
+        raise MindgapError(backend.probe().reason)
+    return backend.where.python if isinstance(backend, BackendElsewhere) else sys.executable
 
 
 def _head(printed: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -31,8 +30,11 @@ def check(
         Path, typer.Argument(metavar="LEDGER|DIR", help="A ledger, or a directory of scripts or with causes.json.")
     ],
     python: Annotated[
-        str, typer.Option("--python", metavar="PATH", help="The interpreter of another environment.")
-    ] = sys.executable,
+        str | None,
+        typer.Option(
+            "--python", metavar="PATH", help="One interpreter for all (default: of each platform's environment)."
+        ),
+    ] = None,
     seconds: Annotated[float, typer.Option(min=1, callback=finite, help="How long one script may take.")] = 400.0,
     jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="Scripts at a time.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="The answers as JSON on standard output.")] = False,
