@@ -218,6 +218,14 @@ def test_sixteen_bits_on_the_way_are_told_from_rounding() -> None:
     assert one.kind(x.bfloat16().exp().float()) == "reduced_precision"
 
 
+def test_a_lost_factor_is_no_loss_of_bits() -> None:
+    x = normal(64, seed=3)
+    one = applied("aten.selu.default", x)
+    right = torch.selu(x)
+    assert one.kind(right.bfloat16().float()) == "reduced_precision"
+    assert one.kind(right / 1.0507) == "discrepant"
+
+
 def test_tf32_is_told_too() -> None:
     """Ten bits of significand, as matrix units of some accelerators keep silently."""
 
