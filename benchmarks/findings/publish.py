@@ -24,6 +24,8 @@ from mindgap.causes.ledger import Ledger
 from mindgap.platforms.listing import package_versions
 from mindgap.reduction.files import Summary
 
+#: Where the packages of the machine lie that showed a fault.
+_FOLDER = re.compile(r"(?:/[\w.+-]+)+/site-packages/")
 _BEGIN, _END = "<!-- table: begin -->", "<!-- table: end -->"
 _ENDINGS = {
     "values": "wrong", "special values": "nan", "shape": "shape", "precision": "precision", "failure": "fails",
@@ -109,7 +111,7 @@ def main() -> None:
     ledger = Ledger.load(listed / "upstream.toml")
     review = ledger.review(causes, (), lambda platform: package_versions(platform, ledger.packages), date.today())
     causes = [replace(cause, state="") for cause in review.causes]
-    (listed / FILE_NAME).write_text(causes_text(causes))
+    (listed / FILE_NAME).write_text(_FOLDER.sub("site-packages/", causes_text(causes)))
     page = listed / "README.md"
     before, _, rest = page.read_text().partition(_BEGIN)
     after = rest.partition(_END)[2]
