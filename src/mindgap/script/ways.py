@@ -249,6 +249,7 @@ def way_of(platform: Target) -> tuple[tuple[str, ...], str] | None:
         if options.get("delegate") == "xnnpack":
             del options["delegate"]
     if platform.torch_device:
+        options.pop("threads", None)  # of the host: the device takes its own
         run = _RUN_ON_DEVICE.replace("DEVICE", platform.torch_device)
         return None if options else (((platform.module,) if platform.module else ()), run)
     key = platform.device_mode + (f"@{','.join(f'{k}={v}' for k, v in sorted(options.items()))}" if options else "")
