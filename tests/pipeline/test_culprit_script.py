@@ -27,7 +27,7 @@ def test_the_script_of_a_row_runs_its_operator_on_the_operands_that_were_wrong()
     assert shown is not None and shown.operands and shown.given.endswith("% 0.37") and shown.got != shown.right
     assert wrong.detail.startswith(shown.sentence)
     assert "torch.remainder(x0, " in wrong.script and "import mindgap" not in wrong.script
-    shows, printed = verify(wrong.script)
+    shows, printed, _ = verify(wrong.script)
     assert shows, printed
     assert not calm.finding and calm.script == "" and calm.example is None
     (large,) = diff(program, (torch.randn(64, 64),), platforms=["onnxruntime/cpu"]).rows

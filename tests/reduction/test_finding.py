@@ -65,7 +65,8 @@ def test_a_failure_is_reduced_too(context: RunContext) -> None:
 
 
 def test_a_script_is_verified_by_its_status() -> None:
-    assert verify("import sys\nprint('wrong')\nsys.exit(1)\n") == (True, "wrong\n")
+    said = "import sys\nprint('wrong')\nprint('why', file=sys.stderr)\nsys.exit(1)\n"
+    assert verify(said) == (True, "wrong\n", "why\n"), "compilers say it on standard error"
     assert not verify("print('right')\n")[0]
     assert not verify("raise RuntimeError('a bug of the script')\n")[0], "a traceback ends with status 1 as well"
     assert not verify("import mindgap, sys\nsys.exit(1)\n")[0]

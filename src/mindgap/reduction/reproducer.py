@@ -97,8 +97,10 @@ def reproducer(
             )  # fmt: skip
             if text is None:
                 break
-            shown, printed = verify(text, platform.python)
-            if shown and printed.rstrip().endswith(f"\n{FAULT}") and (end is not None or is_the_failure(printed, row)):
+            shown, printed, errors = verify(text, platform.python)
+            # A compiler says what is wrong on standard error, and raises an exception that does not repeat it.
+            told = end is not None or is_the_failure(printed + errors, row)
+            if shown and printed.rstrip().endswith(f"\n{FAULT}") and told:
                 return Reproducer(text, True, True, printed)
     if platform.python != reference.python:
         # A script runs in one environment: where the platform is, beside eager PyTorch there.
@@ -106,7 +108,7 @@ def reproducer(
     words = f"Recorded: {row.word}, blamed on the {row.blame}. {row.detail or row.message}"
     culprit = row.culprit.node if row.culprit is not None and row.culprit.node >= 0 else None
     long = render(graph, inputs, platform, reference, name="reduced", culprit=culprit, recorded=Recorded(words=words))
-    shown, printed = verify(long.text, platform.python)
+    shown, printed, _ = verify(long.text, platform.python)
     return Reproducer(long.text, False, shown and _long_shows(printed, row), printed)
 
 
@@ -144,29 +146,38 @@ def _words(text: str) -> set[str]:
     return set(re.findall(r"[A-Za-z_]{4,}", text))
 
 
-def verify(text: str, python: str = "") -> tuple[bool, str]:
+def verify(text: str, python: str = "") -> tuple[bool, str, str]:
     """Whether the script ends with status 1 in each of two fresh processes without mindgap, and what it printed.
+
+    That is what it printed the last time, on standard output and on standard error.
 
     `python`: the interpreter, empty for this one.
     """
-    printed = ""
+    printed = errors = ""
     for _ in range(RUNS):
-        status, printed = run_once(text, python)
+        status, printed, errors = _run(text, python)
         if status != 1:
-            return False, printed
-    return True, printed
+            return False, printed, errors
+    return True, printed, errors
 
 
 def run_once(text: str, python: str) -> tuple[int, str]:
     """The exit status of a script in a fresh process without mindgap, 2 where it was not told by the script itself, and
     what it printed."""
+    status, printed, _ = _run(text, python)
+    return status, printed
+
+
+def _run(text: str, python: str) -> tuple[int, str, str]:
     with tempfile.TemporaryDirectory(prefix="mindgap-") as folder:
         file = Path(folder, "reproducer.py")
         file.write_text(text)
         command = [python or sys.executable, "-c", _WITHOUT_MINDGAP, str(file)]
         status, printed, errors = run_script(command, folder)
     told = status == 0 or (status == 1 and ("Traceback" not in errors or FAULT in printed))
-    return (status, printed[-_PRINTED:]) if told else (2, (printed + errors)[-_PRINTED:])
+    if told:
+        return status, printed[-_PRINTED:], errors[-_PRINTED:]
+    return 2, (printed + errors)[-_PRINTED:], errors[-_PRINTED:]
 
 
 def run_script(command: Sequence[str], folder: str, timeout_s: float = _TIMEOUT_S) -> tuple[int, str, str]:
