@@ -76,8 +76,8 @@ class _Interpreter(torch.fx.Interpreter):
             if function is torch.Tensor.to:
                 # `Tensor.to` takes no memory format by position; None is its default.
                 formats = [arg for arg in args if isinstance(arg, torch.memory_format)]
-                args = tuple(arg for arg in args if arg is not None and arg not in formats)
-                kwargs = {**kwargs, **({"memory_format": formats[0]} if formats else {})}
+                args = tuple(arg for arg in args if arg is not None and not isinstance(arg, torch.memory_format))
+                kwargs = {**kwargs, "memory_format": formats[0]} if formats else kwargs
             if function is torch.Tensor.to or function in self._environment._ops:
                 with self._environment:
                     return function(*args, **kwargs)
