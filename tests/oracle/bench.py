@@ -123,6 +123,17 @@ def normal(*shape: int, seed: int = 0, dtype: str = "float32", scale: float = 1.
     return to_numpy(torch.from_numpy(np.asarray(drawn)).to(TORCH_DTYPES[dtype]))
 
 
+def together(*faults: Fault) -> Fault:
+    """Every fault, one after the other."""
+
+    def fault(graph: Any, index: int, result: Any, args: Any) -> Any:
+        for each in faults:
+            result = each(graph, index, result, args)
+        return result
+
+    return fault
+
+
 def build(arrays: Sequence[Any], calls: Sequence[tuple[Any, ...]], outputs: Sequence[str]) -> Graph:
     """A graph of calls (name, op, args…), an operand being the name of an earlier call or `i0`, `i1`, … for inputs.
 

@@ -12,7 +12,6 @@ from oracle.bench import (
     PLATFORM,
     REFERENCE,
     Bench,
-    Fault,
     bent,
     build,
     chain,
@@ -20,17 +19,9 @@ from oracle.bench import (
     normal,
     one_element,
     scaled,
+    together,
     wrong_at,
 )
-
-
-def together(*faults: Fault) -> Fault:
-    def fault(graph: Any, index: int, result: Any, args: Any) -> Any:
-        for each in faults:
-            result = each(graph, index, result, args)
-        return result
-
-    return fault
 
 
 def named(found: Judgement) -> list[tuple[str, tuple[int, ...], str, str | None]]:

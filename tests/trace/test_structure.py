@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from mindgap.graph import Graph, TensorSpec
+from mindgap.graph import DType, Graph, TensorSpec
 from mindgap.oracle import Examined
 from mindgap.run.outcome import Job
 from mindgap.trace.judge import Judge
 from mindgap.trace.structure import side_to_blame, sides_first
-from oracle.bench import PLATFORM, REFERENCE, Bench, build, normal, wrong_at
+from oracle.bench import PLATFORM, REFERENCE, Bench, build, normal, together, wrong_at
 
 
 def bag() -> tuple[Graph, list[Any]]:
@@ -80,6 +80,35 @@ def test_another_shape_of_an_intermediate_value_is_found_at_its_operator() -> No
     found = Bench({PLATFORM: wrong_at("tanh", lambda y: y[:4].contiguous())}).judge(graph, [x])
     assert found.verdict == "structural"
     assert found.culprit is not None and found.culprit.op == "aten.tanh.default"
+
+
+def in_sixteen_bits() -> tuple[Graph, list[Any]]:
+    """A value that is converted back to bfloat16 before an output shows it, and a second output."""
+    x = normal(8, 8, dtype="bfloat16")
+    calls = [
+        ("s", "aten.sin.default", "i0"), ("t", "aten.exp.default", "s"),
+        ("c", "aten.to.dtype", "t", DType("bfloat16")), ("e", "aten.tanh.default", "i0"),
+    ]  # fmt: skip
+    return build([x], calls, ["c", "e"]), [x]
+
+
+def test_right_values_in_another_dtype_that_no_output_shows_are_no_finding() -> None:
+    """As eager PyTorch gives the statistics of a bfloat16 batch in float32, where the operator declares bfloat16."""
+    graph, arrays = in_sixteen_bits()
+    wide = wrong_at("sin", lambda y: y.float())
+    for fault in (wide, together(wide, wrong_at("tanh", last_bits))):
+        found = Bench({PLATFORM: fault}).judge(graph, arrays)
+        assert found.verdict in ("identical", "rounding") and found.culprit is None, found.detail
+    found = Bench({PLATFORM: together(wide, wrong_at("tanh", lambda y: -y))}).judge(graph, arrays)
+    assert found.verdict == "discrepant" and [f.fault.culprit.op for f in found.faults if f.fault.culprit] == [
+        "aten.tanh.default"
+    ]
+
+
+def test_wrong_values_in_another_dtype_are_a_finding() -> None:
+    graph, arrays = in_sixteen_bits()
+    found = Bench({PLATFORM: wrong_at("sin", lambda y: -y.float())}).judge(graph, arrays)
+    assert found.culprit is not None and found.culprit.op == "aten.sin.default"
 
 
 def test_another_shape_is_a_finding_where_no_operator_can_be_confirmed() -> None:

@@ -29,22 +29,38 @@ def progress(*, lines: bool = False) -> Generator[OnProgress]:
         with _bar() as tell:
             yield tell
     else:
-        shown = _Lines(lines)
-        try:
-            yield shown
-        finally:
-            shown.close()
+        with _log("   0/?     opening sources") as log:
+            yield lambda tick: _tell_of_row(log, tick, lines)
 
 
 @contextmanager
 def counting() -> Generator[Callable[[int, int, str], None]]:
-    """Yields a receiver for work that reports (done, total, name of the finished item)."""
-    if not sys.stderr.isatty():
-        yield lambda done, total, name: None
-        return
-    with _progress() as bar:
-        task = bar.add_task("starting", total=None)
-        yield lambda done, total, name: bar.update(task, total=total, completed=done, description=name)
+    """Yields a receiver for work that reports (done, total, name of the finished item).
+
+    Without a terminal a line is printed at least every 15 s.
+    """
+    if sys.stderr.isatty():
+        with _progress() as bar:
+            task = bar.add_task("starting", total=None)
+            yield lambda done, total, name: bar.update(task, total=total, completed=done, description=name)
+    else:
+        with _log("   0/?     starting") as log:
+            yield lambda done, total, name: log.show(f"{done:>4}/{total}  {name}{log.left(done, total)}")
+
+
+@contextmanager
+def _log(first: str) -> Generator[_Log]:
+    log = _Log(first)
+    try:
+        yield log
+    finally:
+        log.close()
+
+
+def _tell_of_row(log: _Log, tick: ProgressEvent, every_row: bool) -> None:
+    where = f"{tick.model}  {tick.platform}".rstrip()
+    now = tick.stage == "expected" or (every_row and tick.stage not in ("ran", "doing"))
+    log.show(f"{tick.done:>4}/{tick.total}  {where}: {_word(tick)}{log.left(tick.done, tick.total)}", now=now)
 
 
 def _progress() -> Progress:
@@ -72,32 +88,31 @@ def _word(tick: ProgressEvent) -> str:
     return tick.row.word if tick.row else tick.text or tick.stage
 
 
-class _Lines:
-    """Prints what is done, for a log: a line when none was printed for 15 s, and on request one per finished row."""
+class _Log:
+    """Prints the newest line whenever none was printed for 15 s."""
 
-    def __init__(self, every_row: bool) -> None:
+    def __init__(self, first: str) -> None:
         self._started = self._printed = time.monotonic()
-        self._every_row = every_row
-        self._line = "   0/?     opening sources"
+        self._line = first
         self._closed = threading.Event()
         threading.Thread(target=self._watch, name="mindgap-progress", daemon=True).start()
-
-    def __call__(self, tick: ProgressEvent) -> None:
-        where = f"{tick.model}  {tick.platform}".rstrip()
-        self._line = f"{tick.done:>4}/{tick.total}  {where}: {_word(tick)}{self._left(tick)}"
-        if tick.stage == "expected" or (self._every_row and tick.stage not in ("ran", "doing")):
-            self._print()
-
-    def _left(self, tick: ProgressEvent) -> str:
-        """The time left if the other rows take as long as those that are done."""
-        if not 0 < tick.done < tick.total:
-            return ""
-        seconds = (time.monotonic() - self._started) / tick.done * (tick.total - tick.done)
-        return f"  (about {seconds / 60:.0f} min left)" if seconds >= 90 else f"  (about {seconds:.0f} s left)"
 
     def close(self) -> None:
         """Prints nothing more."""
         self._closed.set()
+
+    def left(self, done: int, total: int) -> str:
+        """The time left if the other items take as long as those that are done."""
+        if not 0 < done < total:
+            return ""
+        seconds = (time.monotonic() - self._started) / done * (total - done)
+        return f"  (about {seconds / 60:.0f} min left)" if seconds >= 90 else f"  (about {seconds:.0f} s left)"
+
+    def show(self, line: str, *, now: bool = False) -> None:
+        """Takes a line; prints it at once, or when it is time."""
+        self._line = line
+        if now:
+            self._print()
 
     def _watch(self) -> None:
         while not self._closed.wait(max(self._printed + _SILENCE_S - time.monotonic(), 0.0)):

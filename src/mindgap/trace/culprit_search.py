@@ -82,7 +82,7 @@ class CulpritSearch:
         sides = ((platform, mine, ours), (self._reference, reference, theirs))
         candidate = any(_broken(examined) for _, examined, _ in sides)
         for side, examined, _ in sides:
-            local = self.singles.own(side, self._reference if side == platform else platform)
+            local = self._own(side, self._reference if side == platform else platform, examined)
             broken = _broken(examined)
             if local and (broken or side == platform or not candidate):
                 culprit = self._culprit_alone(local[:MAX_TRIED], broken, side)
@@ -108,7 +108,7 @@ class CulpritSearch:
         """
         platform = finding[1]
         explanations = self._explanations_of(platform)
-        local = self.singles.own(platform, self._reference) if explanations else []
+        local = self._own(platform, self._reference, seen.mine) if explanations else []
         public = [not hidden for hidden in seen.internal]
         for explanation in explanations:
             # What changes no output explains none of the differences.
@@ -126,6 +126,15 @@ class CulpritSearch:
                 break
         failures += [f"{each.policy.culprit}: {each.undecided}" for each in explanations if each.undecided]
         return finding, None
+
+    def _own(self, side: str, other: str, examined: list[Examined]) -> list[Confirmed]:
+        """What one side gets wrong by itself. A mere dtype counts in full where it leads to an output of another shape
+        or dtype."""
+        graph = self._oracle.graph
+        misshapen = [n for n, e in zip(graph.outputs, examined, strict=True) if e.kind == "structural"]
+        to_misshapen = frozenset(leading_to(graph, misshapen))
+        own = self.singles.own(side, other)
+        return [replace(one, retyped=one.retyped and to_misshapen.isdisjoint(one.nodes)) for one in own]
 
     def window_beside(
         self, side: str, arrays: tuple[Array, ...], examined: list[Examined], nodes: Collection[int]

@@ -20,10 +20,10 @@ def breaking(
     """The first confirmed cut whose values, carried on by exact arithmetic, push an output past 16 σ.
 
     `broken`: an output is past it. Where it is but no single cut suffices, the cut with the largest error is taken, of
-    those that change an output if there are any; where none is, the first. A cut that gets only internal values wrong
-    is at fault only if it breaks an output.
+    those that change an output if there are any; where none is, the first. A cut that gets only internal values wrong,
+    or only their dtype, is at fault only if it breaks an output.
     """
-    public = [one for one in confirmed if not one.internal]
+    public = [one for one in confirmed if not one.internal and not one.retyped]
     if not broken:
         return next(iter(public), None)
     for one in confirmed:

@@ -100,7 +100,7 @@ class FaultSearch:
         worst = max(calls, key=lambda one: one.worst, default=None)
         tried = [*calls[:1], *(() if worst is None or worst is calls[0] else (worst,))][:_MOST_CALLS]
         for one in tried:
-            if (one.internal or not self._local) and not self._changes_an_output(one, side):
+            if (one.internal or one.retyped or not self._local) and not self._changes_an_output(one, side):
                 continue
             if self._runs == 0:
                 self.skipped = self.skipped or one

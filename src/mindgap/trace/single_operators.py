@@ -10,8 +10,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+import torch
+
 from mindgap.aten.storage import storage_reads
-from mindgap.aten.tensors import to_numpy
+from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.graph import extract
 from mindgap.oracle import Examined, InternalValues, LocalExpectation, Oracle, local_expectation
 from mindgap.oracle.examination import BULK_RATIO
@@ -42,8 +44,9 @@ class Confirmed:
     """A subgraph that a platform gets wrong on right operands.
 
     `worst`: largest error in hard σ. `arrays`: what it gave, by value number of the whole graph; kept for the first
-    `MAX_KEPT` of a platform. `internal`: only results are wrong that no public function returns. `whole`: only
-    the whole graph is known to be wrong, and `nodes` is where its values first differ.
+    `MAX_KEPT` of a platform. `internal`: only results are wrong that no public function returns. `retyped`: all results
+    are right, some in another dtype than the graph declares. `whole`: only the whole graph is known to be wrong, and
+    `nodes` is where its values first differ.
     """
 
     nodes: tuple[int, ...]
@@ -52,6 +55,7 @@ class Confirmed:
     arrays: dict[int, Array]
     count: int = 0
     internal: bool = False
+    retyped: bool = False
     whole: bool = False
 
 
@@ -188,7 +192,7 @@ def judge_single(
     """Judges one operator's own results against its bounds; None where they are calm.
 
     None also where the platform cannot run the operator by itself: the whole graph ran there, so that says nothing. An
-    error of a public result is told before one of an `internal` value.
+    error of a public result is told before one of an `internal` value, and another before a mere dtype.
     """
     if result.arrays is None:
         return None
@@ -199,10 +203,26 @@ def judge_single(
         kind = kind_of_error(verdict)
         if kind is None:
             continue
-        one = Confirmed(result.cut.nodes, kind, verdict.worst, arrays, verdict.count, number in internal)
-        if worst is None or (not one.internal, one.worst) > (not worst.internal, worst.worst):
+        retyped = kind == "structural" and _right_values(expected, number - expected.first, array)
+        one = Confirmed(result.cut.nodes, kind, verdict.worst, arrays, verdict.count, number in internal, retyped)
+        if worst is None or _rank(one) > _rank(worst):
             worst = one
     return worst
+
+
+def _rank(one: Confirmed) -> tuple[bool, bool, float]:
+    return not one.internal, not one.retyped, one.worst
+
+
+def _right_values(expected: LocalExpectation, slot: int, array: Array) -> bool:
+    """Whether a result is right once it is converted to the dtype that the graph declares."""
+    declared, given = expected.hard[slot], to_torch(array)
+    if declared is None:
+        return False
+    dtype: torch.dtype = getattr(torch, declared.dtype)
+    if given.dtype == dtype or given.is_complex() != dtype.is_complex:
+        return False
+    return kind_of_error(expected.examine(slot, to_numpy(given.to(dtype)))) is None
 
 
 def kind_of_error(verdict: Examined) -> Kind | None:
