@@ -70,6 +70,14 @@ def test_arguments_that_come_and_go(home: Path) -> None:
     assert found.changes == ("scale is new, 1.0 by default",) and not found.defaults
 
 
+def test_an_argument_that_has_another_name(home: Path) -> None:
+    answer = {
+        GELU: {"schema": "aten::gelu(another)", "arguments": [["input", None, False], ["approximate", "'none'", True]]}
+    }
+    (found,) = changed(home, answer, graph(GELU))
+    assert found.changes == ("self is now called input",) and not found.defaults
+
+
 def test_an_operator_that_is_gone(home: Path) -> None:
     (found,) = changed(home, {}, graph(GELU))
     assert found.after == "" and found.changes == ("the new version has no such operator",)

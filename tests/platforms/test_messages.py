@@ -172,6 +172,7 @@ PROVOKED: dict[str, dict[str, list[Provoke]]] = {
 }  # fmt: skip
 
 UNPROVOKED = {
+    ("ONNX Runtime", "kernel missing for a fusion"): "1.24.4 gives it, in docs/upgrades/silu_onnxruntime_1_24.py",
     ("PyTorch", "compiler lacks operator"): "the classes are Inductor's and the fake tensors' own; compiling is slow",
     ("PyTorch", "kernel lacks dtype"): "since 2.13 at the latest it is a NotImplementedError, which comes first",
     ("PyTorch", "no kernel for the backend"): "the dispatcher raises NotImplementedError for it, which comes first",

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from mindgap.graph import Constant, DType, Graph, Input, Node, Ref, TensorSpec
 from mindgap.platforms.delegation import Delegation, delegation_of
 from mindgap.platforms.onnx import external_data
+from mindgap.platforms.onnxruntime import messages as onnxruntime_messages
 from mindgap.platforms.onnxruntime.backend import BACKEND, _assigned
 from mindgap.platforms.protocol import (
     CompileFailure,
@@ -247,3 +248,10 @@ def test_a_bfloat16_weight_outside_the_model(monkeypatch):
     loaded = BACKEND.open({}).load(graph, inputs)
     assert len(loaded._weights.arrays) == 1
     assert loaded(inputs)[0].tobytes() == eager(graph, inputs)[0].tobytes()
+
+
+def test_a_fusion_without_a_kernel_is_a_failure() -> None:
+    """ONNX Runtime 1.24.4 says so of silu in float64, and runs it without its optimiser."""
+    said = "[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : Failed to find kernel for {}(1) (node:'n')"
+    assert onnxruntime_messages.read(said.format("com.microsoft.QuickGelu")).kind == "failure"
+    assert onnxruntime_messages.read(said.format("Gelu")).kind == "refusal"

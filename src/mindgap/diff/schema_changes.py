@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -82,6 +82,9 @@ def _compared(
     defaults = False
     were = {name: default for name, default, _ in old["arguments"]}
     are = {name: default for name, default, _ in new["arguments"]}
+    renamed = _renamed(old["arguments"], new["arguments"])
+    changes += [f"{name} is now called {renamed[name]}" for name in renamed]
+    were = {renamed.get(name, name): default for name, default in were.items()}
     for position, (name, default, by_name) in enumerate(new["arguments"]):
         if name not in were:
             changes.append(f"{name} is new" + (f", {default} by default" if default is not None else ""))
@@ -95,6 +98,16 @@ def _compared(
         op, old["schema"], new["schema"], tuple(changes) or ("the types of arguments or results differ",), defaults,
         models,
     )  # fmt: skip
+
+
+def _renamed(old: Sequence[Sequence[Any]], new: Sequence[Sequence[Any]]) -> dict[str, str]:
+    """The arguments that stand where they stood under another name, where none was added or removed: old name -> new
+    name. Graphs give them by position; one that is given by name only is another argument."""
+    if len(old) != len(new):
+        return {}
+    known = {name for name, *_ in old} & {name for name, *_ in new}
+    pairs = [(a, b) for (a, _, only), (b, _, too) in zip(old, new, strict=True) if a != b and not (only or too)]
+    return {a: b for a, b in pairs if a not in known and b not in known}
 
 
 def _schemas(overloads: list[str], environment: str | None) -> dict[str, dict[str, Any]]:

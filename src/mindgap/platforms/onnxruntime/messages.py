@@ -10,6 +10,11 @@ from mindgap.platforms.messages import MessageTable, Reading, failure, refusal
 TABLE: Final = MessageTable(
     "ONNX Runtime",
     (
+        failure(
+            "kernel missing for a fusion",
+            r"Failed to find kernel for com\.microsoft\.",
+            "no exporter writes an operator of that domain: the optimiser made it of operators that have kernels",
+        ),
         refusal(
             "kernel missing",
             r"\bNOT_IMPLEMENTED\b",
