@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -18,14 +17,13 @@ from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.executorch import messages
 from mindgap.platforms.messages import loading_error
 from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
-from mindgap.platforms.pytorch.compilation.exported_program import export_program, quiet
+from mindgap.platforms.pytorch.compilation.exported_program import export_program, operator_named, quiet
 from mindgap.torch_private.overloads import OpOverload
 
 XNNPACK: Final = "XNNPACK"
 KERNELS: Final = "ExecuTorch's kernels"
 #: The name of the delegate's backend in a program.
 _BACKEND: Final = "XnnpackBackend"
-_NAMED: Final = re.compile(r"\baten(?:\.|::)(\w+)(?:\.\w+)?")
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class Lowered:
 
     def operator(self, message: str) -> str:
         """The operator that a message is about; empty where it names none, and the program calls several."""
-        return _operator(message, self.called)
+        return operator_named(message, self.called)
 
 
 def lower(graph: Graph, inputs: Sequence[Array], delegate: str) -> Lowered:
@@ -64,7 +62,7 @@ def lower(graph: Graph, inputs: Sequence[Array], delegate: str) -> Lowered:
     except Exception as error:
         found = messages.read(error)
         text = messages.exporter_text(error)
-        raise loading_error(found.kind, text, _operator(text, called)) from error
+        raise loading_error(found.kind, text, operator_named(text, called)) from error
     plan = made.executorch_program.execution_plan[0]
     _require_delegate_calls(plan, taken)
     kernels = tuple(_kernel(operator) for operator in plan.operators)
@@ -144,20 +142,6 @@ def _require_delegate_calls(plan: Any, taken: Delegation) -> None:
 
 def _kernel(operator: Any) -> str:
     return f"{operator.name}.{operator.overload}" if operator.overload else str(operator.name)
-
-
-def _operator(message: str, called: Sequence[str]) -> str:
-    """Returns the program's only operator; else the first that the message names, as the program calls it if it does.
-
-    A runtime's `aten::view_copy.out` is the program's `aten.view.default`.
-    """
-    if len(set(called)) == 1:
-        return called[0]
-    for named in _NAMED.finditer(message):
-        packet = named[1].removesuffix("_copy")
-        known = next((each for each in called if each.split(".")[1] == packet), None)
-        return known or named[0].replace("::", ".")
-    return ""
 
 
 def require_kernels(lowered: Lowered, registered: Collection[str]) -> None:

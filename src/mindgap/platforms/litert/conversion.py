@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import torch
 
@@ -16,9 +15,7 @@ from mindgap.graph import Graph
 from mindgap.platforms.litert import messages
 from mindgap.platforms.messages import loading_error
 from mindgap.platforms.protocol import Array
-from mindgap.platforms.pytorch.compilation.exported_program import export_program, quiet
-
-_NAMED: Final = re.compile(r"\baten(?:\.|::)(\w+)(?:\.\w+)?")
+from mindgap.platforms.pytorch.compilation.exported_program import export_program, operator_named, quiet
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class Converted:
 
     def operator(self, message: str) -> str:
         """The operator that a message is about; empty where it names none, and the program calls several."""
-        return _operator(message, self.called)
+        return operator_named(message, self.called)
 
 
 def convert(graph: Graph, inputs: Sequence[Array], *, x64: bool) -> Converted:
@@ -51,15 +48,5 @@ def convert(graph: Graph, inputs: Sequence[Array], *, x64: bool) -> Converted:
     except Exception as error:
         found = messages.read(error)
         text = f"{type(error).__name__}: {str(error).strip()}"
-        raise loading_error(found.kind, text, _operator(text, called)) from error
+        raise loading_error(found.kind, text, operator_named(text, called)) from error
     return Converted(model, program.fed, len(graph.outputs), called)
-
-
-def _operator(message: str, called: Sequence[str]) -> str:
-    """Returns the program's only operator; else the first that the message names, as the program calls it."""
-    if len(set(called)) == 1:
-        return called[0]
-    for named in _NAMED.finditer(message):
-        known = next((each for each in called if each.split(".")[1] == named[1]), None)
-        return known or named[0].replace("::", ".")
-    return ""

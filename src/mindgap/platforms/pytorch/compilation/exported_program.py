@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,6 +20,7 @@ from mindgap.platforms.pytorch.compilation.fx_module import foldable, to_fx
 from mindgap.torch_private.export_speed import remember_composite_operators
 from mindgap.torch_private.overloads import OpOverload
 
+_NAMED: Final = re.compile(r"\baten(?:\.|::)(\w+)(?:\.\w+)?")
 _LOGGERS: Final = ("torch.export", "torch._export", "torch.fx", "torch._subclasses", "torch._dynamo")
 
 
@@ -37,6 +39,21 @@ class ExportedGraph:
         """Names of the operators that the program calls, as `aten.add.Tensor`; without `getitem` of their results."""
         kind: Any = OpOverload
         return tuple(str(node.target) for node in self.exported.graph.nodes if isinstance(node.target, kind))
+
+
+def operator_named(message: str, called: Sequence[str]) -> str:
+    """Returns the only operator that a program calls; else the first that a converter's message names, as the program
+    calls it if it does; empty where it names none.
+
+    A runtime's `aten::view_copy.out` is the program's `aten.view.default`.
+    """
+    if len(set(called)) == 1:
+        return called[0]
+    named = _NAMED.search(message)
+    if named is None:
+        return ""
+    packet = named[1].removesuffix("_copy")
+    return next((each for each in called if each.split(".")[1] == packet), named[0].replace("::", "."))
 
 
 def export_program(graph: Graph, inputs: Sequence[Array]) -> ExportedGraph:
