@@ -170,11 +170,13 @@ def test_findings_are_judged_again_and_the_new_rows_count(campaign: Campaign, tm
         mistaken = {k: v for k, v in row.items() if not k.startswith("_")}
         writer.append("verdicts", {**mistaken, "verdict": "exceptional", "word": "exceptional"})
     assert words(store)["toys:EXACT@number=2"] == {"exceptional": 1, "identical": 29}
+    one = judge_again(tmp_path / "out", platform="toys:WRONG", options=RunOptions(jobs=2))
+    assert one == {("discrepant", "discrepant"): 10}
     changed = judge_again(tmp_path / "out", options=RunOptions(jobs=2))
     assert changed == {("exceptional", "identical"): 1, ("discrepant", "discrepant"): 10}
     assert words(store)["toys:EXACT@number=2"] == {"identical": 30} and words(store)["toys:WRONG"]["discrepant"] == 10
-    with pytest.raises(MindgapError, match="no row that is exceptional"):
-        judge_again(tmp_path / "out", ["exceptional"])
+    with pytest.raises(MindgapError, match="no row on toys:WRONG that is exceptional"):
+        judge_again(tmp_path / "out", ["exceptional"], "toys:WRONG")
     with pytest.raises(MindgapError, match=r"--word rounding: it takes one of failed, .* not_judged"):
         judge_again(tmp_path / "out", ["rounding"])
 

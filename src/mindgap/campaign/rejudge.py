@@ -27,18 +27,20 @@ _WORDS: Final = (*FINDINGS, "not_judged")
 _ROWS: Final = """
 SELECT v.model, v.platform, v.word, v.graph, m.position, m.nodes
 FROM verdicts v JOIN models m USING (run, model)
-WHERE v.run = $run AND list_contains($words, v.word) ORDER BY m.position, v.platform
+WHERE v.run = $run AND list_contains($words, v.word) AND ($platform = '' OR v.platform = $platform)
+ORDER BY m.position, v.platform
 """
 
 
 def judge_again(
-    path: str | Path, words: Collection[str] = (), *, options: RunOptions | None = None
+    path: str | Path, words: Collection[str] = (), platform: str = "", *, options: RunOptions | None = None
 ) -> Counter[tuple[str, str]]:
     """Runs and judges the cases of findings again. `words`: verdicts (default: all findings except failures).
+    `platform`: only findings there (default: all platforms).
 
     `not_judged`, where mindgap itself failed, counts as a finding here. New rows replace the old ones. Returns the
-    number of rows by (old verdict, new verdict). Raises `MindgapError` for a word that is no finding, and if no row has
-    one of the words.
+    number of rows by (old verdict, new verdict). Raises `MindgapError` for a word that is no finding, and if there is
+    no such row.
     """
     words = list(words) or [word for word in _WORDS if word != "failed"]
     for word in words:
@@ -46,9 +48,10 @@ def judge_again(
             raise MindgapError(f"--word {word}: it takes one of {', '.join(_WORDS)}")
     directory, options = open_directory(path), options or RunOptions()
     plan = directory.plan
-    rows = directory.store.rows(_ROWS, {"run": directory.run, "words": words})
+    rows = directory.store.rows(_ROWS, {"run": directory.run, "words": words, "platform": platform})
     if not rows:
-        raise MindgapError(f"{path} has no row that is {' or '.join(words)}: nothing is to be judged again")
+        where = f" on {platform}" if platform else ""
+        raise MindgapError(f"{path} has no row{where} that is {' or '.join(words)}: nothing is to be judged again")
     limits = judge_limits(plan, options.tensors or default_tensor_store())
     busy = options.jobs or os.cpu_count() or 2
     names = [plan.reference, *dict.fromkeys(row["platform"] for row in rows)]

@@ -146,6 +146,9 @@ def judge(
         list[str] | None,
         typer.Option("--word", help="Only rows of this verdict; may repeat (default: all but failed)."),
     ] = None,
+    platform: Annotated[
+        str, typer.Option("-p", "--platform", metavar="PLATFORM", help="Only rows on this platform.")
+    ] = "",
     jobs: Jobs = None,
     as_json: AsJson = False,
 ) -> int:
@@ -157,7 +160,7 @@ def judge(
         with _shown() as steps:
             from mindgap.campaign.rejudge import judge_again
 
-            changed = judge_again(directory, words or (), options=_run_options(jobs, steps))
+            changed = judge_again(directory, words or (), platform, options=_run_options(jobs, steps))
         counts = [{"before": old, "now": new, "rows": count} for (old, new), count in sorted(changed.items())]
         if as_json:
             stream.write(json.dumps(counts, indent=1) + "\n")
