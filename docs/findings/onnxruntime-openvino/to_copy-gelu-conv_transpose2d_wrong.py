@@ -1,0 +1,111 @@
+"""onnxruntime/openvino@precision=f32,threads=1: aten._to_copy.default+aten.gelu.default+aten.conv_transpose2d.input of bfloat16, float32: gives a wrong result
+
+Seen with torch 2.13.0+cpu, onnx 1.23.2, onnxscript 0.7.2, onnxruntime-openvino 1.24.1.
+Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
+"""
+
+import platform
+import sys
+import traceback
+
+import torch
+
+PROPERTIES = {'device_type': 'CPU', 'num_of_threads': '1', 'precision': 'FP32'}
+
+
+class Model(torch.nn.Module):
+    def forward(self, x0, x1, x2, x3):
+        v4 = torch.Tensor.to(x3, dtype=torch.float32)
+        v5 = torch.nn.functional.gelu(v4)
+        v6 = torch.conv_transpose2d(x0, x1, x2, [1, 2], [1, 2], [2, 0], 2, [3])
+        return v5, v6
+
+
+class Boundary(torch.nn.Module):
+    """The model with inputs and outputs of dtypes that numpy holds."""
+
+    def forward(self, x0, x1, x2, x3):
+        (y0, y1) = Model()(x0, x1, x2, x3.to(torch.bfloat16))
+        return (y0, y1)
+
+
+def plain(inputs):
+    (x0, x1, x2, x3) = inputs
+    return (x0, x1, x2, x3.to(torch.float32))
+
+
+def declared(outputs):
+    (y0, y1) = outputs
+    return (y0, y1)
+
+
+def run(model, arguments):
+    import onnxruntime
+
+    program = torch.onnx.export(model, arguments, dynamo=True, verbose=False)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    providers = [("OpenVINOExecutionProvider", PROPERTIES), "CPUExecutionProvider"]
+    session = onnxruntime.InferenceSession(
+        program.model_proto.SerializeToString(), options, providers=providers, enable_fallback=0
+    )
+    assert len(session.get_providers()) == len(providers), "this onnxruntime has no OpenVINO provider"
+    feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), arguments, strict=True)}
+    return [torch.as_tensor(array) for array in session.run(None, feeds)]
+
+
+def error(found, exact):
+    """The largest difference, relative to the element of `exact`.
+
+    Infinity where shapes, NaN or infinities differ, and where results that are no floats differ at all.
+    """
+    if found.shape != exact.shape:
+        return float("inf")
+    if not (exact.is_floating_point() or exact.is_complex()):
+        return 0.0 if torch.equal(found, exact) else float("inf")
+    if exact.is_complex():
+        found, exact = torch.view_as_real(found.resolve_conj()), torch.view_as_real(exact.resolve_conj())
+    found, exact = found.double(), exact.double()
+    finite = exact.isfinite()
+    same = torch.equal(found.isnan(), exact.isnan()) and torch.equal(found.isfinite(), finite)
+    if not same or not torch.equal(found[exact.isinf()], exact[exact.isinf()]):
+        return float("inf")
+    if not finite.any():
+        return 0.0
+    apart = (found - exact)[finite].abs()
+    return float((apart / exact[finite].abs())[apart > 0].max()) if apart.any() else 0.0
+
+
+x0 = torch.full((1, 2, 1, 3), 0.0, dtype=torch.float32)
+x1 = torch.full((2, 2, 1, 1), 1.0, dtype=torch.float32)
+x2 = torch.full((4,), 0.0, dtype=torch.float32)
+x3 = torch.tensor([[[0.0]]], dtype=torch.bfloat16)
+
+
+def main():
+    print("torch", torch.__version__, platform.machine())
+    expected = Model()(*[x.clone() for x in (x0, x1, x2, x3)])
+    try:
+        actual = declared(run(Boundary().eval(), plain(tuple([x.clone() for x in (x0, x1, x2, x3)]))))
+    except Exception as problem:
+        print("onnxruntime/openvino@precision=f32,threads=1 fails:", type(problem).__name__, str(problem)[-3000:])
+        print("It fails: another fault than the one that this script shows.")
+        return 2
+    found = False
+    for number, (a, e) in enumerate(zip(actual, expected, strict=True)):
+        print(f"output {number}:")
+        print("  eager:", e.dtype, e)
+        print("  onnxruntime/openvino@precision=f32,threads=1:", a.dtype, a)
+        eps = torch.finfo(e.dtype).eps if e.is_floating_point() or e.is_complex() else 0.0
+        found |= a.dtype != e.dtype or error(a, e) > 16 * eps
+    print("FAULT" if found else "NO FAULT")
+    return int(found)
+
+
+if __name__ == "__main__":
+    try:
+        status = main()
+    except Exception:
+        traceback.print_exc()
+        status = 2
+    sys.exit(status)
