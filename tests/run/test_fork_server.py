@@ -130,10 +130,10 @@ def test_a_hang_costs_its_deadline_and_says_where(make: MakePool, what: str) -> 
 
 
 def test_memory_past_the_limit_is_oom(make: MakePool) -> None:
-    pool = make(memory_limit_bytes=500 << 20)
+    pool = make(memory_limit_bytes=900 << 20)
     outcome = run(pool, "devour")
     # Its own allocation fails, or the watch over its memory ends it.
-    assert outcome.status == "oom" and re.search("out of memory|500 MiB are allowed", outcome.message)
+    assert outcome.status == "oom" and re.search("out of memory|900 MiB are allowed", outcome.message)
     assert run(pool, "add").status == "ok" and is_forked(pool)
 
 
