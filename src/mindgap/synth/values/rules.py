@@ -16,6 +16,8 @@ from mindgap.aten.operators import facts
 from mindgap.graph import Arg, MindgapError, UnknownOperator
 
 _NAME: Final = "values.toml"
+#: Operators that PyTorch 2.14 has no longer.
+_REMOVED: Final = frozenset({"cholesky"})
 Dim = int | str | tuple[int, ...]
 
 
@@ -156,12 +158,15 @@ def _check_tables(found: _File) -> None:
 
 
 def _overloads(name: str, number: int | None) -> list[str]:
-    """Returns the overloads of a name: `embedding` -> all of the packet; `embedding.default` -> that one."""
+    """Returns the overloads of a name: `embedding` -> all of the packet; `embedding.default` -> that one. None of an
+    operator that PyTorch has removed."""
     packet, _, variant = name.partition(".")
     where = f"{_NAME}: rule {number}" if number is not None else _NAME
     try:
         overloads = list(getattr(torch.ops.aten, packet).overloads())
     except (AttributeError, RuntimeError):
+        if packet in _REMOVED:
+            return []
         raise MindgapError(f"{where}: torch {torch.__version__} has no operator aten.{packet}") from None
     if not variant:
         return [f"aten.{packet}.{each}" for each in overloads]
