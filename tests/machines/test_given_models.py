@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -74,8 +75,8 @@ def test_what_ran_and_what_is_not_there_is_in_the_file(given_path):
     assert found.settings[ORT]["versions"]["onnxruntime"] and found.settings[EAGER]["versions"]["torch"]
     assert "/" not in found.subjects[0].name.removesuffix("/0")
     if not torch.cuda.is_available():
-        assert "CUDA" in found.settings["cuda/eager"]["unavailable"]
-        assert "CUDA" in found.algorithms["cuda/eager"]["unavailable"]
+        assert re.search("CUDA|NVIDIA", found.settings["cuda/eager"]["unavailable"])
+        assert re.search("CUDA|NVIDIA", found.algorithms["cuda/eager"]["unavailable"])
 
 
 def test_inner_values_of_a_compiled_platform_are_those_of_runs_with_its_own_outputs(tmp_path):
