@@ -47,7 +47,7 @@ def changed(folder: Path, schema: dict[str, Any], program: Graph) -> tuple[Schem
 
 
 def other_gelu(*more: list[Any], default: str) -> dict[str, Any]:
-    arguments = [["self", None, False], ["approximate", default, True], *more]
+    arguments = [["self", None, False, "Tensor"], ["approximate", default, True, "str"], *more]
     return {GELU: {"schema": "aten::gelu(another)", "arguments": arguments}}
 
 
@@ -66,16 +66,17 @@ def test_a_default_that_a_graph_names(home: Path) -> None:
 
 
 def test_arguments_that_come_and_go(home: Path) -> None:
-    (found,) = changed(home, other_gelu(["scale", "1.0", True], default="'none'"), graph(GELU))
+    (found,) = changed(home, other_gelu(["scale", "1.0", True, "float"], default="'none'"), graph(GELU))
     assert found.changes == ("scale is new, 1.0 by default",) and not found.defaults
 
 
-def test_an_argument_that_has_another_name(home: Path) -> None:
-    answer = {
-        GELU: {"schema": "aten::gelu(another)", "arguments": [["input", None, False], ["approximate", "'none'", True]]}
-    }
-    (found,) = changed(home, answer, graph(GELU))
-    assert found.changes == ("self is now called input",) and not found.defaults
+@pytest.mark.parametrize(
+    ("kind", "said"), [("Tensor", ("self is now called input",)), ("int", ("input is new", "self is gone"))]
+)
+def test_an_argument_that_has_another_name(home: Path, kind: str, said: tuple[str, ...]) -> None:
+    arguments = [["input", None, False, kind], ["approximate", "'none'", True, "str"]]
+    (found,) = changed(home, {GELU: {"schema": "aten::gelu(another)", "arguments": arguments}}, graph(GELU))
+    assert found.changes == said and not found.defaults
 
 
 def test_an_operator_that_is_gone(home: Path) -> None:

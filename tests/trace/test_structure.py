@@ -6,13 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
+from mindgap.aten.tensors import TORCH_DTYPES, to_numpy
 from mindgap.graph import DType, Graph, TensorSpec
-from mindgap.oracle import Examined
+from mindgap.oracle import Examined, Oracle, local_expectation
 from mindgap.run.outcome import Job
 from mindgap.trace.judge import Judge
+from mindgap.trace.single_operators import judge_single
 from mindgap.trace.structure import side_to_blame, sides_first
+from mindgap.trace.subgraphs import Subgraph, SubgraphResult
 from oracle.bench import PLATFORM, REFERENCE, Bench, build, normal, together, wrong_at
 
 
@@ -105,10 +109,50 @@ def test_right_values_in_another_dtype_that_no_output_shows_are_no_finding() -> 
     ]
 
 
-def test_wrong_values_in_another_dtype_are_a_finding() -> None:
-    graph, arrays = in_sixteen_bits()
-    found = Bench({PLATFORM: wrong_at("sin", lambda y: -y.float())}).judge(graph, arrays)
-    assert found.culprit is not None and found.culprit.op == "aten.sin.default"
+def test_wrong_values_in_another_dtype_are_a_finding_that_no_output_need_show() -> None:
+    """relu hides what is wrong; values in 16 bits have faults that no output shows."""
+    x = to_numpy(-torch.rand(8, 8, generator=torch.Generator().manual_seed(1)).bfloat16())
+    calls = [
+        ("s", "aten.sin.default", "i0"),
+        ("r", "aten.relu.default", "s"),
+        ("c", "aten.to.dtype", "r", DType("bfloat16")),
+    ]
+    graph = build([x], calls, ["c"])
+    right = Bench({PLATFORM: wrong_at("sin", lambda y: y.float())}).judge(graph, [x])
+    assert right.verdict in ("identical", "rounding"), right.detail
+    wrong = Bench({PLATFORM: wrong_at("sin", lambda y: y.float() * 1.5)}).judge(graph, [x])
+    assert wrong.culprit is not None and wrong.culprit.op == "aten.sin.default"
+
+
+def test_many_mere_dtypes_hide_no_wrong_operator() -> None:
+    x = normal(8, 8, dtype="bfloat16")
+    ops = [op for _ in range(9) for op in ("sin", "cos", "tanh")]
+    calls = [(f"v{k}", f"aten.{op}.default", "i0") for k, op in enumerate(ops)]
+    calls += [(f"c{k}", "aten.to.dtype", f"v{k}", DType("bfloat16")) for k in range(len(ops))]
+    calls += [("w", "aten.exp.default", "i0"), ("z", "aten.clamp.default", "w", 100.0)]
+    graph = build([x], calls, [*(f"c{k}" for k in range(len(ops))), "z"])
+    faults = together(
+        *(wrong_at(op, lambda y: y.float()) for op in ("sin", "cos", "tanh")), wrong_at("exp", lambda y: y + 1)
+    )
+    found = Bench({PLATFORM: faults}).judge(graph, [x], trace=False)
+    assert found.culprit is not None and found.culprit.op == "aten.exp.default"
+
+
+@pytest.mark.parametrize(
+    ("declared", "given", "right"),
+    [
+        ("int64", torch.tensor([2.0, 3.0]), True), ("int64", torch.tensor([2.5, 3.0]), False),
+        ("int8", torch.tensor([200, 3]), False), ("bool", torch.tensor([255, 1], dtype=torch.uint8), False),
+        ("bool", torch.tensor([1, 1], dtype=torch.uint8), True), ("float32", torch.tensor([2 + 0j, 3 + 0j]), False),
+        ("float32", torch.tensor([2.0, 3.0], dtype=torch.float64), True),
+    ],
+)  # fmt: skip
+def test_only_what_converts_without_loss_is_right(declared: str, given: torch.Tensor, right: bool) -> None:
+    value = given.real.to(TORCH_DTYPES[declared])
+    graph = build([value.numpy()], [("c", "aten.clone.default", "i0")], ["c"])
+    expected = local_expectation(Oracle(graph, [value.numpy()]), 0)
+    one = judge_single(SubgraphResult(Subgraph((0,), graph, (0,), graph.outputs), (given.numpy(),), None), expected)
+    assert one is not None and one.kind == "structural" and one.retyped == right
 
 
 def test_another_shape_is_a_finding_where_no_operator_can_be_confirmed() -> None:

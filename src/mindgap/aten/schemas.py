@@ -1,7 +1,7 @@
 """Says what schemas operators have in the PyTorch of an environment: `python -m mindgap.aten.schemas`.
 
 Reads a JSON list of overloads (`aten.add.Tensor`) and prints a JSON object: for each that PyTorch has, its schema, and
-its arguments in order as [name, default, only by name]. The default is text, null where there is none.
+its arguments in order as [name, default, only by name, type]. The default is text, null where there is none.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def schemas(overloads: list[str]) -> dict[str, dict[str, Any]]:
             schema = schema_of(overload(name))
         except MindgapError:
             continue
-        arguments = [
-            [each.name, repr(each.default_value) if each.has_default_value() else None, each.kwarg_only]
-            for each in schema.arguments
-        ]
+        arguments: list[list[Any]] = []
+        for each in schema.arguments:
+            default = repr(each.default_value) if each.has_default_value() else None
+            arguments.append([each.name, default, each.kwarg_only, str(each.type)])
         found[name] = {"schema": str(schema), "arguments": arguments}
     return found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -250,12 +249,6 @@ def _reasons(stats: CatalogueStats) -> Table:
 
 @contextmanager
 def _ticking() -> Generator[Callable[[BuildProgress], None]]:
-    """Shows a bar on a terminal; in a log, a line for each failure and periodic lines for progress."""
+    """Shows a bar on a terminal; in a log, a line every 15 seconds."""
     with counting() as bar:
-
-        def tell(tick: BuildProgress) -> None:
-            bar(tick.done, tick.total, tick.source)
-            if not sys.stderr.isatty() and (tick.done % 50 == 0 or tick.done == tick.total):
-                print(f"{tick.done}/{tick.total} {tick.source}", file=sys.stderr, flush=True)  # noqa: T201
-
-        yield tell
+        yield lambda tick: bar(tick.done, tick.total, tick.source)

@@ -80,12 +80,13 @@ def _compared(
         return SchemaChange(op, texts[0], texts[1], (said,), False, models)
     changes: list[str] = []
     defaults = False
-    were = {name: default for name, default, _ in old["arguments"]}
-    are = {name: default for name, default, _ in new["arguments"]}
+    were = {name: default for name, default, *_ in old["arguments"]}
+    are = {name: default for name, default, *_ in new["arguments"]}
     renamed = _renamed(old["arguments"], new["arguments"])
     changes += [f"{name} is now called {renamed[name]}" for name in renamed]
     were = {renamed.get(name, name): default for name, default in were.items()}
-    for position, (name, default, by_name) in enumerate(new["arguments"]):
+    calls = {(given, frozenset(renamed.get(name, name) for name in named)) for given, named in calls}
+    for position, (name, default, by_name, _) in enumerate(new["arguments"]):
         if name not in were:
             changes.append(f"{name} is new" + (f", {default} by default" if default is not None else ""))
         elif were[name] != default:
@@ -101,12 +102,16 @@ def _compared(
 
 
 def _renamed(old: Sequence[Sequence[Any]], new: Sequence[Sequence[Any]]) -> dict[str, str]:
-    """The arguments that stand where they stood under another name, where none was added or removed: old name -> new
-    name. Graphs give them by position; one that is given by name only is another argument."""
+    """The arguments that stand where they stood, with their type, under another name, where none was added or removed:
+    old name -> new name."""
     if len(old) != len(new):
         return {}
     known = {name for name, *_ in old} & {name for name, *_ in new}
-    pairs = [(a, b) for (a, _, only), (b, _, too) in zip(old, new, strict=True) if a != b and not (only or too)]
+    pairs = [
+        (a, b)
+        for (a, _, only, a_type), (b, _, too, b_type) in zip(old, new, strict=True)
+        if a != b and only == too and a_type == b_type
+    ]
     return {a: b for a, b in pairs if a not in known and b not in known}
 
 

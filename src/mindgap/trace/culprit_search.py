@@ -108,7 +108,8 @@ class CulpritSearch:
         """
         platform = finding[1]
         explanations = self._explanations_of(platform)
-        local = self._own(platform, self._reference, seen.mine) if explanations else []
+        local = self._own(platform, self._reference, public_only(seen.mine, seen.internal)) if explanations else []
+        local = [one for one in local if not one.retyped]
         public = [not hidden for hidden in seen.internal]
         for explanation in explanations:
             # What changes no output explains none of the differences.
@@ -128,13 +129,14 @@ class CulpritSearch:
         return finding, None
 
     def _own(self, side: str, other: str, examined: list[Examined]) -> list[Confirmed]:
-        """What one side gets wrong by itself. A mere dtype counts in full where it leads to an output of another shape
-        or dtype."""
+        """What one side gets wrong by itself, mere dtypes last. A mere dtype counts in full where it leads to an output
+        of another shape or dtype."""
         graph = self._oracle.graph
         misshapen = [n for n, e in zip(graph.outputs, examined, strict=True) if e.kind == "structural"]
         to_misshapen = frozenset(leading_to(graph, misshapen))
         own = self.singles.own(side, other)
-        return [replace(one, retyped=one.retyped and to_misshapen.isdisjoint(one.nodes)) for one in own]
+        own = [replace(one, retyped=one.retyped and to_misshapen.isdisjoint(one.nodes)) for one in own]
+        return sorted(own, key=lambda one: one.retyped)
 
     def window_beside(
         self, side: str, arrays: tuple[Array, ...], examined: list[Examined], nodes: Collection[int]

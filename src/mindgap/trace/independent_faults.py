@@ -76,7 +76,8 @@ class FaultSearch:
             free = [one for one in members if not _taken(one, side, taken)]
             shown = self._shown(free, side)
             if shown is not None:
-                found.append(IndependentFault(shown, side, _nodes_of(free), self._policy_of(shown, side)))
+                alike = [one for one in free if shown.retyped or not one.retyped]
+                found.append(IndependentFault(shown, side, _nodes_of(alike), self._policy_of(shown, side)))
                 taken |= {(node, side) for node in found[-1].nodes}
         return found
 
@@ -96,7 +97,8 @@ class FaultSearch:
 
     def _shown(self, calls: Sequence[Confirmed], side: str) -> Confirmed | None:
         """The first of an operator's calls, or else the worst, that is wrong in a job of its own as well, and changes
-        an output when all other operators are right."""
+        an output when all other operators are right. Mere dtypes are tried last."""
+        calls = sorted(calls, key=lambda one: one.retyped)
         worst = max(calls, key=lambda one: one.worst, default=None)
         tried = [*calls[:1], *(() if worst is None or worst is calls[0] else (worst,))][:_MOST_CALLS]
         for one in tried:

@@ -13,9 +13,10 @@ from typing import Final, Literal
 import torch
 
 from mindgap.aten.storage import storage_reads
-from mindgap.aten.tensors import to_numpy, to_torch
+from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, to_torch
 from mindgap.graph import extract
 from mindgap.oracle import Examined, InternalValues, LocalExpectation, Oracle, local_expectation
+from mindgap.oracle.evaluation.formats import is_real
 from mindgap.oracle.examination import BULK_RATIO
 from mindgap.trace.subgraphs import (
     Array,
@@ -44,9 +45,9 @@ class Confirmed:
     """A subgraph that a platform gets wrong on right operands.
 
     `worst`: largest error in hard σ. `arrays`: what it gave, by value number of the whole graph; kept for the first
-    `MAX_KEPT` of a platform. `internal`: only results are wrong that no public function returns. `retyped`: all results
-    are right, some in another dtype than the graph declares. `whole`: only the whole graph is known to be wrong, and
-    `nodes` is where its values first differ.
+    `MAX_KEPT` of a platform. `internal`: only results are wrong that no public function returns. `retyped`: the result
+    to be told is right, in another dtype than the graph declares. `whole`: only the whole graph is known to be wrong,
+    and `nodes` is where its values first differ.
     """
 
     nodes: tuple[int, ...]
@@ -215,14 +216,21 @@ def _rank(one: Confirmed) -> tuple[bool, bool, float]:
 
 
 def _right_values(expected: LocalExpectation, slot: int, array: Array) -> bool:
-    """Whether a result is right once it is converted to the dtype that the graph declares."""
+    """Whether a result is known to be right once it is converted to the dtype that the graph declares.
+
+    To integers and booleans it must convert without loss: 2.5 is no 2, and 255 no True.
+    """
     declared, given = expected.hard[slot], to_torch(array)
     if declared is None:
         return False
-    dtype: torch.dtype = getattr(torch, declared.dtype)
+    dtype = TORCH_DTYPES[declared.dtype]
     if given.dtype == dtype or given.is_complex() != dtype.is_complex:
         return False
-    return kind_of_error(expected.examine(slot, to_numpy(given.to(dtype)))) is None
+    converted = given.to(dtype)
+    if not is_real(declared.dtype) and not torch.equal(converted.to(given.dtype), given):
+        return False
+    verdict = expected.examine(slot, to_numpy(converted))
+    return not verdict.silent and kind_of_error(verdict) is None
 
 
 def kind_of_error(verdict: Examined) -> Kind | None:

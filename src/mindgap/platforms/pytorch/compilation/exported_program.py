@@ -52,8 +52,11 @@ def operator_named(message: str, called: Sequence[str]) -> str:
     named = _NAMED.search(message)
     if named is None:
         return ""
-    packet = named[1].removesuffix("_copy")
-    return next((each for each in called if each.split(".")[1] == packet), named[0].replace("::", "."))
+    for packet in (named[1], named[1].removesuffix("_copy")):
+        for each in called:
+            if each.split(".")[1] == packet:
+                return each
+    return named[0].replace("::", ".")
 
 
 def export_program(graph: Graph, inputs: Sequence[Array]) -> ExportedGraph:
