@@ -264,7 +264,8 @@ def test_a_bad_configuration_is_said_in_one_line(tmp_path, config, said):
         ("../up", "no such folder"),
     ],
 )
-def test_what_is_not_here_is_said_with_what_to_do(target, said):
+def test_what_is_not_here_is_said_with_what_to_do(target, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(SourceError, match=said):
         open_source(f"hub:{target}")
 
