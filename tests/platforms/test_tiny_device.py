@@ -95,7 +95,7 @@ def test_it_is_listed_with_its_hardware_and_versions(tmp_path):
 
 def test_a_right_model_a_fault_and_a_fallback(tmp_path):
     sources = [f"{MODELS}:{name}" for name in ("right", "wrong", "elsewhere")]
-    ran = mindgap("diff", *sources, "-p", "tiny/eager", "--json", "-", cwd=tmp_path)
+    ran = mindgap("diff", *sources, "-p", "tiny/eager", "--json", cwd=tmp_path)
     assert ran.status == 1, ran.err
     found = rows(ran)
     assert found["right"]["verdict"] in ("identical", "rounding")
@@ -113,7 +113,7 @@ def test_a_right_model_a_fault_and_a_fallback(tmp_path):
 
 @pytest.mark.nightly
 def test_gradients(tmp_path):
-    ran = mindgap("diff", f"{MODELS}:right", "-p", "tiny/eager", "--backward", "--json", "-", cwd=tmp_path)
+    ran = mindgap("diff", f"{MODELS}:right", "-p", "tiny/eager", "--backward", "--json", cwd=tmp_path)
     assert ran.status == 0, ran.err
     (row,) = json.loads(ran.out)["rows"]
     assert row["verdict"] in ("identical", "rounding")
@@ -125,7 +125,8 @@ def test_values_are_traced(tmp_path):
     assert ran.status in (0, 1), ran.err
     assert "looking inside tiny/eager changes its result: no" in ran.out
     (line,) = [line for line in ran.out.splitlines() if "aten.sum.dim_IntList" in line and line[0].isdigit()]
-    assert "differs" in line and "introduces" in line
+    # On some processors the product before it rounds in another way.
+    assert "differs" in line and ("introduces" in line or "amplifies" in line)
     ran = mindgap("trace", f"{MODELS}:elsewhere", "-p", "tiny/eager", cwd=tmp_path)
     assert ran.status == 2 and "aten::tanh.out ran on the CPU" in ran.err
 
