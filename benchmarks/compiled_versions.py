@@ -19,27 +19,22 @@ from pathlib import Path
 import numpy as np
 
 from mindgap.cli.stored_graphs import stored_subjects
+from mindgap.compare.digest import widened
+from mindgap.compare.metrics import StructuralMismatch, measure
 from mindgap.graph import TensorStore
-from mindgap.run.outcome import Job, Outcome
+from mindgap.platforms.protocol import Array
+from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
+from mindgap.trace.output_verdicts import same_bits
 
 
-def apart(one: Outcome, other: Outcome) -> float:
-    """The largest difference of two results, over the largest magnitude; infinity for other shapes or infinities."""
-    assert one.arrays is not None and other.arrays is not None
-    worst = 0.0
-    for a, b in zip(one.arrays, other.arrays, strict=True):
-        if a.shape != b.shape or a.dtype != b.dtype:
-            return float("inf")
-        if a.tobytes() == b.tobytes():
-            continue
-        x, y = (np.asarray(each).astype(np.complex128) for each in (a, b))
-        if not np.array_equal(np.isfinite(x), np.isfinite(y)):
-            return float("inf")
-        finite = np.isfinite(x)
-        size = float(np.abs(x[finite]).max(initial=0.0))
-        worst = max(worst, float(np.abs(x - y)[finite].max(initial=0.0)) / (size or 1.0))
-    return worst
+def apart(reference: Array, other: Array) -> float:
+    """The largest difference over the largest finite magnitude; infinity for another shape, NaN or infinity."""
+    found = measure(reference, other)
+    if isinstance(found, StructuralMismatch) or found.nan_mismatch or found.inf_mismatch:
+        return float("inf")
+    size = np.abs(widened(reference))
+    return float(found.max_abs or 0.0) / float(size[np.isfinite(size)].max(initial=0.0) or 1.0)
 
 
 def main() -> None:
@@ -65,10 +60,10 @@ def main() -> None:
                     if one.arrays is None or other.arrays is None:
                         word = f"{one.status}, {other.status}"
                     else:
-                        size = apart(one, other)
-                        word = "same" if size == 0.0 else "other bits"
-                        if size:
-                            print(f"{subject.name}: {size:.2g}")
+                        pairs = [pair for pair in zip(one.arrays, other.arrays, strict=True) if not same_bits(*pair)]
+                        word = "other bits" if pairs else "same"
+                        if pairs:
+                            print(f"{subject.name}: {max(apart(*pair) for pair in pairs):.2g}")
                     counts[word] += 1
                 print(f"{counts.total()} graphs: {', '.join(f'{n} {word}' for word, n in counts.items())}", flush=True)
 

@@ -129,8 +129,8 @@ class CulpritSearch:
         return finding, None
 
     def _own(self, side: str, other: str, examined: list[Examined]) -> list[Confirmed]:
-        """What one side gets wrong by itself, mere dtypes last. A mere dtype counts in full where it leads to an output
-        of another shape or dtype."""
+        """What one side gets wrong by itself, operators that are right but for a dtype (`retyped`) last. One that leads
+        to an output of another shape or dtype is not `retyped` here."""
         graph = self._oracle.graph
         misshapen = [n for n, e in zip(graph.outputs, examined, strict=True) if e.kind == "structural"]
         to_misshapen = frozenset(leading_to(graph, misshapen))

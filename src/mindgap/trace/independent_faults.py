@@ -97,7 +97,7 @@ class FaultSearch:
 
     def _shown(self, calls: Sequence[Confirmed], side: str) -> Confirmed | None:
         """The first of an operator's calls, or else the worst, that is wrong in a job of its own as well, and changes
-        an output when all other operators are right. Mere dtypes are tried last."""
+        an output when all other operators are right. Calls that are right but for a dtype are tried last."""
         calls = sorted(calls, key=lambda one: one.retyped)
         worst = max(calls, key=lambda one: one.worst, default=None)
         tried = [*calls[:1], *(() if worst is None or worst is calls[0] else (worst,))][:_MOST_CALLS]

@@ -193,7 +193,7 @@ def judge_single(
     """Judges one operator's own results against its bounds; None where they are calm.
 
     None also where the platform cannot run the operator by itself: the whole graph ran there, so that says nothing. An
-    error of a public result is told before one of an `internal` value, and another before a mere dtype.
+    error of a public result is told before one of an `internal` value, and wrong values before another dtype.
     """
     if result.arrays is None:
         return None
