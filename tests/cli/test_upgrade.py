@@ -155,6 +155,16 @@ def test_a_resumed_run_runs_what_the_store_lacks(folder: Path, capfd: pytest.Cap
     ]  # fmt: skip
     sql = "SELECT model, count(*) AS n FROM verdicts GROUP BY model ORDER BY model"
     assert [(row["model"], row["n"]) for row in Store(store).rows(sql)] == [("model:right", 1), ("model:wrong", 1)]
+    # What has rows is not captured again.
+    assert main(["upgrade", *sources, *asked, "--store", store, "--resume"]) == 1
+    told = json.loads(capfd.readouterr().out)
+    assert [row["change"] for row in told["platforms"][0]["rows"]] == ["worse", "same"]
+    (folder / "model.py").write_text(MODEL.replace("torch.nn.Linear(8, 4)", "torch.nn.Linear(9, 4)"))
+    try:
+        assert main(["upgrade", *sources, *asked, "--store", store, "--resume"]) == 1
+    finally:
+        (folder / "model.py").write_text(MODEL)
+    assert json.loads(capfd.readouterr().out)["platforms"] == told["platforms"]
     assert main(["upgrade", *sources, *asked, "--resume"]) == 2
 
 

@@ -40,6 +40,8 @@ class Batch(Zoo):
 
 
 class BatchBackend(ZooBackend):
+    batch = 4
+
     def open(self, options: Mapping[str, Any]) -> Batch:
         return Batch(options)
 

@@ -30,6 +30,11 @@ def expected_seconds(graph: Graph, run_s: float, *, judged: bool) -> float:
     return loading + (_JUDGING * run_s if judged else 0.0)
 
 
+def is_large(graph: Graph) -> bool:
+    """Returns whether the graph runs alone."""
+    return input_bytes(graph) > _LARGE_BYTES
+
+
 class Turns:
     """Lets small graphs run side by side, and a large one alone. Thread-safe."""
 
@@ -42,7 +47,7 @@ class Turns:
     @contextmanager
     def turn(self, graph: Graph) -> Generator[bool]:
         """Yields, when it is the graph's turn, whether it is alone."""
-        if input_bytes(graph) <= _LARGE_BYTES:
+        if not is_large(graph):
             with self._places:
                 yield False
             return

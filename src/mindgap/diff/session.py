@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import itertools
 import os
 import tempfile
 import threading
@@ -17,6 +18,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any, Self
 
+from mindgap.diff.batches import Batches
 from mindgap.diff.collected import Collected
 from mindgap.diff.errors import DiffInterrupted, StoreNotWritten
 from mindgap.diff.large_models import Turns
@@ -162,14 +164,15 @@ class Session:
         with ThreadPoolExecutor(self._busy, "mindgap-model") as threads:
             prepare = partial(self._import_judge_meanwhile, wanted)
             one = SubjectRunner(context, wanted, collected, record, budget, prepare, self._turns, self._pool.release)
-            waiting = [threads.submit(one.run, *each) for each in enumerate(named)]
+            batches = Batches.of(self._pool, [settings.reference, *wanted], settings.deadline_s, budget)
             try:
-                for future in waiting:
-                    future.result()
+                if batches.size > 1 and len(named) > 1:
+                    _run_in_batches(one, batches, named, threads)
+                else:
+                    _ = [*threads.map(one.run, range(len(named)), named)]
             except BaseException:
                 collected.close()
-                for future in waiting:
-                    future.cancel()
+                threads.shutdown(wait=False, cancel_futures=True)
                 for stop in {each.stop for each in named if each.stop is not None}:
                     stop()
                 self._pool.close()
@@ -201,6 +204,24 @@ class Session:
         from mindgap.capture import capture
 
         return capture(model, args, kwargs, tensors=self._tensors, backward=backward)
+
+
+def _run_in_batches(
+    one: SubjectRunner, batches: Batches, subjects: Sequence[Subject], threads: ThreadPoolExecutor
+) -> None:
+    """Captures so many subjects, loads their graphs together, runs them, and goes on with the next."""
+    numbered = enumerate(subjects)
+    while batch := [*itertools.islice(numbered, batches.size)]:
+        captured = threads.map(one.capture, *zip(*batch, strict=True))
+        groups = [*batches.groups([each for each in captured if each is not None])]
+        while groups:
+            group = groups.pop(0)
+            one.collected.doing(group[0].subject.name, "", f"loading {len(group)} graphs together")
+            if len(group) == 1 or batches.loaded([each.graph for each in group], threads):
+                _ = [*threads.map(one.compare, group)]
+            else:
+                middle = len(group) // 2
+                groups[:0] = [group[:middle], group[middle:]]
 
 
 def with_distinct_names(subjects: list[Subject]) -> list[Subject]:

@@ -28,6 +28,16 @@ _MOST_WHOLE: Final = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
+class CapturedSubject:
+    """A subject with its graph. `seconds`: how long capturing took."""
+
+    position: int
+    subject: Subject
+    graph: Graph
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class SubjectRunner:
     """Takes subjects from capture to their last row. `prepare`: called once one is captured. `release`: ends a
     platform's worker."""
@@ -43,6 +53,12 @@ class SubjectRunner:
 
     def run(self, position: int, subject: Subject) -> None:
         """Captures one subject and runs it on every platform."""
+        captured = self.capture(position, subject)
+        if captured is not None:
+            self.compare(captured)
+
+    def capture(self, position: int, subject: Subject) -> CapturedSubject | None:
+        """Captures one subject. One that gives no graph is recorded as refused."""
         started = time.perf_counter()
         self.collected.doing(subject.name, "", "capturing")
         try:
@@ -51,19 +67,24 @@ class SubjectRunner:
             graph = subject.captured()
         except Exception as error:
             self._refuse(position, subject, error)
-            return
-        captured = time.perf_counter() - started
+            return None
+        seconds = time.perf_counter() - started
         self.collected.tick("captured", subject.name, "")
         self.prepare()
         self.record.graph(subject.name, graph)
-        with self.turns.turn(graph) as alone:
-            self._compare(position, subject, graph, captured, alone)
+        return CapturedSubject(position, subject, graph, seconds)
+
+    def compare(self, captured: CapturedSubject) -> None:
+        """Runs a captured subject on every platform, and judges it."""
+        with self.turns.turn(captured.graph) as alone:
+            self._compare(captured, alone)
 
     def _refuse(self, position: int, subject: Subject, error: Exception) -> None:
         self.collected.refused(position, self.record.refused(position, refusal(subject.name, error)))
 
-    def _compare(self, position: int, subject: Subject, graph: Graph, captured: float, alone: bool) -> None:
+    def _compare(self, captured: CapturedSubject, alone: bool) -> None:
         """`alone`: run one platform after the other, and end its worker before the next. Judge when all have run."""
+        position, subject, graph = captured.position, captured.subject, captured.graph
         reference, name = self.context.settings.reference, subject.name
         memory, too_large = self._memory(graph) if alone else (0, {})
         if reference in too_large:
@@ -76,7 +97,7 @@ class SubjectRunner:
         except OutOfTime as error:
             self._refuse(position, subject, MindgapError(f"not run: {error} before the reference had run it"))
             return
-        model = dataclasses.replace(comparison.model({"capture": captured}), source=subject.source)
+        model = dataclasses.replace(comparison.model({"capture": captured.seconds}), source=subject.source)
         self.record.model(position, model, comparison.reference)
         self.collected.model(position, model, reference)
         if alone:

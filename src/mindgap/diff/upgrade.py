@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from platform import python_version
 from typing import Any, Final, Literal
 
@@ -156,7 +156,7 @@ def upgrade(
 
     None: mindgap's own environment. `settings.budget_s` is for all platforms together. Raises `MindgapError` where the
     environments are one, a platform is unknown or not available in one of them, or nothing differs in their versions.
-    `resume`: models of which the store has a row of these versions are not run again.
+    `resume`: models of which the store has a row of these versions are not run again, nor captured again.
     """
     if resume and store is None:
         raise MindgapError("a run is resumed from a store: name it with --store DIR")
@@ -172,7 +172,12 @@ def upgrade(
     for (old, new), changed in zip(pairs, versions, strict=True):
         left = None if until is None else max(until - time.monotonic(), 0.1)
         own = dataclasses.replace(settings, reference=old, budget_s=left)
-        earlier = earlier_report(store, old, new) if resume and store is not None else None
+        earlier = None
+        if resume and store is not None:
+            earlier = earlier_report(store, old, new)
+            for model in () if earlier is None else earlier.models:
+                if model.name in graphs:
+                    graphs[model.name].kept(partial(store.get_graph, model.digest))
         rest = once if earlier is None else [each for each in once if each.name not in row_names(earlier)]
         report = earlier
         if rest or report is None:
@@ -194,9 +199,14 @@ class _CapturedOnce:
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
+        self._kept: Callable[[], Graph] | None = None
         self._calls: Mapping[str, frozenset[Call]] = {}
         self._lock = threading.Lock()
         self._made: bytes | MindgapError | None = None
+
+    def kept(self, graph: Callable[[], Graph]) -> None:
+        """Where the graph of an earlier run is. `graph` raises `MindgapError` where it is no longer there."""
+        self._kept = self._kept or graph
 
     def calls_made(self) -> Mapping[str, frozenset[Call]]:
         """The ways in which the graph calls each of its operators; none of a graph that was refused."""
@@ -212,7 +222,7 @@ class _CapturedOnce:
                 return decode(self._made)
             if self._made is not None:
                 raise self._made
-            made = _tried(self.subject.graph)
+            made = _tried(self.subject.graph if self._kept is None else self._kept)
             if isinstance(made, MindgapError):
                 self._made = made
                 raise made

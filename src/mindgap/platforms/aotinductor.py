@@ -37,6 +37,7 @@ class AheadBackend:
     """Makes platforms of one device whose graphs are compiled before they run."""
 
     device: TorchDevice
+    batch: int = 50
 
     @property
     def options(self) -> Mapping[str, str]:

@@ -168,3 +168,14 @@ class Forkable(Protocol):
 
     @property
     def forkable(self) -> bool: ...
+
+
+@runtime_checkable
+class Batching(Protocol):
+    """A backend whose platforms are `LoadsMany`.
+
+    `batch`: how many small graphs it is best given together.
+    """
+
+    @property
+    def batch(self) -> int: ...

@@ -13,7 +13,7 @@ from typing import Final
 from mindgap.environments import find as find_environment
 from mindgap.platforms.elsewhere import BackendElsewhere
 from mindgap.platforms.inside import backend_at
-from mindgap.platforms.protocol import Backend, PlatformError
+from mindgap.platforms.protocol import Backend, Batching, PlatformError
 
 _BY_PLACE: Final = re.compile(r"([A-Za-z_][\w.]*:[A-Za-z_][\w.]*)(?:@(.*))?")
 
@@ -35,6 +35,17 @@ def find_backend(text: str) -> tuple[Backend, Mapping[str, str]]:
     if environment:
         backend = BackendElsewhere(backend, place, find_environment(environment))
     return backend, options
+
+
+def batch_of(text: str) -> int:
+    """Returns how many small graphs the platform is best given together; 1 if it loads them one by one.
+
+    Raises `PlatformError`.
+    """
+    backend, _ = find_backend(text)
+    if isinstance(backend, BackendElsewhere):
+        backend = backend.backend
+    return backend.batch if isinstance(backend, Batching) else 1
 
 
 def backend_inside(text: str, place: str) -> tuple[Backend, Mapping[str, str]]:
