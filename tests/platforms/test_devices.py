@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from mindgap.platforms.protocol import Fallback, PlatformError
+from mindgap.platforms.protocol import Fallback, PlatformError, Unsupported
 from mindgap.platforms.pytorch.device import availability as presence
 from mindgap.platforms.pytorch.device import options as known
 from mindgap.platforms.pytorch.device.devices import DEVICES
@@ -210,9 +210,9 @@ def test_a_worker_that_may_fall_back_unseen_does_not_open(monkeypatch, device, v
         "Aten Op fallback from XPU to CPU happends. This may have performance implications.",
     ],
 )
-def test_what_makers_warn_of_is_a_fallback(text):
-    said = r"(aten::foo\S*|an operator) ran on the CPU, the platform is mps"
-    with pytest.raises(Fallback, match=said), watched(DEVICES["mps"]):
+def test_what_makers_warn_of_is_a_refusal(text):
+    said = r"(aten::foo\S*|an operator): it ran on the CPU, the platform is mps"
+    with pytest.raises(Unsupported, match=said), watched(DEVICES["mps"]):
         warnings.warn(text, stacklevel=1)
 
 
@@ -261,7 +261,7 @@ def test_values_that_another_device_leaves_on_the_host_are_fallbacks():
 
 def test_a_package_that_falls_back_with_a_warning_is_seen_to():
     found = in_a_worker("npu/eager", PRETEND, PRETEND_OLD="1")
-    assert found["erf"] == found["erf traced"] == "Fallback: aten::erf ran on the CPU, the platform is npu"
+    assert found["erf"] == found["erf traced"] == "Unsupported: aten::erf: it ran on the CPU, the platform is npu"
     found = in_a_worker("npu/eager", PRETEND, TORCH_NPU_FALLBACK_CPU_DISABLE="(unset)")
     assert found["open"].startswith("Fallback: TORCH_NPU_FALLBACK_CPU_DISABLE is not set")
 

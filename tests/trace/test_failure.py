@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -97,6 +98,16 @@ def test_a_crash_of_two_operators_together_costs_few_workers() -> None:
     assert found == Part((30, 37))
     # The whole graph, prefixes that are too long, and the parts that still fail while nodes are dropped.
     assert bench.fatal <= 10
+
+
+def test_a_part_that_is_too_large_to_be_named_is_described() -> None:
+    def fails(graph: Graph) -> Outcome | None:
+        return CRASH if ops(graph).count("sin") >= 3 and "log1p" in ops(graph) and "cos" in ops(graph) else None
+
+    found, _ = search(fails, CRASH, long_chain())
+    assert not found.nodes
+    number = re.fullmatch(r"the smallest part that was found has (\d+) operators, nodes 0 to 30", found.reason)
+    assert number and 8 < int(number[1]) <= 31
 
 
 def test_a_failure_of_another_kind_is_not_followed() -> None:

@@ -39,12 +39,17 @@ class PlatformError(MindgapError):
 
 
 class Unsupported(Exception):
-    """A typed refusal: this platform does not implement this operator or dtype."""
+    """A typed refusal: this platform does not implement this operator or dtype.
 
-    def __init__(self, op: str, why: str) -> None:
+    `op`: the operator of the graph, or the runtime's own name where that is all that is known. `also`: the runtime's
+    names of others that are refused for the same reason.
+    """
+
+    def __init__(self, op: str, why: str, also: Sequence[str] = ()) -> None:
         super().__init__(f"{op}: {why}")
         self.op = op
         self.why = why
+        self.also = tuple(also)
 
 
 class CompileFailure(Exception):
@@ -67,16 +72,9 @@ class RunFailure(Exception):
 
 
 class Fallback(Exception):
-    """Part of the graph ran on another device, precision or delegate than the platform's.
-
-    The message names the first operator; `op` is the operator of the graph that called it, empty where it is not
-    known; `also`: the others that ran elsewhere.
+    """A setting is not in force, or part of the graph ran on another device, in another precision or on another
+    delegate than the platform's. An operator that the device lacks and its package runs on the CPU is `Unsupported`.
     """
-
-    def __init__(self, message: str, op: str = "", also: Sequence[str] = ()) -> None:
-        super().__init__(message)
-        self.op = op
-        self.also = tuple(also)
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,13 +191,13 @@ def failure(error: BaseException) -> dict[str, Any]:
     elif isinstance(error, RunFailure):
         op, message = error.op or None, str(error)
     elif isinstance(error, Fallback):
-        op, message = error.op or None, f"fell back: {error}"
+        message = f"fell back: {error}"
     elif isinstance(error, _ContractBroken):
         message = str(error)
     if status != "unsupported" and (isinstance(error, MemoryError) or _is_out_of_memory(message)):
         status = "oom"
-    # A part of the graph falls back in the same way where its first operator does.
-    also = f"; so did {', '.join(error.also)}" if isinstance(error, Fallback) and error.also else ""
+    # Not part of the signature: the same operator is refused in many graphs.
+    also = f"; so did {', '.join(error.also)}" if isinstance(error, Unsupported) and error.also else ""
     return {"status": status, "op": op, "message": message + also, "signature": signature(message)}
 
 

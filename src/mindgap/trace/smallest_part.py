@@ -61,7 +61,7 @@ class PartSearch:
             return Part((), self._without_nodes(end))
         nodes = self._fewer(nodes)
         if len(nodes) > MOST_NODES:
-            return Part((), f"no {MOST_NODES} of the operators up to node {end} show it together")
+            return Part((), f"the smallest part that was found has {len(nodes)} operators, nodes {nodes[0]} to {end}")
         shown = self._shown(nodes)
         twice = len(set(shown)) < len(shown) and not self.holds(nodes, once=True)
         return Part(nodes, twice=twice)

@@ -7,13 +7,13 @@ import importlib
 import os
 import re
 import warnings
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import torch
 
-from mindgap.platforms.protocol import Fallback
+from mindgap.platforms.protocol import Fallback, Unsupported
 from mindgap.platforms.pytorch.device.devices import TorchDevice
 from mindgap.platforms.pytorch.device.host_runs import boxed_fallback, from_outside, host_runs, through_boxed_fallback
 from mindgap.torch_private.operator_events import operator_events
@@ -130,7 +130,7 @@ class Watch:
 
 @contextlib.contextmanager
 def watched(device: TorchDevice, *, events: bool = False, operators: Collection[str] = ()) -> Generator[Watch]:
-    """Raises `Fallback` at the block's end if the device ran operators on the CPU.
+    """Raises `Unsupported` at the block's end if the device's package ran operators on the CPU.
 
     Detects that by warnings of torch and of the maker's package, and by counters of XLA's and Gaudi's packages; with
     `events`, of a device on PyTorch's PrivateUse1 key, by the copies within operators (`host_runs`), for which
@@ -160,31 +160,37 @@ def watched(device: TorchDevice, *, events: bool = False, operators: Collection[
         text = str(warning.message)
         if _ELSEWHERE.search(text):
             operator = _OPERATOR.search(text)
-            raise Fallback(
-                f"{operator[1] if operator else 'an operator'} ran on the CPU, the platform is {device.name}"
-            )
+            raise _on_the_cpu(device, [operator[1] if operator else "an operator"], operators)
         warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     # One that the graph itself calls comes first: it is the one that can be named to users.
     grown = sorted(_growth(before, handed_over(device)), key=lambda name: (not _overload(name, operators), name))
     if grown:
-        message = f"{grown[0]} ran on the CPU, the platform is {device.name}"
-        raise Fallback(message, _overload(grown[0], operators), grown[1:])
+        raise _on_the_cpu(device, grown, operators)
     seen.lowered = _growth(lowered, handed_to_compiler(device))
     if recorded is not None:
         _check_events(recorded.roots, device, seen)
 
 
 def _check_events(events: list[Any], device: TorchDevice, seen: Watch) -> None:
-    """Raises `Fallback` for the first operator of the events that ran on the host."""
+    """Raises `Unsupported` for the first operator of the events that ran on the host."""
     measured = boxed_fallback(device.torch_name)
     found = host_runs(events, device.torch_name, boxed=measured == "seen")
     if found:
-        also = dict.fromkeys(run.operator for run in found[1:])
-        also.pop(found[0].operator, None)
-        message = f"{found[0].operator} ran on the CPU, the platform is {device.name}"
-        raise Fallback(message, found[0].called, tuple(also))
+        names = list(dict.fromkeys(run.operator for run in found))
+        raise _on_the_cpu(device, names, (), found[0].called)
     if measured in ("not seen", "not tried"):
         seen.unverified = tuple(through_boxed_fallback(events, device.torch_name))
+
+
+def _on_the_cpu(device: TorchDevice, names: Sequence[str], operators: Collection[str], called: str = "") -> Unsupported:
+    """The refusal of operators that the device's package ran on the CPU, by the package's `names`.
+
+    `operators`: those of the graph, of which the first name may be one. `called`: the one that called the first.
+    """
+    first, *others = names
+    operator = called or _overload(first, operators) or first
+    what = "it" if operator == first else first
+    return Unsupported(operator, f"{what} ran on the CPU, the platform is {device.name}", others)
 
 
 def _lost(device: TorchDevice) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from mindgap.aten.tensors import TORCH_DTYPES, to_torch
-from mindgap.platforms.protocol import Fallback, Options
+from mindgap.platforms.protocol import Fallback, Options, Unsupported
 from mindgap.platforms.pytorch.device.availability import processor
 from mindgap.platforms.pytorch.device.devices import TorchDevice
 from mindgap.platforms.pytorch.device.host_runs import boxed_fallback, from_outside
@@ -101,7 +101,7 @@ def product_bits(device: TorchDevice) -> dict[str, int]:
         try:
             with torch.no_grad(), watched(device, events=True):
                 result = function(*(operand.to(device.torch_name) for operand in operands)).cpu()
-        except Fallback:
+        except Unsupported:
             continue
         except RuntimeError as error:
             if refusal(error) is None:
