@@ -11,7 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
+from mindgap.capture import capture
 from mindgap.cli.app import main
 from mindgap.cli.known_findings import known_findings
 from mindgap.cli.upgrade import _status
@@ -20,8 +22,9 @@ from mindgap.cli.upgrade_outputs import write_junit
 from mindgap.compare.culprit import Culprit
 from mindgap.compare.fault import Fault
 from mindgap.diff import Report
-from mindgap.diff.upgrade import Change, PlatformUpgrade, change_of, in_environment, version_changes
+from mindgap.diff.upgrade import Change, PlatformUpgrade, _stored_graph, change_of, in_environment, version_changes
 from mindgap.environments.installation import adopt
+from mindgap.graph import MindgapError, TensorStore, stored_keys
 from mindgap.platforms.protocol import PlatformError
 from mindgap.results.rows import Model, Row
 from mindgap.store import Store
@@ -155,17 +158,36 @@ def test_a_resumed_run_runs_what_the_store_lacks(folder: Path, capfd: pytest.Cap
     ]  # fmt: skip
     sql = "SELECT model, count(*) AS n FROM verdicts GROUP BY model ORDER BY model"
     assert [(row["model"], row["n"]) for row in Store(store).rows(sql)] == [("model:right", 1), ("model:wrong", 1)]
-    # What has rows is not captured again.
-    assert main(["upgrade", *sources, *asked, "--store", store, "--resume"]) == 1
-    told = json.loads(capfd.readouterr().out)
-    assert [row["change"] for row in told["platforms"][0]["rows"]] == ["worse", "same"]
-    (folder / "model.py").write_text(MODEL.replace("torch.nn.Linear(8, 4)", "torch.nn.Linear(9, 4)"))
-    try:
-        assert main(["upgrade", *sources, *asked, "--store", store, "--resume"]) == 1
-    finally:
-        (folder / "model.py").write_text(MODEL)
-    assert json.loads(capfd.readouterr().out)["platforms"] == told["platforms"]
     assert main(["upgrade", *sources, *asked, "--resume"]) == 2
+
+
+def test_what_has_rows_of_one_platform_is_not_captured_again_for_another(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def rows(*more: str) -> list[int]:
+        assert main(["upgrade", f"{model}:wrong", "--from", "good", "--to", "bad", "--store", str(store), *more]) == 1
+        return [len(each["rows"]) for each in json.loads(capfd.readouterr().out)["platforms"]]
+
+    model, store = folder / "changed.py", folder / "kept"
+    model.write_text(MODEL)
+    assert rows("-p", "cpu/eager", "--json") == [1]
+    model.write_text(MODEL.replace("Linear(8, 4)", "Linear(9, 4)"))
+    assert rows("-p", "cpu/jit", "-p", "cpu/eager", "--resume", "--json") == [1, 1]
+    for file in (store / "graphs").rglob("*.graph"):
+        file.unlink()
+    # Now it is captured again, which fails.
+    assert rows("-p", "cpu/jit@threads=1", "-p", "cpu/eager", "--resume", "--json") == [0, 1]
+
+
+def test_a_graph_without_its_weights_is_no_stored_graph(tmp_path: Path) -> None:
+    store, tensors = Store(tmp_path / "store"), TensorStore(tmp_path / "tensors")
+    weight = torch.randn(64, 64)
+    graph = capture(lambda x: x @ weight, (torch.ones(2, 64),), tensors=tensors)
+    assert stored_keys(graph)
+    digest = store.put_graph(graph)
+    assert _stored_graph(store, digest, tensors) == graph
+    with pytest.raises(MindgapError, match="are no longer in"):
+        _stored_graph(store, digest, TensorStore(tmp_path / "emptied"))
 
 
 def test_a_new_version_that_mends_is_no_failure(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

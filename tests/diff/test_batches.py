@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def test_one_that_ends_the_worker_costs_only_itself(log: Path) -> None:
     found = run("add", "add", "add", "load_hang", "add", deadline_s=1.0)
     assert found == [("0", "ok"), ("1", "ok"), ("2", "ok"), ("3", "timeout"), ("4", "ok")]
     calls = log.read_text().split()
-    assert calls[:2] == ["4", "2"], "the batch, then the half that can be loaded"
+    assert calls == ["4", *["one"] * 5], "the batch, then each graph of it, then the one that is left"
 
 
 def test_one_subject_needs_no_batch(log: Path) -> None:
@@ -58,8 +59,12 @@ def test_one_subject_needs_no_batch(log: Path) -> None:
     assert log.read_text().split() == ["one"]
 
 
-def test_a_budget_that_is_used_up_ends_a_batch(log: Path) -> None:
-    assert run("load_hang", "add", budget_s=3.0) == []
+def test_loading_together_takes_half_of_a_budget(log: Path) -> None:
+    """Then what can be loaded still runs."""
+    started = time.monotonic()
+    assert run("add", "add", "load_hang", deadline_s=60.0, budget_s=20.0) == [("0", "ok"), ("1", "ok")]
+    assert time.monotonic() - started < 45
+    assert log.read_text().split()[0] == "3"
 
 
 def test_groups_are_limited_in_operators_and_large_graphs_are_alone(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:

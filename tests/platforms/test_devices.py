@@ -211,7 +211,7 @@ def test_a_worker_that_may_fall_back_unseen_does_not_open(monkeypatch, device, v
     ],
 )
 def test_what_makers_warn_of_is_a_refusal(text):
-    said = r"(aten::foo\S*|an operator): it ran on the CPU, the platform is mps"
+    said = r"(aten::foo\S*: it|the graph: an operator) ran on the CPU, the platform is mps"
     with pytest.raises(Unsupported, match=said), watched(DEVICES["mps"]):
         warnings.warn(text, stacklevel=1)
 

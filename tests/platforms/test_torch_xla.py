@@ -75,7 +75,7 @@ def test_gradients(pool: WorkerPool, platform: str):
 
 
 @BOTH
-def test_an_operator_that_goes_to_the_cpu_is_a_fallback(pool: WorkerPool, platform: str):
+def test_an_operator_that_goes_to_the_cpu_is_a_refusal(pool: WorkerPool, platform: str):
     graph, _ = captured(lambda x: torch.fft.fft(torch.lgamma(x.abs() + 1)).real, normal(4))
     outcome = pool.run(Job(platform, graph))
     assert outcome.status == "unsupported" and outcome.op == "aten.lgamma.default", outcome.message

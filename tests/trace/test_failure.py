@@ -13,6 +13,7 @@ from mindgap.graph import Graph
 from mindgap.run.outcome import Job, Outcome, Status
 from mindgap.trace.failure import failing_part
 from mindgap.trace.judge import Judge
+from mindgap.trace.known_failures import KnownFailures, pattern_of, places_of
 from mindgap.trace.smallest_part import Part
 from oracle.bench import PLATFORM, Bench, build, normal
 
@@ -106,8 +107,32 @@ def test_a_part_that_is_too_large_to_be_named_is_described() -> None:
 
     found, _ = search(fails, CRASH, long_chain())
     assert not found.nodes
-    number = re.fullmatch(r"the smallest part that was found has (\d+) operators, nodes 0 to 30", found.reason)
+    said = r"the smallest part that was found has (\d+) operators between nodes 0 and 30; at most 8 are named"
+    number = re.fullmatch(said, found.reason)
     assert number and 8 < int(number[1]) <= 31
+
+
+def test_what_is_named_fails_on_a_fresh_worker() -> None:
+    """Parts on the way are not tried twice; the one that is named is."""
+    graph, arrays = long_chain()
+
+    @dataclass
+    class Worn(Failing):
+        confirmed: list[bool] = field(default_factory=list[bool])
+
+        def execute(self, job: Job) -> Outcome:
+            found = super().execute(job)
+            self.confirmed += [job.confirmed] if found.status == "crash" else []
+            return replace(found, status="ok") if job.confirmed and self.harmless else found
+
+        harmless: bool = False
+
+    bench = Worn(fails=holding("log1p", "sqrt"))
+    assert failing_part(graph, CRASH, bench.execute, dict(enumerate(arrays))) == Part((30, 37))
+    assert bench.confirmed.count(True) == 1 and bench.confirmed[-1] and len(bench.confirmed) > 3
+    bench = Worn(fails=holding("log1p", "sqrt"), harmless=True)
+    found = failing_part(graph, CRASH, bench.execute, dict(enumerate(arrays)))
+    assert found == Part((), "the part that was found does not fail on a fresh worker")
 
 
 def test_a_failure_of_another_kind_is_not_followed() -> None:
@@ -227,3 +252,58 @@ def test_an_operator_that_does_not_fail_alone_is_not_named() -> None:
     judgement = Judge(graph, arrays, bench.execute, "cpu/eager").judge_failure(named)
     assert judgement.verdict == "failed" and judgement.culprit is None
     assert "the platform names aten.exp.default, which alone does not fail" in judgement.detail
+
+
+# ---- what made other graphs fail
+
+
+def pair(first: int, second: int, length: int = 40) -> tuple[Graph, list[Any]]:
+    """A chain of `relu`, in which `log1p` and then `sqrt` stand."""
+    names = ["relu"] * length
+    names[first], names[second] = "log1p", "sqrt"
+    arrays = [normal(4)]
+    calls = [(f"v{i}", f"aten.{name}.default", "i0" if i == 0 else f"v{i - 1}") for i, name in enumerate(names)]
+    return build(arrays, calls, [f"v{length - 1}"]), arrays
+
+
+def test_the_same_operators_of_another_graph_are_tried_first() -> None:
+    known, bench = KnownFailures(), Failing(fails=holding("log1p", "sqrt"))
+    graph, arrays = long_chain()
+    assert failing_part(graph, CRASH, bench.execute, dict(enumerate(arrays)), known) == Part((30, 37))
+    searched, bench.fatal, bench.seen = bench.fatal, 0, []
+    graph, arrays = pair(3, 20)
+    assert failing_part(graph, CRASH, bench.execute, dict(enumerate(arrays)), known) == Part((3, 20))
+    assert (bench.fatal, len(bench.seen)) == (1, 1) and searched > 3
+    # Of another platform, or in another way, nothing is known.
+    for other in (outcome("crash", "killed by SIGFPE while loading"), outcome("timeout", "")):
+        assert not [*known.places(other, graph)]
+
+
+def test_what_does_not_fail_here_is_not_named() -> None:
+    known, bench = KnownFailures(), Failing(fails=lambda graph: CRASH if "sqrt" in ops(graph) else None)
+    first, _ = pair(3, 20)
+    known.add(CRASH, first, (3,))
+    graph, arrays = pair(5, 9)
+    assert failing_part(graph, CRASH, bench.execute, dict(enumerate(arrays)), known) == Part((9,))
+    assert [ops(each) for each in bench.seen[:1]] == [["log1p"]]
+
+
+def test_operands_come_from_the_same_operators() -> None:
+    arrays = [normal(4)]
+    calls = [
+        ("a", "aten.sin.default", "i0"), ("b", "aten.cos.default", "i0"), ("c", "aten.cos.default", "a"),
+        ("d", "aten.mul.Tensor", "b", "c"), ("e", "aten.mul.Tensor", "c", "b"),
+    ]  # fmt: skip
+    graph = build(arrays, calls, ["d", "e"])
+    assert [*places_of(graph, pattern_of(graph, (0, 2)))] == [(0, 2)]
+    assert [*places_of(graph, pattern_of(graph, (1,)))] == [(1,), (2,)]
+    assert [*places_of(graph, pattern_of(graph, (2, 3)))] == [(1, 4), (2, 3)]
+    assert [*places_of(graph, pattern_of(graph, (1, 2, 4)))] == [(1, 2, 4)]
+
+
+def test_looking_for_a_pattern_ends() -> None:
+    names = ["relu"] * 400
+    calls = [(f"v{i}", f"aten.{name}.default", "i0") for i, name in enumerate(names)]
+    graph = build([normal(4)], calls, ["v399"])
+    pattern = pattern_of(graph, tuple(range(8)))
+    assert sum(1 for _ in places_of(graph, pattern)) < 20_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -14,16 +15,18 @@ from mindgap.graph import Graph
 from mindgap.graph.sizes import input_bytes
 from mindgap.pipeline.time_budget import TimeBudget
 from mindgap.run.backend_lookup import batch_of
-from mindgap.run.outcome import Prepared
 from mindgap.run.pool import WorkerPool
 
-#: The most operators of graphs that are loaded together. What a compiler does once for a batch costs little beside
-#: more than these.
+_log = logging.getLogger(__name__)
+#: The most operators of graphs that are loaded together. For more of them the compilation itself takes nearly all of
+#: the time, so a larger batch saves little.
 _OPERATORS: Final = 2000
-#: The most bytes of their inputs: fewer than a worker keeps.
+#: The most bytes of their inputs: half of those of the graphs that a worker keeps.
 _INPUT_BYTES: Final = 512 << 20
-#: So many graphs that are loaded together have one more deadline.
-_SHARED: Final = 4
+#: Graphs that are loaded together have so many times the deadline of one.
+_DEADLINES: Final = 2
+#: Loading together may take this share of the time that is left of a budget: what is loaded is to run as well.
+_OF_BUDGET: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class Batches:
 
     @classmethod
     def of(cls, pool: WorkerPool, platforms: Iterable[str], deadline_s: float, budget: TimeBudget) -> Batches:
-        """Returns those of platforms that load many at once."""
+        """Takes those of the platforms that load many at once. Raises `PlatformError`."""
         sizes = {platform: batch_of(platform) for platform in platforms}
         return cls(pool, {name: size for name, size in sizes.items() if size > 1}, deadline_s, budget)
 
@@ -65,18 +68,19 @@ class Batches:
         if group:
             yield group
 
-    def loaded(self, graphs: Sequence[Graph], threads: Executor) -> bool:
-        """Loads the graphs on each of the platforms. Returns whether all workers survived that: where one did not, a
-        smaller group may be loaded. A graph that cannot be loaded fails when it runs."""
-        deadline_s = self.deadline_s * (1 + len(graphs) / _SHARED)
+    def load(self, graphs: Sequence[Graph], threads: Executor) -> None:
+        """Loads the graphs on each of the platforms. What is not loaded then, because the worker ended or took too
+        long, is loaded one by one when it runs."""
+        deadline_s, until = _DEADLINES * self.deadline_s, None
         if self.budget.until is not None:
-            deadline_s = min(deadline_s, self.budget.until - time.monotonic())
-        if deadline_s <= 0:
-            # Its jobs say that the budget is used up.
-            return True
+            now = time.monotonic()
+            until = now + _OF_BUDGET * (self.budget.until - now)
 
-        def prepare(platform: str) -> Prepared:
-            return self.pool.prepare(platform, graphs, deadline_s)
+        def prepare(platform: str) -> None:
+            found = self.pool.prepare(platform, graphs, deadline_s, until)
+            if found.held < len(graphs):
+                held = f"{found.held} of {len(graphs)} graphs were loaded together"
+                _log.info("%s: %s; the others are loaded one by one: %s", platform, held, found.message)
 
-        found = [*threads.map(prepare, self.platforms)]
-        return all(prepared.status == "ok" for prepared in found) or self.budget.over
+        for _ in threads.map(prepare, self.platforms):
+            pass

@@ -209,19 +209,15 @@ class Session:
 def _run_in_batches(
     one: SubjectRunner, batches: Batches, subjects: Sequence[Subject], threads: ThreadPoolExecutor
 ) -> None:
-    """Captures so many subjects, loads their graphs together, runs them, and goes on with the next."""
+    """Captures `batches.size` subjects, loads their graphs together, runs them, and goes on with the next."""
     numbered = enumerate(subjects)
     while batch := [*itertools.islice(numbered, batches.size)]:
         captured = threads.map(one.capture, *zip(*batch, strict=True))
-        groups = [*batches.groups([each for each in captured if each is not None])]
-        while groups:
-            group = groups.pop(0)
-            one.collected.doing(group[0].subject.name, "", f"loading {len(group)} graphs together")
-            if len(group) == 1 or batches.loaded([each.graph for each in group], threads):
-                _ = [*threads.map(one.compare, group)]
-            else:
-                middle = len(group) // 2
-                groups[:0] = [group[:middle], group[middle:]]
+        for group in batches.groups([each for each in captured if each is not None]):
+            if len(group) > 1:
+                one.collected.doing(group[0].subject.name, "", f"loading {len(group)} graphs together")
+                batches.load([each.graph for each in group], threads)
+            _ = [*threads.map(one.compare, group)]
 
 
 def with_distinct_names(subjects: list[Subject]) -> list[Subject]:

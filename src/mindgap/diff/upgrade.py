@@ -21,7 +21,7 @@ from mindgap.diff.schema_changes import Call, SchemaChange, calls_of, schema_cha
 from mindgap.diff.session import with_distinct_names
 from mindgap.diff.subject import OnProgress, Subject
 from mindgap.environments import EnvironmentProblem, find
-from mindgap.graph import Graph, MindgapError, TensorStore, decode, encode
+from mindgap.graph import Graph, MindgapError, TensorStore, decode, default_tensor_store, encode, stored_keys
 from mindgap.platforms.listing import platform_info
 from mindgap.platforms.protocol import PlatformError
 from mindgap.platforms.registry import ENVIRONMENT, PlatformName, canonical, is_import_path, parse
@@ -167,23 +167,25 @@ def upgrade(
     versions = [version_changes(*pair) for pair in pairs]
     graphs = {each.name: _CapturedOnce(each) for each in with_distinct_names(list(subjects))}
     once = [dataclasses.replace(each.subject, graph=each.graph) for each in graphs.values()]
+    earlier: dict[str, Report | None] = {}
+    if resume and store is not None:
+        stored = tensors or default_tensor_store()
+        for old, new in pairs:
+            known = earlier[new] = earlier_report(store, old, new)
+            for model in () if known is None else known.models:
+                if model.name in graphs:
+                    graphs[model.name].kept(partial(_stored_graph, store, model.digest, stored))
     until = None if settings.budget_s is None else time.monotonic() + settings.budget_s
     found: list[PlatformUpgrade] = []
     for (old, new), changed in zip(pairs, versions, strict=True):
         left = None if until is None else max(until - time.monotonic(), 0.1)
         own = dataclasses.replace(settings, reference=old, budget_s=left)
-        earlier = None
-        if resume and store is not None:
-            earlier = earlier_report(store, old, new)
-            for model in () if earlier is None else earlier.models:
-                if model.name in graphs:
-                    graphs[model.name].kept(partial(store.get_graph, model.digest))
-        rest = once if earlier is None else [each for each in once if each.name not in row_names(earlier)]
-        report = earlier
+        report = earlier.get(new)
+        rest = once if report is None else [each for each in once if each.name not in row_names(report)]
         if rest or report is None:
             report = diff_many(rest, [new], settings=own, progress=progress, tensors=tensors, jobs=jobs, store=store)
         names = [each.name for each in once]
-        found.append(PlatformUpgrade(old, new, changed, joined(earlier, report, names)))
+        found.append(PlatformUpgrade(old, new, changed, joined(earlier.get(new), report, names)))
     schemas: tuple[SchemaChange, ...] = ()
     if any("torch" in each for each in versions):
         calls = {name: each.calls_made() for name, each in graphs.items()}
@@ -205,7 +207,7 @@ class _CapturedOnce:
         self._made: bytes | MindgapError | None = None
 
     def kept(self, graph: Callable[[], Graph]) -> None:
-        """Where the graph of an earlier run is. `graph` raises `MindgapError` where it is no longer there."""
+        """Where the graph of an earlier run is. `graph` raises `MindgapError` where that cannot be run any more."""
         self._kept = self._kept or graph
 
     def calls_made(self) -> Mapping[str, frozenset[Call]]:
@@ -222,12 +224,22 @@ class _CapturedOnce:
                 return decode(self._made)
             if self._made is not None:
                 raise self._made
-            made = _tried(self.subject.graph if self._kept is None else self._kept)
+            made = None if self._kept is None else _tried(self._kept)
+            if not isinstance(made, Graph):
+                made = _tried(self.subject.graph)
             if isinstance(made, MindgapError):
                 self._made = made
                 raise made
             self._made, self._calls = encode(made), calls_of(made)
             return made
+
+
+def _stored_graph(store: Store, digest: str, tensors: TensorStore) -> Graph:
+    """A graph of a store. Raises `MindgapError` where the store does not keep it, or its weights are gone."""
+    graph = store.get_graph(digest)
+    if any(key not in tensors for key in stored_keys(graph)):
+        raise MindgapError(f"weights of graph {digest} are no longer in {tensors.path}")
+    return graph
 
 
 def _tried(graph: Callable[[], Graph]) -> Graph | MindgapError:

@@ -10,7 +10,7 @@ import dataclasses
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mindgap.graph import Graph, UnknownOperator, materialise_all
@@ -23,6 +23,7 @@ from mindgap.results.recording import Describe
 from mindgap.results.rows import Model, Row
 from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Job, Outcome, Want
+from mindgap.trace.known_failures import KnownFailures
 
 if TYPE_CHECKING:
     from mindgap.trace.judge import Judge
@@ -41,13 +42,15 @@ class RunContext:
     """Runs graphs under one session's settings.
 
     `execute`: runs a job on any platform. `tensors`: where tensors beside graphs are stored. `describe`: what a
-    platform reports of itself. Its `dtypes` explain findings; `PYTORCH_DECOMPOSITIONS` excludes evidence.
+    platform reports of itself. Its `dtypes` explain findings; `PYTORCH_DECOMPOSITIONS` excludes evidence. `failures`:
+    what made platforms fail in the session's graphs.
     """
 
     execute: Execute
     settings: RunSettings
     tensors: TensorStore | None = None
     describe: Describe = no_description
+    failures: KnownFailures = field(default_factory=KnownFailures)
 
     def dtypes(self, platform: str) -> Mapping[str, Mapping[str, str]]:
         """What the platform does to each dtype; empty where it does not report it."""
@@ -183,6 +186,7 @@ class GraphComparison:
                 internal=settings.internal,
                 dtypes=self.context.dtypes,
                 decomposes=self.context.decomposes,
+                failures=self.context.failures,
             )
         return self._judge
 

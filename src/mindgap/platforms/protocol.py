@@ -172,7 +172,7 @@ class Forkable(Protocol):
 class Batching(Protocol):
     """A backend whose platforms are `LoadsMany`.
 
-    `batch`: how many small graphs it is best given together.
+    `batch`: how many small graphs `diff` and `upgrade` give it together, at least 1.
     """
 
     @property

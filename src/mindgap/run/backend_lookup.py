@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, cast
 
 from mindgap.environments import find as find_environment
 from mindgap.platforms.elsewhere import BackendElsewhere
@@ -40,12 +40,17 @@ def find_backend(text: str) -> tuple[Backend, Mapping[str, str]]:
 def batch_of(text: str) -> int:
     """Returns how many small graphs the platform is best given together; 1 if it loads them one by one.
 
-    Raises `PlatformError`.
+    Raises `PlatformError`, also for a backend whose `batch` is no positive integer.
     """
     backend, _ = find_backend(text)
     if isinstance(backend, BackendElsewhere):
         backend = backend.backend
-    return backend.batch if isinstance(backend, Batching) else 1
+    if not isinstance(backend, Batching):
+        return 1
+    size = cast("object", backend.batch)
+    if not isinstance(size, int) or size < 1:
+        raise PlatformError(f"platform {text!r}: its backend's `batch` is {size!r}, not a positive integer")
+    return size
 
 
 def backend_inside(text: str, place: str) -> tuple[Backend, Mapping[str, str]]:

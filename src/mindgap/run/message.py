@@ -43,6 +43,8 @@ def job_frame(
     }
     if job.values is not None:
         header["values"] = list(job.values)
+    if not job.confirmed:
+        header["confirmed"] = False
     arrays = list(job.inputs.values())
     if graph is not None:
         header["bytes"] = True
@@ -93,7 +95,10 @@ def read_job(frame: Frame, platform: str, graph: Graph) -> Job:
     inputs = dict(zip(numbers, frame.arrays[: len(numbers)], strict=True))
     wanted: Sequence[int] | None = header.get("values")
     values = None if wanted is None else tuple(wanted)
-    return Job(platform, graph, want=header["want"], repeat=header["repeat"], inputs=inputs, values=values)
+    return Job(
+        platform, graph, want=header["want"], repeat=header["repeat"], inputs=inputs, values=values,
+        confirmed=header.get("confirmed", True),
+    )  # fmt: skip
 
 
 def outcome_frame(outcome: Outcome, rss: int) -> tuple[dict[str, Any], list[Array]]:

@@ -65,6 +65,28 @@ _WITHIN: Final = tuple(
 )
 
 
+#: Python's warnings of deprecated functions: the warning, and the source line that follows.
+_DEPRECATED: Final = re.compile(r"^\S+:\d+: (?:Future|Deprecation|PendingDeprecation)Warning: ")
+#: A line of the stack that Python prints when it crashes.
+_FRAME: Final = re.compile(r'^  File "(?P<file>[^"]*)", line \d+ in \S+$')
+#: Where packages are installed.
+_INSTALLED: Final = re.compile(r'(?<=File ")\S*/site-packages/')
+
+
+def telling_lines(lines: list[str]) -> list[str]:
+    """Returns what a worker printed without what has nothing to do with its end: deprecation warnings, the list of
+    extension modules, and of a stack the frames of mindgap and of Python's launcher. Where packages lie is left out."""
+    found: list[str] = []
+    warned = False
+    for line in lines:
+        source, warned = warned and line.startswith("  ") and not _FRAME.match(line), bool(_DEPRECATED.match(line))
+        frame = _FRAME.match(line)
+        ours = frame is not None and ("/mindgap/" in frame["file"] or frame["file"].startswith("<frozen "))
+        if not (source or warned or ours or line.startswith("Extension modules: ")):
+            found.append(_INSTALLED.sub("", line))
+    return found
+
+
 def reasons(lines: list[str]) -> list[str]:
     """Returns the reasons in the lines of a message, each after its operator if the message names it before.
 

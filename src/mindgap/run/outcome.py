@@ -30,7 +30,8 @@ class Job:
     every repetition when they differ), `trace` these and nodes' values (`values`: which, by number; None for all),
     `value_digests` the digest of every node's values, `counts` how often each result occurred among the repetitions.
     `purpose`: the account of its processor time; it changes no result. `until`: a moment of `time.monotonic` at which
-    it must be over, whatever `deadline_s` allows; past it, the outcome is `timeout` and nothing runs.
+    it must be over, whatever `deadline_s` allows; past it, the outcome is `timeout` and nothing runs. `confirmed`:
+    where it ends a worker that had run other jobs, it runs once more on a fresh one, whose outcome counts.
     """
 
     platform: str
@@ -42,6 +43,7 @@ class Job:
     purpose: Purpose = "running"
     values: tuple[int, ...] | None = None
     until: float | None = None
+    confirmed: bool = True
 
     def seconds_left(self) -> float:
         """Returns the seconds that the job may take from now: `deadline_s`, or fewer up to `until`."""

@@ -122,13 +122,16 @@ class WorkerPool:
         finally:
             self._set_limits(self._one)
 
-    def prepare(self, platform: str, graphs: Sequence[Graph], deadline_s: float) -> Prepared:
+    def prepare(
+        self, platform: str, graphs: Sequence[Graph], deadline_s: float, until: float | None = None
+    ) -> Prepared:
         """Loads the graphs together, if the platform can, for the jobs that follow. Blocks until done.
 
+        `until`: a moment of `time.monotonic` at which it must be over, whatever `deadline_s` allows.
         Any status but `ok`: the worker did not survive, or missed the deadline. A smaller batch may succeed.
         Raises `MindgapError` for bad input only.
         """
-        return self._supervisor(platform).prepare([Job(platform, graph) for graph in graphs], deadline_s)
+        return self._supervisor(platform).prepare([Job(platform, graph) for graph in graphs], deadline_s, until)
 
     def run_together(self, jobs: Sequence[Job], deadline_s: float) -> list[Outcome]:
         """Loads the graphs of jobs for one platform together, runs the jobs, and returns outcomes in their order.

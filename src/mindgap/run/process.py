@@ -23,6 +23,7 @@ from mindgap.run.child_process import ChildProcess, SpawnedProcess
 from mindgap.run.cpu import seconds_of
 from mindgap.run.machine import own_bytes
 from mindgap.run.message import OOM_EXIT
+from mindgap.run.message_cleaning import telling_lines
 
 #: How often a busy worker's memory is looked at; its children's, a search through all processes, less often.
 TICK_S: Final = 0.05
@@ -88,8 +89,7 @@ class WorkerProcess:
     @property
     def tail(self) -> str:
         """Returns the last lines that the worker printed, to either stream."""
-        lines = self._tail.decode(errors="replace").splitlines()
-        return "\n".join(line for line in lines if not line.startswith("Extension modules: ")).strip()
+        return "\n".join(telling_lines(self._tail.decode(errors="replace").splitlines())).strip()
 
     def printed(self) -> str:
         """Returns what the worker printed since the last call, at most its last 8 KiB."""

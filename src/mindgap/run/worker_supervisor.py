@@ -3,7 +3,8 @@
 When a job ends its worker, the rules are these.
 - It timed out: the outcome is `timeout`. A second try would cost the deadline again.
 - The worker had run other jobs, which may have damaged it, or it was killed from outside (SIGKILL, SIGTERM), which no
-  graph does: the job is tried once more on a fresh worker, whose outcome counts.
+  graph does: the job is tried once more on a fresh worker, whose outcome counts. With `Job.confirmed` false, only if it
+  was killed from outside.
 - Otherwise the job caused it: `crash` or `oom`, with the worker's stage and its last output.
 
 A worker that does not become ready is started up to `START_ATTEMPTS` times with increasing delays. Then the platform is
@@ -113,27 +114,33 @@ class WorkerSupervisor:
                 self._until = None
                 self._last_used = time.monotonic()
 
-    def prepare(self, jobs: Sequence[Job], deadline_s: float) -> Prepared:
+    def prepare(self, jobs: Sequence[Job], deadline_s: float, until: float | None = None) -> Prepared:
         """Loads the graphs of jobs together in the worker. A worker that ends or exceeds the deadline is replaced,
-        without another try. Raises `MindgapError` for bad input only.
+        without another try. `until`: a moment of `time.monotonic` at which it must be over, start of the worker
+        included. Raises `MindgapError` for bad input only.
         """
         for job in jobs:
             check_job(job)
         digests = [digest_of(job.graph) for job in jobs]
         first = any(job.purpose == "judging" for job in jobs)
         with self._lock.turn(first=first), self._busy.turn(first=first):
+            if until is not None and time.monotonic() >= until:
+                return Prepared("timeout", message="no time was left to load them")
+            self._until = until
             try:
                 worker = self._ready()
                 worker.jobs += 1
                 worker.stage = f"loading {len(jobs)} graphs together"
                 asked = prepare_frame(digests, [bytes_of(job.graph) for job in jobs], [job.inputs for job in jobs])
-                frame = worker.ask(*asked, RequestLimits(deadline_s, self.limits.memory_bytes))
+                left_s = deadline_s if until is None else min(deadline_s, until - time.monotonic())
+                frame = worker.ask(*asked, RequestLimits(max(left_s, _LEAST_S), self.limits.memory_bytes))
                 return self._read_prepared(worker, frame, digests)
             except WorkerFailed as failed:
                 self._drop()
                 status: Status = "runtime_error" if isinstance(failed, _CannotOpen) else failed.fault
                 return Prepared(status, message=f"{failed.message}\n{failed.tail}".strip())
             finally:
+                self._until = None
                 self._charge("judging" if first else "running")
                 self._last_used = time.monotonic()
 
@@ -193,7 +200,7 @@ class WorkerSupervisor:
             except WorkerFailed as failed:
                 self._drop(job.purpose)
                 doubtful = failed.fault != "timeout" and (failed.outside or not fresh)
-                if retried or not doubtful or self._closing:
+                if retried or not doubtful or not (job.confirmed or failed.outside) or self._closing:
                     return self._failed(digest, failed, retried)
                 retried = " (twice: the second time on a fresh worker)"
 

@@ -5,7 +5,8 @@ with the status and the signature of the whole graph's failure.
 
 A failure that ends its worker (a crash, a time-out, exhausted memory) costs seconds for a new worker, and any other job
 milliseconds. For such a failure single operators run first, since only the culprit costs a worker, and prefixes are
-tried in steps of a quarter, so that fewer of them fail.
+tried in steps of a quarter, so that fewer of them fail. A part that ends a worker is not tried again on a fresh one,
+which would cost two workers for each. The part that is named is.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Final
 
 from mindgap.graph import Arg, Graph, map_refs, operands
 from mindgap.run.outcome import Job, Outcome
+from mindgap.trace.known_failures import KnownFailures
 from mindgap.trace.smallest_part import Part, PartSearch
 from mindgap.trace.subgraphs import Array, Execute
 
@@ -33,31 +35,50 @@ _MOST_ALONE: Final = 200
 _MOST_FAILING: Final = {True: 10, False: 60}
 
 
-def failing_part(graph: Graph, failure: Outcome, execute: Execute, inputs: dict[int, Array]) -> Part:
+def failing_part(
+    graph: Graph, failure: Outcome, execute: Execute, inputs: dict[int, Array], known: KnownFailures | None = None
+) -> Part:
     """The smallest part of the graph that makes the platform fail with the same status and signature.
 
-    The operator that the platform names (`failure.op`) is tried first. A worker that died before it got the graph
-    accuses no node.
+    What made other graphs fail in this way is tried first (`known`, which remembers what is found), then the operator
+    that the platform names (`failure.op`). A worker that died before it got the graph accuses no node.
     """
+    known = known or KnownFailures()
     if failure.status == "crash" and _STARTING in failure.signature:
         return Part((), "the worker failed before it had the graph")
     costly = failure.status in _COSTLY
     deadline_s = SHORT_S if failure.status == "timeout" else LONG_S
 
-    def fails(part: Graph, given: dict[int, Array]) -> bool:
+    def run(part: Graph, given: dict[int, Array], *, confirmed: bool = True) -> bool:
         short = SHORT_S if len(part.nodes) == 1 else deadline_s
-        job = Job(failure.platform, part, repeat=1, deadline_s=short, inputs=given)
+        job = Job(failure.platform, part, repeat=1, deadline_s=short, inputs=given, confirmed=confirmed)
         return _alike(execute(job), failure)
 
-    search = PartSearch(graph, inputs, fails, costly=costly, most=_MOST_FAILING[costly])
-    for node in _candidates(graph, failure, costly):
-        if search.holds([node], once=True):
-            return Part((node,))
+    #: The part that failed last, and so the smallest.
+    last: list[tuple[Graph, dict[int, Array]]] = []
+
+    def fails(part: Graph, given: dict[int, Array]) -> bool:
+        found = run(part, given, confirmed=not costly)
+        if found:
+            last[:] = [(part, given)]
+        return found
+
+    alone = PartSearch(graph, inputs, run)
+    tried = (*known.places(failure, graph), *((node,) for node in _candidates(graph, failure, costly)))
+    for nodes in dict.fromkeys(tried):
+        if alone.holds(nodes, once=True):
+            known.add(failure, graph, nodes)
+            return Part(nodes)
     if not fails(graph, inputs):
         return Part((), "the failure did not come again")
     if graph.grad and not fails(replace(graph, grad=()), inputs):
         return Part((), "only the gradients fail")
-    return search.smallest()
+    found = PartSearch(graph, inputs, fails, costly=costly, most=_MOST_FAILING[costly]).smallest()
+    if costly and found.nodes and not run(*last[0]):
+        return Part((), "the part that was found does not fail on a fresh worker")
+    if found.nodes and not found.twice:
+        known.add(failure, graph, found.nodes)
+    return found
 
 
 def _candidates(graph: Graph, failure: Outcome, costly: bool) -> Iterator[int]:

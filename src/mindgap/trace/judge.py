@@ -34,6 +34,7 @@ from mindgap.trace.example import example
 from mindgap.trace.failure import failing_part
 from mindgap.trace.independent_faults import MAX_CARRIED, MAX_RUNS, FaultSearch, IndependentFault
 from mindgap.trace.judgement import FoundFault, Judgement, OperatorAlone
+from mindgap.trace.known_failures import KnownFailures
 from mindgap.trace.metrics import fixed_tolerances, row_metrics
 from mindgap.trace.output_verdicts import (
     overall_verdict,
@@ -61,19 +62,20 @@ class Judge:
     `inputs`: every graph input as numpy, in order. `execute` runs a job on any platform. `trace=False` leaves out the
     roles of nodes (which take one more run of each side). `internal`: judge results that no public function returns
     like any other. `dtypes`: what a platform does to each dtype, which may explain a finding.
-    `decomposes`: whether a platform declares `PYTORCH_DECOMPOSITIONS`.
+    `decomposes`: whether a platform declares `PYTORCH_DECOMPOSITIONS`. `failures`: what made platforms fail in other
+    graphs.
     """
 
     def __init__(
         self, graph: Graph, inputs: Sequence[Array], execute: Execute, reference: str, *, trace: bool = True,
         deadline_s: float = 300.0, internal: bool = False, dtypes: Dtypes | None = None,
-        decomposes: Callable[[str], bool] = lambda platform: False,
+        decomposes: Callable[[str], bool] = lambda platform: False, failures: KnownFailures | None = None,
     ) -> None:  # fmt: skip
         self._graph, self._inputs, self._execute, self._reference = graph, list(inputs), execute, reference
         self._asked = graph
         self._trace, self._deadline_s = trace, deadline_s
         self._internal_asked, self._internal = internal, InternalValues()
-        self._dtypes, self._decomposes = dtypes, decomposes
+        self._dtypes, self._decomposes, self._failures = dtypes, decomposes, failures
         self._oracle: Oracle | None = None
         self._origin: tuple[int, ...] = ()
         self._search: CulpritSearch | None = None
@@ -107,7 +109,7 @@ class Judge:
     def judge_failure(self, failure: Outcome) -> Judgement:
         """Finds the operators that make the platform fail. `unsupported` is no finding and is not judged."""
         given = dict(enumerate(self._inputs[: len(self._asked.inputs)]))
-        found = failing_part(self._asked, failure, self._execute, given)
+        found = failing_part(self._asked, failure, self._execute, given, self._failures)
         if not found.nodes:
             named = f"; the platform names {failure.op}, which alone does not fail" if failure.op else ""
             why = f"no operator is named: {found.reason}{named}"

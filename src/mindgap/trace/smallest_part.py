@@ -61,7 +61,8 @@ class PartSearch:
             return Part((), self._without_nodes(end))
         nodes = self._fewer(nodes)
         if len(nodes) > MOST_NODES:
-            return Part((), f"the smallest part that was found has {len(nodes)} operators, nodes {nodes[0]} to {end}")
+            where = f"between nodes {nodes[0]} and {nodes[-1]}; at most {MOST_NODES} are named"
+            return Part((), f"the smallest part that was found has {len(nodes)} operators {where}")
         shown = self._shown(nodes)
         twice = len(set(shown)) < len(shown) and not self.holds(nodes, once=True)
         return Part(nodes, twice=twice)

@@ -156,11 +156,12 @@ def watched(device: TorchDevice, *, events: bool = False, operators: Collection[
                 # Whatever ran next in this process would fail with this error as well, and be blamed for it.
                 raise SystemExit(f"{device.name} is lost to this process: {type(error).__name__}: {error}") from error
             raise
+    warned = [warning for warning in said if _ELSEWHERE.search(str(warning.message))]
+    if warned:
+        named = [_OPERATOR.search(str(warning.message)) for warning in warned]
+        names = dict.fromkeys(name[1] if name else "the graph" for name in named)
+        raise _on_the_cpu(device, list(names), operators)
     for warning in said:
-        text = str(warning.message)
-        if _ELSEWHERE.search(text):
-            operator = _OPERATOR.search(text)
-            raise _on_the_cpu(device, [operator[1] if operator else "an operator"], operators)
         warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     # One that the graph itself calls comes first: it is the one that can be named to users.
     grown = sorted(_growth(before, handed_over(device)), key=lambda name: (not _overload(name, operators), name))
@@ -189,7 +190,7 @@ def _on_the_cpu(device: TorchDevice, names: Sequence[str], operators: Collection
     """
     first, *others = names
     operator = called or _overload(first, operators) or first
-    what = "it" if operator == first else first
+    what = "an operator" if operator == "the graph" else "it" if operator == first else first
     return Unsupported(operator, f"{what} ran on the CPU, the platform is {device.name}", others)
 
 

@@ -51,7 +51,8 @@ def check_tier(options: Options) -> None:
 
 
 def establish(options: Options, device: TorchDevice) -> dict[str, Any]:
-    """Sets the lasting options and describes the active ones. Raises `Fallback` if one has no effect."""
+    """Sets the lasting options and describes the active ones. Raises `Fallback` if one has no effect,
+    and `Unsupported` if the device runs what measures that on the CPU."""
     attach(device)
     if "threads" in options:
         torch.set_num_threads(int(options["threads"]))
