@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 import torch
 
+from mindgap.aten.folding import known_at_load, with_constants
 from mindgap.aten.operators import facts, is_inplace, overload, overload_name
 from mindgap.aten.tape import Tape, clone_strided, flatten_result, written_inputs
 from mindgap.aten.tensors import to_numpy, to_torch
-from mindgap.graph import DTYPES, Constant, Device, DType, Graph, Input, Node, Ref, TensorSpec, UnknownOperator
+from mindgap.graph import DTYPES, Constant, Device, DType, Graph, Input, Node, Ref, TensorSpec, UnknownOperator, extract
+from mindgap.oracle.evaluation.float64 import neutral_float64
 
 SPEC = TensorSpec.contiguous("float32", (2, 3))
 FLAT = TensorSpec.contiguous("float32", (6,))
@@ -109,3 +113,44 @@ def test_expanded_tensors_keep_their_strides() -> None:
     back = to_torch(to_numpy(wide), TensorSpec("float32", (4, 3), (0, 1)))
     assert back.stride() == (0, 1) and torch.equal(back, wide)
     assert to_numpy(torch.tensor([1 + 2j]).conj()).tolist() == [1 - 2j]
+
+
+def test_another_thread_that_evaluates_in_float64_changes_no_dtype() -> None:
+    """Models of one comparison are judged in threads of one process, whose default dtype all of them share."""
+    held, done = threading.Event(), threading.Event()
+
+    def elsewhere() -> None:
+        with neutral_float64():
+            held.set()
+            done.wait(0.5)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    held.wait()
+    made = Tape(graph(Node("aten.full.default", ((2, 3), 1.0), (), (SPEC,)), outputs=(1,))).run([torch.ones(2, 3)])
+    thread.join()
+    assert made[0].dtype == torch.float32
+
+
+def test_what_is_known_at_load_becomes_a_constant_of_a_part() -> None:
+    inputs = (Input(SPEC, Constant(1.0)), Input(SPEC, Constant(2.0), "buffer"))
+    whole = Graph(
+        inputs,
+        (
+            Node("aten.neg.default", (Ref(1),), (), (SPEC,)),  # 2: of the buffer alone
+            Node("aten.ones.default", ((2, 3),), (), (SPEC,)),  # 3: of nothing
+            Node("aten.mul.Tensor", (Ref(0), Ref(2)), (), (SPEC,)),  # 4: of the input too
+            Node("aten.add.Tensor", (Ref(4), Ref(2)), (), (SPEC,)),
+            Node("aten.add_.Tensor", (Ref(3), Ref(5)), (), (SPEC,)),
+        ),
+        (6,),
+    )
+    assert known_at_load(whole) == {1, 2, 3}
+    part, borders = extract(whole, [3, 4], [6])
+    assert borders == [2, 3, 4] and {given.role for given in part.inputs} == {"input"}
+    folded = with_constants(whole, part, borders)
+    # Value 3 is written to: a platform may not compute with it beforehand.
+    assert folded is not None and [given.role for given in folded.inputs] == ["constant", "input", "input"]
+    part, borders = extract(whole, [2], [4])
+    assert with_constants(whole, *extract(whole, [2], [4])) is not None
+    assert with_constants(part, part, range(len(part.inputs))) is None

@@ -14,8 +14,9 @@ from mindgap.capture import capture
 from mindgap.graph import Graph, load
 from mindgap.pipeline.comparison import GraphComparison, RunContext
 from mindgap.reduction.finding import ReducedFinding, reduce_finding
-from mindgap.reduction.reproducer import report, verify
+from mindgap.reduction.reproducer import is_the_failure, report, verify
 from mindgap.reduction.symptom import symptom_of
+from mindgap.results.rows import Row
 
 
 def found(graph: Graph, platform: str, context: RunContext) -> ReducedFinding:
@@ -102,3 +103,10 @@ def test_the_command_writes_script_report_and_graph(tmp_path: Path) -> None:
     assert done.returncode == 0 and "nothing to reduce" in done.stdout and "gone" in done.stderr
     done = run("calm", "--update-ledger")
     assert done.returncode == 2 and "--ledger FILE" in done.stderr
+
+
+def test_of_a_crash_the_signal_tells_whether_it_is_the_same() -> None:
+    """A script's process prints other words than a worker before it ends."""
+    row = Row("m", "openvino/cpu", "crash", "failed", message="killed by SIGFPE while loading\nStack of a worker")
+    assert is_the_failure("platform  crashed at compile: SIGFPE: ", row)
+    assert not is_the_failure("platform  crashed at compile: SIGSEGV: killed by while loading Stack of a worker", row)

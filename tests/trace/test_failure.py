@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from mindgap.graph import Graph
+from mindgap.aten.folding import known_at_load
+from mindgap.graph import Graph, operands
 from mindgap.run.outcome import Job, Outcome, Status
 from mindgap.trace.failure import failing_part
 from mindgap.trace.judge import Judge
@@ -307,3 +308,19 @@ def test_looking_for_a_pattern_ends() -> None:
     graph = build([normal(4)], calls, ["v399"])
     pattern = pattern_of(graph, tuple(range(8)))
     assert sum(1 for _ in places_of(graph, pattern)) < 20_000
+
+
+def test_a_failure_of_constant_folding_is_found_with_constant_operands() -> None:
+    """`sqrt` of a buffer's `log1p` fails where the platform computes it when it loads the graph."""
+
+    def fails(graph: Graph) -> Outcome | None:
+        known = known_at_load(graph)
+        roots = [node for node in graph.nodes if node.op == "aten.sqrt.default"]
+        return CRASH if any(known.issuperset(operands(node)) for node in roots) else None
+
+    arrays = [normal(4), normal(4)]
+    calls = [("a", "aten.log1p.default", "i1"), ("b", "aten.sqrt.default", "a"), ("c", "aten.mul.Tensor", "b", "i0")]
+    graph = build(arrays, calls, ["c"])
+    graph = replace(graph, inputs=(graph.inputs[0], replace(graph.inputs[1], role="buffer")))
+    found, bench = search(fails, CRASH, (graph, arrays))
+    assert found == Part((1,)) and bench.seen[-1].inputs[0].role == "constant"

@@ -9,6 +9,7 @@ import torch
 
 from mindgap.aten.arguments import attribute
 from mindgap.aten.operators import callable_of, facts
+from mindgap.aten.state import TORCH_STATE
 from mindgap.aten.tensors import extent
 from mindgap.graph import Arg, Graph, Node, Ref, operands, refs
 
@@ -37,20 +38,24 @@ class Tape:
         on_node: OnNode | None = None,
         call: Call | None = None,
     ) -> list[torch.Tensor]:
-        """Returns the outputs for `inputs` (all of them, in order). Written inputs are cloned first."""
+        """Returns the outputs for `inputs` (all of them, in order). Written inputs are cloned first.
+
+        No other thread evaluates in float64 meanwhile: the default dtype is the whole process's.
+        """
         values: list[Any] = list(inputs)
-        for index in self.written_inputs:
-            values[index] = clone_strided(values[index])
-        for index, (function, args, kwargs) in enumerate(self._steps):
-            bound = [_fill(arg, values) for arg in args]
-            named = {key: _fill(arg, values) for key, arg in kwargs.items()}
-            result = function(*bound, **named) if call is None else call(index, function, bound, named)
-            flat = flatten_result(result)
-            if on_node is not None:
-                flat = on_node(index, flat) or flat
-            values.extend(flat)
-            for dead in self._dying[index]:
-                values[dead] = None
+        with TORCH_STATE:
+            for index in self.written_inputs:
+                values[index] = clone_strided(values[index])
+            for index, (function, args, kwargs) in enumerate(self._steps):
+                bound = [_fill(arg, values) for arg in args]
+                named = {key: _fill(arg, values) for key, arg in kwargs.items()}
+                result = function(*bound, **named) if call is None else call(index, function, bound, named)
+                flat = flatten_result(result)
+                if on_node is not None:
+                    flat = on_node(index, flat) or flat
+                values.extend(flat)
+                for dead in self._dying[index]:
+                    values[dead] = None
         return [values[i] for i in self.graph.outputs]
 
     def _bind(self, node: Node) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:

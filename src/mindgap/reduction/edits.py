@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from mindgap.aten.folding import with_constants
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.graph import (
@@ -83,10 +84,13 @@ def contents(graph: Graph, wanted: Sequence[tuple[int, int]], tensors: TensorSto
     return found
 
 
-def part(graph: Graph, nodes: Sequence[int], outputs: Sequence[int], tensors: TensorStore | None) -> Graph:
+def part(
+    graph: Graph, nodes: Sequence[int], outputs: Sequence[int], tensors: TensorStore | None, *, folded: bool = False
+) -> Graph:
     """The nodes (in execution order) as a graph; values that other nodes make become inputs with their contents.
 
-    Raises `GraphError` where there is no such part.
+    `folded`: those of them become constants that the graph knows when it is loaded. Raises `GraphError` where there is
+    no such part, or no such value.
     """
     small, borders = extract(graph, nodes, outputs)
     readers = {value: node for node in reversed(nodes) for value in operands(graph.nodes[node])}
@@ -98,7 +102,13 @@ def part(graph: Graph, nodes: Sequence[int], outputs: Sequence[int], tensors: Te
         Input(given.spec, _recipe(held[value]), "input") if value in held else given
         for value, given in zip(borders, small.inputs, strict=True)
     ]
-    return Graph(tuple(inputs), small.nodes, small.outputs)
+    made = Graph(tuple(inputs), small.nodes, small.outputs)
+    if not folded:
+        return made
+    constant = with_constants(graph, made, borders)
+    if constant is None:
+        raise GraphError("no value of the part's operands is known when the graph is loaded")
+    return constant
 
 
 def with_outputs(graph: Graph, outputs: Sequence[int]) -> Graph:

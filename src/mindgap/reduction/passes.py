@@ -23,8 +23,16 @@ def only(reducer: Reducer, nodes: Sequence[int]) -> None:
     outputs = [value for value in made if graph.values[value] is not None]
     last = [value for value in outputs if graph.producer[value] == inside[-1]]
     for wanted in (last, outputs):
-        if wanted and reducer.consider(lambda w=wanted: edits.part(graph, inside, w, reducer.tensors)):
+        if _cut(reducer, graph, inside, wanted):
             return
+
+
+def _cut(reducer: Reducer, graph: Graph, nodes: Sequence[int], outputs: Sequence[int]) -> bool:
+    """Tries a part: what other nodes made as inputs, then what is known when the graph is loaded as constants."""
+    return bool(outputs) and any(
+        reducer.consider(lambda f=folded: edits.part(graph, nodes, outputs, reducer.tensors, folded=f))
+        for folded in (False, True)
+    )
 
 
 def fewer_outputs(reducer: Reducer) -> None:
@@ -54,7 +62,7 @@ def shorter_start(reducer: Reducer) -> None:
         nodes = range(count, len(graph.nodes))
         made = {graph.first_value[n] + slot for n in nodes for slot in range(len(graph.nodes[n].outputs))}
         outputs = [value for value in graph.outputs if value in made]
-        return bool(outputs) and reducer.consider(lambda: edits.part(graph, nodes, outputs, reducer.tensors))
+        return _cut(reducer, graph, nodes, outputs)
 
     if len(graph.nodes) > 1 and not graph.grad:
         find_integer(without, len(graph.nodes) - 1)
@@ -69,7 +77,7 @@ def shorter_end(reducer: Reducer) -> None:
         read = {value for n in nodes for value in operands(graph.nodes[n])}
         made = [graph.first_value[n] + slot for n in nodes for slot in range(len(graph.nodes[n].outputs))]
         outputs = [v for v in made if graph.values[v] is not None and (v not in read or v in graph.outputs)]
-        return bool(outputs) and reducer.consider(lambda: edits.part(graph, nodes, outputs, reducer.tensors))
+        return _cut(reducer, graph, nodes, outputs)
 
     if len(graph.nodes) > 1 and not graph.grad:
         find_integer(without, len(graph.nodes) - 1)
@@ -89,7 +97,7 @@ def _lift(reducer: Reducer, graph: Graph, node: int) -> bool:
     nodes = [n for n in range(len(graph.nodes)) if n != node]
     mine = {graph.first_value[node] + slot for slot in range(len(graph.nodes[node].outputs))}
     outputs = [value for value in graph.outputs if value not in mine]
-    return bool(outputs) and reducer.consider(lambda: edits.part(graph, nodes, outputs, reducer.tensors))
+    return _cut(reducer, graph, nodes, outputs)
 
 
 def _bypass(reducer: Reducer, graph: Graph, node: int) -> bool:

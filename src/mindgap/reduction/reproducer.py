@@ -45,6 +45,7 @@ _WITHOUT_MINDGAP: Final = (
 )
 
 
+_SIGNAL: Final = re.compile(r"\bkilled by (SIG[A-Z]+)\b")
 #: What a script tells by its exit status.
 Shown = Literal["fault", "no fault", "could not be checked"]
 
@@ -90,13 +91,14 @@ def reproducer(
     ends = ENDS.get(row.status) if row.verdict == "failed" else None
     endings = (None, "crashes") if row.verdict == "failed" and ends is None else (ends,)
     if reference.device_mode == "cpu/eager" and not reference.options:
-        for end, compare, public in itertools.product(endings, _comparisons(graph, row), (True, False)):
+        forms = itertools.product(endings, _comparisons(graph, row), (False, True), (True, False))
+        for end, compare, held, public in forms:
             text = short_script(
                 graph, platform, title_of(graph, row), wrong=row.blame or "undecided", fails=row.verdict == "failed",
-                public=public, inputs=inputs, ends=end, limit_s=limit_s, compare=compare,
+                public=public, inputs=inputs, ends=end, limit_s=limit_s, compare=compare, held=held,
             )  # fmt: skip
             if text is None:
-                break
+                continue
             shown, printed, errors = verify(text, platform.python)
             # A compiler says what is wrong on standard error, and raises an exception that does not repeat it.
             told = end is not None or is_the_failure(printed + errors, row)
@@ -134,10 +136,14 @@ def _long_shows(printed: str, row: Row) -> bool:
 def is_the_failure(printed: str, row: Row) -> bool:
     """Whether a script failed in words of the recorded message. True for rows that are no failure.
 
-    A script may fail for a reason of its own, such as an input that the runtime's call does not take.
+    A script may fail for a reason of its own, such as an input that the runtime's call does not take. Of a signal the
+    name counts: what a library prints before it ends depends on the program around it.
     """
     if row.verdict != "failed":
         return True
+    killed = _SIGNAL.search(row.message) if row.status == "crash" else None
+    if killed:
+        return killed[1] in printed
     recorded, shown = _words(row.message), _words(printed)
     return not recorded or len(recorded & shown) >= _COMMON * min(len(recorded), len(shown))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, Literal
@@ -77,7 +77,7 @@ _MOST_ELEMENTS: Final = 256
 def short_script(
     graph: Graph, platform: Target, title: str, *, wrong: Wrong = "platform", fails: bool = False,
     public: bool = True, inputs: Sequence[Array] | None = None, ends: Ends | None = None, limit_s: float = 60.0,
-    two: TwoResults | None = None, compare: Compare = "largest",
+    two: TwoResults | None = None, compare: Compare = "largest", held: bool = False,
 ) -> str | None:  # fmt: skip
     """Returns the script, or None if the graph or the platform has no short form.
 
@@ -86,6 +86,8 @@ def short_script(
     as arrays. `ends`: the platform hangs or crashes: the script runs it in a process of its own, for at most `limit_s`
     seconds with its imports. `two`: the script runs the platform only, and compares with what two versions of it gave.
     `compare`: what an error is relative to; `equal`: for operators that do not round, unless the reference is wrong.
+    `held`: of a failure: parameters, buffers and constants are buffers of the model, which the platform may fold, and
+    no arguments; None where there are none.
     The caller has to run the script: nothing here knows that it shows the fault.
     """
     way = way_of(platform)
@@ -93,21 +95,26 @@ def short_script(
         return None
     arrays = list(inputs) if inputs is not None else materialise_all(graph)
     graph = _with_rounded_scalars(graph, arrays)
-    names = [f"x{number}" for number in range(len(graph.inputs))]
-    tensors = [_tensor(*each) for each in zip(names, graph.inputs, arrays, strict=True)]
+    every = [f"x{number}" for number in range(len(graph.inputs))]
+    tensors = dict(zip(every, (_tensor(*each) for each in zip(every, graph.inputs, arrays, strict=True)), strict=True))
+    buffers = {name: tensors[name] or "" for name, given in zip(every, graph.inputs, strict=True)
+               if held and given.role not in ("input", "random")}  # fmt: skip
+    names = [name for name in every if name not in buffers]
+    if held and (not buffers or not fails):
+        return None
     exact = _can_widen(graph) and compare != "equal"
-    if None in tensors or (wrong == "reference" and not exact and not fails and two is None):
+    if None in tensors.values() or (wrong == "reference" and not exact and not fails and two is None):
         return None
     results = None if two is None else _results(two)
     if two is not None and results is None:
         return None
     in_torch = platform.device_mode.startswith("cpu/") or bool(platform.torch_device)
     bounded = not in_torch and needs_boundary(graph)
-    if bounded and two is not None:
+    if bounded and (two is not None or held):
         return None
     imports, run = way
-    data = "\n".join([*(f"{name} = {text}" for name, text in zip(names, tensors, strict=True)), *(results or ())])
-    model = "\n".join(_model(graph, names, arrays, public))
+    data = "\n".join([*(f"{name} = {tensors[name]}" for name in names), *(results or ())])
+    model = "\n".join(_model(graph, every, arrays, public, buffers))
     standard = ["platform", "sys", "traceback", *(["tempfile"] if "tempfile" in run else [])]
     standard += ["os", "signal", "subprocess"] if ends else []
     third = ["torch", *imports, *(["numpy as np"] if "np." in run else [])]
@@ -223,10 +230,18 @@ def _results(two: TwoResults) -> list[str] | None:
     return lines
 
 
-def _model(graph: Graph, names: Sequence[str], arrays: Sequence[Array], with_public: bool) -> list[str]:
-    values = dict(enumerate(names))
+def _model(
+    graph: Graph, names: Sequence[str], arrays: Sequence[Array], with_public: bool, buffers: Mapping[str, str]
+) -> list[str]:
+    """`buffers`: the expressions of inputs that the module holds, by name."""
+    values = {number: f"self.{name}" if name in buffers else name for number, name in enumerate(names)}
     values |= {number: f"v{number}" for number in range(len(names), len(graph.values))}
-    lines = ["", "class Model(torch.nn.Module):", f"    def forward({', '.join(['self', *names])}):"]
+    lines = ["", "class Model(torch.nn.Module):"]
+    if buffers:
+        lines += ["    def __init__(self):", "        super().__init__()"]
+        lines += [f'        self.register_buffer("{name}", {text})' for name, text in buffers.items()]
+        lines += [""]
+    lines += [f"    def forward({', '.join(['self', *(name for name in names if name not in buffers)])}):"]
     for index, node in enumerate(graph.nodes):
         public = public_call(graph, index, arrays) if with_public else None
         args = node.args if public is None else [node.args[place] for place in public.args]

@@ -63,7 +63,7 @@ def failing_part(
             last[:] = [(part, given)]
         return found
 
-    alone = PartSearch(graph, inputs, run)
+    alone = PartSearch(graph, inputs, run, folding=True)
     tried = (*known.places(failure, graph), *((node,) for node in _candidates(graph, failure, costly)))
     for nodes in dict.fromkeys(tried):
         if alone.holds(nodes, once=True):
@@ -73,7 +73,7 @@ def failing_part(
         return Part((), "the failure did not come again")
     if graph.grad and not fails(replace(graph, grad=()), inputs):
         return Part((), "only the gradients fail")
-    found = PartSearch(graph, inputs, fails, costly=costly, most=_MOST_FAILING[costly]).smallest()
+    found = PartSearch(graph, inputs, fails, costly=costly, most=_MOST_FAILING[costly], folding=True).smallest()
     if costly and found.nodes and not run(*last[0]):
         return Part((), "the part that was found does not fail on a fresh worker")
     if found.nodes and not found.twice:

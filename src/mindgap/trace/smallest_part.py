@@ -13,6 +13,7 @@ from typing import Final
 
 import torch
 
+from mindgap.aten.folding import with_constants
 from mindgap.aten.tape import Tape, written_inputs
 from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.graph import Graph, Labels, extract
@@ -41,15 +42,18 @@ class PartSearch:
     """Searches one graph for the smallest part for which `shows` holds.
 
     `costly`: each part that shows the behaviour costs seconds, so few of them may run. `most`: how many such parts may
-    run while nodes are dropped.
+    run while nodes are dropped. `folding`: a part is also tried with those of its operands as constants that the graph
+    has as such when it is loaded.
     """
 
     def __init__(
-        self, graph: Graph, inputs: dict[int, Array], shows: Shows, *, costly: bool = False, most: int = 60
-    ) -> None:
+        self, graph: Graph, inputs: dict[int, Array], shows: Shows, *, costly: bool = False, most: int = 60,
+        folding: bool = False,
+    ) -> None:  # fmt: skip
         self._graph, self._inputs, self._shows, self._costly = graph, inputs, shows, costly
         self._readers = readers_of(graph)
         self._left = most
+        self._folding = folding
 
     def smallest(self) -> Part:
         """The smallest part. The whole graph shows the behaviour."""
@@ -76,7 +80,11 @@ class PartSearch:
         if written:
             part, borders = extract(self._graph, nodes, [*shown, *written])
         before = _values_before(self._graph, nodes, borders, self._inputs)
-        found = self._shows(_unlabelled(part), {i: before[b] for i, b in enumerate(borders)})
+        given = {i: before[b] for i, b in enumerate(borders)}
+        found = self._shows(_unlabelled(part), given)
+        if not found and self._folding:
+            folded = with_constants(self._graph, part, borders)
+            found = folded is not None and self._shows(_unlabelled(folded), given)
         self._left -= found
         return found
 

@@ -1,0 +1,38 @@
+"""Tells which values of a graph a platform can compute when it loads the graph, before any argument is there.
+
+A fault of a platform's constant folding shows only where the operands are constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mindgap.aten.tape import written_inputs
+from mindgap.graph import Graph, operands
+
+
+def known_at_load(graph: Graph) -> frozenset[int]:
+    """The numbers of the values that depend on parameters, buffers and constants alone, or on nothing."""
+    known = {number for number, given in enumerate(graph.inputs) if given.role not in ("input", "random")}
+    for index, node in enumerate(graph.nodes):
+        if known.issuperset(operands(node)):
+            known.update(graph.results(index))
+    return frozenset(known)
+
+
+def with_constants(graph: Graph, part: Graph, borders: Sequence[int]) -> Graph | None:
+    """A part of a graph with those of its inputs as constants that are known at load, and that it does not write to.
+
+    `borders`: the part's inputs, as numbers of values of the graph. None where no input becomes a constant.
+    """
+    known, written = known_at_load(graph), written_inputs(part)
+    turned = {
+        number
+        for number, border in enumerate(borders)
+        if border in known and part.inputs[number].role == "input" and number not in written
+    }
+    if not turned:
+        return None
+    inputs = [replace(given, role="constant") if n in turned else given for n, given in enumerate(part.inputs)]
+    return replace(part, inputs=tuple(inputs))
