@@ -8,10 +8,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mindgap.aten.folding import known_at_load
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_torch
 from mindgap.capture import capture
-from mindgap.graph import Constant, Graph, GraphError, TensorStore, materialise, materialise_all, validate
+from mindgap.graph import Constant, Graph, GraphError, TensorStore, materialise, materialise_all, operands, validate
 from mindgap.reduction import Answer, ReductionLimits, reduce, simplicity
 from mindgap.reduction.find_integer import find_integer
 
@@ -58,6 +59,27 @@ def test_a_long_program_becomes_the_operator_that_makes_nan(store: TensorStore) 
     assert only.spec.numel == 1 and len(str(materialise(only, store).item())) <= 20
     assert check(found.graph) == "shows" and simplicity(found.graph) < simplicity(graph)
     assert found.passing is not None and check(found.passing) == "calm"
+
+
+def test_a_fault_of_constant_folding_keeps_a_constant_and_not_what_makes_it(store: TensorStore) -> None:
+    class Scaled(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("scale", torch.rand(4))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(x) * (self.get_buffer("scale").exp() + 1).sqrt()
+
+    graph = captured(Scaled(), torch.randn(2, 4), store=store)
+
+    def check(graph: Graph) -> Answer:
+        known = known_at_load(graph)
+        products = [node for node in graph.nodes if node.op == "aten.mul.Tensor"]
+        return "shows" if any(not known.isdisjoint(operands(node)) for node in products) else "calm"
+
+    found = reduce(graph, check, store)
+    assert [node.op for node in found.graph.nodes] == ["aten.mul.Tensor"] and len(graph.nodes) == 5
+    assert "constant" in [given.role for given in found.graph.inputs]
 
 
 def test_shapes_and_attributes_shrink_together(store: TensorStore) -> None:

@@ -93,22 +93,19 @@ def part(
     no such part, or no such value.
     """
     small, borders = extract(graph, nodes, outputs)
+    constant = with_constants(graph, small, borders) if folded else small
+    if constant is None:
+        raise GraphError("no value of the part's operands is known when the graph is loaded")
     readers = {value: node for node in reversed(nodes) for value in operands(graph.nodes[node])}
     unread = [value for value in borders if value not in readers]
     if unread:
         raise GraphError(f"value {unread[0]} is returned and not made here")
     held = contents(graph, [(v, readers[v]) for v in borders if v >= len(graph.inputs)], tensors)
     inputs = [
-        Input(given.spec, _recipe(held[value]), "input") if value in held else given
-        for value, given in zip(borders, small.inputs, strict=True)
+        Input(given.spec, _recipe(held[value]), given.role) if value in held else given
+        for value, given in zip(borders, constant.inputs, strict=True)
     ]
-    made = Graph(tuple(inputs), small.nodes, small.outputs)
-    if not folded:
-        return made
-    constant = with_constants(graph, made, borders)
-    if constant is None:
-        raise GraphError("no value of the part's operands is known when the graph is loaded")
-    return constant
+    return Graph(tuple(inputs), small.nodes, small.outputs)
 
 
 def with_outputs(graph: Graph, outputs: Sequence[int]) -> Graph:
