@@ -14,6 +14,8 @@ Fatal Python error: Floating point exception
 
 Stack (most recent call first):
   File "/opt/venv/lib/python3.11/site-packages/openvino/_ov_api.py", line 646 in compile_model
+  File "/home/me/.cache/mindgap/environments/ov/venv/lib/python3.11/site-packages/openvino/core.py", line 7 in call
+  File "/opt/venv/lib/python3.11/site-packages/mindgap/run/local.py", line 220 in _load
   File "/home/me/mindgap/src/mindgap/platforms/openvino/backend.py", line 124 in _load_pytorch
   File "<frozen runpy>", line 88 in _run_code
 
@@ -25,6 +27,7 @@ Fatal Python error: Floating point exception
 
 Stack (most recent call first):
   File "openvino/_ov_api.py", line 646 in compile_model
+  File "openvino/core.py", line 7 in call
 """
 
 

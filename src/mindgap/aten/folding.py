@@ -8,30 +8,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mindgap.aten.tape import written_inputs
+from mindgap.aten.dead_nodes import memory_groups
 from mindgap.graph import Graph, operands
 
 
 def known_at_load(graph: Graph) -> frozenset[int]:
-    """The numbers of the values that depend on parameters, buffers and constants alone, or on nothing."""
+    """The numbers of the values that depend on parameters, buffers and constants alone, or on nothing, and whose memory
+    no node writes to."""
+    memory, writes = memory_groups(graph)
+    written = set[int]().union(*writes)
     known = {number for number, given in enumerate(graph.inputs) if given.role not in ("input", "random")}
+    known = {number for number in known if memory[number] not in written}
     for index, node in enumerate(graph.nodes):
         if known.issuperset(operands(node)):
-            known.update(graph.results(index))
+            known.update(number for number in graph.results(index) if memory[number] not in written)
     return frozenset(known)
 
 
 def with_constants(graph: Graph, part: Graph, borders: Sequence[int]) -> Graph | None:
-    """A part of a graph with those of its inputs as constants that are known at load, and that it does not write to.
+    """A part of a graph with those of its inputs as constants that are known at load.
 
     `borders`: the part's inputs, as numbers of values of the graph. None where no input becomes a constant.
     """
-    known, written = known_at_load(graph), written_inputs(part)
-    turned = {
-        number
-        for number, border in enumerate(borders)
-        if border in known and part.inputs[number].role == "input" and number not in written
-    }
+    known = known_at_load(graph)
+    turned = {n for n, border in enumerate(borders) if border in known and part.inputs[n].role == "input"}
     if not turned:
         return None
     inputs = [replace(given, role="constant") if n in turned else given for n, given in enumerate(part.inputs)]

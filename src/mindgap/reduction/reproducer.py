@@ -101,7 +101,7 @@ def reproducer(
                 continue
             shown, printed, errors = verify(text, platform.python)
             # A compiler says what is wrong on standard error, and raises an exception that does not repeat it.
-            told = end is not None or is_the_failure(printed + errors, row)
+            told = (end is not None and row.status != "crash") or is_the_failure(printed + errors, row)
             if shown and printed.rstrip().endswith(f"\n{FAULT}") and told:
                 return Reproducer(text, True, True, printed)
     if platform.python != reference.python:

@@ -5,6 +5,7 @@ Such a script holds what each version gave. It runs the platform only, and tells
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -81,16 +82,17 @@ def version_reproducer(
     title = _title(graph, row, faulty)
     two = TwoResults(expected.words, faulty.words, expected.outputs, faulty.outputs)
     made: Reproducer | None = None
-    for public in (True, False):
+    for held, public in itertools.product((False, True), (True, False)):
         text = short_script(
             graph, faulty.target, title, fails=row.verdict in ("failed", None), public=public, inputs=inputs,
-            ends=ENDS.get(row.status), limit_s=limit_s, two=two,
+            ends=ENDS.get(row.status), limit_s=limit_s, two=two, held=held,
         )  # fmt: skip
         if text is None:
-            break
-        made = replace(_in_both(text, faulty, expected), short=True, title=title)
-        if made.verified and is_the_failure(made.printed, row):
-            return made
+            continue
+        tried = replace(_in_both(text, faulty, expected), short=True, title=title)
+        if tried.verified and is_the_failure(tried.printed, row):
+            return tried
+        made = made or tried
     if made is not None:
         return replace(made, verified=False)
     words = f"Recorded with {faulty.words}: {row.word}. {row.detail or row.message}"

@@ -69,6 +69,8 @@ _WITHIN: Final = tuple(
 _DEPRECATED: Final = re.compile(r"^\S+:\d+: (?:Future|Deprecation|PendingDeprecation)Warning: ")
 #: A line of the stack that Python prints when it crashes.
 _FRAME: Final = re.compile(r'^  File "(?P<file>[^"]*)", line \d+ in \S+$')
+#: Files of mindgap and of Python's launcher. Packages in an environment of mindgap are not mindgap's.
+_OURS: Final = re.compile(r"^<frozen |^(?!.*/site-packages/).*/mindgap/|/site-packages/mindgap/")
 #: Where packages are installed.
 _INSTALLED: Final = re.compile(r'(?<=File ")\S*/site-packages/')
 
@@ -81,7 +83,7 @@ def telling_lines(lines: list[str]) -> list[str]:
     for line in lines:
         source, warned = warned and line.startswith("  ") and not _FRAME.match(line), bool(_DEPRECATED.match(line))
         frame = _FRAME.match(line)
-        ours = frame is not None and ("/mindgap/" in frame["file"] or frame["file"].startswith("<frozen "))
+        ours = frame is not None and _OURS.search(frame["file"]) is not None
         if not (source or warned or ours or line.startswith("Extension modules: ")):
             found.append(_INSTALLED.sub("", line))
     return found

@@ -9,6 +9,7 @@ from typing import Any, Final
 import torch
 
 from mindgap.aten.operators import packet_of
+from mindgap.aten.state import TORCH_STATE
 from mindgap.aten.tape import Tape, flatten_result
 from mindgap.aten.tensors import input_tensors, to_numpy
 from mindgap.graph import Graph, materialise_all, operands
@@ -65,14 +66,15 @@ def public_call(graph: Graph, index: int, inputs: Sequence[Any] | None = None) -
     read = {*graph.outputs, *(value for each in graph.nodes for value in operands(each))}
     if packet.endswith("_") or not node.outputs or read & set(range(first + 1, first + len(node.outputs))):
         return None
-    try:
-        function, args, kwargs, expected = _run(graph, index, inputs or materialise_all(graph))
-    except (RuntimeError, ValueError, TypeError, IndexError):  # eager PyTorch fails on the graph
-        return None
-    for name, candidate in _candidates(packet):
-        for taken in _orders(packet, len(args)):
-            if _same(candidate, [args[place] for place in taken], args, kwargs, function, expected):
-                return PublicCall(name, taken)
+    with TORCH_STATE:
+        try:
+            function, args, kwargs, expected = _run(graph, index, inputs or materialise_all(graph))
+        except (RuntimeError, ValueError, TypeError, IndexError):  # eager PyTorch fails on the graph
+            return None
+        for name, candidate in _candidates(packet):
+            for taken in _orders(packet, len(args)):
+                if _same(candidate, [args[place] for place in taken], args, kwargs, function, expected):
+                    return PublicCall(name, taken)
     return None
 
 

@@ -87,7 +87,7 @@ def short_script(
     seconds with its imports. `two`: the script runs the platform only, and compares with what two versions of it gave.
     `compare`: what an error is relative to; `equal`: for operators that do not round, unless the reference is wrong.
     `held`: of a failure: parameters, buffers and constants are buffers of the model, which the platform may fold, and
-    no arguments; None where there are none.
+    no arguments; None where there are none, and for a device of PyTorch.
     The caller has to run the script: nothing here knows that it shows the fault.
     """
     way = way_of(platform)
@@ -100,7 +100,7 @@ def short_script(
     buffers = {name: tensors[name] or "" for name, given in zip(every, graph.inputs, strict=True)
                if held and given.role not in ("input", "random")}  # fmt: skip
     names = [name for name in every if name not in buffers]
-    if held and (not buffers or not fails):
+    if held and (not buffers or not fails or platform.torch_device):
         return None
     exact = _can_widen(graph) and compare != "equal"
     if None in tensors.values() or (wrong == "reference" and not exact and not fails and two is None):

@@ -67,6 +67,9 @@ def failing_part(
     tried = (*known.places(failure, graph), *((node,) for node in _candidates(graph, failure, costly)))
     for nodes in dict.fromkeys(tried):
         if alone.holds(nodes, once=True):
+            # The search in another graph may have ended before it came to one operator.
+            one = next((node for node in nodes if len(nodes) > 1 and alone.holds([node], once=True)), None)
+            nodes = nodes if one is None else (one,)
             known.add(failure, graph, nodes)
             return Part(nodes)
     if not fails(graph, inputs):
@@ -74,8 +77,8 @@ def failing_part(
     if graph.grad and not fails(replace(graph, grad=()), inputs):
         return Part((), "only the gradients fail")
     found = PartSearch(graph, inputs, fails, costly=costly, most=_MOST_FAILING[costly], folding=True).smallest()
-    if costly and found.nodes and not run(*last[0]):
-        return Part((), "the part that was found does not fail on a fresh worker")
+    if failure.status in ("crash", "oom") and found.nodes and not run(*last[0]):
+        return Part((), "the part that was found does not fail when it is run again")
     if found.nodes and not found.twice:
         known.add(failure, graph, found.nodes)
     return found

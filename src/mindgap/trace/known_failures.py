@@ -25,7 +25,7 @@ _MOST_STEPS: Final = 20_000
 @dataclass(frozen=True, slots=True)
 class Pattern:
     """Operators in the order of their calls. `reads`: the operands of each: the number of the operator in the pattern
-    that makes it, and its slot; None for one from outside."""
+    that makes it, and its slot; None for any value."""
 
     ops: tuple[str, ...]
     reads: tuple[tuple[tuple[int, int] | None, ...], ...]
