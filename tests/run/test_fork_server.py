@@ -95,7 +95,8 @@ def test_pools_share_one_server_and_leave_nothing_behind(make_pool: MakePool) ->
                 assert run(pool, "add", platform).status == "ok"
                 assert parent_of(pool, platform) == server
     gc.collect()
-    assert (descriptors(os.getpid()), descriptors(server.pid)) == (here, there)
+    # Pools of tests before this one may close theirs meanwhile.
+    assert descriptors(os.getpid()) <= here and descriptors(server.pid) == there
     assert server.children() == [] and threads == server.num_threads() == 1
 
 
