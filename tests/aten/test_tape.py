@@ -148,9 +148,9 @@ def test_what_is_known_at_load_becomes_a_constant_of_a_part() -> None:
     assert known_at_load(whole) == {1, 2}
     part, borders = extract(whole, [3, 4], [6])
     assert borders == [2, 3, 4] and {given.role for given in part.inputs} == {"input"}
-    folded = with_constants(whole, part, borders)
+    folded = with_constants(part, borders, known_at_load(whole))
     # Value 3 holds something else once the last node has run: no platform may compute with it beforehand.
     assert folded is not None and [given.role for given in folded.inputs] == ["constant", "input", "input"]
     part, borders = extract(whole, [2], [4])
-    assert with_constants(whole, *extract(whole, [2], [4])) is not None
-    assert with_constants(part, part, range(len(part.inputs))) is None
+    assert with_constants(part, borders, known_at_load(whole)) is not None
+    assert with_constants(part, range(len(part.inputs)), known_at_load(part)) is None

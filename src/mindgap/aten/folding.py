@@ -5,7 +5,7 @@ A fault of a platform's constant folding shows only where the operands are const
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from mindgap.aten.dead_nodes import memory_groups
@@ -25,12 +25,11 @@ def known_at_load(graph: Graph) -> frozenset[int]:
     return frozenset(known)
 
 
-def with_constants(graph: Graph, part: Graph, borders: Sequence[int]) -> Graph | None:
-    """A part of a graph with those of its inputs as constants that are known at load.
+def with_constants(part: Graph, borders: Sequence[int], known: Set[int]) -> Graph | None:
+    """A part of a graph with those of its inputs as constants that are known at load; None where none becomes one.
 
-    `borders`: the part's inputs, as numbers of values of the graph. None where no input becomes a constant.
+    `borders`: the part's inputs, as numbers of values of the graph. `known`: `known_at_load` of the graph.
     """
-    known = known_at_load(graph)
     turned = {n for n, border in enumerate(borders) if border in known and part.inputs[n].role == "input"}
     if not turned:
         return None

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from mindgap.aten.folding import with_constants
+from mindgap.aten.folding import known_at_load, with_constants
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.graph import (
@@ -93,7 +93,7 @@ def part(
     no such part, or no such value.
     """
     small, borders = extract(graph, nodes, outputs)
-    constant = with_constants(graph, small, borders) if folded else small
+    constant = with_constants(small, borders, known_at_load(graph)) if folded else small
     if constant is None:
         raise GraphError("no value of the part's operands is known when the graph is loaded")
     readers = {value: node for node in reversed(nodes) for value in operands(graph.nodes[node])}

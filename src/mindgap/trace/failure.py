@@ -4,9 +4,9 @@ An operator is named only if a graph of it alone fails. Otherwise a set of opera
 with the status and the signature of the whole graph's failure.
 
 A failure that ends its worker (a crash, a time-out, exhausted memory) costs seconds for a new worker, and any other job
-milliseconds. For such a failure single operators run first, since only the culprit costs a worker, and prefixes are
-tried in steps of a quarter, so that fewer of them fail. A part that ends a worker is not tried again on a fresh one,
-which would cost two workers for each. The part that is named is.
+milliseconds. For such a failure single operators run before larger parts, since only the culprit costs a worker, and
+prefixes are tried in steps of a quarter, so that fewer of them fail. Of the larger parts that end a worker, only the
+one that is named runs a second time, on a fresh worker.
 """
 
 from __future__ import annotations

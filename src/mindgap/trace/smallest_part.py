@@ -13,7 +13,7 @@ from typing import Final
 
 import torch
 
-from mindgap.aten.folding import with_constants
+from mindgap.aten.folding import known_at_load, with_constants
 from mindgap.aten.tape import Tape, written_inputs
 from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.graph import Graph, Labels, extract
@@ -42,8 +42,8 @@ class PartSearch:
     """Searches one graph for the smallest part for which `shows` holds.
 
     `costly`: each part that shows the behaviour costs seconds, so few of them may run. `most`: how many such parts may
-    run while nodes are dropped. `folding`: a part is also tried with those of its operands as constants that the graph
-    has as such when it is loaded.
+    run while nodes are dropped. `folding`: a part that does not show it is tried again with those of
+    its operands as constants that are known when the graph is loaded.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class PartSearch:
         self._graph, self._inputs, self._shows, self._costly = graph, inputs, shows, costly
         self._readers = readers_of(graph)
         self._left = most
-        self._folding = folding
+        self._known = known_at_load(graph) if folding else frozenset[int]()
 
     def smallest(self) -> Part:
         """The smallest part. The whole graph shows the behaviour."""
@@ -82,8 +82,8 @@ class PartSearch:
         before = _values_before(self._graph, nodes, borders, self._inputs)
         given = {i: before[b] for i, b in enumerate(borders)}
         found = self._shows(_unlabelled(part), given)
-        if not found and self._folding:
-            folded = with_constants(self._graph, part, borders)
+        if not found:
+            folded = with_constants(part, borders, self._known)
             found = folded is not None and self._shows(_unlabelled(folded), given)
         self._left -= found
         return found
