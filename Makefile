@@ -7,7 +7,7 @@ JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 
 # Benchmarks that need arguments: a catalogue, a campaign, two checkouts.
 OF_CATALOGUES := $(addprefix benchmarks/,catalogue_load.py operator_union.py regions.py mutations.py differential_tests.py \
-	differential_tests_nnsmith.py front_ends.py judging_cost.py paired.py reduction_cost.py strided_operands.py)
+	differential_tests_nnsmith.py front_ends.py judging_cost.py operator_use.py paired.py reduction_cost.py strided_operands.py)
 
 RECORDS ?= ../shared/corpus/graphnet.parquet
 

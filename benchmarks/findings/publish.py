@@ -1,32 +1,44 @@
-"""Adds the causes of reduced campaigns to a directory of findings, and writes its table.
+"""Adds the causes of reduced campaigns to a directory of findings, and writes its table and the page of each cause.
 
     python benchmarks/findings/publish.py docs/findings [OUT…]
 
-Each OUT is what `mindgap campaign reduce` wrote; without one only the table and what upstream knows are renewed. A
-cause is listed if a short script of it showed the fault twice without mindgap, and if `left_out.toml` of the directory
-does not name it. A cause that is listed already keeps its script. The table goes between the two marks in the
-directory's README.md, and the causes into its causes.json. What upstream knows comes from its upstream.toml.
+Each OUT is what `mindgap campaign reduce` wrote; without one only the table, the pages and what upstream knows are
+renewed. A cause is added if a short script of it showed the fault twice without mindgap, if public functions make its
+calls, and if `left_out.toml` of the directory does not name it. A cause that is listed already keeps its script. What
+was established of a cause stands in `FOLDER/facts.toml` (`facts.py`), what its scripts printed in `runs.json`
+(`run_scripts.py`), what upstream knows in `upstream.toml`. Two tables go between marks in README.md:
+`table`, the causes with facts, and `waiting`, those without. The causes go into causes.json, and each with facts gets
+a page.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shutil
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from typing import Any
+
+from facts import Facts, read_facts
+from pages import page_of, versions_text
 
 from mindgap.causes import FILE_NAME, Cause, ReducedGroup, causes_of, causes_text, read_causes
+from mindgap.causes.clusters import severity_order
 from mindgap.causes.ledger import Ledger
+from mindgap.causes.severity import severity_of
+from mindgap.graph import MindgapError
 from mindgap.platforms.listing import package_versions
 from mindgap.reduction.files import Summary
+from mindgap.script.runners import runner_of
+from mindgap.script.target import Target
 
 #: Where the packages of the machine lie that showed a fault.
 _FOLDER = re.compile(r"(?:/[\w.+-]+)+/site-packages/")
-_BEGIN, _END = "<!-- table: begin -->", "<!-- table: end -->"
 _ENDINGS = {
     "values": "wrong", "special values": "nan", "shape": "shape", "precision": "precision", "failure": "fails",
     "crash": "crashes", "hang": "hangs",
@@ -69,26 +81,89 @@ def published(cause: Cause, finding: Summary, listed: Path) -> Summary:
     return replace(finding, script=str(script.relative_to(listed)))
 
 
-def row_of(cause: Cause) -> str:
-    """The cause as a line of the table."""
-    finding = cause.findings[0]
-    operators = ", ".join(f"`{op}`" for op in finding.operators)
-    known = cause.upstream
+def with_facts(cause: Cause, facts: Facts, runs: Mapping[str, Any], merged: Sequence[str]) -> Cause:
+    """The cause with what was established of it, and the severity that follows. `merged`: causes that are the same."""
+    errors = [float(text) for text in re.findall(r", error ([\d.e+-]+|inf|nan),", runs.get("printed", ""))]
+    severity, reason = severity_of(
+        facts.damage, [cause.operators], use=facts.use, error=max(errors, default=None), outside=facts.outside
+    )  # type: ignore[arg-type]
+    side = cause.findings[0].platform.partition("@")[0]
+    return replace(
+        cause,
+        title=f"{side}: {facts.title}",
+        damage=facts.damage,  # type: ignore[arg-type]
+        severity=severity,
+        severity_reason=reason,
+        stage=facts.stage,
+        stage_evidence=facts.stage_evidence,
+        condition=facts.condition,
+        right_for=facts.right_for,
+        mechanism=facts.mechanism,
+        native=f"{Path(cause.findings[0].script).parent}/{facts.native}" if facts.native else "",
+        error=facts.error,
+        uses="" if facts.use is None else facts.use.text,
+        versions=tuple(filter(None, [versions_text(_answers(runs), _package(cause))])),
+        merged=tuple(merged),
+    )
+
+
+def _answers(runs: Mapping[str, Any]) -> dict[str, str]:
+    first = next(iter(str(runs.get("printed", "")).splitlines()), "")
+    return {first: runs.get("answer", ""), **runs.get("versions", {})}
+
+
+def _package(cause: Cause) -> str:
+    """The package whose versions count: that of the code at fault."""
+    if cause.stage == "exporter" and "frontend=onnx" not in cause.platforms[0]:
+        return "onnxscript"
+    runner = runner_of(Target.of(cause.findings[0].platform))
+    return (*(runner.packages if runner is not None else ()), "torch")[0]
+
+
+def row_of(cause: Cause, examined: bool) -> str:
+    """The cause as a line of its table. `examined`: it has facts, and so a page."""
+    known, script = cause.upstream, cause.findings[0].script
     upstream = "not looked up" if known is None else "looked for, not found"
     if known is not None and known.link:
         upstream = f"[{'#'.join(re.findall(r'[^/]+/[^/]+(?=/(?:issues|pull))|[0-9]+$', known.link))}]({known.link})"
-    platforms = ", ".join(f"`{name}`" for name in cause.platforms)
-    cells = (
-        cause.severity, cause.kind, cause.stage, "eager PyTorch" if cause.blame == "reference" else cause.blame,
-        platforms, f"{operators} ({', '.join(finding.dtypes) or 'no inputs'})", str(cause.rows), upstream,
-        f"[{Path(finding.script).name}]({finding.script})",
-    )  # fmt: skip
-    return f"| {' | '.join(cells)} |"
+    side, _, title = cause.title.partition(": ")
+    if not examined:
+        side, title = cause.platforms[0].partition("@")[0], f"{cause.title} ({cause.damage})"
+    said = f"[{title}]({Path(script).with_suffix('.md')})" if examined else title
+    own = f", [own format]({cause.native})" if cause.native else ""
+    cells = (cause.severity, f"`{side}`", said, cause.stage, upstream, f"[script]({script}){own}")
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def table_of(causes: Sequence[Cause]) -> str:
-    head = "| severity | class | stage | side | platforms | operators (inputs) | rows | upstream | script |"
-    return "\n".join([head, "|---|---|---|---|---|---|---|---|---|", *map(row_of, causes)])
+def table_of(causes: Sequence[Cause], examined: bool) -> str:
+    head = "| severity | platform | what happens, and when | stage | upstream | reproducers |"
+    return "\n".join([head, "|---|---|---|---|---|---|", *(row_of(cause, examined) for cause in causes)])
+
+
+def with_table(page: str, name: str, table: str) -> str:
+    """The page with a table between the marks of that name. Raises `MindgapError` where the page lacks them."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    if begin not in page or end not in page:
+        raise MindgapError(f"README.md of the findings has no marks {begin} … {end}")
+    return f"{page.partition(begin)[0]}{begin}\n{table}\n{page.partition(end)[1]}{page.partition(end)[2]}"
+
+
+def added(
+    listed: Path, causes: Sequence[Cause], folders: Sequence[Path], left_out: Sequence[Mapping[str, str]]
+) -> list[Cause]:
+    """The listed causes, and those of reduced campaigns that are not known yet."""
+    groups = groups_of(causes, listed)
+    for folder in folders:
+        groups += groups_of(read_causes(folder / FILE_NAME), folder)
+    out = {each["id"] for each in left_out}
+    found: list[Cause] = []
+    for cause in causes_of(groups):
+        finding = shown(cause, listed)
+        if finding is None or cause.id in out or finding.refused:
+            print(f"not listed: {cause.id} {cause.title}")
+        else:
+            found.append(replace(cause, findings=(published(cause, finding, listed),)))
+    return found
 
 
 def main() -> None:
@@ -97,30 +172,41 @@ def main() -> None:
     parser.add_argument("found", type=Path, nargs="*")
     arguments = parser.parse_args()
     listed = arguments.listed.resolve()
-    groups = groups_of(read_causes(listed / FILE_NAME), listed)
-    for folder in arguments.found:
-        groups += groups_of(read_causes(folder / FILE_NAME), folder)
-    left_out = {each["id"] for each in tomllib.loads((listed / "left_out.toml").read_text()).get("cause", [])}
-    causes: list[Cause] = []
-    unverified = 0
-    for cause in causes_of(groups):
-        finding = shown(cause, listed)
-        unverified += finding is None
-        if finding is not None and cause.id not in left_out:
-            causes.append(replace(cause, findings=(published(cause, finding, listed),)))
+    causes = list(read_causes(listed / FILE_NAME))
+    left_out = tomllib.loads((listed / "left_out.toml").read_text()).get("cause", [])
+    if arguments.found:
+        causes = added(listed, causes, arguments.found, left_out)
+    facts, runs = read_facts(listed), json.loads((listed / "runs.json").read_text())
     ledger = Ledger.load(listed / "upstream.toml")
     review = ledger.review(causes, (), lambda platform: package_versions(platform, ledger.packages), date.today())
     causes = [replace(cause, state="") for cause in review.causes]
+    for index, cause in enumerate(causes):
+        script = cause.findings[0].script
+        if script in facts:
+            same = [f"{each['what']}: {each['reason']}" for each in left_out if each.get("same_as") == script]
+            causes[index] = with_facts(cause, facts[script], runs.get(script, {}), same)
+        else:
+            print(f"no facts: {script}")
+    causes.sort(key=severity_order)
     (listed / FILE_NAME).write_text(_FOLDER.sub("site-packages/", causes_text(causes)))
-    page = listed / "README.md"
-    before, _, rest = page.read_text().partition(_BEGIN)
-    after = rest.partition(_END)[2]
-    page.write_text(f"{before}{_BEGIN}\n{table_of(causes)}\n{_END}{after}")
-    known = sum(cause.upstream is not None and bool(cause.upstream.link) for cause in causes)
-    print(f"{len(causes)} causes listed, {known} with an upstream link; {unverified} without a verified short script")
     for cause in causes:
-        if cause.upstream is None:
-            print(f"not looked up: {cause.id} {cause.title}")
+        script = cause.findings[0].script
+        if script in facts:
+            page = listed / Path(script).with_suffix(".md")
+            page.write_text(page_of(cause, facts[script], runs.get(script, {}), listed))
+    page = listed / "README.md"
+    text = page.read_text()
+    for table, examined in (("table", True), ("waiting", False)):
+        rows = [cause for cause in causes if (cause.findings[0].script in facts) == examined]
+        text = with_table(text, table, table_of(rows, examined))
+    page.write_text(text)
+    known = sum(cause.upstream is not None and bool(cause.upstream.link) for cause in causes)
+    stages = sum(cause.stage == "unknown" for cause in causes)
+    print(f"{len(causes)} causes listed, {known} with an upstream link, {stages} of unknown stage")
+    for cause in causes:
+        answer = runs.get(cause.findings[0].script, {}).get("answer", "not run")
+        if cause.upstream is None or answer != "fault":
+            print(f"{'not looked up' if cause.upstream is None else answer}: {cause.findings[0].script}")
 
 
 if __name__ == "__main__":

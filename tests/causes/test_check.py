@@ -77,6 +77,27 @@ def test_another_interpreter_runs_the_scripts(scripts: Path, tmp_path: Path) -> 
         check_reproducers([Reproducer("x", scripts / "fixed.py")], python=os.fspath(tmp_path / "none"))
 
 
+def test_a_relative_interpreter_is_found_from_the_folder_of_each_script(
+    scripts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path(tmp_path, "bin").mkdir()
+    Path(tmp_path, "bin", "python").symlink_to(sys.executable)
+    Path(tmp_path, "deep").mkdir()
+    script = Path(tmp_path, "deep", "fixed.py")
+    script.write_text("import sys\nprint(sys.argv[0])\n")
+    monkeypatch.chdir(tmp_path)
+    (found,) = check_reproducers([Reproducer("x", script)], python="bin/python")
+    assert (found.answer, found.reason) == ("fixed", str(script))
+
+
+def test_an_exception_is_no_proof(tmp_path: Path) -> None:
+    Path(tmp_path, "raises.py").write_text("print('FAULT')\nraise ValueError('the API has changed')\n")
+    Path(tmp_path, "exits.py").write_text("raise SystemExit('the runtime is missing')\n")
+    found = check_reproducers(reproducers_of(tmp_path))
+    assert [each.answer for each in found] == ["not checked", "not checked"]
+    assert "the runtime is missing" in found[0].reason
+
+
 def test_a_script_runs_where_its_platform_does(scripts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINDGAP_HOME", str(tmp_path / "home"))
     lost = Reproducer("x", scripts / "fixed.py", "tvm/cpu@threads=1")

@@ -19,9 +19,13 @@ def some() -> tuple[Cause, ...]:
         group(summary("onnxruntime/cpu", "discrepant", "sin", stage="kernel"), 3, "v1", "v2"),
         group(summary("cpu/jit", "failed", "fill", signature="RuntimeError: no"), 1, "v3"),
     ])  # fmt: skip
-    return replace(
-        found[0], upstream=KnownIssue("https://example.org/1", "seen", date(2027, 1, 2)), state="back"
-    ), found[1]
+    upstream = KnownIssue("https://example.org/1", "seen", date(2027, 1, 2))
+    first = replace(
+        found[0], upstream=upstream, state="back", condition="0-d input", right_for="1-d", mechanism="Sin",
+        native="n.py", error="0.1 of the right value", uses="0 of 9", versions=("1.0", "1.2"),
+        merged=("Both run as sin.",),
+    )  # fmt: skip
+    return first, found[1]
 
 
 def test_causes_are_read_as_they_were_written(tmp_path: Path) -> None:
@@ -29,6 +33,22 @@ def test_causes_are_read_as_they_were_written(tmp_path: Path) -> None:
     file.write_text(causes_text(some()))
     assert read_causes(file) == some()
     assert len(some()) == 2 and some()[0].id != some()[1].id
+
+
+def test_a_file_of_an_older_version_is_read_too(tmp_path: Path) -> None:
+    data = json.loads(causes_text(some()))
+    newer = ("condition", "right_for", "mechanism", "native", "error", "uses", "versions", "merged")
+    for cause in data["causes"]:
+        for name in newer:
+            del cause[name]
+        for finding in cause["findings"]:
+            for name in ("mechanism", "condition", "right_for"):
+                del finding[name]
+    file = tmp_path / "causes.json"
+    file.write_text(json.dumps(data))
+    first, second = read_causes(file)
+    assert [(getattr(first, name), getattr(second, name)) for name in newer[:6]] == [("", "")] * 6
+    assert first.versions == first.merged == () and first.upstream == some()[0].upstream
 
 
 @pytest.mark.parametrize(

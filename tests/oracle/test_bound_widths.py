@@ -101,3 +101,72 @@ def test_one_wrong_element_of_a_product_of_mixed_signs_is_seen() -> None:
     wrong = a @ b
     wrong[3, 4] += 1e-3 * wrong.abs().median()
     assert one.kind(a @ b) is None and one.kind(wrong) == "discrepant"
+
+
+def looped_mean(x: torch.Tensor) -> torch.Tensor:
+    """The mean over the last dimension, which stays, one term after the other."""
+    return looped(x).unsqueeze(-1) / x.shape[-1]
+
+
+def welford(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Mean and variance over the last dimension, both updated with each number (Welford, 1962)."""
+    mean, squares = torch.zeros(x.shape[:-1]), torch.zeros(x.shape[:-1])
+    for count, column in enumerate(x.unbind(-1), 1):
+        gap = column - mean
+        mean = mean + gap / count
+        squares = squares + gap * (column - mean)
+    return mean[..., None], (squares / x.shape[-1])[..., None]
+
+
+def two_passes(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The mean first, then the mean of squared distances to it."""
+    mean = looped_mean(x)
+    return mean, looped_mean((x - mean) ** 2)
+
+
+def one_pass(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """E[x²] - m²."""
+    mean = looped_mean(x)
+    return mean, looped_mean(x * x) - mean * mean
+
+
+NORMS: dict[str, Callable[[torch.Tensor], tuple[str, tuple[Any, ...]]]] = {
+    "layer_norm": lambda x: ("aten.layer_norm.default", (x, [x.shape[-1]])),
+    "group_norm": lambda x: ("aten.group_norm.default", (x[:, None], 1)),
+    "batch_norm": lambda x: ("aten.batch_norm.default", (x[None], *[None] * 4, True, 0.1, 1e-5, False)),
+    "instance_norm": lambda x: ("aten.instance_norm.default", (x[None], *[None] * 4, True, 0.1, 1e-5, False)),
+}
+MOMENTS = {"two passes": two_passes, "one pass": one_pass, "Welford": welford}
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("algorithm", MOMENTS)
+@pytest.mark.parametrize("shift", [0.0, 1.0])
+def test_a_normalisation_may_round_its_statistics(norm: str, algorithm: str, shift: float) -> None:
+    """The error of the mean moves every element by as much: also one that the mean hits, whose result is near zero."""
+    x = normal(32, 512, shift=shift)
+    x = x - (x - shift).double().mean(-1, keepdim=True).float()
+    x[:, 7] = shift + 1e-5
+    mean, variance = MOMENTS[algorithm](x)
+    op, args = NORMS[norm](x)
+    one = applied(op, *args)
+    expected = one.expected.hard[0]
+    assert expected is not None
+    for got in ((x - mean) / (variance + 1e-5).sqrt(), x * (s := 1 / (variance + 1e-5).sqrt()) + (-mean * s)):
+        got = got.reshape(expected.wide.shape)
+        assert one.kind(got) is None
+        error = (got.double() - expected.wide).abs()
+        quotient = (SIGMAS * one.hard() + 2 * 2.0**-24 * expected.wide.abs())[error > 0] / error[error > 0]
+        assert 8 < float(quotient.min()) < 90, float(quotient.min())
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_an_error_of_a_thousandth_of_a_deviation_is_no_rounding_of_a_mean(norm: str) -> None:
+    x = normal(32, 512)
+    op, args = NORMS[norm](x)
+    one = applied(op, *args)
+    wrong = one.outputs[0]
+    assert wrong is not None
+    wrong = wrong.clone()
+    wrong.view(-1)[wrong.abs().argmin()] += 1e-3
+    assert one.kinds()[0] is None and one.kind(wrong) == "discrepant"

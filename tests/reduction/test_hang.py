@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Outcome
 from mindgap.run.pool import WorkerPool
 from mindgap.script import Target
-from mindgap.script.short import FAULT, NO_FAULT, short_script
+from mindgap.script.form import FAULT, NO_FAULT, script_source
+from mindgap.script.short import ShownCase, short_form
 
 
 @pytest.mark.nightly
@@ -54,10 +56,10 @@ def test_the_deadline_follows_the_longest_time_of_a_graph_that_ended() -> None:
     ("ends", "body", "status", "last"),
     [
         ("hangs", "while True: pass", 1, FAULT),
-        ("hangs", "return model(*arguments)", 0, NO_FAULT),
+        ("hangs", "return model(*fresh())", 0, NO_FAULT),
         ("hangs", "os.abort()", 2, "Another fault than the one that this script shows."),
         ("crashes", "os.abort()", 1, FAULT),
-        ("crashes", "raise ValueError", 2, "It fails in another way."),
+        ("crashes", "raise ValueError", 2, "Another fault than the one that this script shows."),
     ],
 )
 def test_the_short_script_of_a_process_that_does_not_end_by_itself(
@@ -65,10 +67,12 @@ def test_the_short_script_of_a_process_that_does_not_end_by_itself(
 ) -> None:
     graph = capture(torch.sin, (torch.ones(2),), tensors=TensorStore(tmp_path))
     limit_s = 15.0 if body.startswith("while") else 200.0
-    text = short_script(graph, Target("cpu/eager"), "a title", fails=True, ends=ends, limit_s=limit_s)  # type: ignore[arg-type]
+    form = short_form([ShownCase("smallest", graph)], Target("cpu/eager"), "a title", kind=ends)  # type: ignore[arg-type]
+    assert form is not None
+    text = script_source(replace(form, limit_s=limit_s))
     assert text is not None and "mindgap" not in text
     file = tmp_path / "script.py"
-    file.write_text(text.replace("return model(*arguments)", body))
+    file.write_text(text.replace("return model(*fresh())", body))
     done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (status, last), done
 

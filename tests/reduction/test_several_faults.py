@@ -19,7 +19,7 @@ def test_each_fault_of_a_row_is_reduced_to_its_operator(context: RunContext, tmp
     platform = f"faulty/eager@faults={tmp_path / 'faults.toml'}"
     graph = capture(lambda x: (torch.tanh(torch.exp(x) * 0.5) + 1,), (torch.randn(4, 6),), tensors=context.tensors)
     row = GraphComparison(context, "case", graph).row(platform)
-    limits = ReductionLimits(100, 60.0, stage=False)
+    limits = ReductionLimits(100, 60.0, stage=False, condition_s=0.0)
     found = [reduce_finding(context, graph, each, limits) for each in row.by_fault]
     assert [[node.op for node in each.reduction.graph.nodes] for each in found] == [
         ["aten.exp.default"], ["aten.tanh.default"],

@@ -21,12 +21,16 @@ from mindgap.pipeline.comparison import GraphComparison, RunContext
 from mindgap.platforms.pytorch.device.availability import compiler_present
 from mindgap.platforms.registry import parse
 from mindgap.reduction.stage import Stage, StageAtFault, stage_at_fault
-from mindgap.reduction.stage.delegate import delegate_stage
+from mindgap.reduction.stage.executorch import executorch_stage
+from mindgap.reduction.stage.iree import iree_stage
+from mindgap.reduction.stage.jax import jax_stage, litert_stage, xla_stage
 from mindgap.reduction.stage.ncnn import ncnn_stage
 from mindgap.reduction.stage.onnx import onnxruntime_stage, openvino_provider_stage
 from mindgap.reduction.stage.openvino import openvino_stage
 from mindgap.reduction.stage.pytorch import eager_stage, inductor_stage, jit_stage
 from mindgap.reduction.stage.runs import Shown, StageRuns
+from mindgap.reduction.stage.tinygrad import tinygrad_stage
+from mindgap.reduction.stage.tvm import tvm_stage
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Outcome
@@ -171,11 +175,12 @@ class Answers:
     fails: bool = False
     same_bits: bool = True
     status: str = "ok"
+    structural: bool = False
 
     def __post_init__(self) -> None:
         self.asked: list[str] = []
         self.evidence: list[str] = []
-        self.fault = SimpleNamespace(status=self.status, message="", facts={})
+        self.fault = SimpleNamespace(status=self.status, message="", signature="", facts={})
 
     @property
     def name(self) -> Any:
@@ -187,12 +192,17 @@ class Answers:
     def beside(self, platform: str) -> str:
         return platform
 
+    def note(self, sentence: str) -> None:
+        self.evidence.append(sentence)
+
     def ask(self, platform: str, words: str = "") -> Shown:
         self.asked.append(platform)
         return next((answer for part, answer in self.known.items() if part in platform), "shows")
 
 
 RIGHT_BEFORE = {"stage=": "right"}
+LOADING: Mapping[str, Any] = {"fails": True, "status": "compile_error"}
+RUNNING: Mapping[str, Any] = {"fails": True, "status": "runtime_error"}
 
 
 @pytest.mark.parametrize(
@@ -210,9 +220,53 @@ RIGHT_BEFORE = {"stage=": "right"}
         (eager_stage, "cpu/eager", {"isa=default": "right"}, {}, "kernel (ISA tier)"),
         (eager_stage, "cpu/eager@isa=avx2", {}, {}, "kernel"),
         (eager_stage, "cpu/eager", {"isa=": "unclear"}, {}, "unknown"),
-        (delegate_stage, "executorch/cpu", {"delegate=none": "right"}, {}, "delegate"),
-        (delegate_stage, "executorch/cpu@delegate=none", {"delegate=none": "right"}, {}, "unknown"),
-        (delegate_stage, "executorch/cpu", {}, {}, "unknown"),
+        (executorch_stage, "executorch/cpu", {"delegate=none": "right"}, {}, "delegate"),
+        (executorch_stage, "executorch/cpu@delegate=none", {}, {}, "front end"),
+        (executorch_stage, "executorch/cpu", {":EDGE": "right"}, {}, "kernel"),
+        (executorch_stage, "executorch/cpu", {":EDGE": "unclear"}, {}, "unknown"),
+        (executorch_stage, "executorch/cpu", {}, LOADING, "front end"),
+        (executorch_stage, "executorch/cpu", {"TRANSLATED@delegate=none": "right"}, LOADING, "delegate"),
+        (executorch_stage, "executorch/cpu@delegate=none", {"TRANSLATED": "right"}, LOADING, "runtime load"),
+        (executorch_stage, "executorch/cpu", {"cpu@delegate": "shows"}, RUNNING, "kernel"),
+        (litert_stage, "litert/cpu", {"run=": "right", "delegate=none": "right"}, {}, "delegate"),
+        (litert_stage, "litert/cpu", {"run=values": "right", "run=model": "right"}, {}, "kernel"),
+        (litert_stage, "litert/cpu", {}, {}, "front end"),
+        (litert_stage, "litert/cpu", {"run=values": "right"}, {}, "graph compiler"),
+        (litert_stage, "litert/cpu", {"run=values": "right", "run=model": "unclear"}, {}, "compiler"),
+        (litert_stage, "litert/cpu", {"run=": "unclear"}, {}, "unknown"),
+        (litert_stage, "litert/cpu", {"stop=convert": "shows", "TRANSLATED": "right"}, LOADING, "graph compiler"),
+        (litert_stage, "litert/cpu", {"TRANSLATED": "right"}, LOADING, "runtime load"),
+        (litert_stage, "litert/cpu", {"TRANSLATED": "right"}, RUNNING, "kernel"),
+        (jax_stage, "jax/cpu", {}, {}, "front end"),
+        (jax_stage, "jax/cpu", {":TRANSLATED": "unclear"}, {}, "unknown"),
+        (jax_stage, "jax/cpu", {":TRANSLATED": "right", "opt=off": "right"}, {}, "code generation"),
+        (jax_stage, "jax/cpu", {":TRANSLATED": "right"}, {}, "compiler"),
+        (jax_stage, "jax/cpu", {}, LOADING, "front end"),
+        (jax_stage, "jax/cpu", {":TRANSLATED": "right"}, LOADING, "compiler"),
+        (xla_stage, "xla/eager", {"run=values": "right"}, {}, "compiler"),
+        (xla_stage, "xla/eager", {}, {"structural": True}, "front end"),
+        (xla_stage, "xla/eager", {}, RUNNING, "front end"),
+        (xla_stage, "xla/eager", {":TRANSLATED": "right"}, RUNNING, "compiler"),
+        (tvm_stage, "tvm/cpu", {}, {}, "front end"),
+        (tvm_stage, "tvm/cpu", {":EVALUATED": "right"}, {}, "compiler"),
+        (tvm_stage, "tvm/cpu", {":EVALUATED": "right", "opt=off": "right"}, {}, "code generation"),
+        (tvm_stage, "tvm/cpu", {":TRANSLATED": "right"}, {"structural": True}, "graph compiler"),
+        (tvm_stage, "tvm/cpu", {"stop=import": "right"}, LOADING, "graph compiler"),
+        (tvm_stage, "tvm/cpu", {":TRANSLATED": "right"}, LOADING, "code generation"),
+        (tvm_stage, "tvm/cpu", {}, {**LOADING, "same_bits": False}, "unknown"),
+        (
+            iree_stage, "iree/cpu", {":DECOMPOSED": "right", ":EVALUATED": "unclear", "vmvx": "right"}, {},
+            "code generation",
+        ),
+        (iree_stage, "iree/cpu", {":DECOMPOSED": "right", ":EVALUATED": "unclear"}, {}, "unknown"),
+        (iree_stage, "iree/cpu", {}, {}, "decomposition"),
+        (iree_stage, "iree/cpu", {":DECOMPOSED": "right"}, {}, "front end"),
+        (iree_stage, "iree/cpu", {":DECOMPOSED": "right", "stop=input": "right"}, {}, "graph compiler"),
+        (iree_stage, "iree/cpu", {"stop=import": "right"}, LOADING, "front end"),
+        (iree_stage, "iree/cpu", {"stop=import": "right", "stop=input": "right"}, LOADING, "graph compiler"),
+        (tinygrad_stage, "tinygrad/cpu", {"onnx/reference": "right"}, {}, "front end"),
+        (tinygrad_stage, "tinygrad/cpu", {"onnx/reference": "right", ":TRANSLATED": "right"}, {}, "compiler"),
+        (tinygrad_stage, "tinygrad/cpu", {"onnx/reference": "right"}, RUNNING, "front end"),
         (openvino_provider_stage, "onnxruntime/openvino", {"delegate=none": "right"}, {}, "delegate"),
         (
             openvino_provider_stage, "onnxruntime/openvino@precision=bf16",
@@ -229,11 +283,20 @@ RIGHT_BEFORE = {"stage=": "right"}
         (openvino_provider_stage, "onnxruntime/openvino@delegate=none", {"onnx/reference": "unclear"}, {}, "exporter"),
         (ncnn_stage, "ncnn/cpu", {"precision=f32": "right"}, {}, "front end"),
         (ncnn_stage, "ncnn/cpu@precision=f32", {"opt=off": "right"}, {}, "kernel"),
-        (ncnn_stage, "ncnn/cpu@opt=off,precision=f32", {"opt=off": "right"}, {}, "unknown"),
-        (ncnn_stage, "ncnn/cpu", {}, {"fails": True, "status": "compile_error"}, "front end"),
+        (ncnn_stage, "ncnn/cpu@opt=off,precision=f32", {"opt=off": "right"}, {}, "front end"),
+        (ncnn_stage, "ncnn/cpu", {"NDERSTOOD": "right"}, {}, "front end"),
+        (ncnn_stage, "ncnn/cpu", {"NDERSTOOD": "right", "LAYERS": "right"}, {}, "kernel"),
+        (ncnn_stage, "ncnn/cpu", {"NDERSTOOD": "right", "LAYERS": "unclear"}, {}, "unknown"),
+        (ncnn_stage, "ncnn/cpu", {}, LOADING, "front end"),
+        (ncnn_stage, "ncnn/cpu", {":TRANSLATED": "right"}, LOADING, "runtime load"),
         (openvino_stage, "openvino/cpu", {"precision=f32": "right"}, {}, "graph compiler"),
         (openvino_stage, "openvino/cpu@precision=f32", {":CONVERTED": "unclear"}, {}, "unknown"),
         (openvino_stage, "openvino/cpu@precision=f32", {}, {}, "decomposition"),
+        (openvino_stage, "openvino/cpu@precision=f32", {"run=torch": "unclear"}, {}, "unknown"),
+        (
+            openvino_stage, "openvino/cpu@precision=f32",
+            {"run=torch": "unclear", ":CONVERTED": "right"}, {}, "device plugin",
+        ),
         (
             openvino_stage, "openvino/cpu@precision=f32", {":CONVERTED": "unclear"},
             {"fails": True, "status": "compile_error"}, "graph compiler",

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec
 from mindgap.script import Target
-from mindgap.script.short import short_script
+from mindgap.script.form import script_source
+from mindgap.script.short import ShownCase, short_form
 
 SPEC = TensorSpec.contiguous("float32", (2,))
 NODE = Node("aten.add.Tensor", (Ref(0), Ref(1)), (), (SPEC,))
@@ -16,10 +17,11 @@ GRAPH = Graph((Input(SPEC, Constant(1.0)), Input(SPEC, Constant(2.0), "constant"
 
 
 def test_constants_are_buffers_and_the_script_runs(tmp_path: Path) -> None:
-    text = short_script(GRAPH, Target("cpu/jit"), "a title", fails=True, held=True)
+    form = short_form([ShownCase("smallest", GRAPH)], Target("cpu/jit"), "a title", kind="fails", held=True)
+    text = script_source(form) if form is not None else None
     assert text is not None
     assert 'self.register_buffer("x1", torch.full((2,), 2.0' in text and "def forward(self, x0):" in text
-    assert "\nx1 = " not in text and "self.x1" in text
+    assert text.count("torch.full((2,), 2.0") == 1 and "self.x1" in text
     (tmp_path / "script.py").write_text(text)
     ran = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout.splitlines()[-1]) == (0, "NO FAULT"), ran.stderr
@@ -27,5 +29,6 @@ def test_constants_are_buffers_and_the_script_runs(tmp_path: Path) -> None:
 
 def test_without_constants_or_for_a_result_there_is_no_such_script() -> None:
     plain = Graph((GRAPH.inputs[0], Input(SPEC, Constant(2.0))), (NODE,), (2,))
-    assert short_script(plain, Target("cpu/jit"), "a title", fails=True, held=True) is None
-    assert short_script(GRAPH, Target("cpu/jit"), "a title", held=True) is None
+    for graph, kind in ((plain, "fails"), (GRAPH, "wrong")):
+        cases = [ShownCase("smallest", graph)]
+        assert short_form(cases, Target("cpu/jit"), "a title", kind=kind, held=True) is None  # type: ignore[arg-type]

@@ -11,7 +11,8 @@ import torch
 
 from mindgap.graph import Arg, Constant, DType, Graph, Input, Node, Ref, TensorSpec
 from mindgap.script import Target
-from mindgap.script.short import FAULT, NO_FAULT, short_script
+from mindgap.script.form import FAULT, NO_FAULT, script_source
+from mindgap.script.short import ShownCase, short_form, short_script
 
 pytest.importorskip("onnxruntime")
 
@@ -35,14 +36,14 @@ def test_bfloat16_crosses_the_boundary_as_float32_and_is_computed_as_it(
     text = short_script(graph_of("aten.abs.default", "bfloat16"), Target("onnxruntime/cpu"), "a title", inputs=[values])
     assert status_of(text) == 0
     printed = capsys.readouterr().out
-    assert "torch.bfloat16" in printed and NO_FAULT in printed
+    assert "bfloat16[3]" in printed and NO_FAULT in printed
 
 
 def test_complex_numbers_cross_the_boundary_as_pairs(capsys: pytest.CaptureFixture[str]) -> None:
     values = np.asarray([1 + 2j, -1j, 3], np.complex64)
     graph = graph_of("aten.add.Tensor", "complex64", Ref(0))
     assert status_of(short_script(graph, Target("onnxruntime/cpu"), "a title", inputs=[values])) == 0
-    assert "torch.complex64" in capsys.readouterr().out
+    assert "complex64[3]" in capsys.readouterr().out
 
 
 def test_a_result_that_is_a_conjugate_view_crosses_as_its_values(capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,10 +64,12 @@ def test_a_cast_that_cuts_bits_off_is_a_fault_where_elements_must_be_equal(
                                       graph.nodes[0].outputs),), (1,))  # fmt: skip
     shown: dict[str, int] = {}
     for compare in ("largest", "equal"):
-        text = short_script(graph, Target("cpu/eager"), "a title", inputs=[values], compare=compare)  # type: ignore[arg-type]
+        cases = [ShownCase("smallest", graph, [values])]
+        form = short_form(cases, Target("cpu/eager"), "a title", compare=compare)  # type: ignore[arg-type]
+        text = script_source(form) if form is not None else None
         assert text is not None
-        cut = "return [(model(*arguments)[0].float() - 2**-7).bfloat16()]"
-        shown[compare] = status_of(text.replace("return model(*arguments)", cut))
+        cut = "return [(model(*fresh())[0].float() - 2**-7).bfloat16()]"
+        shown[compare] = status_of(text.replace("return model(*fresh())", cut))
     assert shown == {"largest": 0, "equal": 1}
     assert FAULT in capsys.readouterr().out.splitlines()[-1]
     assert status_of(text) == 0

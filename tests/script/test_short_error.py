@@ -7,18 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-from mindgap.graph import Graph, Input, Node, Normal, Ref, TensorSpec
-from mindgap.script import Target
-from mindgap.script.short import short_script
+from mindgap.script.frame import error_source
 
 
 def error_of(each_element: bool) -> Any:
-    spec = TensorSpec.contiguous("float32", (3,))
-    graph = Graph((Input(spec, Normal(0)),), (Node("aten.sin.default", (Ref(0),), (), (spec,)),), (1,))
-    text = short_script(graph, Target("cpu/eager"), "a title", compare="element" if each_element else "largest")
-    assert text is not None
-    names: dict[str, Any] = {"__name__": "script"}
-    exec(text, names)
+    names: dict[str, Any] = {"torch": torch}
+    exec(error_source("element" if each_element else "largest"), names)
     return names["error"]
 
 

@@ -1,4 +1,11 @@
-"""cpu/jit: aten.fill.Scalar of float32: fails
+"""cpu/jit: `torch.fill(x, True)` traced by `torch.jit.trace` ends in an internal assertion
+
+Condition: the value is a bool.
+
+Right for: `torch.fill(x, 1.0)`.
+
+Tracing renames `fill` to `full_like`, and the interpreter has no `full_like` with a bool; the message asks to report
+a bug.
 
 Seen with torch 2.13.0+cpu.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
@@ -6,42 +13,79 @@ Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
 
 import platform
 import sys
-import traceback
+from importlib.metadata import version
 
-import torch
+try:
+    import torch
+except ImportError as missing:
+    print("It cannot be checked:", missing)
+    sys.exit(2)
+
+PACKAGES = ('torch',)
 
 
 class Model(torch.nn.Module):
     def forward(self, x0):
-        v1 = torch.fill(x0, False)
-        return (v1,)
+        return torch.fill(x0, True)
 
 
-def run(model, arguments):
-    def fresh():
-        return tuple(a.clone() for a in arguments)
+CASES = {
+    "smallest": (Model, lambda: (torch.tensor([0.0]),)),
+    "ordinary size": (Model, lambda: (torch.zeros(4, 8),)),
+}
+FAILURE = ("RuntimeError", "INTERNAL ASSERT FAILED")
 
+
+def run(model, fresh):
     traced = torch.jit.trace(model, fresh(), check_trace=False)
     for _ in range(3):  # TorchScript optimises after the first runs
         traced(*fresh())
     return traced(*fresh())
 
 
-x0 = torch.tensor([0.0], dtype=torch.float32)
+def versions():
+    """The versions of the packages, the processor and its instruction set."""
+    found = [f"{name} {version(name)}" for name in PACKAGES]
+    return ", ".join([*found, platform.machine(), torch.backends.cpu.get_cpu_capability()])
+
+
+def raised(call):
+    """What `call` raises, and nothing that it prints; None where it raises nothing."""
+    try:
+        call()
+    except Exception as problem:
+        return problem, ""
+    return None, ""
+
+
+
+def is_the_failure(problem, printed):
+    """Whether an exception, or one that it follows from, is the failure that this script shows."""
+    while problem is not None:
+        if FAILURE is not None and type(problem).__name__ == FAILURE[0] and FAILURE[1] in str(problem) + printed:
+            return True
+        problem = problem.__cause__ or problem.__context__
+    return False
 
 
 def main():
-    print("torch", torch.__version__, platform.machine())
-    expected = Model()(*[x.clone() for x in (x0,)])
-    try:
-        actual = run(Model().eval(), tuple([x.clone() for x in (x0,)]))
-    except Exception as problem:
-        print("cpu/jit fails:", type(problem).__name__, str(problem)[-3000:])
-        print("FAULT")
-        return 1
-    print("cpu/jit gives", actual, "eager", expected)
-    print("NO FAULT")
-    return 0
+    print(versions())
+    found = False
+    for name, (Model, fresh) in CASES.items():
+        expected = Model().eval()(*fresh())
+        expected = expected if isinstance(expected, tuple) else (expected,)
+        print(f"{name}: eager gives", *(f"{value.dtype} {list(value.shape)}" for value in expected))
+        problem, printed = raised(lambda: run(Model().eval(), fresh))
+        if problem is None:
+            print(f"{name}: cpu/jit runs it")
+            continue
+        print(f"{name}: cpu/jit raised:", type(problem).__name__, str(problem)[-2000:], printed[-2000:])
+        if not is_the_failure(problem, printed):
+            print("It is another failure than the one that this script shows.")
+            return 2
+        found = True
+    print("FAULT" if found else "NO FAULT")
+    return int(found)
 
 
 if __name__ == "__main__":

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import logging
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 
-from mindgap.aten.tape import OnNode, Tape, clone_strided
+from mindgap.aten.tape import OnNode, Tape
 from mindgap.aten.tensors import to_numpy, to_torch, torch_dtype_name
 from mindgap.capture import random_operators
 from mindgap.capture.errors import CaptureError
 from mindgap.capture.origin import user_line_of
 from mindgap.capture.program import HeldTensor, ProgramCopy, copy_program, leaves
 from mindgap.capture.recording import RecordedInput
+from mindgap.capture.redraw import dense, input_demands, is_real, own_copy, redraw
 from mindgap.graph import Graph, Node, Recipe, Role, TensorSpec
 from mindgap.graph.materialisation import materialise
 from mindgap.torch_private.pre_dispatch import PreDispatchMode, call_without_python_dispatcher, run_under_pre_dispatch
@@ -105,13 +105,14 @@ def check(subject: CheckSubject) -> Graph:
         _compare_runs(subject, tape, tensors, "the given arguments", note)
     except _InvalidInputs as error:
         raise CaptureError(f"the program was traced, but fails when it runs for real ({error})", error.line) from error
-    other = redraw(tensors, sources, whole=True)
+    demanded = input_demands(graph)
+    other = redraw(tensors, sources, whole=True, demanded=demanded)
     try:
         _compare_runs(subject, tape, other, "other arguments of the same kind")
     except _InvalidInputs as error:
         # Shuffled integers need not be valid (offsets, lengths): then only the floating-point arguments change.
         _log.info("the second input of the check changes floating-point arguments only: %s", error)
-        other = redraw(tensors, sources, whole=False)
+        other = redraw(tensors, sources, whole=False, demanded=demanded)
         try:
             _compare_runs(subject, tape, other, "other arguments of the same kind")
         except _InvalidInputs as error:
@@ -136,66 +137,11 @@ class _InvalidInputs(Exception):
         self.line = line
 
 
-def redraw(tensors: Sequence[torch.Tensor], sources: Sequence[RecordedInput], whole: bool) -> list[torch.Tensor]:
-    """Returns the same inputs with other values for the arguments.
-
-    Floating-point values are drawn from the range of the given ones. With `whole`, integers and booleans are shuffled.
-    """
-    found: list[torch.Tensor] = []
-    for index, (tensor, source) in enumerate(zip(tensors, sources, strict=True)):
-        if source.role != "input" or tensor.numel() == 0 or (not whole and not _is_real(tensor)):
-            found.append(tensor)
-            continue
-        generator = np.random.Generator(np.random.Philox(key=zlib.crc32(source.name.encode()) + index))
-        array = to_numpy(tensor)
-        other = _other_floats(array, generator) if _is_real(tensor) else _shuffled(array, generator)
-        found.append(_own_copy(to_torch(other)) if _dense(tensor) else _with_layout_of(to_torch(other), tensor))
-    return found
-
-
-def _is_real(tensor: torch.Tensor) -> bool:
-    return tensor.is_floating_point() or tensor.is_complex()
-
-
-def _dense(tensor: torch.Tensor) -> bool:
-    return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
-
-
-def _with_layout_of(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    laid = clone_strided(like.resolve_conj().resolve_neg())
-    cells = tuple(slice(0, 1) if step == 0 else slice(None) for step in laid.stride())
-    laid[cells].copy_(values[cells])
-    return laid
-
-
-def _shuffled(array: Any, generator: np.random.Generator) -> Any:
-    return generator.permutation(array.reshape(-1)).reshape(array.shape)
-
-
-def _other_floats(array: Any, generator: np.random.Generator) -> Any:
-    if np.iscomplexobj(array):
-        pairs = np.ascontiguousarray(array).view(np.float32 if array.dtype == np.complex64 else np.float64)
-        return _other_floats(pairs, generator).view(array.dtype).reshape(array.shape)
-    wide = array.astype(np.float64)
-    finite = wide[np.isfinite(wide)]
-    low, high = (float(finite.min()), float(finite.max())) if finite.size else (-1.0, 1.0)
-    if low == high:
-        low, high = (low * 0.5, low * 1.5) if low else (-1.0, 1.0)
-    drawn = low + (high - low) * cast(Any, generator.random(array.shape))
-    other = cast(Any, np.where(np.isfinite(wide), drawn, wide))
-    return other.astype(array.dtype)
-
-
-def _own_copy(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns a copy with memory of its own and the same strides."""
-    return clone_strided(tensor.detach().resolve_conj().resolve_neg())
-
-
 def _lazy_copy(tensor: torch.Tensor, role: Role) -> torch.Tensor:
-    """Copies as `_own_copy` does. The memory of a large parameter is copied only if it is written to, which is
+    """Copies as `own_copy` does. The memory of a large parameter is copied only if it is written to, which is
     rare."""
-    if role != "parameter" or tensor.numel() < _BIG or not _dense(tensor):
-        return _own_copy(tensor)
+    if role != "parameter" or tensor.numel() < _BIG or not dense(tensor):
+        return own_copy(tensor)
     return lazy_clone(tensor.detach())
 
 
@@ -239,7 +185,7 @@ def _program_outputs(subject: CheckSubject, tensors: list[torch.Tensor]) -> tupl
     afterwards."""
     sources = subject.sources
     by_name = {(s.role, s.name): (i, t) for i, (s, t) in enumerate(zip(sources, tensors, strict=True))}
-    placed = {i: _own_copy(tensors[i]) for i, s in enumerate(sources) if s.real is None and s.role != "random"}
+    placed = {i: own_copy(tensors[i]) for i, s in enumerate(sources) if s.real is None and s.role != "random"}
     made = {sources[i].name: t for i, t in placed.items()}
     taken: list[tuple[HeldTensor, torch.Tensor]] = []
     originals: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -249,7 +195,7 @@ def _program_outputs(subject: CheckSubject, tensors: list[torch.Tensor]) -> tupl
         if held.role == "constant":
             # The very tensor: Python may write to its memory by another name, which a copy would not show.
             copied = held.tensor
-            originals.append((copied, _own_copy(copied)))
+            originals.append((copied, own_copy(copied)))
         else:
             copied = _lazy_copy(held.tensor if known is None else known[1], held.role)
         if isinstance(held.tensor, torch.nn.Parameter):
@@ -260,7 +206,7 @@ def _program_outputs(subject: CheckSubject, tensors: list[torch.Tensor]) -> tupl
         return copied
 
     program_copy = copy_program(subject.program, subject.args, subject.kwargs, swap)
-    originals += [(s.real, _own_copy(s.real)) for i, s in enumerate(sources) if s.real is not None and i not in placed]
+    originals += [(s.real, own_copy(s.real)) for i, s in enumerate(sources) if s.real is not None and i not in placed]
     pool = [t for s, t in zip(sources, tensors, strict=True) if s.role == "random"]
     try:
         outputs = [t.detach().clone() for t in _run_program(subject.run, PreparedRun(program_copy, taken, made, pool))]
@@ -328,14 +274,14 @@ def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether dtype, shape and bytes are equal. Any NaN equals any NaN."""
     if one.dtype != other.dtype or one.shape != other.shape:
         return False
-    words = one.element_size() == 4 and _dense(one) and _dense(other)
+    words = one.element_size() == 4 and dense(one) and dense(other)
     # Without a copy of either: parameters are many and big.
     if words and torch.equal(one.detach().view(torch.int32), other.detach().view(torch.int32)):
         return True
     a, b = to_numpy(one), to_numpy(other)
     if a.tobytes() == b.tobytes():
         return True
-    if not _is_real(one):
+    if not is_real(one):
         return False
     a, b = (np.ascontiguousarray(x).reshape(-1) for x in (a, b))
     if np.iscomplexobj(a):

@@ -5,21 +5,25 @@ worst first, and their file `causes.json`. Must not know campaigns, pages, or ho
 """
 
 from mindgap.causes.cause import Cause, KnownIssue
-from mindgap.causes.clusters import ReducedGroup, causes_of
+from mindgap.causes.clusters import ReducedGroup, SameMechanism, causes_of
 from mindgap.causes.files import FILE_NAME, causes_text, read_causes
 from mindgap.causes.key import CauseKey, cause_key_of_row, cause_key_of_summary
+from mindgap.causes.severity import ConditionUse, severity_of
 from mindgap.causes.unreduced import causes_of_rows
 
 __all__ = [
     "FILE_NAME",
     "Cause",
     "CauseKey",
+    "ConditionUse",
     "KnownIssue",
     "ReducedGroup",
+    "SameMechanism",
     "cause_key_of_row",
     "cause_key_of_summary",
     "causes_of",
     "causes_of_rows",
     "causes_text",
     "read_causes",
+    "severity_of",
 ]

@@ -44,7 +44,7 @@ class Cause:
     `stage`: the stage of the platform that is at fault, or `unknown`; `stage_evidence`: sentences that tell so.
     `operators`: overloads of the reduced graphs. `dtypes`: of their inputs. `signature`: of a failure. `rows`: findings
     of the campaign. `cases`: the variants that show it. `upstream`: None where it was not looked up. `findings`: the
-    reduced findings, the best script first.
+    reduced findings, the best script first. A file of an older version has none of the fields from `condition` on.
     """
 
     id: str
@@ -66,6 +66,22 @@ class Cause:
     findings: tuple[Summary, ...]
     upstream: KnownIssue | None = None
     state: CauseState = ""
+    #: When it happens, in words; "any input" where there is no condition, "" where none was looked for.
+    condition: str = ""
+    #: Neighbours of the reduced call that give the right result.
+    right_for: str = ""
+    #: The code at fault: a translation rule, a kernel, a formula.
+    mechanism: str = ""
+    #: The file of a second reproducer, in the runtime's own format.
+    native: str = ""
+    #: How wrong the results are, in words with a number.
+    error: str = ""
+    #: How many counted models meet the condition (`ConditionUse.text`).
+    uses: str = ""
+    #: The first and the last version of the runtime in which it was seen.
+    versions: tuple[str, ...] = ()
+    #: For each other cause that was found to have the same mechanism, one sentence: what was run or read.
+    merged: tuple[str, ...] = ()
 
     @property
     def upstream_text(self) -> str:

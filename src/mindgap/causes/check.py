@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ from mindgap.causes.ledger import Ledger
 from mindgap.graph import MindgapError
 from mindgap.platforms.elsewhere import BackendElsewhere, BackendWithoutEnvironment
 from mindgap.platforms.registry import find
-from mindgap.reduction.reproducer import FAULT, run_script
+from mindgap.reduction.reproducer import run_script, says_fault
 
 Answer = Literal["still there", "fixed", "not checked"]
 _LAST: Final = 300
@@ -70,6 +71,7 @@ def check_reproducers(
     status is its answer: 1 still there, 0 fixed, 2 it could not check. Raises `MindgapError` where `python` cannot be
     run.
     """
+    python = _absolute(python) if python else None
     try:
         run_script([python or sys.executable, "-c", ""], ".", timeout_s)
     except OSError as error:
@@ -96,13 +98,18 @@ def _reproduce(one: Reproducer, python: str | None, timeout_s: float) -> Reprodu
         status, printed, errors = run_script(command, str(one.script.parent), timeout_s)
     except (MindgapError, OSError) as error:
         return Reproduction(one.name, script, "not checked", str(error))
-    # An uncaught exception ends with status 1 as well.
-    if status == 1 and (FAULT in printed.splitlines() or "Traceback" not in errors):
+    if says_fault(status, printed, errors):
         return Reproduction(one.name, script, "still there", _head(printed))
     if status == 0:
         return Reproduction(one.name, script, "fixed", _head(printed))
     last = (errors.strip() or printed.strip() or "it printed nothing").splitlines()[-1]
     return Reproduction(one.name, script, "not checked", f"exit status {status}: {last}"[:_LAST])
+
+
+def _absolute(python: str) -> str:
+    """The path of an interpreter from any folder, since each script runs in its own. A link is kept: the interpreter of
+    an environment is one. A bare name is looked for by the system."""
+    return os.path.abspath(python) if os.path.dirname(python) else python
 
 
 def _interpreter_of(platform: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from mindgap.causes.cause import SEVERITIES, Cause
+from mindgap.causes.condition_use import use_of_condition
 from mindgap.causes.key import (
     EXPORT_STAGES,
     EXPORTER,
@@ -16,10 +17,20 @@ from mindgap.causes.key import (
     reads_onnx,
 )
 from mindgap.causes.packets import function_of
-from mindgap.causes.severity import DAMAGES, SLIGHT, severity_of
+from mindgap.causes.severity import DAMAGES, ConditionUse, severity_of
 from mindgap.causes.taxonomy import class_of
 from mindgap.compare.verdict import DTYPE_POLICY
 from mindgap.reduction.files import Summary
+
+
+@dataclass(frozen=True, slots=True)
+class SameMechanism:
+    """Two findings with one mechanism. `first`, `second`: names of their scripts. `evidence`: one sentence."""
+
+    first: str
+    second: str
+    evidence: str
+
 
 #: So many functions that lose precision in one dtype on one platform are taken as a policy of the platform.
 _MANY: Final = 3
@@ -29,22 +40,31 @@ _NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class ReducedGroup:
-    """A reduced finding, and the findings that it stands for. `rows`: how many. `cases`: names of variants."""
+    """A reduced finding, and the findings that it stands for.
+
+    `rows`: how many. `cases`: names of variants. `use`: which calls meet its condition; None where that is not known.
+    """
 
     summary: Summary
     rows: int = 1
     cases: tuple[str, ...] = ()
+    use: ConditionUse | None = None
 
 
 Clusters = dict[CauseKey, list[ReducedGroup]]
 
 
-def causes_of(groups: Iterable[ReducedGroup]) -> tuple[Cause, ...]:
-    """The distinct causes, by severity, then by the number of rows. Equal groups give equal causes in any order."""
-    return tuple(sorted((cause_of_cluster(*pair) for pair in clusters_of(groups).items()), key=severity_order))
+def causes_of(groups: Iterable[ReducedGroup], same: Iterable[SameMechanism] = ()) -> tuple[Cause, ...]:
+    """The distinct causes, by severity, then by the number of rows. Equal groups give equal causes in any order.
+
+    `same`: evidence that findings have one mechanism (`mindgap.causes.mechanism`); their causes are one.
+    """
+    evidence = tuple(same)
+    clusters = clusters_of(groups, evidence)
+    return tuple(sorted((cause_of_cluster(*pair, evidence) for pair in clusters.items()), key=severity_order))
 
 
-def clusters_of(groups: Iterable[ReducedGroup]) -> Clusters:
+def clusters_of(groups: Iterable[ReducedGroup], same: Sequence[SameMechanism] = ()) -> Clusters:
     """The groups by cause. Each group is in one cluster."""
     clusters: Clusters = {}
     for group in groups:
@@ -52,6 +72,8 @@ def clusters_of(groups: Iterable[ReducedGroup]) -> Clusters:
     _join_policies(clusters)
     _join_runtimes(clusters)
     _join_stages(clusters)
+    _join_damages(clusters)
+    _join_mechanisms(clusters, same)
     return clusters
 
 
@@ -112,6 +134,28 @@ def _join_stages(clusters: Clusters) -> None:
             clusters[others[0]].extend(clusters.pop(key))
 
 
+def _join_damages(clusters: Clusters) -> None:
+    """Moves wrong NaN and infinity to the wrong values that the same code gives: one formula gives both."""
+    for key in [key for key in clusters if key.mechanism and key.damage == "special values"]:
+        values = replace(key, damage="values")
+        if values in clusters:
+            clusters[values].extend(clusters.pop(key))
+
+
+def _join_mechanisms(clusters: Clusters, same: Sequence[SameMechanism]) -> None:
+    """Joins causes whose findings were found to have one mechanism. The worst damage, then the first name, is kept."""
+    for evidence in sorted(same, key=lambda each: (each.first, each.second)):
+        found = [key for name in (evidence.first, evidence.second) if (key := _key_of(clusters, name)) is not None]
+        if len(set(found)) == 2:
+            kept, joined = sorted(found, key=lambda key: (DAMAGES.index(key.damage), key.operators, key.id))
+            clusters[kept].extend(clusters.pop(joined))
+
+
+def _key_of(clusters: Clusters, script: str) -> CauseKey | None:
+    holds = (key for key, groups in clusters.items() if any(each.summary.script == script for each in groups))
+    return next(holds, None)
+
+
 def _but_for_stage(clusters: Clusters, key: CauseKey) -> list[CauseKey]:
     """Other keys that are equal but for the stage, in a fixed order."""
     return sorted((k for k in clusters if k != key and replace(k, stage=key.stage) == key), key=lambda k: k.stage)
@@ -124,7 +168,7 @@ def _preference(group: ReducedGroup) -> tuple[object, ...]:
     return not summary.verified, not summary.short, len(summary.operators), unknown, -group.rows, summary.script
 
 
-def cause_of_cluster(key: CauseKey, groups: Sequence[ReducedGroup]) -> Cause:
+def cause_of_cluster(key: CauseKey, groups: Sequence[ReducedGroup], same: Sequence[SameMechanism] = ()) -> Cause:
     """The cause of a cluster: the facts of all its findings, and the words of the one that shows it best."""
     ordered = sorted(groups, key=_preference)
     findings = tuple(group.summary for group in ordered)
@@ -133,8 +177,9 @@ def cause_of_cluster(key: CauseKey, groups: Sequence[ReducedGroup]) -> Cause:
     policy = key.signature.startswith(DTYPE_POLICY)
     internal = all(each.internal for each in findings)
     at_fault = [operators_at_fault(each) for each in findings]
-    slight = all(each.relative is not None and each.relative < SLIGHT for each in findings)
-    severity, reason = severity_of(key.damage, at_fault, everywhere=policy, internal=internal, slight=slight)
+    error = _largest_error(findings)
+    use = next((group.use for group in ordered if group.use is not None), None) or use_of_condition(first)
+    severity, reason = severity_of(key.damage, at_fault, use=use, error=error, everywhere=policy, internal=internal)
     staged = next((each for each in findings if each.stage != "unknown"), first)
     return Cause(
         id=key.id,
@@ -154,7 +199,25 @@ def cause_of_cluster(key: CauseKey, groups: Sequence[ReducedGroup]) -> Cause:
         rows=sum(group.rows for group in groups),
         cases=tuple(sorted({case for group in groups for case in group.cases})),
         findings=findings,
+        mechanism=next((each.mechanism for each in findings if each.mechanism), ""),
+        error="" if error is None else f"{error:.2g} of the right value",
+        condition=use.condition or "any input" if use is not None else first.condition,
+        right_for=first.right_for,
+        uses="" if use is None else use.text,
+        merged=_merged(findings, same),
     )
+
+
+def _largest_error(findings: Sequence[Summary]) -> float | None:
+    """The largest relative error of an element; None where that of a finding is not known."""
+    known = [each.relative for each in findings if each.relative is not None]
+    return max(known) if known and len(known) == len(findings) else None
+
+
+def _merged(findings: Sequence[Summary], same: Sequence[SameMechanism]) -> tuple[str, ...]:
+    """The evidence that joined the findings."""
+    scripts = {each.script for each in findings}
+    return tuple(sorted({each.evidence for each in same if {each.first, each.second} <= scripts}))
 
 
 def _evidence(key: CauseKey, staged: Summary, findings: Sequence[Summary]) -> tuple[str, ...]:

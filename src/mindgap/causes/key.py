@@ -16,6 +16,8 @@ from mindgap.causes.signatures import (
     change_of_structure,
     message_without_operators,
     operator_of_message,
+    torchax_rule,
+    without_runtime_operator,
 )
 from mindgap.compare.verdict import DTYPE_POLICY
 from mindgap.operators.registry import traits
@@ -45,6 +47,13 @@ _SHARE_TRANSLATIONS: Final = frozenset(
         "rounding",
     ]
 )
+#: The front end of JAX and LiteRT, which has a copy of it.
+TORCHAX: Final = "torchax"
+_RUNS_TORCHAX: Final = frozenset({"jax/cpu", "litert/cpu"})
+#: Functions that one translation computes by an argument: an equal message is one cause.
+_TWINS: Final = {"tril_indices": "tril_indices", "triu_indices": "tril_indices", "tril": "tril", "triu": "tril"}
+#: Where a runtime's operator for convolutions does not take a dtype, that for transposed ones does not either.
+_CONVOLUTION: Final = re.compile(r"conv(?:_transpose)?[123]d|convolution")
 #: Platforms that generate the same code.
 _SAME_COMPILER: Final = {"cpu/aotinductor": "cpu/inductor"}
 _READS_ONNX: Final = re.compile(r"^(?:onnxruntime|onnx|tinygrad)/|[@,]frontend=onnx(,|$)")
@@ -58,7 +67,8 @@ class CauseKey:
     sorted; of a failure that alike operators share, their family; none where the message or a dtype policy tells all.
     `dtypes`: of inputs, as far as they tell two defects apart: their class; where precision is lost, the dtypes.
     `signature`: of a failure, without names of operators; of a dtype policy, its text; of another shape or dtype, what
-    it becomes. `stage`: of a wrong result on a platform whose stage at fault is known.
+    it becomes. `stage`: of a wrong result on a platform whose stage at fault is known. `mechanism`: the code at fault,
+    where it is known; then neither operators nor stage count.
     """
 
     where: str
@@ -67,21 +77,27 @@ class CauseKey:
     dtypes: str = ""
     signature: str = ""
     stage: str = ""
+    mechanism: str = ""
 
     @property
     def id(self) -> str:
         """Ten hexadecimal digits: the same for equal keys, in every process and version."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:10]
+        data = asdict(self)
+        if not self.mechanism:
+            del data["mechanism"]  # as in versions that knew none
+        return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:10]
 
 
 def cause_key_of_summary(summary: Summary) -> CauseKey:
-    """The key of a reduced finding."""
+    """The key of a reduced finding: what is at fault where that is known, else the operators."""
     policy = summary.culprit if summary.culprit.startswith(DTYPE_POLICY) else ""
     damage = damage_of(summary.verdict, summary.status, special=summary.special_inputs)
     where = _where(summary.platform, summary.blame, summary.verdict, summary.stage)
     wide = " ".join(sorted(dtype for dtype in summary.dtypes if "float" in dtype))
     dtypes = wide if damage == "precision" else _class_of(summary.dtypes)
     key = _key(where, damage, summary.operators, dtypes, policy, summary.signature)
+    if summary.mechanism and not policy:
+        return replace(key, operators=(), mechanism=summary.mechanism)
     staged = where not in (REFERENCE, EXPORTER) and damage in ("values", "special values", "precision") and not policy
     return replace(key, stage=summary.stage) if staged and summary.stage != "unknown" else key
 
@@ -164,9 +180,13 @@ def _key(
         return CauseKey(where, "precision" if damage == "precision" else "values", (), "", policy)
     functions = functions_of(operators)
     if damage == "failure":
+        rule = torchax_rule(signature)
+        if rule and where in _RUNS_TORCHAX:
+            return CauseKey(TORCHAX, damage, (), "", message_without_operators(signature, ()), "", rule)
         head = operator_of_message(signature)
         named = (head,) if head else tuple(operators)
         text = message_without_operators(signature, functions_of((*named, *operators)))
+        text = without_runtime_operator(text) if _are_convolutions(named) else text
         return CauseKey(where, damage, _sharing(text, signature, named), "", text)
     if damage in ("crash", "hang"):
         # What a process prints before it ends depends on its memory.
@@ -194,10 +214,23 @@ def _sharing(text: str, signature: str, operators: Sequence[str]) -> tuple[str, 
 
 
 def _families(operators: Sequence[str]) -> tuple[str, ...]:
-    """The families of the operators, or the functions where one's family does not share translations."""
+    """What the operators share: a translation of twins, or that of their families; else the functions."""
+    twin = _twin_of(operators)
+    if twin:
+        return (f"like {twin}",)
     families = {traits(op).family for op in operators}
     shared = families <= _SHARE_TRANSLATIONS
     return tuple(sorted(f"family {name}" for name in families)) if shared else functions_of(operators)
+
+
+def _twin_of(operators: Sequence[str]) -> str:
+    """The function that stands for those of which all operators are twins, or ""."""
+    twins = {_TWINS.get(name, "") for name in functions_of(operators)}
+    return twins.pop() if len(twins) == 1 else ""
+
+
+def _are_convolutions(operators: Sequence[str]) -> bool:
+    return all(_CONVOLUTION.fullmatch(name) for name in functions_of(operators))
 
 
 def _class_of(dtypes: Sequence[str]) -> str:

@@ -14,6 +14,11 @@ _NAMED: Final = re.compile(
     r"(?:\bpkg\.[\w.]+::)?\b(?:aten|prims|torch_nn)(?:::|\.|_(?=[a-z]))[\w.]*\w|<OpOverload\([^)]*\)>"
 )
 _LISTS: Final = re.compile(r"(?: \| Candidates:|\bSignature: ).*$")
+#: A runtime's own name of an operator in a message on a dtype, and a shape as OpenVINO writes it, cut off or not.
+_OF_OPERATOR: Final = re.compile(r"(of input parameter of operator) \(\w+\)")
+_DESCRIBED: Final = re.compile(r"(Descriptor's shape:) \{[^{}]*(?:\}|$)")
+#: A function of torchax that a message of Python names.
+_TORCHAX: Final = re.compile(r"\b(_aten_\w+)\(\) (?:got|missing|takes)\b")
 _TENSOR: Final = re.compile(r"^(?P<dtype>\w+)\[(?P<shape>[\d,]*)\]$")
 #: How a message begins that only follows from the failure of an operator with several results.
 _CONSEQUENCE: Final = "<built-in function getitem>: "
@@ -32,10 +37,22 @@ def message_without_operators(signature: str, functions: Sequence[str]) -> str:
     """A failure signature with `<op>` for each operator that it names, cut before lists of candidates."""
     parts = [part for part in _LISTS.sub("", signature).split(" | ") if not part.startswith(_CONSEQUENCE)]
     text = _NAMED.sub("<op>", " | ".join(parts) or signature)
+    text = _DESCRIBED.sub(r"\1 {}", text)
     for function in functions:
         if len(function) > 3:
             text = re.sub(rf"\b_?{re.escape(function)}\w*", "<op>", text, flags=re.IGNORECASE)
     return text.strip()[:_TEXT].rstrip()
+
+
+def torchax_rule(signature: str) -> str:
+    """The function of torchax that a message says was called wrongly, or ""."""
+    found = _TORCHAX.search(signature)
+    return found[1] if found else ""
+
+
+def without_runtime_operator(message: str) -> str:
+    """A message on a dtype without the name of the runtime's operator that does not take it."""
+    return _OF_OPERATOR.sub(r"\1 <op>", message)
 
 
 def change_of_structure(signature: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,6 +35,9 @@ def reduce(
         int | None, typer.Option(min=1, metavar="N", help="Only N groups: wrong results first, and the most frequent.")
     ] = None,
     no_stage: Annotated[bool, typer.Option("--no-stage", help="Do not look for the stage at fault: faster.")] = False,
+    no_condition: Annotated[
+        bool, typer.Option("--no-condition", help="Do not look for what triggers a fault: up to 30 s faster for each.")
+    ] = False,
     jobs: Annotated[int, typer.Option("-j", "--jobs", min=1, help="Reductions at a time.")] = 1,
     ledger: LedgerFile = None,
     update_ledger: UpdateLedger = False,
@@ -46,6 +50,7 @@ def reduce(
 
     Example: mindgap campaign reduce out/campaign --out out/findings -j 2
     """
+    from mindgap.campaign.results.mechanisms import same_mechanisms
     from mindgap.campaign.results.reduce import (
         causes_of_groups,
         complete_platforms,
@@ -59,6 +64,7 @@ def reduce(
 
     outputs = CauseOutputs.checked(out, ledger, update_ledger, sarif)
     opened, limits = open_directory(directory), ReductionLimits(checks, seconds, not no_stage)
+    limits = replace(limits, condition_s=0.0) if no_condition else limits
     with result_stream() as stream:
 
         def show(each: GroupReduction) -> None:
@@ -80,7 +86,9 @@ def reduce(
             progress=show,
         )
         asked = () if words or most or cases else [platform] if platform else opened.plan.platforms
-        causes = outputs.write(causes_of_groups(found), complete_platforms(asked, found))
+        scripts_made = [each.summary.script for each in found if each.summary is not None]
+        same = () if no_stage else same_mechanisms(opened, out, scripts_made)
+        causes = outputs.write(causes_of_groups(found, same), complete_platforms(asked, found))
         write_file(out / "index.md", index_text(causes, found))
         reduced = [each.summary for each in found if each.summary is not None]
         if not reduced:

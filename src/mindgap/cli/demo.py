@@ -76,7 +76,10 @@ def demo(
     folder = output / "findings"
     if findings:
         complain(f"3 of 3: {findings} findings; the worst are reduced to scripts that run without mindgap")
-        reduce(output / "campaign", folder, seconds=_REDUCTION_S, most=_GROUPS, no_stage=True, jobs=jobs or 2)
+        reduce(
+            output / "campaign", folder, seconds=_REDUCTION_S, most=_GROUPS, no_stage=True, no_condition=True,
+            jobs=jobs or 2,
+        )  # fmt: skip
     else:
         complain("the campaign found nothing on the platforms here: there is nothing to reduce")
     with result_stream() as out:

@@ -49,6 +49,8 @@ class Examined:
     as the values. `relative`: root mean square error over value, for suspects. `tainted`: mismatches that lie in
     undefined elements. `tied`: elements that are another choice among exactly equal ones. `silent`: the shadow has
     another shape than the graph declares, so that nothing is known of the values; `ill` goes with it.
+    `scalars_rounded`: the dtypes to which scalar operands have to be rounded to explain the result, "" for one that
+    stays as it is; empty where none has to be.
     """
 
     kind: str
@@ -61,6 +63,7 @@ class Examined:
     relative: float = 0.0
     tied: int = 0
     silent: bool = False
+    scalars_rounded: tuple[str, ...] = ()
 
     @property
     def count(self) -> int:

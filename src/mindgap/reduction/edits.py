@@ -152,7 +152,7 @@ def resized(
         ).reshape(shape)
         small = small % new if positions and new else small
         inputs.append(Input(_respec(given.spec, shape), _kept(given, small), given.role))
-    nodes = _with_arguments(graph, lambda arg: _replaced(arg, old, new)) if attributes else graph.nodes
+    nodes = with_arguments(graph, lambda arg: _replaced(arg, old, new)) if attributes else graph.nodes
     return Graph(tuple(inputs), nodes, graph.outputs)
 
 
@@ -177,7 +177,7 @@ def narrowed(graph: Graph, dtype: str, tensors: TensorStore | None) -> Graph:
             array = materialise(given, tensors).astype(numpy_dtype(new))
             given = Input(replace(given.spec, dtype=new), _kept(given, array), given.role)
         inputs.append(given)
-    return Graph(tuple(inputs), _with_arguments(graph, lambda arg: _retyped(arg, dtype, new)), graph.outputs)
+    return Graph(tuple(inputs), with_arguments(graph, lambda arg: retyped(arg, dtype, new)), graph.outputs)
 
 
 def with_argument(graph: Graph, node: int, place: int | str, arg: Arg) -> Graph:
@@ -266,7 +266,7 @@ def _respec(spec: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
     return TensorSpec(spec.dtype, shape, tuple(stride))
 
 
-def _with_arguments(graph: Graph, change: Callable[[Arg], Arg]) -> tuple[Node, ...]:
+def with_arguments(graph: Graph, change: Callable[[Arg], Arg]) -> tuple[Node, ...]:
     """The graph's nodes with every argument changed."""
     return tuple(
         Node(n.op, tuple(map(change, n.args)), tuple((name, change(arg)) for name, arg in n.kwargs), n.outputs)
@@ -280,7 +280,8 @@ def _replaced(arg: Arg, old: int, new: int) -> Arg:
     return new if isinstance(arg, int) and not isinstance(arg, bool) and arg == old else arg
 
 
-def _retyped(arg: Arg, old: str, new: str) -> Arg:
+def retyped(arg: Arg, old: str, new: str) -> Arg:
+    """The argument with one dtype replaced by another."""
     if isinstance(arg, tuple):
-        return tuple(_retyped(item, old, new) for item in arg)
+        return tuple(retyped(item, old, new) for item in arg)
     return DType(new) if arg == DType(old) else arg

@@ -30,8 +30,11 @@ class Summary:
     module and line of the user's program. `special_inputs`: an input of the reduced graph holds NaN or infinity.
     `internal`: no public function returns any of its outputs. `relative`: of a wrong result, the largest difference
     of an element, relative to the reference's; None where that is not known. `runs`: of a script for two versions of a
-    platform, what it did with each, that at fault first. A file of an older version has none of the fields from
-    `stage` on.
+    platform, what it did with each, that at fault first. `mechanism`: the code at fault, such as the rule that
+    translates the operator; "" where it was not found. `refused`: why no public function makes the reduced graph, so
+    that the finding is not to be listed; "" where one makes each node. `condition`: what triggers the fault
+    (`0-d input`); `right_for`: neighbours that are right, in words; both "" where it was not looked for. A file of an
+    older version has none of the fields from `stage` on.
     """
 
     title: str
@@ -57,10 +60,15 @@ class Summary:
     internal: bool = False
     relative: float | None = None
     runs: tuple[VersionRun, ...] = ()
+    mechanism: str = ""
+    refused: str = ""
+    condition: str = ""
+    right_for: str = ""
 
 
 def write_finding(out: Path, found: ReducedFinding, seen: str = "") -> Summary:
-    """Writes NAME.py, .md, .graph, .json, .evidence.json and, where there is one, NAME.passing.graph into `out`.
+    """Writes NAME.py, .md, .graph, .json, .evidence.json into `out`; where there are such graphs, also
+    NAME.passing.graph and NAME.natural.graph, a graph of ordinary size that shows the finding.
 
     The directory is made. `seen`: how often and where the finding was met, for the report. Raises
     `MindgapError` where the directory cannot be written.
@@ -93,6 +101,9 @@ def write_finding(out: Path, found: ReducedFinding, seen: str = "") -> Summary:
         stage=found.stage.stage,
         stage_evidence=found.stage.evidence,
         runs=made.runs,
+        refused=found.refused,
+        condition=found.condition.phrase,
+        right_for=found.condition.right_for,
     )
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -103,6 +114,8 @@ def write_finding(out: Path, found: ReducedFinding, seen: str = "") -> Summary:
         save(graph, Path(out, f"{name}.graph"))
         if reduction.passing is not None:
             save(reduction.passing, Path(out, f"{name}.passing.graph"))
+        if found.condition.natural is not None:
+            save(found.condition.natural, Path(out, f"{name}.natural.graph"))
     except OSError as error:
         raise MindgapError(f"{out}: cannot be written: {error}") from None
     return summary

@@ -11,14 +11,17 @@ import numpy as np
 from mindgap.graph import Graph, MindgapError, materialise_all
 from mindgap.pipeline.comparison import GraphComparison, RunContext
 from mindgap.pipeline.culprit_script import target_of
+from mindgap.reduction.condition import Condition, condition_of
 from mindgap.reduction.hang import with_hang_deadline
 from mindgap.reduction.reducer import Reduction, ReductionLimits, reduce
 from mindgap.reduction.reproducer import CRASH_LIMIT_S, Array, Reproducer, reproducer
 from mindgap.reduction.specification import specified_in_worker
 from mindgap.reduction.stage import StageAtFault, stage_at_fault
 from mindgap.reduction.symptom import check_of, symptom_of
+from mindgap.reduction.validity import refusal
 from mindgap.reduction.version_reproducer import Version, are_versions, version_reproducer, version_words
 from mindgap.results.rows import Row
+from mindgap.script.short import ShownCase
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,9 @@ class ReducedFinding:
     """`row`: of the reduced graph. `passing`: the row of the nearest graph that is calm; None where there is none.
 
     `before`, `row_before`: the graph as it was found, and what was found in it. `special_inputs`: an input of the
-    reduced graph holds NaN or infinity. `stage`: the stage of the side at fault that brings the finding.
+    reduced graph holds NaN or infinity. `stage`: the stage of the side at fault that brings the finding. `refused`: why
+    no public function makes the reduced graph, one sentence; empty where one makes each node. `condition`: what
+    triggers it.
     """
 
     reduction: Reduction
@@ -37,6 +42,8 @@ class ReducedFinding:
     row_before: Row
     special_inputs: bool
     stage: StageAtFault
+    refused: str = ""
+    condition: Condition = Condition()  # noqa: RUF009 # frozen
 
 
 def reduce_finding(
@@ -64,23 +71,31 @@ def reduce_finding(
     passing = None if found.passing is None else GraphComparison(context, row.model, found.passing).row(row.platform)
     inputs = materialise_all(found.graph, context.tensors)
     limit_s = CRASH_LIMIT_S if deadline is None else deadline.script_seconds
-    made = _reproducer(context, found.graph, inputs, final, limit_s)
+    condition = Condition()
+    limits = limits or ReductionLimits()
+    if limits.condition_s > 0:
+        condition = condition_of(found.graph, check, context.tensors, specify=specify, seconds=limits.condition_s)
+    made = _reproducer(context, found.graph, inputs, final, limit_s, condition)
     special = not all(np.isfinite(array).all() for array in inputs)
-    asked = (limits is None or limits.stage) and final.verdict is not None
+    asked = limits.stage and final.verdict is not None
     stage = (
         stage_at_fault(trials, found.graph, final) if asked else StageAtFault("unknown", ("It was not looked for.",))
     )
-    return ReducedFinding(found, final, passing, made, graph, row, special, stage)
+    return ReducedFinding(
+        found, final, passing, made, graph, row, special, stage, refusal(found.graph, inputs), condition
+    )
 
 
 def _reproducer(
-    context: RunContext, graph: Graph, inputs: Sequence[Array], row: Row, limit_s: float = CRASH_LIMIT_S
+    context: RunContext, graph: Graph, inputs: Sequence[Array], row: Row, limit_s: float, condition: Condition
 ) -> Reproducer:
     """The script of a finding, run: in two environments where platform and reference are two versions of one."""
+    natural = condition.natural
+    cases = [] if natural is None else [ShownCase("natural", natural, materialise_all(natural, context.tensors))]
     names = (row.platform, context.settings.reference)
     target, reference = map(target_of, names)
     if not are_versions(target, reference):
-        return reproducer(graph, inputs, target, reference, row, limit_s)
+        return reproducer(graph, inputs, target, reference, row, limit_s, cases)
     fails = row.verdict in ("failed", None)
     outputs = [() if fails else _outputs(context, name, graph) for name in names]
     new = Version(names[0], target, version_words(target, reference), outputs[0])

@@ -13,6 +13,7 @@ from mindgap.aten.specs import with_specs
 from mindgap.graph import Graph, GraphError, TensorStore, digest
 from mindgap.reduction.simplicity_order import Simplicity, simplicity
 from mindgap.reduction.specification import MOST_BYTES
+from mindgap.reduction.validity import Validity
 
 #: What a check says of a graph: it shows the symptom, it shows nothing, or it shows something else or does not run.
 Answer = Literal["shows", "calm", "other"]
@@ -25,12 +26,14 @@ Specify = Callable[[Graph], Graph]
 class ReductionLimits:
     """When a reduction ends early: after `checks` checks, or `seconds` of wall-clock time.
 
-    `stage`: whether the stage at fault is looked for, which takes a worker for each run that tells it.
+    `stage`: whether the stage at fault is looked for, which takes a worker for each run that tells it. `condition_s`:
+    seconds for what triggers the fault, after the reduction; 0: it is not looked for.
     """
 
     checks: int = 1000
     seconds: float = 120.0
     stage: bool = True
+    condition_s: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,11 @@ class Exhausted(Exception):
 
 
 class Reducer:
-    """The simplest graph so far, and what has been tried."""
+    """The simplest graph so far, and what has been tried.
+
+    A graph stays one that public functions can make: where they accept what the graph calls, a candidate that calls an
+    operator with operands that they refuse is not taken.
+    """
 
     def __init__(
         self, graph: Graph, check: Check, tensors: TensorStore | None, limits: ReductionLimits, specify: Specify | None
@@ -64,6 +71,8 @@ class Reducer:
         self._check, self._limits = check, limits
         self._order = simplicity(graph, tensors)
         self._tried: dict[str, Answer] = {}
+        self._validity = Validity(tensors)
+        self._refused: tuple[Graph, str | None] | None = None
         self._passing: tuple[Simplicity, Graph] | None = None
         self._started = time.perf_counter()
         self.checks = 0
@@ -81,11 +90,21 @@ class Reducer:
         if not graph.nodes or order >= self._order:
             return False
         answer = self._answer(graph)
+        if answer == "shows" and self._is_newly_refused(graph):
+            return False
         if answer == "shows":
             self.graph, self._order, self._passing = graph, order, None
         elif answer == "calm" and (self._passing is None or order > self._passing[0]):
             self._passing = order, graph
         return answer == "shows"
+
+    def _is_newly_refused(self, candidate: Graph) -> bool:
+        """Returns whether public functions refuse what the candidate calls, and accept what the graph calls."""
+        if not self._validity.refused_operator(candidate):
+            return False
+        if self._refused is None or self._refused[0] is not self.graph:
+            self._refused = self.graph, self._validity.refused_operator(self.graph)
+        return self._refused[1] == ""
 
     def _answer(self, graph: Graph) -> Answer:
         key = digest(graph)

@@ -10,8 +10,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -21,9 +21,10 @@ from mindgap.graph import Graph
 from mindgap.operators import traits
 from mindgap.reduction.stage import StageAtFault
 from mindgap.results.rows import Row
-from mindgap.script import Recorded, Target, render
-from mindgap.script.short import FAULT, Ends, short_script
-from mindgap.script.short_error import Compare
+from mindgap.script import Recorded, Target, TwoResults, render
+from mindgap.script.form import FAULT, RAISED, Kind, ScriptForm, script_source
+from mindgap.script.frame import Compare
+from mindgap.script.short import ShownCase, short_form
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -37,7 +38,14 @@ _PRINTED: Final = 8000
 #: Seconds that a short script gives a platform that crashes.
 CRASH_LIMIT_S: Final = 150.0
 #: Status of an outcome whose process did not end by itself -> what the short script looks for.
-ENDS: Final[Mapping[str, Ends]] = {"timeout": "hangs", "crash": "crashes"}
+ENDS: Final[Mapping[str, Kind]] = {"timeout": "hangs", "crash": "crashes"}
+#: Characters of a message that a script looks for, at least and at most.
+_SHORTEST: Final = 8
+_LONGEST: Final = 90
+#: What is not stable in a message: numbers, addresses, paths, quoted names, and names of nodes that a number ends.
+_UNSTABLE: Final = re.compile(
+    r"""0x[0-9a-fA-F]+|[\w./-]*/[\w./-]+|\w*\d[\w.]*|[\r\n]+|<[^>]*>|\[[^\]]*\]|"[^"]*"|'[^']*'"""
+)
 #: Runs a file as a program in which mindgap cannot be imported.
 _WITHOUT_MINDGAP: Final = (
     "import runpy, sys; sys.modules['mindgap'] = None; sys.argv = sys.argv[1:]; "
@@ -45,6 +53,10 @@ _WITHOUT_MINDGAP: Final = (
 )
 
 
+#: How Python reports an exception that ends a program.
+_UNCAUGHT: Final = re.compile(
+    r'^Traceback \(most recent call last\):\n  File "[^"]+", line \d+, in <module>', re.MULTILINE
+)
 _SIGNAL: Final = re.compile(r"\bkilled by (SIG[A-Z]+)\b")
 #: What a script tells by its exit status.
 Shown = Literal["fault", "no fault", "could not be checked"]
@@ -80,30 +92,23 @@ class Reproducer:
 
 
 def reproducer(
-    graph: Graph, inputs: Sequence[Array], platform: Target, reference: Target, row: Row, limit_s: float = CRASH_LIMIT_S
-) -> Reproducer:
+    graph: Graph, inputs: Sequence[Array], platform: Target, reference: Target, row: Row,
+    limit_s: float = CRASH_LIMIT_S, natural: Sequence[ShownCase] = (), title: str = "",
+) -> Reproducer:  # fmt: skip
     """The short script where it shows the fault, otherwise the long one, verified or not.
 
     `row`: of this graph, as it was judged; its platform and verdict are named in the script. `limit_s`: of a crash or
-    a hang: seconds that the short script gives the platform.
+    a hang: seconds that the short script gives the platform. `natural`: further cases that show it, of ordinary size.
+    `title`: of the script, by default the operators and what happens.
     """
-    # A failure may end the process where the user's exporter wrote the model.
-    ends = ENDS.get(row.status) if row.verdict == "failed" else None
-    endings = (None, "crashes") if row.verdict == "failed" and ends is None else (ends,)
     if reference.device_mode == "cpu/eager" and not reference.options:
-        forms = itertools.product(endings, _comparisons(graph, row), (False, True), (True, False))
-        for end, compare, held, public in forms:
-            text = short_script(
-                graph, platform, title_of(graph, row), wrong=row.blame or "undecided", fails=row.verdict == "failed",
-                public=public, inputs=inputs, ends=end, limit_s=limit_s, compare=compare, held=held,
-            )  # fmt: skip
-            if text is None:
-                continue
-            shown, printed, errors = verify(text, platform.python)
-            # A compiler says what is wrong on standard error, and raises an exception that does not repeat it.
-            told = (end is not None and row.status != "crash") or is_the_failure(printed + errors, row)
-            if shown and printed.rstrip().endswith(f"\n{FAULT}") and told:
-                return Reproducer(text, True, True, printed)
+        shown = (ShownCase("smallest", graph, inputs), *natural)
+        # Without the case of ordinary size where that one does not show the fault outside mindgap.
+        for cases in (shown, shown[:1]) if natural else (shown,):
+            for form in short_forms(cases, platform, row, limit_s, title):
+                made = verified_script(form, row)
+                if made is not None:
+                    return made
     if platform.python != reference.python:
         # A script runs in one environment: where the platform is, beside eager PyTorch there.
         reference = Target("cpu/eager", python=platform.python)
@@ -112,6 +117,70 @@ def reproducer(
     long = render(graph, inputs, platform, reference, name="reduced", culprit=culprit, recorded=Recorded(words=words))
     shown, printed, _ = verify(long.text, platform.python)
     return Reproducer(long.text, False, shown and _long_shows(printed, row), printed)
+
+
+def short_forms(
+    cases: Sequence[ShownCase], platform: Target, row: Row, limit_s: float, title: str = "",
+    two: TwoResults | None = None,
+) -> Iterator[ScriptForm]:  # fmt: skip
+    """Yields the forms of a script that may show what `row` found, the plainest first. `two`: for two versions."""
+    # A failure may end the process where the user's exporter wrote the model.
+    kinds: tuple[Kind, ...] = ("wrong",)
+    if row.verdict in ("failed", None):
+        kinds = (ENDS[row.status],) if row.status in ENDS else ("fails", "crashes")
+    graph = cases[0].graph
+    for kind, compare, held, public in itertools.product(kinds, _comparisons(graph, row), (False, True), (True, False)):
+        form = short_form(
+            cases, platform, title or title_of(graph, row), kind=kind, wrong=row.blame or "undecided", public=public,
+            two=two, compare=compare, held=held,
+        )  # fmt: skip
+        if form is not None:
+            yield replace(form, limit_s=limit_s)
+
+
+def verified_script(form: ScriptForm, row: Row) -> Reproducer | None:
+    """The script of a form with its signature, run in fresh processes; None where it does not show what `row` found.
+
+    Of a failure the script runs once without a signature. The type and the stable part of the message that it prints
+    are its signature, if they are those of the row.
+    """
+    signed = _signed(form, row) if form.kind == "fails" and form.failure is None else form
+    text = None if signed is None else script_source(signed)
+    if text is None:
+        return None
+    shown, printed, errors = verify(text, form.platform.python)
+    # A compiler says what is wrong on standard error, and raises an exception that does not repeat it.
+    told = (form.kind in ("crashes", "hangs") and row.status != "crash") or is_the_failure(printed + errors, row)
+    shown = shown and printed.rstrip().endswith(f"\n{FAULT}") and told and every_case_shows(printed)
+    return Reproducer(text, True, True, printed) if shown else None
+
+
+def every_case_shows(printed: str) -> bool:
+    """Whether no case of a script that shows its fault is without it, by what the script printed."""
+    cases: dict[str, bool] = {}
+    for name, said in re.findall(r"^(\S[^:,\n]*), output \d+: (.*)$", printed, re.MULTILINE):
+        cases[name] = cases.get(name, False) or said.endswith(": wrong")
+    runs = re.search(r"^[^:\n]+: \S+ runs it$", printed, re.MULTILINE)
+    return all(cases.values()) and runs is None
+
+
+def _signed(form: ScriptForm, row: Row) -> ScriptForm | None:
+    """The form with the exception that it raises as its signature; None where that is not the one of the row."""
+    text = script_source(form)
+    if text is None:
+        return None
+    _, printed, errors = _run(text, form.platform.python)
+    raised = re.search(rf"{RAISED} (\w+) ([\s\S]*)", printed)
+    if raised is None or not is_the_failure(printed + errors, row):
+        return None
+    return replace(form, failure=(raised[1], stable_part(raised[2])))
+
+
+def stable_part(message: str) -> str:
+    """The longest part of a message without numbers, paths and quoted names, at most 90 characters; "" without one."""
+    parts = [part.strip(" :.,;()=") for part in _UNSTABLE.split(message.partition("\nIt is another failure")[0])]
+    longest = max(parts, key=len, default="")[:_LONGEST].strip()
+    return longest if len(longest) >= _SHORTEST else ""
 
 
 def _comparisons(graph: Graph, row: Row) -> tuple[Compare, ...]:
@@ -180,10 +249,14 @@ def _run(text: str, python: str) -> tuple[int, str, str]:
         file.write_text(text)
         command = [python or sys.executable, "-c", _WITHOUT_MINDGAP, str(file)]
         status, printed, errors = run_script(command, folder)
-    told = status == 0 or (status == 1 and ("Traceback" not in errors or FAULT in printed))
-    if told:
+    if status == 0 or says_fault(status, printed, errors) or (status == 1 and not _UNCAUGHT.search(errors)):
         return status, printed[-_PRINTED:], errors[-_PRINTED:]
     return 2, (printed + errors)[-_PRINTED:], errors[-_PRINTED:]
+
+
+def says_fault(status: int, printed: str, errors: str) -> bool:
+    """Whether a short script shows its fault: status 1, and the last line says so. An exception ends with 1 as well."""
+    return status == 1 and printed.splitlines()[-1:] == [FAULT] and not _UNCAUGHT.search(errors)
 
 
 def run_script(command: Sequence[str], folder: str, timeout_s: float = _TIMEOUT_S) -> tuple[int, str, str]:

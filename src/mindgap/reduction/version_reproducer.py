@@ -5,7 +5,7 @@ Such a script holds what each version gave. It runs the platform only, and tells
 
 from __future__ import annotations
 
-import itertools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -13,18 +13,20 @@ from typing import Final
 from mindgap.graph import Graph
 from mindgap.reduction.reproducer import (
     CRASH_LIMIT_S,
-    ENDS,
     Array,
     Reproducer,
     Shown,
     VersionRun,
     is_the_failure,
     run_once,
+    short_forms,
+    stable_part,
     title_of,
 )
 from mindgap.results.rows import Row
 from mindgap.script import Recorded, Target, TwoResults, render
-from mindgap.script.short import short_script
+from mindgap.script.form import RAISED, script_source
+from mindgap.script.short import ShownCase
 
 #: Characters of the line with versions.
 _FIRST: Final = 300
@@ -82,13 +84,16 @@ def version_reproducer(
     title = _title(graph, row, faulty)
     two = TwoResults(expected.words, faulty.words, expected.outputs, faulty.outputs)
     made: Reproducer | None = None
-    for held, public in itertools.product((False, True), (True, False)):
-        text = short_script(
-            graph, faulty.target, title, fails=row.verdict in ("failed", None), public=public, inputs=inputs,
-            ends=ENDS.get(row.status), limit_s=limit_s, two=two, held=held,
-        )  # fmt: skip
+    for form in short_forms([ShownCase("smallest", graph, inputs)], faulty.target, row, limit_s, title, two):
+        text = script_source(form)
         if text is None:
             continue
+        if form.kind == "fails":
+            _, printed = run_once(text, faulty.target.python)
+            raised = re.search(rf"{RAISED} (\w+) ([\s\S]*)", printed)
+            if raised is None:
+                continue
+            text = script_source(replace(form, failure=(raised[1], stable_part(raised[2])))) or text
         tried = replace(_in_both(text, faulty, expected), short=True, title=title)
         if tried.verified and is_the_failure(tried.printed, row):
             return tried

@@ -13,6 +13,7 @@ from mindgap.graph import Graph, Labels
 from mindgap.oracle import FEW, MANY, Oracle, OracleError, decision_slots, local_expectation
 from mindgap.oracle.examination import SIGMAS
 from mindgap.trace.output_verdicts import same_bits
+from mindgap.trace.reassociation import REASSOCIATED, is_reassociated
 from mindgap.trace.single_operators import Confirmed, Kind, SingleOperators, judge_single, kind_of_error
 from mindgap.trace.subgraphs import Array, SubgraphResult, window
 
@@ -86,7 +87,16 @@ def judge_cut(oracle: Oracle, result: SubgraphResult, singles: SingleOperators) 
     if worst is None:
         return None
     arrays = dict(zip(result.cut.outputs, result.arrays, strict=True))
-    return Confirmed(result.cut.nodes, worst[0], worst[1], arrays, worst[2])
+    found = Confirmed(result.cut.nodes, worst[0], worst[1], arrays, worst[2])
+    return _with_reason(found, result.cut.graph, inputs, result.arrays)
+
+
+def _with_reason(found: Confirmed, graph: Graph, inputs: Sequence[Array], arrays: Sequence[Array]) -> Confirmed:
+    """A finding whose detail names another order of operations, where that explains the wrong values of a graph."""
+    wrong_values = found.kind in ("discrepant", "reduced_precision")
+    if not wrong_values or not is_reassociated(graph, inputs, arrays):
+        return found
+    return replace(found, kind="discrepant", loss=REASSOCIATED)
 
 
 def _plainly_calm(oracle: Oracle, result: SubgraphResult) -> bool:
@@ -113,7 +123,10 @@ def confirmed_whole(
     `suspect`: the node to name, the first whose shown value is off.
     """
     worst = _worst_error(graph, inputs, arrays, chosen)
-    return None if worst is None else Confirmed((suspect,), worst[0], worst[1], {}, worst[2], whole=True)
+    if worst is None:
+        return None
+    found = Confirmed((suspect,), worst[0], worst[1], {}, worst[2], whole=True)
+    return _with_reason(found, graph, inputs, arrays)
 
 
 def _worst_error(

@@ -24,6 +24,8 @@ def detail_of_finding(oracle: Oracle, confirmed: Confirmed, side: str, ops: str,
         "reduced_precision": f"computed in fewer bits than declared: {amount}",
         "structural": "another shape or dtype than declared",
     }[confirmed.kind]
+    if confirmed.loss:
+        phrase = f"{confirmed.loss}: {amount}"
     return f"{shown.sentence} ({phrase}, on {side}: {ops})" if shown else f"{phrase} on {side}: {ops}"
 
 

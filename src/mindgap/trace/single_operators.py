@@ -18,6 +18,7 @@ from mindgap.graph import extract
 from mindgap.oracle import Examined, InternalValues, LocalExpectation, Oracle, local_expectation
 from mindgap.oracle.evaluation.formats import is_real
 from mindgap.oracle.examination import BULK_RATIO
+from mindgap.trace.precision_loss import precision_loss
 from mindgap.trace.subgraphs import (
     Array,
     Execute,
@@ -47,7 +48,8 @@ class Confirmed:
     `worst`: largest error in hard σ. `arrays`: what it gave, by value number of the whole graph; kept for the first
     `MAX_KEPT` of a platform. `internal`: only results are wrong that no public function returns. `retyped`: the result
     to be told is right, in another dtype than the graph declares. `whole`: only the whole graph is known to be wrong,
-    and `nodes` is where its values first differ.
+    and `nodes` is where its values first differ. `loss`: how precision was lost, a phrase of the detail, where it is
+    known.
     """
 
     nodes: tuple[int, ...]
@@ -58,6 +60,7 @@ class Confirmed:
     internal: bool = False
     retyped: bool = False
     whole: bool = False
+    loss: str = ""
 
 
 class SingleOperators:
@@ -78,6 +81,7 @@ class SingleOperators:
         self._singles = [written_as_it_ran(self.single(i), original[i]) for i in range(len(oracle.graph.nodes))]
         self._found: dict[str, list[Confirmed]] = {}
         self._alone: dict[tuple[str, int], bool] = {}
+        self._scalars: dict[str, dict[int, tuple[str, ...]]] = {}
 
     def cut(self, nodes: Sequence[int], show_all: bool = False) -> Subgraph:
         """The cut of these nodes. `show_all`: every value that they make is an output.
@@ -131,7 +135,7 @@ class SingleOperators:
             for nodes in self._oracle.parts:
                 singles = [c for c in self._singles[nodes.start : nodes.stop] if self._holds_something(c)]
                 for result in self.run(singles, platform):
-                    one = self._judge(result)
+                    one = self._judge(result, platform)
                     if one is not None:
                         found.append(one if len(found) < MAX_KEPT else replace(one, arrays={}))
             self._found[platform] = found
@@ -152,11 +156,29 @@ class SingleOperators:
         (node,) = confirmed.nodes
         if (platform, node) not in self._alone:
             results = self.run([self._singles[node]], platform)
-            self._alone[platform, node] = any(self._judge(result) is not None for result in results)
+            self._alone[platform, node] = any(self._judge(result, platform) is not None for result in results)
         return self._alone[platform, node]
 
-    def _judge(self, result: SubgraphResult) -> Confirmed | None:
-        return judge_single(result, local_expectation(self._oracle, result.cut.nodes[0]), self._internal.values)
+    def scalars_rounded(self, platform: str) -> dict[int, tuple[str, ...]]:
+        """The operators, of those that ran, whose results only other roundings of their scalar operands explain: the
+        dtype of each scalar, by node."""
+        return self._scalars.get(platform, {})
+
+    def _judge(self, result: SubgraphResult, platform: str) -> Confirmed | None:
+        node = result.cut.nodes[0]
+        expected = local_expectation(self._oracle, node)
+        found = judge_single(result, expected, self._internal.values)
+        if found is None and expected.scalars and result.arrays is not None:
+            rounded = [
+                expected.examine(number - expected.first, array).scalars_rounded
+                for number, array in zip(result.cut.outputs, result.arrays, strict=True)
+            ]
+            if any(rounded):
+                self._scalars.setdefault(platform, {})[node] = next(filter(None, rounded))
+        if found is None or found.kind not in ("discrepant", "reduced_precision"):
+            return found
+        loss = precision_loss(self._oracle, node, found.arrays)
+        return replace(found, kind="reduced_precision", loss=loss) if loss else found
 
     def own(self, platform: str, other: str) -> list[Confirmed]:
         """What this platform gets wrong and the other does not get wrong in the same way."""

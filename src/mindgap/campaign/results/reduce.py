@@ -12,7 +12,7 @@ from typing import Final
 
 from mindgap.campaign.results.findings import FindingGroup, findings_of
 from mindgap.campaign.state.directory import CampaignDirectory
-from mindgap.causes import Cause, ReducedGroup, causes_of
+from mindgap.causes import Cause, ReducedGroup, SameMechanism, causes_of
 from mindgap.graph import MindgapError
 from mindgap.reduction import ReductionLimits
 from mindgap.reduction.files import Summary, read_summary
@@ -59,7 +59,7 @@ def reduce_groups(
     def serve() -> None:
         options = {
             "directory": directory.path, "out": out, "checks": limits.checks, "seconds": limits.seconds,
-            "stage": int(limits.stage),
+            "stage": int(limits.stage), "condition": limits.condition_s,
         }  # fmt: skip
         module = "mindgap.campaign.results.reduction_worker"
         client = WorkerClient(module, options, {**os.environ}, RequestLimits(_MORE_S))
@@ -163,13 +163,16 @@ def _reduced(
     return GroupReduction(group, None, "; ".join(dict.fromkeys(reasons)), spent)
 
 
-def causes_of_groups(reductions: Sequence[GroupReduction]) -> tuple[Cause, ...]:
-    """The distinct causes of the reduced groups, worst first."""
-    return causes_of(
+def causes_of_groups(
+    reductions: Sequence[GroupReduction], same: Iterable[SameMechanism] = ()
+) -> tuple[Cause, ...]:  # fmt: skip
+    """The distinct causes of the reduced groups, worst first. `same`: evidence that findings have one mechanism."""
+    groups = [
         ReducedGroup(each.summary, each.group.count, each.group.cases)
         for each in reductions
         if each.summary is not None
-    )
+    ]
+    return causes_of(groups, same)
 
 
 def complete_platforms(ran: Iterable[str], reductions: Sequence[GroupReduction]) -> set[str]:

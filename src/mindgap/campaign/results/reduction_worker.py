@@ -64,10 +64,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--checks", type=int, required=True)
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--stage", type=int, required=True, help="1: look for the stage at fault")
+    parser.add_argument("--condition", type=float, required=True, help="seconds to look for what triggers the fault")
     arguments = parser.parse_args(argv)
     requests, answers = claim_channel()
     prepare_to_die(arguments.parent, requests, None)
-    limits = ReductionLimits(arguments.checks, arguments.seconds, bool(arguments.stage))
+    limits = ReductionLimits(arguments.checks, arguments.seconds, bool(arguments.stage), arguments.condition)
     directory, tensors = open_directory(arguments.directory), default_tensor_store()
     with new_pool(directory, tensors) as pool:
 

@@ -29,7 +29,8 @@ def one_rounding(site: Site) -> list[Bound | None]:
     other = site.arg(1, "other", 0.0) if site.call.packet != "prelu" else 0.0
     kept = 1.0 + (site.u_out / site.u if site.u_out > site.u else 0.0)
     scaled = (kept + coarse_scalar(site, alpha)) * abs(alpha) * magnitude(other) if alpha not in (1, -1) else 0.0
-    return relative(site, 1.0, scaled + coarse_scalar(site, other) * magnitude(other))
+    scalars = sum(coarse_scalar(site, each) * magnitude(each) for each in (site.args[0], other))
+    return relative(site, 1.0, scaled + scalars)
 
 
 @rule("reciprocal", "rsqrt", "arange", "linspace", "range")
@@ -81,15 +82,12 @@ def periodic(site: Site) -> list[Bound | None]:
 
 @rule("pow", "float_power")
 def power(site: Site) -> list[Bound | None]:
-    """exp(e·ln x): 2.5u·|y| + u·|e·ln x·y|."""
+    """exp(e·ln x): 2.5u·|y| + u·|e·ln x·y|, and what the rounding of a scalar base or exponent moves."""
     base, exponent = site.args[0], site.args[1]
     y = site.results[0]
     logarithm = (
         torch.log(torch.as_tensor(base, dtype=torch.float64).abs()) if not is_complex(base) else torch.log(base).abs()
     )
     swing = torch.nan_to_num((torch.as_tensor(exponent) * logarithm).abs(), nan=0.0, posinf=0.0)
-    coarse = coarse_scalar(site, exponent)
-    if not isinstance(base, torch.Tensor):
-        coarse = coarse_scalar(site, base) * torch.nan_to_num(exponent.abs(), nan=0.0, posinf=0.0)
-        return relative(site, 2.5, (swing + coarse) * y.abs())
-    return relative(site, 2.5, (1 + coarse) * swing * y.abs())
+    raised = coarse_scalar(site, base) * torch.nan_to_num(torch.as_tensor(exponent).abs(), nan=0.0, posinf=0.0)
+    return relative(site, 2.5, ((1 + coarse_scalar(site, exponent)) * swing + raised) * y.abs())

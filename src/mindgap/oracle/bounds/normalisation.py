@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,18 +11,34 @@ import torch
 from mindgap.oracle.bounds.overflow import largest_finite
 from mindgap.oracle.bounds.rules import Bound, Site, relative, rule
 from mindgap.oracle.bounds.terms import (
+    STRUCTURED,
     one_sided,
     sum_of_terms,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Statistics:
+    """What x is normalised by, shaped to be spread over x: its mean and the inverse of its deviation.
+
+    `mean`, `scale`: float64. `terms`: K, the numbers that each is taken over, 1 where they are given. `rms`: root mean
+    square of these numbers; `size`: mean of their magnitudes. Both are 0 where the statistics are given.
+    """
+
+    mean: Any
+    scale: Any
+    terms: float = 1.0
+    rms: Any = 0.0
+    size: Any = 0.0
 
 
 @rule("layer_norm", "native_layer_norm")
 def layer_norm(site: Site) -> list[Bound | None]:
     """Statistics over the trailing dimensions."""
     x, shape = site.args[0], site.args[1]
-    dims = tuple(range(-len(shape), 0))
     weight, bias = site.arg(2, "weight"), site.arg(3, "bias")
-    return _with_statistics(site, x, dims, weight, bias, float(site.arg(4, "eps", 1e-5)))
+    statistics = _statistics(x, tuple(range(-len(shape), 0)), float(site.arg(4, "eps", 1e-5)))
+    return _normalised(site, x, statistics, 1.0 if weight is None else weight, 0.0 if bias is None else bias)
 
 
 @rule("rms_norm", "_fused_rms_norm")
@@ -53,9 +70,10 @@ def group_norm(site: Site) -> list[Bound | None]:
     else:
         weight, bias, groups, eps = site.args[1], site.args[2], site.args[6], site.args[7]
     grouped = x.reshape(x.shape[0], groups, -1)
-    per_group = _statistics(grouped, (-1,), float(eps))
-    mean, scale = (t.expand_as(grouped).reshape(x.shape) for t in per_group)
-    return _normalised(site, x, mean, scale, _per_channel(weight, x), _per_channel(bias, x), grouped.shape[-1])
+    of = _statistics(grouped, (-1,), float(eps))
+    mean, scale, rms, size = (t.expand_as(grouped).reshape(x.shape) for t in (of.mean, of.scale, of.rms, of.size))
+    statistics = _Statistics(mean, scale, of.terms, rms, size)
+    return _normalised(site, x, statistics, _per_channel(weight, x), _per_channel(bias, x, 0.0))
 
 
 @rule("batch_norm", "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training",
@@ -70,47 +88,42 @@ def batch_norm(site: Site) -> list[Bound | None]:
     eps = next((a for a in reversed(site.args) if isinstance(a, float)), 1e-5)
     if training:
         dims = tuple(range(2, x.dim())) if site.call.packet == "instance_norm" else (0, *range(2, x.dim()))
-        mean, scale = _statistics(x, dims, eps)
-        terms = float(math.prod(x.shape[d] for d in dims))
+        statistics = _statistics(x, dims, eps)
     else:
-        mean = _per_channel(site.args[3], x)
         scale = 1 / (_per_channel(site.args[4], x) + eps).sqrt()
-        terms = 1.0
-    return _normalised(site, x, mean, scale, _per_channel(weight, x), _per_channel(bias, x), terms)
+        statistics = _Statistics(_per_channel(site.args[3], x), scale)
+    return _normalised(site, x, statistics, _per_channel(weight, x), _per_channel(bias, x, 0.0))
 
 
-def _with_statistics(
-    site: Site, x: torch.Tensor, dims: tuple[int, ...], weight: Any, bias: Any, eps: float
-) -> list[Bound | None]:
-    mean, scale = _statistics(x, dims, eps)
-    terms = float(math.prod(x.shape[d] for d in dims))
-    return _normalised(
-        site, x, mean, scale, weight if weight is not None else 1.0, bias if bias is not None else 0.0, terms
-    )
-
-
-def _statistics(x: torch.Tensor, dims: tuple[int, ...], eps: float) -> tuple[torch.Tensor, torch.Tensor]:
+def _statistics(x: torch.Tensor, dims: tuple[int, ...], eps: float) -> _Statistics:
+    """The statistics of x over some dimensions."""
     mean = x.mean(dims, keepdim=True)
-    return mean, 1 / (((x - mean) ** 2).mean(dims, keepdim=True) + eps).sqrt()
+    scale = 1 / (((x - mean) ** 2).mean(dims, keepdim=True) + eps).sqrt()
+    terms = float(math.prod(x.shape[d] for d in dims))
+    return _Statistics(mean, scale, terms, (x**2).mean(dims, keepdim=True).sqrt(), x.abs().mean(dims, keepdim=True))
 
 
-def _normalised(
-    site: Site, x: torch.Tensor, mean: Any, scale: Any, weight: Any, bias: Any, terms: float
-) -> list[Bound | None]:
-    """(x - m)·s·w + b, folded or not: |x·a| + |m·a| + |b| with a = s·w, and the error of m and s themselves.
+def _normalised(site: Site, x: torch.Tensor, of: _Statistics, weight: Any, bias: Any) -> list[Bound | None]:
+    """(x - m)·s·w + b, folded or not: |x·a| + |m·a| + |b| with a = s·w, and the errors of m and s themselves.
 
-    A mean of K numbers of size r is off by u·r typically and u·√K·r at worst; s by as much, relative.
+    A mean of K numbers has the error of their sum (see `bounds`) divided by K: u·(r + |m|) typically, r their root mean
+    square, and u·(r + √K·(|m| + mean|x|/16)) at worst. It moves every element by a times as much, also those next to
+    zero. s is off by u typically and by u·√K at worst, relative, and by more where its variance is E[x²] - m².
     """
+    mean, scale, terms = of.mean, of.scale, of.terms
     gain = scale * weight
     gain = gain.abs() if isinstance(gain, torch.Tensor) else abs(gain)
     folded = (x * gain).abs() + (mean * gain).abs() + (bias.abs() if isinstance(bias, torch.Tensor) else abs(bias))
     y = site.results[0]
-    centred = ((x - mean) * gain).abs()
-    offset = (mean * gain).abs() + centred
-    # A variance taken as E[x²] - m² loses what m² is larger than it.
-    lost = 1.0 if terms <= 1 else 1 + (mean * scale) ** 2
-    typical = site.u * (3 * folded + (offset + centred * lost if terms > 1 else 0.0))
-    hard = site.u * (3 * folded + (math.sqrt(terms) * (offset + centred * lost) if terms > 1 else 0.0))
+    typical = hard = 3 * site.u * folded
+    if terms > 1:
+        # A variance taken as E[x²] - m² loses what m² is larger than it.
+        centred = ((x - mean) * gain).abs() * (1 + (mean * scale) ** 2)
+        root, drift = math.sqrt(terms), float(one_sided(terms))
+        grown = 2 * drift * (mean.abs() - 4 * of.rms / root).clamp_min(0.0)
+        worst = of.rms + root * (mean.abs() + of.size / STRUCTURED) + grown
+        typical = typical + site.u * ((of.rms + mean.abs()) * gain + centred)
+        hard = hard + site.u * (worst * gain + (root + drift) * centred)
     hazard = _squares_overflow(x, terms, site) if terms > 1 else None
     if terms > 1 and "layer" not in site.call.packet and site.u_out > site.u:
         # A mean may be handed on in the declared dtype, and so may what it is folded into.
@@ -129,9 +142,9 @@ def _squares_overflow(x: torch.Tensor, terms: float, site: Site) -> torch.Tensor
     return torch.ones_like(x, dtype=torch.bool) if worst > math.sqrt(site.largest / max(terms, 1.0)) / 2 else None
 
 
-def _per_channel(values: Any, x: torch.Tensor) -> Any:
+def _per_channel(values: Any, x: torch.Tensor, missing: float = 1.0) -> Any:
     if values is None:
-        return 1.0
+        return missing
     return values.reshape(1, -1, *([1] * (x.dim() - 2))) if isinstance(values, torch.Tensor) else values
 
 

@@ -56,7 +56,7 @@ class OperatorBounds:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One operator application: what a rule may look at."""
+    """One operator application: what a rule may look at. `scalars_kept`: no scalar operand is rounded first."""
 
     call: BoundCall
     args: Sequence[Any]
@@ -65,6 +65,7 @@ class Site:
     u: float
     u_out: float
     largest: float
+    scalars_kept: bool = False
 
     def arg(self, position: int, name: str, default: Any = None) -> Any:
         """An argument by position or name."""
@@ -110,9 +111,14 @@ def _rule_of(packet: str) -> Rule | None:
 
 
 def bounds_of(
-    call: BoundCall, args: Sequence[Any], kwargs: Mapping[str, Any], results: Sequence[Any]
-) -> OperatorBounds:
-    """The bounds of one call, from its operands and its exact results in float64."""
+    call: BoundCall, args: Sequence[Any], kwargs: Mapping[str, Any], results: Sequence[Any], *,
+    kept_narrow: bool = False, scalars_kept: bool = False,
+) -> OperatorBounds:  # fmt: skip
+    """The bounds of one call, from its operands and its exact results in float64.
+
+    `kept_narrow`: those of an implementation that rounds every step to the declared dtype, not to float32, where that
+    has 16 bits or fewer. `scalars_kept`: of one that takes scalar operands as they are given here.
+    """
     real = [s.dtype for s in call.node.outputs if s is not None and is_real(s.dtype)]
     if not real or not any(t.numel() for t in _tensors(results)):
         return OperatorBounds([None] * len(results))
@@ -120,10 +126,12 @@ def bounds_of(
     # Operands narrower than the result are converted first: `softmax(x, dtype=float64)` of a float32 x.
     site = Site(
         call, args, kwargs, results,
-        u=min(FORMATS[d].u_acc for d in (*real, *call.dtypes) if is_real(d)) if call.traits.casts
+        u=max(f.u for f in formats) if kept_narrow
+        else min(FORMATS[d].u_acc for d in (*real, *call.dtypes) if is_real(d)) if call.traits.casts
         else max(f.u_acc for f in formats),
         u_out=max(f.u for f in formats),
         largest=min(f.largest_acc for f in formats),
+        scalars_kept=scalars_kept,
     )  # fmt: skip
     found = _apply(site)
     step = max(f.u * f.tiny for f in formats)

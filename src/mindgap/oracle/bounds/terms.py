@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import torch
 
@@ -57,10 +57,19 @@ def declared_dtype(site: Site) -> str:
 
 
 def coarse_scalar(site: Site, operand: object) -> float:
-    """Error of a scalar operand in units of u·|scalar|: it may be rounded to the narrow dtype it is combined with."""
-    narrow = isinstance(operand, float) and site.u_out > site.u
-    rounds = narrow and float(torch.tensor(operand).to(TORCH_DTYPES[declared_dtype(site)])) != operand
+    """Error of a number or a 0-d tensor in units of u·|scalar|: it may be rounded to the narrow dtype of the result."""
+    if site.scalars_kept or site.u_out <= site.u or not is_scalar(operand):
+        return 0.0
+    value = float(operand)
+    rounds = float(torch.tensor(value, dtype=torch.float64).to(TORCH_DTYPES[declared_dtype(site)])) != value
     return site.u_out / site.u if rounds else 0.0
+
+
+def is_scalar(operand: object) -> TypeGuard[float | torch.Tensor]:
+    """Whether it is a floating-point number or a 0-d tensor of one."""
+    return isinstance(operand, float) or (
+        isinstance(operand, torch.Tensor) and operand.dim() == 0 and operand.is_floating_point()
+    )
 
 
 def magnitude(operand: object) -> torch.Tensor | float:

@@ -23,6 +23,7 @@ from mindgap.oracle.evaluation.convolution import convolved
 from mindgap.oracle.evaluation.data_movement import only_looks_up, only_moves_data
 from mindgap.oracle.evaluation.formats import FORMATS, is_real, widen
 from mindgap.oracle.evaluation.half_power import half_power
+from mindgap.oracle.evaluation.scalar_rounding import ScalarOperand, scalar_operands, with_roundings
 
 #: Operators that depend on the bits of the declared dtype and are therefore judged against their own kernel.
 _NATIVE_REASONS: Final = {
@@ -56,7 +57,8 @@ class BoundCall:
     """One node bound: its callable, its arguments with float dtypes widened, and what it declares.
 
     `moves`: its results are elements of its operands; `looks_up`: of one, which stays in its own dtype. `promotes`: the
-    dtype that its whole numbers are converted to first, empty for none.
+    dtype that its whole numbers are converted to first, empty for none. `rounded`: scalar operands that are rounded to
+    the dtype that they are combined with.
     """
 
     node: Node
@@ -70,11 +72,14 @@ class BoundCall:
     moves: bool
     looks_up: bool
     promotes: str = ""
+    rounded: tuple[ScalarOperand, ...] = ()
 
     def bind(self, values: Values) -> tuple[list[Any], dict[str, Any]]:
         """Arguments with the values put in for references, floats widened."""
         put = fill if not self.looks_up else fill_as_they_are
         args, kwargs = [put(a, values) for a in self.args], {k: put(a, values) for k, a in self.kwargs.items()}
+        if self.rounded:
+            args, kwargs = with_roundings(self.rounded, [each.dtype for each in self.rounded], args, kwargs)
         return [_promoted(a, self.promotes) for a in args] if self.promotes else args, kwargs
 
 
@@ -89,7 +94,7 @@ class Float64Graph:
     """The calls of a functional graph, ready to be evaluated in float64 any number of times.
 
     `graph`: the same with operators that read storage (`as_strided`) reading the value whose memory it is.
-    `narrow_scalars`: round the scalars of comparisons to the narrow dtype they are compared with.
+    `narrow_scalars`: round the scalars of comparisons, quotients and remainders to the dtype they are combined with.
     """
 
     def __init__(self, graph: Graph, narrow_scalars: bool = False) -> None:
@@ -260,8 +265,9 @@ def bind_call(graph: Graph, node: Node, narrow_scalars: bool = False) -> BoundCa
     # float64 does not hold every int64: a cast by way of it would round twice.
     known = traits(node.op)
     native = known.depends_on_dtype or (known.casts and cast_source(graph, node) == "int64")
-    # The scalar of a comparison may be rounded to the dtype of a narrow float operand first.
-    scalar_dtype = _scalar_dtype(node, dtypes, narrow_scalars and known.decides == "comparison")
+    scalar_dtype = _scalar_dtype(node, dtypes)
+    # Where a result jumps, a scalar that is rounded first gives another one.
+    jumps = narrow_scalars and (known.decides == "comparison" or known.family == "division")
 
     def constant(arg: Arg) -> Any:
         if isinstance(arg, float):
@@ -282,7 +288,8 @@ def bind_call(graph: Graph, node: Node, narrow_scalars: bool = False) -> BoundCa
     # Which views there are depends on strides, and those of float64 need not be those of the declared dtypes.
     function = overload("aten.reshape.default" if node.op in VIEWS else node.op)
     return BoundCall(
-        node, function, args, kwargs, packet, dtypes, known, native, moves, looks_up, _promotion(node, dtypes)
+        node, function, args, kwargs, packet, dtypes, known, native, moves, looks_up, _promotion(node, dtypes),
+        scalar_operands(graph, node) if jumps else (),
     )  # fmt: skip
 
 
@@ -338,23 +345,21 @@ def _wide_dtype(name: str) -> torch.dtype:
     return torch.complex128 if name.startswith("complex") else torch.float64
 
 
-def _scalar_dtype(node: Node, dtypes: Sequence[str], to_operand: bool) -> str:
+def _scalar_dtype(node: Node, dtypes: Sequence[str]) -> str:
     """The dtype that a float scalar has by the time the kernel uses it: float32 for narrow formats."""
     real = [s.dtype for s in node.outputs if s is not None and is_real(s.dtype)] or [d for d in dtypes if is_real(d)]
     if not real or any(d in ("float64", "complex128") for d in real) or "upsample" in node.op:
         return "float64"  # A scale of sizes stays as it is: how many elements there are depends on it.
-    return real[0] if to_operand and FORMATS[real[0]].narrow else "float32"
+    return "float32"
 
 
 def _round_scalar(value: float, dtype: str) -> float:
     if dtype == "float64" or value != value or value in (float("inf"), float("-inf")):
         return value
-    if dtype == "float32":
-        try:
-            return struct.unpack("f", struct.pack("f", value))[0]
-        except OverflowError:
-            return float("inf") if value > 0 else float("-inf")
-    return float(torch.tensor(value, dtype=torch.float64).to(TORCH_DTYPES[dtype]))
+    try:
+        return struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
 
 
 def fill(arg: Any, values: Values) -> Any:

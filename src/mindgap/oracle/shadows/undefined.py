@@ -97,3 +97,29 @@ def _written_twice(call: BoundCall, args: Sequence[Any], kwargs: Mapping[str, An
     if packet == "index_copy":
         return base.index_add(args[1], args[2], torch.ones(args[3].shape, dtype=torch.float64)) > 1
     return None
+
+
+def could_be_written(
+    call: BoundCall, args: Sequence[Any], kwargs: Mapping[str, Any], got: torch.Tensor
+) -> torch.Tensor | None:
+    """Elements of a result that hold a value which some order of the writes leaves there, of those that are written.
+
+    None of an operator that writes no element twice. `got`: the result, in float64 where it is a float.
+    """
+    packet, written = call.packet, torch.zeros(got.shape, dtype=torch.float64)
+    if packet in ("index_put", "_unsafe_index_put"):
+        equal = _equal(torch.ops.aten.index(got, args[1]), args[2])
+        return torch.ops.aten.index_put(written, args[1], equal, True) > 0
+    if packet == "put":
+        return written.put(args[1], _equal(got.take(args[1]), args[2]), True) > 0
+    if packet == "scatter" and isinstance(args[3], torch.Tensor):
+        values = args[3][tuple(slice(0, size) for size in args[2].shape)]
+        return written.scatter_add(args[1], args[2], _equal(got.gather(args[1], args[2]), values)) > 0
+    if packet == "index_copy":
+        return written.index_add(args[1], args[2], _equal(got.index_select(args[1], args[2]), args[3])) > 0
+    return None
+
+
+def _equal(got: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """1 where a value is the one written; NaN is NaN."""
+    return ((got == values) | ((got != got) & (values != values))).to(torch.float64)

@@ -29,7 +29,7 @@ from mindgap.platforms.protocol import (
 if TYPE_CHECKING:
     from mindgap.platforms.executorch.lowering import Lowered
 
-_MODULES: Final = {"torch": "torch", "executorch": "executorch"}
+MODULES: Final = {"torch": "torch", "executorch": "executorch"}
 _OPTIONS: Final = {
     "delegate": "xnnpack|none: XnnpackPartitioner, with portable kernels for the rest (default), or portable kernels",
     "threads": "threads of the runtime's pool (default: one per core)",
@@ -44,7 +44,7 @@ class ExecutorchBackend:
         return _OPTIONS
 
     def probe(self) -> Availability:
-        return host.available(_MODULES)
+        return host.available(MODULES)
 
     def environment(self, options: Options) -> Mapping[str, str]:
         _settings(options)
@@ -75,7 +75,7 @@ class ExecutorchPlatform:
             raise Fallback("this build of ExecuTorch's runtime has no XNNPACK")
 
     def describe(self) -> Mapping[str, Any]:
-        found = host.available(_MODULES)
+        found = host.available(MODULES)
         return {
             "hardware": found.hardware,
             "cpu_flags": host.cpu_flags(),

@@ -55,7 +55,7 @@ def lower(graph: Graph, inputs: Sequence[Array], delegate: str) -> Lowered:
     exir: Any = importlib.import_module("executorch.exir")
     try:
         with torch.no_grad(), quiet():
-            edge = exir.to_edge_transform_and_lower(program.exported, partitioner=_partitioners(delegate))
+            edge = exir.to_edge_transform_and_lower(program.exported, partitioner=partitioners(delegate))
             # `to_executorch` rewrites the graph in place.
             taken = delegation(edge.exported_program().graph_module, delegate)
             made = edge.to_executorch()
@@ -96,7 +96,8 @@ def _is_taken(spec: TensorSpec) -> bool:
     return tensor.is_contiguous() or (tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last))
 
 
-def _partitioners(delegate: str) -> list[Any] | None:
+def partitioners(delegate: str) -> list[Any] | None:
+    """The partitioners of a delegate, None for `none`."""
     if delegate == "none":
         return None
     xnnpack: Any = importlib.import_module("executorch.backends.xnnpack.partition.xnnpack_partitioner")

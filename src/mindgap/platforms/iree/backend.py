@@ -31,7 +31,7 @@ from mindgap.platforms.protocol import (
 if TYPE_CHECKING:
     from mindgap.platforms.iree.compiler import Compiled
 
-_MODULES: Final = {
+MODULES: Final = {
     "torch": "torch",
     "iree.compiler": "iree-base-compiler",
     "iree.runtime": "iree-base-runtime",
@@ -60,7 +60,7 @@ class IreeBackend:
         return _OPTIONS
 
     def probe(self) -> Availability:
-        return host.available(_MODULES)
+        return host.available(MODULES)
 
     def environment(self, options: Options) -> Mapping[str, str]:
         _check(options)
@@ -109,7 +109,7 @@ class IreePlatform:
 
         The dtypes that it computes in are not measured: a compilation takes about half a processor second.
         """
-        found = host.available(_MODULES)
+        found = host.available(MODULES)
         return {
             "hardware": found.hardware,
             "cpu_flags": host.cpu_flags(),

@@ -61,9 +61,7 @@ def compile_graph(
     try:
         with quiet(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            table: Any = importlib.import_module("iree.turbine.aot.decompositions").current_aot_decompositions()
-            exported: Any = program.exported
-            exported = exported.run_decompositions(table)
+            exported = decomposed_program(program.exported)
             parameters = _externalised(aot, exported) if external else {}
             output = aot.export(exported)
         output.session.set_flags(*flags)
@@ -72,6 +70,12 @@ def compile_graph(
         found = messages.read(error)
         raise loading_error(found.kind, _text(error), messages.aten_operator(found, graph)) from error
     return Compiled(compiled, program.fed, {name: to_numpy(tensor) for name, tensor in parameters.items()})
+
+
+def decomposed_program(exported: Any) -> Any:
+    """The exported program after iree-turbine's decompositions."""
+    table: Any = importlib.import_module("iree.turbine.aot.decompositions").current_aot_decompositions()
+    return exported.run_decompositions(table)
 
 
 def _compiled(output: Any, target: str) -> bytes:

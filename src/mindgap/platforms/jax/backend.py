@@ -28,7 +28,7 @@ from mindgap.platforms.protocol import (
     Unsupported,
 )
 
-_MODULES: Final = {"torch": "torch", "jax": "jax", "jaxlib": "jaxlib", "torchax": "torchax"}
+MODULES: Final = {"torch": "torch", "jax": "jax", "jaxlib": "jaxlib", "torchax": "torchax"}
 _OPTIONS: Final = {
     "mode": "default|accuracy: JAX's defaults, 32 bits at most, or torchax.enable_accuracy_mode(), with 64 bits",
     "opt": "all|off: optimisation of the code that XLA generates (default all)",
@@ -50,7 +50,7 @@ class JaxBackend:
         return _OPTIONS
 
     def probe(self) -> Availability:
-        return host.available(_MODULES)
+        return host.available(MODULES)
 
     def environment(self, options: Options) -> Mapping[str, str]:
         """Returns the settings that JAX and XLA read when they are imported."""
@@ -90,7 +90,7 @@ class JaxPlatform:
 
     def describe(self) -> Mapping[str, Any]:
         """Describes the platform. `client_threads`: how many threads XLA's client has started by then."""
-        found = host.available(_MODULES)
+        found = host.available(MODULES)
         policy = dtype_policy.measured_dtypes(self)
         return {
             "hardware": found.hardware,

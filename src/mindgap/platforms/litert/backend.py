@@ -28,13 +28,13 @@ from mindgap.platforms.protocol import (
 if TYPE_CHECKING:
     from mindgap.platforms.litert.conversion import Converted
 
-_MODULES: Final = {"torch": "torch", "litert_torch": "litert-torch", "ai_edge_litert": "ai-edge-litert"}
+MODULES: Final = {"torch": "torch", "litert_torch": "litert-torch", "ai_edge_litert": "ai-edge-litert"}
 _OPTIONS: Final = {
     "delegate": "xnnpack|none: the interpreter's default delegate (default), or LiteRT's own kernels alone",
     "x64": "off|on: litert-torch makes 32 bits of 64 (its default), or keeps 64 bits (enable_x64=True)",
     "threads": "threads of the interpreter (default: its own, 1)",
 }
-_SIGNATURE: Final = "serving_default"
+SIGNATURE: Final = "serving_default"
 
 
 class LitertBackend:
@@ -45,7 +45,7 @@ class LitertBackend:
         return _OPTIONS
 
     def probe(self) -> Availability:
-        return host.available(_MODULES)
+        return host.available(MODULES)
 
     def environment(self, options: Options) -> Mapping[str, str]:
         """Returns the setting that keeps JAX, in which litert-torch has translations, on the CPU."""
@@ -72,7 +72,7 @@ class LitertPlatform:
         self._library: Any = importlib.import_module("ai_edge_litert.interpreter")
 
     def describe(self) -> Mapping[str, Any]:
-        found = host.available(_MODULES)
+        found = host.available(MODULES)
         return {
             "hardware": found.hardware,
             "cpu_flags": host.cpu_flags(),
@@ -116,7 +116,7 @@ class LitertExecutable:
         try:
             self._interpreter: Any = make(converted.model)
             self._interpreter.allocate_tensors()
-            self._runner: Any = self._interpreter.get_signature_runner(_SIGNATURE)
+            self._runner: Any = self._interpreter.get_signature_runner(SIGNATURE)
         except Exception as error:
             raise self._typed(error, running=False) from error
         self.facts = delegation(self._interpreter._get_ops_details(), delegate).as_fact()

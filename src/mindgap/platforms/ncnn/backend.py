@@ -32,7 +32,7 @@ from mindgap.platforms.standard_error import kept_standard_error
 if TYPE_CHECKING:
     from mindgap.platforms.ncnn.conversion import Converted
 
-_MODULES: Final = {"torch": "torch", "ncnn": "ncnn", "pnnx": "pnnx"}
+MODULES: Final = {"torch": "torch", "ncnn": "ncnn", "pnnx": "pnnx"}
 _OPTIONS: Final = {
     "precision": "default|f32: ncnn's, with weights in float16; or float32 throughout (fp16=0, use_fp16_*=False)",
     "opt": "all|off: ncnn's kernels (default), or those without Winograd, matrix products and packed layouts",
@@ -53,7 +53,7 @@ class NcnnBackend:
         return _OPTIONS
 
     def probe(self) -> Availability:
-        return host.available(_MODULES)
+        return host.available(MODULES)
 
     def environment(self, options: Options) -> Mapping[str, str]:
         _settings(options)
@@ -90,7 +90,7 @@ class NcnnPlatform:
 
     def describe(self) -> Mapping[str, Any]:
         """Describes the platform. `ncnn_options`: every switch of `ncnn.Option` that is in force."""
-        found = host.available(_MODULES)
+        found = host.available(MODULES)
         option = self._net().opt
         return {
             "hardware": found.hardware,

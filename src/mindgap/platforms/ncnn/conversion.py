@@ -41,13 +41,18 @@ class Port:
 
 @dataclass(frozen=True)
 class Converted:
-    """A model. `param`, `weights`: the two files that pnnx writes. `fed`: the graph's input behind each of `inputs`."""
+    """A model. `param`, `weights`: the two files that pnnx writes. `fed`: the graph's input behind each of `inputs`.
+
+    `script`, `script_weights`: the PyTorch program of what pnnx has understood, and its file of weights.
+    """
 
     param: str
     weights: bytes
     fed: tuple[int, ...]
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
+    script: str
+    script_weights: bytes
 
 
 def convert(graph: Graph, inputs: Sequence[Array], *, fp16: bool) -> Converted:
@@ -65,12 +70,13 @@ def convert(graph: Graph, inputs: Sequence[Array], *, fp16: bool) -> Converted:
             raise Unsupported(messages.aten_operator(graph, named), f"pnnx: {said[0]}")
         script = (folder / "model_ncnn.py").read_text()
         param, weights = (folder / "model.ncnn.param").read_text(), (folder / "model.ncnn.bin").read_bytes()
+        understood = (folder / "model_pnnx.py").read_text(), (folder / "model.pnnx.bin").read_bytes()
     _require_layers(graph, param)
     ports = [Port(f"in{number}", int(batch)) for number, batch in _INPUT.findall(script)]
     outputs = [Port(f"out{number}", int(batch)) for number, batch in _OUTPUT.findall(script)]
     if script.count("ex.input(") != len(ports) or len(outputs) != len(graph.outputs):
         raise CompileFailure(f"pnnx's script gives {len(outputs)} of {len(graph.outputs)} outputs, or is unknown")
-    return Converted(param, weights, fed, tuple(ports), tuple(outputs))
+    return Converted(param, weights, fed, tuple(ports), tuple(outputs), *understood)
 
 
 def _require_matrices(graph: Graph, fed: Sequence[int]) -> None:

@@ -27,12 +27,14 @@ class StepBackend:
     """One step as a backend.
 
     `modules`: what it needs, as `host.available` takes it. `step`: makes the executable of a graph, its inputs and the
-    options, each of which has a value. `choices`: the values of each option, the default first.
+    options, each of which has a value. `choices`: the values of each option, the default first. `variables`: of the
+    worker's environment.
     """
 
     modules: Mapping[str, str]
     step: Callable[[Graph, Sequence[Array], Options], Executable]
     choices: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -44,7 +46,7 @@ class StepBackend:
     def environment(self, options: Options) -> Mapping[str, str]:
         host.reject_unknown(options, self.options)
         self._chosen(options)
-        return {}
+        return dict(self.variables)
 
     def open(self, options: Options) -> Platform:
         return _StepPlatform(self, self._chosen(options))

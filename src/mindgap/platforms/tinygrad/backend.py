@@ -33,7 +33,7 @@ from mindgap.platforms.tinygrad.compiler_errors import compiler_errors
 if TYPE_CHECKING:
     from mindgap.platforms.onnx.export import Exported
 
-_MODULES: Final = {"torch": "torch", "onnx": "onnx", "onnxscript": "onnxscript", "tinygrad": "tinygrad"}
+MODULES: Final = {"torch": "torch", "onnx": "onnx", "onnxscript": "onnxscript", "tinygrad": "tinygrad"}
 _COMPILER: Final = "clang"
 _OPTIONS: Final = {
     "opt": "all|off: tinygrad's optimisation of kernels (default all)",
@@ -51,7 +51,7 @@ class TinygradBackend:
         return _OPTIONS
 
     def probe(self) -> Availability:
-        found = host.available(_MODULES)
+        found = host.available(MODULES)
         if found.available and shutil.which(_COMPILER) is None:
             return Availability(
                 False, f"tinygrad compiles with {_COMPILER}, which is not on the PATH: apt install clang"
@@ -88,7 +88,7 @@ class TinygradPlatform:
             raise Fallback(f"tinygrad has not taken opt={opt}, threads={threads}")
 
     def describe(self) -> Mapping[str, Any]:
-        found = host.available(_MODULES)
+        found = host.available(MODULES)
         version = subprocess.run([_COMPILER, "--version"], capture_output=True, text=True, check=True).stdout
         return {
             "hardware": found.hardware,
@@ -131,18 +131,28 @@ class TinygradExecutable:
 
     def __call__(self, inputs: Sequence[Array]) -> list[Array]:
         """Runs the model. Raises `Unsupported` for a case that tinygrad lacks, `RunFailure` for other errors."""
-        names, fed = self._exported.inputs, self._exported.fed
-        feeds = zip(names, fed, strict=True)
         try:
             with compiler_errors():
-                found = self._runner()({name: _to_tensor(as_real(inputs[number])) for name, number in feeds})
-                arrays = [_to_array(found[name]) for name in self._exported.outputs]
+                arrays = [_to_array(each) for each in self._tensors(inputs)]
         except Exception as error:
             raise self._typed(error, running=True) from error
         return [
             array if spec is None else as_declared(array, spec)
             for array, spec in zip(arrays, self._outputs, strict=True)
         ]
+
+    def tensors(self, inputs: Sequence[Array]) -> list[Any]:
+        """The results as tensors of tinygrad's, which are not computed yet. Raises as a call does."""
+        try:
+            with compiler_errors():
+                return self._tensors(inputs)
+        except Exception as error:
+            raise self._typed(error, running=True) from error
+
+    def _tensors(self, inputs: Sequence[Array]) -> list[Any]:
+        feeds = zip(self._exported.inputs, self._exported.fed, strict=True)
+        found = self._runner()({name: _to_tensor(as_real(inputs[number])) for name, number in feeds})
+        return [found[name] for name in self._exported.outputs]
 
     def _runner(self) -> Any:
         return importlib.import_module("tinygrad.nn.onnx").OnnxRunner(self._file.name)

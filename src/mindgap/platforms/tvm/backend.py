@@ -25,7 +25,7 @@ from mindgap.platforms.protocol import (
 )
 from mindgap.platforms.tvm import messages
 
-_MODULES: Final = {"torch": "torch", "tvm": "apache-tvm", "tvm_ffi": "apache-tvm-ffi"}
+MODULES: Final = {"torch": "torch", "tvm": "apache-tvm", "tvm_ffi": "apache-tvm-ffi"}
 _OPTIONS: Final = {
     "cpu": "processor that LLVM compiles for: generic, host, haswell, znver4, … (default: generic)",
     "pipeline": "default|zero: what tvm.compile runs, or Relax's pipeline zero before, which folds and fuses",
@@ -43,7 +43,7 @@ class TvmBackend:
         return _OPTIONS
 
     def probe(self) -> Availability:
-        return host.available(_MODULES)
+        return host.available(MODULES)
 
     def environment(self, options: Options) -> Mapping[str, str]:
         _check(options)
@@ -77,7 +77,7 @@ class TvmPlatform:
 
     def describe(self) -> Mapping[str, Any]:
         """Describes the platform. `runtime_threads`: how many TVM uses."""
-        found = host.available(_MODULES)
+        found = host.available(MODULES)
         return {
             "hardware": found.hardware,
             "cpu_flags": host.cpu_flags(),

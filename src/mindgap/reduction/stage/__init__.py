@@ -14,19 +14,16 @@ from mindgap.graph import Graph
 from mindgap.pipeline.comparison import RunContext
 from mindgap.platforms.registry import is_import_path, parse
 from mindgap.reduction.stage.at_fault import Stage, StageAtFault
-from mindgap.reduction.stage.delegate import delegate_stage
+from mindgap.reduction.stage.executorch import executorch_stage
 from mindgap.reduction.stage.iree import iree_stage
+from mindgap.reduction.stage.jax import jax_stage, litert_stage, xla_stage
 from mindgap.reduction.stage.ncnn import ncnn_stage
-from mindgap.reduction.stage.onnx import (
-    onnx_reference_stage,
-    onnxruntime_stage,
-    openvino_provider_stage,
-    optimised_code_stage,
-    tinygrad_stage,
-)
+from mindgap.reduction.stage.onnx import onnx_reference_stage, onnxruntime_stage, openvino_provider_stage
 from mindgap.reduction.stage.openvino import openvino_stage
 from mindgap.reduction.stage.pytorch import eager_stage, inductor_stage, jit_stage
 from mindgap.reduction.stage.runs import StageRuns
+from mindgap.reduction.stage.tinygrad import tinygrad_stage
+from mindgap.reduction.stage.tvm import tvm_stage
 from mindgap.results.rows import Row
 
 __all__ = ["Stage", "StageAtFault", "stage_at_fault"]
@@ -36,13 +33,14 @@ _BY_PLATFORM: Final[Mapping[str, Callable[[StageRuns], Stage]]] = {
     "onnxruntime/openvino": openvino_provider_stage,
     "onnx/reference": onnx_reference_stage,
     "tinygrad/cpu": tinygrad_stage,
-    "jax/cpu": optimised_code_stage,
+    "jax/cpu": jax_stage,
     "iree/cpu": iree_stage,
-    "tvm/cpu": optimised_code_stage,
-    "executorch/cpu": delegate_stage,
-    "litert/cpu": delegate_stage,
+    "tvm/cpu": tvm_stage,
+    "executorch/cpu": executorch_stage,
+    "litert/cpu": litert_stage,
     "ncnn/cpu": ncnn_stage,
     "openvino/cpu": openvino_stage,
+    "xla/eager": xla_stage,
     "cpu/inductor": inductor_stage,
     "cpu/aotinductor": inductor_stage,
     "cuda/inductor": inductor_stage,

@@ -7,6 +7,7 @@ from typing import Literal
 
 #: A stage between a PyTorch program and its results, in the order in which a program passes them.
 #: `device plugin`: OpenVINO's graph compiler or kernel, which no public option tells apart.
+#: `compiler`: what is behind a front end (converter, graph compiler, code generation, kernel), where no run tells more.
 #: `delegate`: XNNPACK as ExecuTorch or LiteRT calls it, or OpenVINO as ONNX Runtime calls it: its translation of the
 #: operators or its kernels.
 #: `unknown`: it could not be told, and the evidence says why.
@@ -22,6 +23,7 @@ Stage = Literal[
     "fusion",
     "vectorised code generation",
     "code generation",
+    "compiler",
     "executor optimisation",
     "runtime load",
     "device plugin",

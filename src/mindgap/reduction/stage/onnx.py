@@ -7,6 +7,7 @@ from typing import Final
 from mindgap.platforms.registry import PlatformName
 from mindgap.reduction.stage.at_fault import Stage
 from mindgap.reduction.stage.runs import Shown, StageRuns
+from mindgap.reduction.stage.steps import fails_at_load
 
 _INTERMEDIATE: Final = "mindgap.platforms.onnx.intermediate"
 
@@ -42,23 +43,6 @@ def onnx_reference_stage(runs: StageRuns) -> Stage:
     return "kernel" if shown == "right" else _before_model(runs, shown, "openvino/cpu@frontend=onnx,precision=f32")
 
 
-def tinygrad_stage(runs: StageRuns) -> Stage:
-    """What comes before the model, tinygrad's reading of it, or its optimisation of kernels."""
-    before = exporter_stage(runs, "onnxruntime/cpu@opt=off")
-    if before is not None:
-        return before
-    if fails_at_load(runs):
-        return "front end"
-    return optimised_code_stage(runs)
-
-
-def optimised_code_stage(runs: StageRuns) -> Stage:
-    """For a compiler whose option `opt=off` leaves out the optimisation of the code that it generates."""
-    if runs.name.options.get("opt") != "off" and runs.ask(runs.with_options(opt="off")) == "right":
-        return "code generation"
-    return "unknown"
-
-
 def exporter_stage(runs: StageRuns, other: str) -> Stage | None:
     """The stage before the ONNX model, `unknown` where that cannot be told; None where the model is right.
 
@@ -66,11 +50,6 @@ def exporter_stage(runs: StageRuns, other: str) -> Stage | None:
     """
     shown = _in_reference_evaluator(runs)
     return None if shown == "right" else _before_model(runs, shown, other)
-
-
-def fails_at_load(runs: StageRuns) -> bool:
-    """Whether the platform failed before it ran the graph."""
-    return runs.fault.status == "compile_error" or "loading" in runs.fault.signature
 
 
 def _in_reference_evaluator(runs: StageRuns) -> Shown:

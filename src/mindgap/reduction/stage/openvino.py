@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from mindgap.reduction.stage.at_fault import Stage
-from mindgap.reduction.stage.onnx import exporter_stage, fails_at_load
+from mindgap.reduction.stage.onnx import exporter_stage
 from mindgap.reduction.stage.runs import StageRuns
+from mindgap.reduction.stage.steps import fails_at_load
 
 _INTERMEDIATE: Final = "mindgap.platforms.openvino.intermediate"
 
@@ -26,18 +27,25 @@ def openvino_stage(runs: StageRuns) -> Stage:
         found = exporter_stage(runs, other="onnxruntime/cpu@opt=off")
         if found is not None:
             return found
-    frontend = "onnx" if onnx else "pytorch"
-    shown = runs.ask(
-        runs.beside(f"{_INTERMEDIATE}:CONVERTED@frontend={frontend}"),
-        "The converted model in OpenVINO's core, not compiled",
-    )
-    if shown == "shows":
-        return "front end" if onnx else _before_frontend(runs)
+    converted = f"{_INTERMEDIATE}:CONVERTED@frontend={'onnx' if onnx else 'pytorch'}"
     if runs.fails:
-        return "graph compiler" if fails_at_load(runs) else "kernel"
-    if shown == "unclear":
-        return "unknown"
-    return "device plugin"
+        shown = runs.ask(runs.beside(converted), "The converted model in OpenVINO's core, not compiled")
+        if shown != "shows":
+            return "graph compiler" if fails_at_load(runs) else "kernel"
+    else:
+        words = "The converted model, evaluated operation by operation in PyTorch,"
+        shown = runs.ask(runs.beside(f"{converted},run=torch"), words)
+        if shown == "unclear":
+            return _by_core(runs, converted)
+        if shown == "right":
+            return "device plugin"
+    return "front end" if onnx else _before_frontend(runs)
+
+
+def _by_core(runs: StageRuns, converted: str) -> Stage:
+    """The plugin, where OpenVINO's core gives the right result. It may share a fault with the plugin."""
+    shown = runs.ask(runs.beside(converted), "The converted model in OpenVINO's core, not compiled")
+    return "device plugin" if shown == "right" else "unknown"
 
 
 def _before_frontend(runs: StageRuns) -> Stage:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import replace
 from typing import Final, Literal
 
 from mindgap.compare.verdict import CALM
+from mindgap.environments import Environment
 from mindgap.graph import Graph, MindgapError
 from mindgap.pipeline.comparison import GraphComparison, RunContext
 from mindgap.platforms.elsewhere import BackendElsewhere
@@ -17,6 +19,8 @@ from mindgap.run.outcome import Outcome
 #: Whether a variant shows the fault. `unclear`: it refuses the graph, or fails where the fault is a wrong result.
 Shown = Literal["shows", "right", "unclear"]
 _LONGEST: Final = 200
+#: Share of two signatures that is equal where they are of one failure.
+_ALIKE: Final = 0.6
 
 
 class StageRuns:
@@ -30,9 +34,11 @@ class StageRuns:
         self.of_reference = row.blame == "reference"
         self.side = context.settings.reference if self.of_reference else row.platform
         self.fails = row.verdict == "failed"
+        #: The results have another shape or dtype than the reference's.
+        self.structural = row.verdict == "structural"
         self.fault = context.run(self.side, graph)
         self.evidence: list[str] = []
-        #: The last variant gave the bits of the fault.
+        #: The last variant gave the bits of the fault, or failed in the same way.
         self.same_bits = False
 
     @property
@@ -45,15 +51,22 @@ class StageRuns:
         return str(PlatformName(self.name.device_mode, {**self.name.options, **options}))
 
     def beside(self, platform: str) -> str:
-        """The name of another platform in the environment of the one at fault. What a layered environment has not
-        installed itself is mindgap's own, and so is then the platform."""
-        environment = self.name.environment
-        if not environment:
+        """The name of another platform in the environment of the one at fault, also where that is its recipe's. What a
+        layered environment has not installed itself is mindgap's own, and so is then the platform."""
+        environment = self._environment()
+        if environment is None:
             return platform
-        there = f"{platform}{',' if '@' in platform else '@'}{ENVIRONMENT}={environment}"
+        there = f"{platform}{',' if '@' in platform else '@'}{ENVIRONMENT}={environment.name}"
         backend, _ = find_backend(there)
-        layered = isinstance(backend, BackendElsewhere) and backend.where.layered
-        return platform if layered and not backend.probe().available else there
+        return platform if environment.layered and not backend.probe().available else there
+
+    def _environment(self) -> Environment | None:
+        backend, _ = find_backend(self.side)
+        return backend.where if isinstance(backend, BackendElsewhere) else None
+
+    def note(self, sentence: str) -> None:
+        """Adds a sentence to the evidence."""
+        self.evidence.append(sentence)
 
     def ask(self, platform: str, words: str = "") -> Shown:
         """Runs the graph on a platform. `words`: what the evidence calls it, by default its name."""
@@ -89,6 +102,7 @@ class StageRuns:
 
     def _failed(self, outcome: Outcome) -> tuple[Shown, str]:
         same = (outcome.status, outcome.signature) == (self.fault.status, self.fault.signature)
+        self.same_bits = same or _alike(outcome.signature, self.fault.signature)
         said = "fails in the same way" if same else f"fails: {_line(outcome.message) or outcome.status}"
         return "shows" if self.fails else "unclear", said
 
@@ -98,6 +112,12 @@ class StageRuns:
             return GraphComparison(context, self._row.model, self._graph).row(platform)
         context = replace(context, settings=replace(context.settings, reference=platform))
         return GraphComparison(context, self._row.model, self._graph).row(self._row.platform)
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether two messages begin with the same line, but for what surrounds it."""
+    first = [signature.partition(" | ")[0] for signature in (one, other)]
+    return difflib.SequenceMatcher(None, first[0], first[1]).ratio() >= _ALIKE
 
 
 def _line(message: str) -> str:

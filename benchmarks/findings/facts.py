@@ -1,0 +1,132 @@
+"""Reads what was established of listed causes beyond their reduction, and makes the form of their scripts.
+
+`FOLDER/facts.toml` in the directory of findings has an entry `[[cause]]` for each listed script: title, condition,
+neighbours that are right, mechanism, stage with evidence, second reproducer, and which calls of models meet the
+condition. Each statement of it was run, or read in the source of the runtime that is named.
+"""
+
+from __future__ import annotations
+
+import textwrap
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from mindgap.causes import Cause
+from mindgap.causes.severity import ConditionUse
+from mindgap.graph import MindgapError
+from mindgap.pipeline.culprit_script import target_of
+from mindgap.script.form import Kind, ScriptForm, case_part, declared
+
+FILE: Final = "facts.toml"
+_WIDTH: Final = 118
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """Which calls meet the condition: one of `functions`, where the predicate `where` holds."""
+
+    functions: tuple[str, ...] = ()
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """An entry of a facts file.
+
+    `script`: relative to the directory of findings. `title`, `condition`, `right_for`, `mechanism`, `stage`,
+    `stage_evidence`, `error`: as in `Cause`. `native`: the file of the second reproducer beside the script;
+    `native_reason`: why there is none. `functions`: public functions that users call. `uses`, `values_only`,
+    `ordinary_values`: as in `ConditionUse`. `outside`: memory outside a tensor is read. `damage`: what a user gets in
+    the case of ordinary size. `known`: what the runtime's documentation or maintainers say.
+    """
+
+    script: str
+    title: str
+    condition: str
+    stage: str
+    damage: str
+    right_for: str = ""
+    mechanism: str = ""
+    stage_evidence: tuple[str, ...] = ()
+    native: str = ""
+    native_reason: str = ""
+    functions: tuple[str, ...] = ()
+    uses: Uses = Uses()
+    values_only: bool = False
+    ordinary_values: bool = False
+    outside: bool = False
+    error: str = ""
+    known: str = ""
+    platform: str = ""
+
+    @property
+    def use(self) -> ConditionUse | None:
+        """What of the condition can be counted in models."""
+        if not self.uses.functions:
+            return None
+        return ConditionUse(
+            self.uses.functions, self.uses.where, self.condition, self.values_only, self.ordinary_values
+        )
+
+
+def read_facts(directory: Path) -> Mapping[str, Facts]:
+    """The facts by script. Raises `MindgapError` where an entry has an unknown field or lacks one."""
+    found: dict[str, Facts] = {}
+    for file in sorted(directory.glob(f"*/{FILE}")):
+        for entry in tomllib.loads(file.read_text(encoding="utf-8")).get("cause", []):
+            try:
+                facts = _facts(entry)
+            except TypeError as error:
+                raise MindgapError(f"{file}: {entry.get('script')}: {error}") from None
+            found[facts.script] = facts
+    return found
+
+
+def form_of(cause: Cause, facts: Facts, script: str) -> ScriptForm:
+    """The form of a listed script, from its own case part. `script`: its source."""
+    cases, name = case_part(script), facts.platform or cause.findings[0].platform
+    given = declared(cases)
+    kind: Kind = (
+        "fails" if "FAILURE" in given else "crashes" if "SIGNAL" in given
+        else "hangs" if facts.damage == "hang" else "wrong"
+    )  # fmt: skip
+    told = (f"Condition: {facts.condition}.", f"Right for: {facts.right_for}." if facts.right_for else "",
+            facts.mechanism)  # fmt: skip
+    return ScriptForm(
+        f"{name.partition('@')[0]}: {facts.title}",
+        target_of(name),
+        cases,
+        kind,
+        facts=["\n".join(textwrap.wrap(text.replace("..", "."), _WIDTH, break_long_words=False)) for text in told],
+        wrong=cause.blame if cause.blame in ("platform", "reference") else "undecided",  # type: ignore[arg-type]
+        compare=given.get("COMPARE", "largest"),  # type: ignore[arg-type]
+        exact=bool(given.get("EXACT", True)),
+        limit_s=float(str(given.get("LIMIT_S", 150))),
+        bounded=not name.startswith(("cpu/", "xla/")) and _needs_boundary(cases),
+    )
+
+
+def _facts(entry: Mapping[str, Any]) -> Facts:
+    data = dict(entry)
+    uses = data.pop("uses", {})
+    for name in ("stage_evidence", "functions"):
+        data[name] = tuple(data.get(name, ()))
+    return Facts(**data, uses=Uses(tuple(uses.get("functions", ())), uses.get("where", "")))
+
+
+def _needs_boundary(cases: str) -> bool:
+    """Whether an operand or a result of a case, run in eager PyTorch, has a dtype that numpy does not hold."""
+    names: dict[str, Any] = {"torch": torch}
+    exec("from math import inf, nan", names)
+    exec(cases, names)
+    for model, fresh in names["CASES"].values():
+        found = model().eval()(*fresh())
+        values = (*fresh(), *(found if isinstance(found, tuple | list) else (found,)))
+        if any(each.is_complex() or str(each.dtype).startswith(("torch.bfloat16", "torch.float8")) for each in values):
+            return True
+    return False

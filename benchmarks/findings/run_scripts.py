@@ -1,0 +1,114 @@
+"""Writes the scripts of listed causes anew from their case parts, runs them, and keeps what they print.
+
+    python benchmarks/findings/run_scripts.py docs/findings [SCRIPT…] [-j 2] [--native] [--keep-text]
+    python benchmarks/findings/run_scripts.py docs/findings --version onnxruntime=PATH/bin/python
+
+Each script runs in the environment of its platform, and its second reproducer in the runtime's own format too. What
+they print goes into `runs.json`. `--version NAME=PYTHON` runs the scripts of one platform (`onnxruntime-cpu`) with
+another version of its runtime, and keeps its answer for each. Exit status 1 where a script does not show its fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from facts import form_of, read_facts
+
+from mindgap.causes import FILE_NAME, Cause, read_causes
+from mindgap.pipeline.culprit_script import target_of
+from mindgap.reduction.reproducer import every_case_shows, run_script, says_fault
+from mindgap.script.form import script_source
+
+_TIMEOUT_S = 400.0
+_PATHS = re.compile(r"(?:/[\w.+-]+)+/(?=site-packages/|docs/findings/)")
+_LOCK = threading.Lock()
+
+
+class Runs:
+    """What was printed, by script, in `runs.json`. It is saved after each run."""
+
+    def __init__(self, directory: Path) -> None:
+        self._file = directory / "runs.json"
+        self.by_script: dict[str, dict[str, Any]] = (
+            json.loads(self._file.read_text(encoding="utf-8")) if self._file.exists() else {}
+        )
+
+    def note(self, script: str, **found: Any) -> None:
+        with _LOCK:
+            entry = self.by_script.setdefault(script, {})
+            for key, value in found.items():
+                entry[key] = {**entry.get(key, {}), **value} if key == "versions" else value
+            text = json.dumps(dict(sorted(self.by_script.items())), indent=1, ensure_ascii=False)
+            self._file.write_text(text + "\n", encoding="utf-8")
+
+
+def run(python: str, script: Path) -> tuple[str, str]:
+    """Whether a script shows its fault with each case, and what it printed: (answer, text)."""
+    os.environ.setdefault("OMP_NUM_THREADS", "2")
+    status, printed, errors = run_script([python or sys.executable, str(script)], str(script.parent), _TIMEOUT_S)
+    if says_fault(status, printed, errors):
+        answer = "fault" if every_case_shows(printed) else "fault in some cases"
+    else:
+        answer = {0: "no fault", 2: "not checked"}.get(status, f"exit status {status}")
+    return answer, _PATHS.sub("", printed if status in (0, 1) else printed + errors[-2000:])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("scripts", nargs="*", help="scripts, relative to the directory (default: all)")
+    parser.add_argument("-j", "--jobs", type=int, default=1)
+    parser.add_argument("--keep-text", action="store_true", help="run the scripts as they are")
+    parser.add_argument("--version", metavar="FOLDER=PYTHON", help="run those of one platform with another version")
+    arguments = parser.parse_args()
+    directory = arguments.directory.resolve()
+    facts, runs = read_facts(directory), Runs(directory)
+    causes = {cause.findings[0].script: cause for cause in read_causes(directory / FILE_NAME)}
+    folder, _, python = (arguments.version or "").partition("=")
+    chosen = [name for name in causes if name in (arguments.scripts or causes) and name.startswith(folder)]
+    if not chosen:
+        print("no listed script was chosen", file=sys.stderr)
+        return 2
+
+    def one(name: str) -> bool:
+        if python:
+            answer, printed = run(os.path.abspath(python), directory / name)
+            versions = next(iter(printed.splitlines()), "")
+            runs.note(name, versions={versions: answer} if answer != "not checked" else {})
+        else:
+            answer = _renewed(directory, causes[name], facts, runs, arguments.keep_text)
+        print(f"{answer}: {name}", flush=True)
+        return answer == "fault"
+
+    with ThreadPoolExecutor(arguments.jobs) as threads:
+        return int(not all(list(threads.map(one, chosen))))
+
+
+def _renewed(directory: Path, cause: Cause, facts: Any, runs: Runs, keep_text: bool) -> str:
+    """Writes a script anew, if it has facts, and runs it and its second reproducer."""
+    name = cause.findings[0].script
+    script, given = directory / name, facts.get(name)
+    if given is not None and not keep_text:
+        with _LOCK:
+            text = script_source(form_of(cause, given, script.read_text(encoding="utf-8")))
+        script.write_text(text or "", encoding="utf-8")
+    python = target_of(cause.findings[0].platform).python
+    answer, printed = run(python, script)
+    runs.note(name, answer=answer, printed=printed)
+    if given is not None and given.native:
+        native, text = run(python, script.parent / given.native)
+        runs.note(name, native_answer=native, native_printed=text)
+        answer = answer if native.startswith("fault") or answer != "fault" else f"{answer}, native: {native}"
+    return answer
+
+
+if __name__ == "__main__":
+    sys.exit(main())

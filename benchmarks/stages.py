@@ -1,0 +1,101 @@
+"""Counts the stages at fault of listed causes: `python benchmarks/stages.py FOLDER|SCRIPT… [--findings DIR]`.
+
+Names are below `--findings`, by default docs/findings.
+
+It captures the program of each script, runs it on the script's platform, and looks for the stage. It prints the stage
+and the evidence of each, then a count for each platform.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from mindgap.capture import capture
+from mindgap.graph import TensorStore, default_tensor_store
+from mindgap.pipeline.comparison import GraphComparison, RunContext
+from mindgap.reduction.stage import stage_at_fault
+from mindgap.results.settings import RunSettings
+from mindgap.run.pool import WorkerPool
+
+RUNTIMES = ("jax", "torch_xla", "ncnn", "pnnx", "tvm", "iree", "tinygrad")
+FINDINGS = Path(__file__).parents[1] / "docs" / "findings"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="+")
+    parser.add_argument("--findings", type=Path, default=FINDINGS)
+    arguments = parser.parse_args()
+    findings: Path = arguments.findings
+    scripts = sorted(path for name in arguments.names for path in _scripts(findings / name))
+    platforms = {
+        finding["script"]: finding["platform"]
+        for cause in json.loads((findings / "causes.json").read_text())["causes"]
+        for finding in cause["findings"]
+    }
+    counts: Counter[tuple[str, str]] = Counter()
+    tensors = default_tensor_store()
+    with WorkerPool(["cpu/eager"], tensors=tensors, busy=1, grows=True) as pool:
+        context = RunContext(pool.run, RunSettings(), tensors, pool.describe)
+        for script in scripts:
+            platform = platforms.get(str(script.relative_to(findings)))
+            if platform is None:
+                continue
+            began = time.monotonic()
+            stage, evidence = _stage(context, tensors, script, platform)
+            counts[platform.partition("@")[0], stage] += 1
+            print(f"{script.relative_to(findings)}: {stage} ({time.monotonic() - began:.0f} s)", flush=True)
+            for sentence in evidence:
+                print(f"    {sentence}", flush=True)
+    for (platform, stage), number in sorted(counts.items()):
+        print(f"{platform}\t{stage}\t{number}")
+
+
+def _scripts(place: Path) -> list[Path]:
+    return list(place.glob("*.py")) if place.is_dir() else [place]
+
+
+def _stage(context: RunContext, tensors: TensorStore, script: Path, platform: str) -> tuple[str, tuple[str, ...]]:
+    try:
+        module = _imported(script)
+        arguments = _arguments(module)
+        graph = capture(module.Model().eval(), arguments, tensors=tensors)
+        row = GraphComparison(context, script.stem, graph).row(platform)
+    except Exception as error:
+        return "not run", (f"{type(error).__name__}: {error}",)
+    if not row.finding:
+        return "no finding", (f"{row.verdict}: {row.message}",)
+    found = stage_at_fault(context, graph, row)
+    return found.stage, found.evidence
+
+
+def _imported(script: Path) -> ModuleType:
+    """Imports a script. The runtimes that it imports are in other environments: empty modules stand for them."""
+    stood_in = [name for name in RUNTIMES if name not in sys.modules and importlib.util.find_spec(name) is None]
+    sys.modules |= {name: ModuleType(name) for name in stood_in}
+    try:
+        spec = importlib.util.spec_from_file_location(script.stem, script)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+    finally:
+        for name in stood_in:
+            del sys.modules[name]
+
+
+def _arguments(module: Any) -> tuple[Any, ...]:
+    numbers = sorted(int(name[1:]) for name in vars(module) if name[0] == "x" and name[1:].isdecimal())
+    return tuple(getattr(module, f"x{number}") for number in numbers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""TVM: argmax of a 0-d tensor fails. Exit status 1: the fault is there; 0: it is gone; 2: not checked."""
+import sys
+import traceback
+
+
+def main():
+    import numpy as np
+    import tvm
+    from tvm import relax
+
+    def run(operator):
+        builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType([], "float32"))
+        with builder.function("main", [x]):
+            with builder.dataflow():
+                y = builder.emit_output(builder.emit(operator(x)))
+            builder.emit_func_output(y)
+        program = tvm.compile(builder.get(), tvm.target.Target({"kind": "llvm"}))
+        return relax.VirtualMachine(program, tvm.cpu())["main"](tvm.runtime.tensor(np.array(0.5, "float32"))).numpy()
+
+    print("tvm", tvm.__version__)
+    print("sum gives", run(relax.op.sum))
+    try:
+        found = run(relax.op.argmax)
+    except Exception as problem:
+        print("argmax fails:", type(problem).__name__, str(problem)[-200:])
+        if "Cannot reduce a 0 dim Tensor" not in str(problem):
+            raise
+        return 1
+    print("argmax gives", found)
+    return 0
+
+
+try:
+    status = main()
+except Exception:
+    traceback.print_exc()
+    status = 2
+if status != 2:
+    print("FAULT" if status else "NO FAULT")
+sys.exit(status)

@@ -1,0 +1,125 @@
+"""A backend for the steps between PyTorch and IREE's machine code, to find the stage of a fault.
+
+`TRANSLATED` translates the graph and computes nothing, so that its results are eager PyTorch's. It ends after
+iree-turbine's import to torch-mlir (`stop=import`), after IREE's conversion of torch-mlir's operations
+(`stop=input`), or after the passes over whole programs, before code is generated (`stop=executable-sources`).
+
+`DECOMPOSED` runs the program after iree-turbine's decompositions in eager PyTorch. `EVALUATED` evaluates the program
+after the conversion, or after the passes over whole programs, in numpy.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import signal
+import subprocess
+import tempfile
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from mindgap.graph import Graph, TensorSpec, numpy_dtype
+from mindgap.platforms.iree import messages
+from mindgap.platforms.iree.backend import MODULES
+from mindgap.platforms.iree.compiler import Diagnostics, decomposed_program, import_turbine
+from mindgap.platforms.iree.linalg_operations import evaluate
+from mindgap.platforms.messages import loading_error
+from mindgap.platforms.onnx.step_backend import StepBackend
+from mindgap.platforms.protocol import Array, Executable, Options
+from mindgap.platforms.pytorch.compilation.exported_program import export_program, quiet
+
+#: What `iree-compile` does between the import and the steps of its option `--compile-to`.
+_PLACE: Final = re.compile(r"<stdin>:\d+:\d+: ")
+_STOPS: Final = ("import", "input", "executable-sources")
+
+
+def _translated(graph: Graph, inputs: Sequence[Array], options: Options) -> Executable:
+    from mindgap.platforms.pytorch.execution.step_results import DeclaredResults
+
+    try:
+        program = import_program(graph, inputs)
+        if options["stop"] != "import":
+            compiled_to(program, options["stop"])
+    except Exception as error:
+        found = messages.read(error)
+        text = str(error) if isinstance(error, Diagnostics) else f"{type(error).__name__}: {error}"
+        raise loading_error(found.kind, text, messages.aten_operator(found, graph)) from error
+    return DeclaredResults(graph)
+
+
+def import_program(graph: Graph, inputs: Sequence[Array]) -> str:
+    """The program in torch-mlir's dialect, as iree-turbine imports it."""
+    aot = import_turbine()
+    program = export_program(graph, inputs)
+    with quiet(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return str(aot.export(decomposed_program(program.exported)).mlir_module)
+
+
+def compiled_to(program: str, phase: str) -> str:
+    """Compiles a program of torch-mlir to a phase of `iree-compile`, and returns it as text.
+
+    Raises `Diagnostics`. A signal that ends the compiler ends this process too, as it does where the compiler is in it.
+    """
+    tool: str = importlib.import_module("iree.compiler.tools.binaries").find_tool("iree-compile")
+    command = [
+        tool, "--iree-input-type=torch", "--iree-hal-target-backends=llvm-cpu",
+        "--iree-input-demote-f64-to-f32=false", f"--compile-to={phase}", "-",
+    ]  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="mindgap-iree-") as name:
+        out = Path(name, "program.mlir")
+        done = subprocess.run(
+            [*command, "-o", str(out)], input=program, capture_output=True, text=True, errors="replace", check=False
+        )
+        if done.returncode < 0:
+            signal.raise_signal(signal.Signals(-done.returncode))
+        if done.returncode != 0:
+            raise Diagnostics(
+                _PLACE.sub("", done.stderr.strip()) or f"iree-compile ended with status {done.returncode}"
+            )
+        return out.read_text()
+
+
+def _decomposed(graph: Graph, inputs: Sequence[Array], options: Options) -> Executable:
+    from mindgap.platforms.pytorch.execution.step_results import TorchResults
+
+    program = export_program(graph, inputs)
+    with quiet(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module: Any = decomposed_program(program.exported).module()
+    return TorchResults(graph, module, program.fed)
+
+
+class _Evaluated:
+    """Evaluates a compiled program operation by operation in numpy."""
+
+    def __init__(self, graph: Graph, program: str, fed: Sequence[int]) -> None:
+        self._program, self._fed = program, fed
+        self._outputs = [graph.values[number] for number in graph.outputs]
+
+    def __call__(self, inputs: Sequence[Array]) -> list[Array]:
+        """Raises `Unsupported` for an operation that cannot be evaluated."""
+        found = evaluate(self._program, [inputs[number] for number in self._fed])
+        return [_signed(array, spec) for array, spec in zip(found, self._outputs, strict=True)]
+
+
+def _signed(array: Array, spec: TensorSpec | None) -> Array:
+    """IREE's integers have no sign: one that is as wide as the declared dtype is of that dtype."""
+    declared = array.dtype if spec is None else numpy_dtype(spec.dtype)
+    same = declared.itemsize == array.dtype.itemsize and {declared.kind, array.dtype.kind} <= {"i", "u"}
+    return np.array(array.view(declared) if same else array, order="C")
+
+
+def _evaluated(graph: Graph, inputs: Sequence[Array], options: Options) -> Executable:
+    program = import_program(graph, inputs)
+    fed = export_program(graph, inputs).fed
+    return _Evaluated(graph, compiled_to(program, options["stop"]), fed)
+
+
+EVALUATED: Final = StepBackend(MODULES, _evaluated, {"stop": ("input", "global-optimization")})
+TRANSLATED: Final = StepBackend(MODULES, _translated, {"stop": _STOPS})
+DECOMPOSED: Final = StepBackend(MODULES, _decomposed)

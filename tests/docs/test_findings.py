@@ -1,0 +1,98 @@
+"""The listed causes: their files agree with each other, and status 1 of a script is proof."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from mindgap.causes import read_causes
+
+FINDINGS = Path(__file__).parents[2] / "docs" / "findings"
+LISTED = {cause.findings[0].script: cause for cause in read_causes(FINDINGS / "causes.json")}
+FACTS = {
+    entry["script"]: entry
+    for file in FINDINGS.glob("*/facts.toml")
+    for entry in tomllib.loads(file.read_text(encoding="utf-8"))["cause"]
+}
+#: Those that were examined again.
+CAUSES = {script: cause for script, cause in LISTED.items() if script in FACTS}
+RUNS = json.loads((FINDINGS / "runs.json").read_text(encoding="utf-8"))
+NATIVE = [cause.native for cause in CAUSES.values() if cause.native]
+#: What scripts import besides torch, by platform.
+RUNTIMES = ("executorch", "iree", "jax", "litert_torch", "ncnn", "onnx", "onnxruntime", "openvino", "tinygrad", "tvm")
+
+
+def imports_of(script: str) -> list[tuple[str, bool]]:
+    """The packages that a script imports, each with whether that is at its top."""
+    tree = ast.parse((FINDINGS / script).read_text(encoding="utf-8"))
+    functions = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)]
+    inner = {id(node) for function in functions for node in ast.walk(function)}
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = [
+        (alias.name if isinstance(node, ast.Import) else str(node.module), id(node) not in inner)
+        for node in found
+        for alias in node.names
+    ]
+    return [(name.partition(".")[0], top) for name, top in names]
+
+
+def scripts_of(page: str, table: str) -> set[str]:
+    """The scripts that a table of the page links."""
+    text = page.partition(f"<!-- {table}: begin -->")[2].partition(f"<!-- {table}: end -->")[0]
+    return set(re.findall(r"\[script\]\(([^)]+)\)", text))
+
+
+def test_table_pages_facts_and_runs_are_of_the_same_causes() -> None:
+    page = (FINDINGS / "README.md").read_text(encoding="utf-8")
+    assert len({cause.id for cause in LISTED.values()}) == len(LISTED)
+    assert scripts_of(page, "table") == set(CAUSES) == set(FACTS)
+    assert scripts_of(page, "waiting") == set(LISTED) - set(FACTS)
+    assert f"{len(CAUSES)} have been examined" in page and f"{len(LISTED) - len(CAUSES)} have not" in page
+    for script, cause in CAUSES.items():
+        assert (FINDINGS / script).with_suffix(".md").exists(), script
+        assert RUNS[script]["answer"] == "fault", script
+        assert not cause.native or RUNS[script]["native_answer"] == "fault", script
+    scripts = {str(file.relative_to(FINDINGS)) for file in FINDINGS.glob("*/*.py")}
+    assert not scripts - set(LISTED) - set(NATIVE)
+
+
+@pytest.mark.parametrize("script", CAUSES)
+def test_a_listed_cause_says_when_it_happens_and_is_called_as_users_call_it(script: str) -> None:
+    cause, text = CAUSES[script], (FINDINGS / script).read_text(encoding="utf-8")
+    assert cause.condition and cause.stage_evidence and cause.title.partition(": ")[2]
+    assert "torch.ops." not in text and "torch._" not in re.sub(r"torch\._inductor\.aoti_\w+", "", text)
+    assert cause.damage not in ("failure",) or re.search(r'^FAILURE = \("\w+", ".+"\)', text, re.MULTILINE), script
+    assert all(top for _, top in imports_of(script)), "a missing package is told before anything runs"
+
+
+@pytest.mark.parametrize("script", [*CAUSES, *NATIVE])
+def test_without_any_package_a_script_cannot_check(script: str) -> None:
+    command = [sys.executable, "-I", "-S", str(FINDINGS / script)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "FAULT" not in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_without_its_runtime_a_script_cannot_check(runtime: str) -> None:
+    script = next((name for name in CAUSES if runtime in [package for package, _ in imports_of(name)]), None)
+    if script is None:
+        pytest.skip(f"no examined script imports {runtime}")
+    program = (
+        f"import runpy, sys; sys.modules[{runtime!r}] = None; sys.argv = sys.argv[1:]; "
+        "runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    command = [sys.executable, "-c", program, str(FINDINGS / script)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "It cannot be checked" in done.stdout, done.stdout + done.stderr
+
+
+def test_titles_are_distinct() -> None:
+    found = [cause.title for cause in CAUSES.values()]
+    assert len(set(found)) == len(found)

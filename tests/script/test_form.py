@@ -1,0 +1,91 @@
+"""The form of a short script: what is particular to a fault can be read from the script again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mindgap.script import Target
+from mindgap.script.form import FAULT, NO_FAULT, ScriptForm, case_part, declared, script_source
+
+CASES = """
+import math
+
+numbers = torch.linspace(1, math.pi, 8)
+
+
+class Model(torch.nn.Module):
+    def forward(self, x0):
+        return torch.sin(x0)
+
+
+CASES = {
+    "smallest": (Model, lambda: (numbers[:1],)),
+    "ordinary size": (Model, lambda: (numbers.reshape(2, 4),)),
+}
+"""
+RAISING = CASES.replace("return torch.sin(x0)", "return torch.sin(x0).t(1)")
+EAGER = Target("cpu/eager")
+
+
+def ran(tmp_path: Path, form: ScriptForm, python: str = sys.executable, **replaced: str) -> tuple[int, str]:
+    text = script_source(form)
+    assert text is not None and "mindgap" not in text
+    for old, new in replaced.items():
+        text = text.replace({"call": "return model(*fresh())"}[old], new)
+    (tmp_path / "script.py").write_text(text)
+    done = subprocess.run([python, tmp_path / "script.py"], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+def test_the_case_part_of_a_script_is_what_it_was_made_of() -> None:
+    for form in (ScriptForm("a title", EAGER, CASES), ScriptForm("a title", Target("jax/cpu"), CASES, bounded=True)):
+        text = script_source(form)
+        assert text is not None
+        again = case_part(text)
+        renewed = script_source(ScriptForm("a title", form.platform, again, bounded=form.bounded))
+        assert renewed is not None and case_part(renewed) == again and renewed.split() == text.split()
+        assert "class Boundary" not in again and "class Names" not in again and "numbers = " in again
+    assert declared(CASES + 'COMPARE = "element"\n') == {"COMPARE": "element"}
+    with pytest.raises(ValueError, match="no CASES"):
+        case_part("class Model: pass")
+
+
+def test_every_case_is_told_with_its_error_and_the_limit(tmp_path: Path) -> None:
+    assert ran(tmp_path, ScriptForm("a title", EAGER, CASES))[0] == 0
+    status, printed = ran(tmp_path, ScriptForm("a title", EAGER, CASES), call="return model(*fresh()) * 1.01")
+    assert status == 1 and printed.splitlines()[-1] == FAULT
+    assert printed.count(": wrong") == 2 and "float32[2, 4], error 0.01, limit 1.91e-06" in printed
+
+
+@pytest.mark.parametrize(
+    ("raises", "status", "last"),
+    [
+        ("ValueError('operand 7 of the wrong kind')", 1, FAULT),
+        ("ValueError('another message')", 2, "It is another failure than the one that this script shows."),
+        ("TypeError('operand 7 of the wrong kind')", 2, "It is another failure than the one that this script shows."),
+    ],
+)
+def test_only_the_known_exception_is_the_fault(tmp_path: Path, raises: str, status: int, last: str) -> None:
+    form = ScriptForm("a title", EAGER, CASES, "fails", failure=("ValueError", "of the wrong kind"))
+    found, printed = ran(tmp_path, form, call=f"raise {raises}")
+    assert (found, printed.splitlines()[-1]) == (status, last)
+    assert ran(tmp_path, form)[1].splitlines()[-1] == NO_FAULT
+
+
+def test_a_missing_package_is_no_fault(tmp_path: Path) -> None:
+    form = ScriptForm("a title", Target("tvm/cpu"), CASES, "fails", failure=("ImportError", ""))
+    text = script_source(form)
+    assert text is not None
+    (tmp_path / "script.py").write_text(text.replace("import tvm\n", "import no_such_runtime\n"))
+    done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "It cannot be checked: No module named 'no_such_runtime'" in done.stdout
+
+
+def test_a_signal_other_than_the_known_one_is_another_fault(tmp_path: Path) -> None:
+    form = ScriptForm("a title", EAGER, CASES, "crashes", signal="SIGABRT")
+    assert ran(tmp_path, form, call="os.abort()")[0] == 1
+    assert ran(tmp_path, form, call="os.kill(os.getpid(), signal.SIGSEGV)")[0] == 2
