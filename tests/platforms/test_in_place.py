@@ -20,11 +20,11 @@ from mindgap.script.form import NO_FAULT, ScriptForm, script_source
 from platforms.elsewhere import workers
 from platforms.onnx_graphs import captured
 
-#: atanh of atanh of 0.7 is 1.3: a runtime that gets the operand of a trace is far off.
+#: A runtime that gets the operand of a trace multiplies by 9.
 CASES = """
 class Model(torch.nn.Module):
     def forward(self, x0):
-        return torch.atanh_(x0) + 1.0
+        return x0.mul_(3.0) + 1.0
 
 
 CASES = {"ordinary size": (Model, lambda: (torch.linspace(-0.7, 0.7, 8).reshape(2, 4),))}
@@ -43,18 +43,17 @@ PLATFORMS = [*HERE, *(pytest.param(name, marks=pytest.mark.nightly) for name in 
 def test_a_platform_gets_the_operand_that_no_trace_has_changed(platform: str, tmp_path: Path) -> None:
     with workers(platform) as pool:
         values = torch.linspace(-0.7, 0.7, 8).reshape(2, 4)
-        graph, inputs = captured(lambda x: torch.atanh_(x) + 1.0, values)
-        assert graph.nodes[0].op == "aten.atanh_.default"
+        graph, inputs = captured(lambda x: x.mul_(3.0) + 1.0, values)
+        assert graph.nodes[0].op == "aten.mul_.Scalar" or graph.nodes[0].op == "aten.mul_.Tensor"
         outcome = pool.run(Job(platform, graph, want="outputs"))
         assert outcome.arrays is not None, outcome.message
-        right = torch.atanh(torch.from_numpy(inputs[0])) + 1.0
+        right = torch.from_numpy(inputs[0]) * 3.0 + 1.0
         np.testing.assert_allclose(outcome.arrays[0], right.numpy(), atol=1e-3)
     target = target_of(platform)
     text = script_source(ScriptForm("a title", target, CASES))
     assert text is not None
-    # The script's limit is one of rounding; approximations of atanh are off by more, a changed operand by far more.
     file = tmp_path / "script.py"
-    file.write_text(text.replace("16 * max(", "1e4 * max("))
+    file.write_text(text)
     command = [target.python or sys.executable, str(file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=400)
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, [NO_FAULT]), done.stdout + done.stderr[-3000:]

@@ -69,13 +69,9 @@ class LocalExpectation:
                 break
         return found
 
-    def impossible(self, slot: int, array: Any) -> torch.Tensor | None:
+    def _impossible(self, slot: int, got: torch.Tensor) -> torch.Tensor | None:
         """The elements that are written more than once and hold none of the values written; None without any."""
-        call, got, hard = (
-            bind_call(self.oracle.graph, self.oracle.graph.nodes[self.node]),
-            to_torch(array),
-            self.hard[slot],
-        )
+        call, hard = bind_call(self.oracle.graph, self.oracle.graph.nodes[self.node]), self.hard[slot]
         if slot or hard is None or hard.tainted is None or call.traits.undefined_where != "index written twice":
             return None
         if got.shape != hard.step.shape:
@@ -87,7 +83,7 @@ class LocalExpectation:
         return mask if mask is not None and bool(mask.any()) else None
 
     def _without_writable(self, slot: int, got: torch.Tensor, found: Examined) -> Examined:
-        mask = self.impossible(slot, got) if found.tainted else None
+        mask = self._impossible(slot, got) if found.tainted else None
         if mask is None:
             return found
         bad = mask if found.bad is None else found.bad | mask

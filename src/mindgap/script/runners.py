@@ -35,7 +35,8 @@ def run(model, fresh):
     program = torch.export.export(model, fresh())
     lowered = to_edge_transform_and_lower(program, partitioner=PARTITIONER).to_executorch()
     loaded = Runtime.get().load_program(bytes(lowered.buffer))
-    return [value.clone() for value in loaded.load_method("forward").execute(list(fresh()))]
+    found = loaded.load_method("forward").execute(list(fresh()))  # operands changed in place come first
+    return [value.clone() for value in found[-len(program.graph_signature.user_outputs) :]]
 """
 _LITERT: Final = """
 def run(model, fresh):
