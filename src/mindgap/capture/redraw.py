@@ -58,7 +58,8 @@ def redraw(
             continue
         generator = np.random.Generator(np.random.Philox(key=zlib.crc32(source.name.encode()) + index))
         array = to_numpy(tensor)
-        other = _other_values(array, is_real(tensor), generator, (demanded or {}).get(index, InputDemand()))
+        demand = (demanded or {}).get(index, InputDemand())
+        other = np.asarray(_other_values(array, is_real(tensor), generator, demand))  # numpy makes 0-d arrays numbers
         found.append(own_copy(to_torch(other)) if dense(tensor) else _with_layout_of(to_torch(other), tensor))
     return found
 

@@ -120,7 +120,8 @@ def _suspicious(one: Examined) -> bool:
 def _either(one: Examined, other: Examined, dtypes: tuple[str, ...]) -> Examined:
     """Calm in an element where either examination is. `dtypes`: of the scalars in the other one."""
     if other.kind == "structural" or one.bad is None or other.bad is None:
-        return one if one.kind == "calm" or other.kind != "calm" else replace(other, scalars_rounded=dtypes)
+        better = _suspicious(one) and other.kind == "calm" and not _suspicious(other)
+        return replace(other, scalars_rounded=dtypes) if better else one
     bad = one.bad & other.bad
     wrong = bool(bad.any())
     medians = [each.median for each in (one, other) if each.median is not None]
