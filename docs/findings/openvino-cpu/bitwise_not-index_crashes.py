@@ -29,9 +29,9 @@ except ImportError as missing:
 
 PACKAGES = ('torch', 'openvino')
 PROPERTIES = {'INFERENCE_PRECISION_HINT': 'f32'}
+
+
 LIMIT_S = 150
-
-
 SIGNAL = "SIGFPE"
 
 

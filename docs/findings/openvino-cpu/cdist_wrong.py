@@ -1,8 +1,10 @@
-"""openvino/cpu: `cdist(p=1)` gives negative distances and NaN, `cdist(p=inf)` gives 1
+"""openvino/cpu: `cdist` with odd or fractional `p` gives NaN or wrong values, with `p=inf` it gives 1
 
-Condition: `p` is not 2 (0, 1, 3 and inf were tried).
+Condition: `p` is an odd or fractional number and a difference is negative (0.5, 1, 1.5 and 3 were run), or `p` is 0
+or inf with any values.
 
-Right for: `p=2`; `pairwise_distance(p=1)`.
+Right for: `p=2` and `p=4`; `p=1` and `p=3` where every element of the first operand is the larger;
+`pairwise_distance(p=1)` as exported.
 
 The translation computes sum((x - y) ** p) ** (1 / p) without the absolute value, and without a branch for 0 and inf.
 

@@ -1,4 +1,4 @@
-"""openvino/cpu: `cumsum` of bool gives bool (1, 1, 1 for 1, 2, 3), of int32 gives int32
+"""openvino/cpu: `cumsum` of bool gives bool (True for 1, 2, 3, …), of int32 gives int32
 
 Condition: the input is bool or an integer narrower than int64, and `dtype` is not given.
 
