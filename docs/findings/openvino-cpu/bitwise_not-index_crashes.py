@@ -1,12 +1,14 @@
-"""openvino/cpu: a write through a constant mask that selects nothing ends the process (SIGFPE)
+"""openvino/cpu: an index write through `~mask`, a constant mask that selects nothing, ends with SIGFPE
 
-Condition: the mask is a constant of the model that selects no element, and what it selects is written by `index_put`
-or `index_copy`.
+Condition: `~` of a mask that is a constant of the model selects no element, and what it selects is written by
+`index_put` with a tensor of indices, or by `index_copy`.
 
-Right for: `x[~mask]` alone (an empty result); the same write with a mask that selects an element.
+Right for: `x[~mask]` alone; `~mask` that selects an element; `x.index_put((~mask,), value)`, `masked_fill`,
+`masked_scatter`, `scatter` with such a mask; the same write with `logical_not(mask)`, `mask > 0` or a mask that is an
+input.
 
-Constant folding evaluates a Broadcast of a tensor without elements and divides by zero (the stack ends in
-BroadcastBase::evaluate_broadcast).
+A Broadcast whose input is known to have no element when the CPU plugin builds its graph (`~mask` is folded to an
+empty list of places only then) divides an integer by zero.
 
 Seen with torch 2.13.0+cpu, openvino 2026.4.1.
 Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.
@@ -29,9 +31,9 @@ except ImportError as missing:
 
 PACKAGES = ('torch', 'openvino')
 PROPERTIES = {'INFERENCE_PRECISION_HINT': 'f32'}
-
-
 LIMIT_S = 150
+
+
 SIGNAL = "SIGFPE"
 
 

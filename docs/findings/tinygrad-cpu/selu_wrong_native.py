@@ -1,0 +1,33 @@
+"""Tensor.selu in tinygrad. Exit status 1: the fault is there; 0: gone; 2: not checked."""
+
+import os
+import sys
+import traceback
+
+os.environ["DEV"] = "CPU"
+
+
+def main():
+    from importlib.metadata import version
+
+    import numpy as np
+    from tinygrad import Tensor
+
+    print("tinygrad", version("tinygrad"))
+    x = np.array([-7, 1, 10], "float32")
+    alpha, gamma = 1.6732632423543772, 1.0507009873554805
+    found, right = Tensor(x).selu().numpy(), gamma * np.where(x > 0, x, alpha * np.expm1(x.astype("float64")))
+    error = np.abs(found / right - 1)
+    print("x", x, "found", found, "right", right, "relative error", error)
+    fault = error.max() > 5e-7
+    print("FAULT" if fault else "NO FAULT")
+    return int(fault)
+
+
+if __name__ == "__main__":
+    try:
+        status = main()
+    except Exception:
+        traceback.print_exc()
+        status = 2
+    sys.exit(status)
