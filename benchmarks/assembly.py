@@ -52,7 +52,7 @@ PARTS = Parts()
 
 def captured(sources: list[str]) -> Iterator[Graph]:
     """The graphs of these sources, backward passes included; one that cannot be captured is said and left out."""
-    from mindgap.corpus.opening import capture_source
+    from mindgap.models.corpus.opening import capture_source
 
     for source in sources:
         for name, graph in capture_source(source, verify=False):

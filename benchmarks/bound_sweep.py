@@ -30,10 +30,10 @@ from mindgap.aten.operators import overload
 from mindgap.aten.tape import flatten_result
 from mindgap.aten.tensors import spec_of, to_numpy, to_torch, torch_dtype_name
 from mindgap.graph import Arg, Constant, DType, Graph, Input, Layout, MemoryFormat, MindgapError, Node, Ref
-from mindgap.oracle import Expectation, Oracle, local_expectation
-from mindgap.oracle.bounds.rules import has_rule
-from mindgap.oracle.evaluation.formats import FORMATS, is_real, widen
-from mindgap.oracle.examination import SIGMAS
+from mindgap.judge.oracle import Expectation, Oracle, local_expectation
+from mindgap.judge.oracle.bounds.rules import has_rule
+from mindgap.judge.oracle.evaluation.formats import FORMATS, is_real, widen
+from mindgap.judge.oracle.examination import SIGMAS
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import torch
 
-from mindgap.capture import capture_kernels
-from mindgap.capture.errors import CaptureError
-from mindgap.corpus.libraries import declare_operators
 from mindgap.graph import Graph
+from mindgap.models.capture import capture_kernels
+from mindgap.models.capture.errors import CaptureError
+from mindgap.models.corpus.libraries import declare_operators
 
 Made = tuple[Any, tuple[Any, ...], dict[str, Any]]
 IDS = torch.arange(24).reshape(2, 12) * 37 % 97

@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from mindgap.capture import capture
-from mindgap.corpus.libraries import declare_operators
 from mindgap.graph.tensors import TensorStore
+from mindgap.models.capture import capture
+from mindgap.models.corpus.libraries import declare_operators
 
 TIMM = ("resnet18", "resnet50", "convnext_atto", "efficientnet_b0", "mobilenetv3_small_100", "densenet121",
         "vit_tiny_patch16_224", "swin_tiny_patch4_window7_224", "mixer_s32_224")  # fmt: skip

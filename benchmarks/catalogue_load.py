@@ -15,7 +15,7 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from mindgap.catalogue import Catalogue
+from mindgap.models.catalogue import Catalogue
 
 
 def main() -> None:

@@ -19,13 +19,13 @@ from pathlib import Path
 import numpy as np
 
 from mindgap.cli.stored_graphs import stored_subjects
-from mindgap.compare.digest import widened
-from mindgap.compare.metrics import StructuralMismatch, measure
 from mindgap.graph import TensorStore
+from mindgap.graph.compare.digest import widened
+from mindgap.graph.compare.metrics import StructuralMismatch, measure
+from mindgap.judge.trace.output_verdicts import same_bits
 from mindgap.platforms.protocol import Array
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
-from mindgap.trace.output_verdicts import same_bits
 
 
 def apart(reference: Array, other: Array) -> float:

@@ -28,21 +28,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mindgap.catalogue import Catalogue
-from mindgap.compare.profiles import passes
 from mindgap.graph import Graph, MindgapError, TensorStore
+from mindgap.graph.compare.profiles import passes
+from mindgap.models.catalogue import Catalogue
+from mindgap.models.synth.mutation import rules
+from mindgap.models.synth.mutation.edit import apply
+from mindgap.models.synth.mutation.propose import propose
+from mindgap.models.synth.regions.cut import cut
+from mindgap.models.synth.regions.prepared import prepare_graph
+from mindgap.models.synth.regions.region import Region
+from mindgap.models.synth.regions.trial import region_of
+from mindgap.models.synth.values.recipes import recipes
 from mindgap.run.backend_lookup import find_backend
 from mindgap.run.batch_loading import prepare
 from mindgap.run.local import Caches, run_job
 from mindgap.run.outcome import Job, Outcome
-from mindgap.synth.mutation import rules
-from mindgap.synth.mutation.edit import apply
-from mindgap.synth.mutation.propose import propose
-from mindgap.synth.regions.cut import cut
-from mindgap.synth.regions.prepared import prepare_graph
-from mindgap.synth.regions.region import Region
-from mindgap.synth.regions.trial import region_of
-from mindgap.synth.values.recipes import recipes
 
 FEWEST, MOST = 8, 10
 #: Cuts of one base before the next is drawn.

@@ -13,7 +13,7 @@ import time
 
 import torch
 
-from mindgap.torch_private.export_speed import remember_composite_operators
+from mindgap.aten.torch_private.export_speed import remember_composite_operators
 
 
 class Program(torch.nn.Module):

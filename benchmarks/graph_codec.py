@@ -31,7 +31,7 @@ SOURCES = (
 
 def captured(sources: list[str]) -> Iterator[tuple[str, Graph]]:
     """The graphs of these sources; one that cannot be captured is said and left out."""
-    from mindgap.corpus.opening import capture_source
+    from mindgap.models.corpus.opening import capture_source
 
     for source in sources:
         for name, graph in capture_source(source, verify=False):

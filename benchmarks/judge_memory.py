@@ -30,11 +30,11 @@ from torch import nn
 
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_torch
-from mindgap.capture import capture
-from mindgap.corpus import capture_source
-from mindgap.corpus.libraries import declare_operators
 from mindgap.graph import Graph, TensorStore, load, materialise_all, save
-from mindgap.pipeline.comparison import GraphComparison, RunContext
+from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
+from mindgap.models.capture import capture
+from mindgap.models.corpus import capture_source
+from mindgap.models.corpus.libraries import declare_operators
 from mindgap.results.settings import RunSettings
 from mindgap.run.pool import WorkerPool
 

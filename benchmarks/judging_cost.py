@@ -27,8 +27,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mindgap.campaign.state.expenses import lines_of, spent
-from mindgap.store import Store
+from mindgap.results.store import Store
+from mindgap.workflows.campaign.state.expenses import lines_of, spent
 
 PLATFORMS = (
     "cpu/eager@isa=default",

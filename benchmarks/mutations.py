@@ -18,15 +18,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from mindgap.catalogue import Catalogue
 from mindgap.graph import MindgapError
-from mindgap.synth.mutation import rules
-from mindgap.synth.mutation.edit import apply
-from mindgap.synth.mutation.propose import KINDS, propose
-from mindgap.synth.regions.cut import RegionCut, cut, cut_of
-from mindgap.synth.regions.prepared import prepare_graph
-from mindgap.synth.regions.region import Region
-from mindgap.synth.regions.trial import plain_region, region_of
+from mindgap.models.catalogue import Catalogue
+from mindgap.models.synth.mutation import rules
+from mindgap.models.synth.mutation.edit import apply
+from mindgap.models.synth.mutation.propose import KINDS, propose
+from mindgap.models.synth.regions.cut import RegionCut, cut, cut_of
+from mindgap.models.synth.regions.prepared import prepare_graph
+from mindgap.models.synth.regions.region import Region
+from mindgap.models.synth.regions.trial import plain_region, region_of
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ import argparse
 
 import torch
 
-from mindgap.diff.schema_changes import schema_changes
+from mindgap.workflows.diff.schema_changes import schema_changes
 
 CALL = frozenset({(1, frozenset[str]())})
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from mindgap.catalogue import Catalogue
+from mindgap.models.catalogue import Catalogue
 
 PASSES = ("forward", "backward", "sgd", "adamw")
 #: (source, pass) -> the overloads in its graphs.

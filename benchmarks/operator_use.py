@@ -4,8 +4,8 @@
 
 Replays GraphNet's computation graphs (one row per model) on tensors without data, sees every call of an operator of
 ATen, both whole (`conv2d`) and in parts (`convolution`), and writes the distinct calls, each with the models that make
-it, to src/mindgap/causes/operator_calls.txt.gz. Small recorded values are computed, because calls read numbers from
-them. After a call that cannot be replayed, the calls that need its result are not counted; such models are listed.
+it, to src/mindgap/findings/causes/operator_calls.txt.gz. Small recorded values are computed, because calls read numbers
+from them. After a call that cannot be replayed, the calls that need its result are not counted; such models are listed.
 """
 
 from __future__ import annotations
@@ -25,13 +25,9 @@ import torch
 
 from mindgap.aten.operators import overload
 from mindgap.aten.tensors import TORCH_DTYPES
-from mindgap.causes.call_predicate import OperatorCall
-from mindgap.causes.operator_calls import TABLE, table_bytes
-from mindgap.corpus.records.parquet import assemble
-from mindgap.corpus.records.recorded_calls import RecordedCalls, RecordedStep, names_in
-from mindgap.torch_private.dispatch_modes import TorchDispatchMode
-from mindgap.torch_private.overloads import schema_of
-from mindgap.torch_private.pre_dispatch import (
+from mindgap.aten.torch_private.dispatch_modes import TorchDispatchMode
+from mindgap.aten.torch_private.overloads import schema_of
+from mindgap.aten.torch_private.pre_dispatch import (
     PreDispatchMode,
     call_without_python_dispatcher,
     in_function_transform,
@@ -39,6 +35,10 @@ from mindgap.torch_private.pre_dispatch import (
     run_under_pre_dispatch,
     tensors_in,
 )
+from mindgap.findings.causes.call_predicate import OperatorCall
+from mindgap.findings.causes.operator_calls import TABLE, table_bytes
+from mindgap.models.corpus.records.parquet import assemble
+from mindgap.models.corpus.records.recorded_calls import RecordedCalls, RecordedStep, names_in
 
 #: Tensors of so many elements or fewer are computed where all their operands are.
 _SMALL: Final = 1 << 16

@@ -13,9 +13,9 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-from mindgap.campaign.results.reduce import GroupReduction, reduce_groups
-from mindgap.campaign.state.directory import open_directory
-from mindgap.reduction import ReductionLimits
+from mindgap.findings.reduction import ReductionLimits
+from mindgap.workflows.campaign.results.reduce import GroupReduction, reduce_groups
+from mindgap.workflows.campaign.state.directory import open_directory
 
 
 def show(each: GroupReduction) -> None:

@@ -19,13 +19,13 @@ from pathlib import Path
 
 import torch
 
-from mindgap.catalogue import Catalogue
 from mindgap.graph import TensorStore
-from mindgap.synth.mutation.edit import apply
-from mindgap.synth.regions.cut import MOST_NODES, RegionCut, cut
-from mindgap.synth.regions.prepared import prepare_graph
-from mindgap.synth.regions.trial import Trial, run_trial
-from mindgap.synth.values.recipes import recipes
+from mindgap.models.catalogue import Catalogue
+from mindgap.models.synth.mutation.edit import apply
+from mindgap.models.synth.regions.cut import MOST_NODES, RegionCut, cut
+from mindgap.models.synth.regions.prepared import prepare_graph
+from mindgap.models.synth.regions.trial import Trial, run_trial
+from mindgap.models.synth.values.recipes import recipes
 
 spent: Counter[str] = Counter()
 

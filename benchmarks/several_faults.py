@@ -21,13 +21,13 @@ from pathlib import Path
 import torch
 
 from mindgap.graph.tensors import TensorStore
-from mindgap.pipeline.comparison import GraphComparison, RunContext
+from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Job, Outcome
-from mindgap.selftest.fault_cases import FaultCase, faults_for
-from mindgap.selftest.subjects import graph_of
-from mindgap.selftest.trial import InProcessExecutor
+from mindgap.workflows.selftest.fault_cases import FaultCase, faults_for
+from mindgap.workflows.selftest.subjects import graph_of
+from mindgap.workflows.selftest.trial import InProcessExecutor
 
 SUBJECTS = ("mlp", "attention", "pointwise", "convnet", "reductions")
 FAULTS, GRAPHS = 40, 30

@@ -123,8 +123,8 @@ def print_commands(found: dict[str, list[tuple[float, float]]]) -> None:
 def parts(folder: Path, platform: str, runs: int, report: dict[str, Any]) -> dict[str, list[float]]:
     """Seconds of the parts of a command, each alone."""
     from mindgap.graph import TensorStore
+    from mindgap.models.sources.client import SourceClient
     from mindgap.run.pool import WorkerPool
-    from mindgap.sources.client import SourceClient
 
     found: dict[str, list[float]] = {}
 
@@ -151,7 +151,7 @@ def parts(folder: Path, platform: str, runs: int, report: dict[str, Any]) -> dic
 
 def session(platform: str, runs: int) -> dict[str, list[float]]:
     """Seconds of the comparisons in one session."""
-    from mindgap.diff import Session
+    from mindgap.workflows.diff import Session
 
     scope: dict[str, Any] = {}
     exec(MODEL, scope)

@@ -18,10 +18,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from mindgap.capture import capture
+from mindgap.findings.reduction.stage import stage_at_fault
 from mindgap.graph import TensorStore, default_tensor_store
-from mindgap.pipeline.comparison import GraphComparison, RunContext
-from mindgap.reduction.stage import stage_at_fault
+from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
+from mindgap.models.capture import capture
 from mindgap.results.settings import RunSettings
 from mindgap.run.pool import WorkerPool
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from mindgap.compare.digest import digested
+from mindgap.graph.compare.digest import digested
+from mindgap.results.store import Store, outcome_row
 from mindgap.run.machine import own_bytes
 from mindgap.run.outcome import Outcome
-from mindgap.store import Store, outcome_row
 
 QUERIES = {
     "first query: files checked, duplicates looked for": "SELECT count(*) FROM outcomes",

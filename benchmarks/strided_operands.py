@@ -41,7 +41,6 @@ from mindgap.aten.operators import facts, overload
 from mindgap.aten.storage import READS_STORAGE
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import spec_of, to_numpy, to_torch
-from mindgap.catalogue import Catalogue
 from mindgap.graph import (
     Constant,
     Graph,
@@ -54,9 +53,10 @@ from mindgap.graph import (
     materialise_all,
     operands,
 )
-from mindgap.operators import traits
-from mindgap.oracle import Oracle, OracleError, local_expectation
-from mindgap.trace.single_operators import kind_of_error
+from mindgap.graph.operators import traits
+from mindgap.judge.oracle import Oracle, OracleError, local_expectation
+from mindgap.judge.trace.single_operators import kind_of_error
+from mindgap.models.catalogue import Catalogue
 
 END = 9223372036854775807
 MOST_ELEMENTS = 1 << 16

@@ -15,12 +15,12 @@ import time
 from collections.abc import Callable, Sequence
 
 from mindgap.cli.sources import subjects
-from mindgap.corpus.demo import DEMO
-from mindgap.diff import Subject
 from mindgap.graph import TensorStore, materialise_all
+from mindgap.models.corpus.demo import DEMO
+from mindgap.models.sources.client import SourceClient
 from mindgap.platforms.protocol import Traceable
 from mindgap.run.backend_lookup import find_backend
-from mindgap.sources.client import SourceClient
+from mindgap.workflows.diff import Subject
 
 _PLATFORM = "cpu/eager@threads=1"
 #: Seconds of plain runs of one model, and the fewest runs.

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mindgap.baseline import Baseline, Known, known_as
-from mindgap.compare.fault import Fault
-from mindgap.diff import Culprit, Report
+from mindgap.findings.baseline import Baseline, Known, known_as
 from mindgap.graph import MindgapError
+from mindgap.graph.compare.fault import Fault
+from mindgap.workflows.diff import Culprit, Report
 from report.report_sample import sample
 
 

@@ -16,11 +16,11 @@ from typing import Any, Final
 
 import torch
 
-from mindgap.causes import Cause
-from mindgap.causes.severity import ConditionUse
+from mindgap.findings.causes import Cause
+from mindgap.findings.causes.severity import ConditionUse
+from mindgap.findings.script.culprit_script import target_of
+from mindgap.findings.script.form import Kind, ScriptForm, case_part, declared
 from mindgap.graph import MindgapError
-from mindgap.pipeline.culprit_script import target_of
-from mindgap.script.form import Kind, ScriptForm, case_part, declared
 
 FILE: Final = "facts.toml"
 _WIDTH: Final = 118

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from facts import Facts
 
-from mindgap.causes import Cause
+from mindgap.findings.causes import Cause
 
 #: What a user gets -> how a report says it.
 _GETS: Final = {

@@ -27,15 +27,15 @@ from typing import Any
 from facts import Facts, read_facts
 from pages import page_of, versions_text
 
-from mindgap.causes import FILE_NAME, Cause, ReducedGroup, causes_of, causes_text, read_causes
-from mindgap.causes.clusters import severity_order
-from mindgap.causes.ledger import Ledger
-from mindgap.causes.severity import severity_of
+from mindgap.findings.causes import FILE_NAME, Cause, ReducedGroup, causes_of, causes_text, read_causes
+from mindgap.findings.causes.clusters import severity_order
+from mindgap.findings.causes.ledger import Ledger
+from mindgap.findings.causes.severity import severity_of
+from mindgap.findings.reduction.files import Summary
+from mindgap.findings.script.runners import runner_of
+from mindgap.findings.script.target import Target
 from mindgap.graph import MindgapError
 from mindgap.platforms.listing import package_versions
-from mindgap.reduction.files import Summary
-from mindgap.script.runners import runner_of
-from mindgap.script.target import Target
 
 #: Where the packages of the machine lie that showed a fault.
 _FOLDER = re.compile(r"(?:/[\w.+-]+)+/site-packages/")

@@ -22,10 +22,10 @@ from typing import Any
 
 from facts import form_of, read_facts
 
-from mindgap.causes import FILE_NAME, Cause, read_causes
-from mindgap.pipeline.culprit_script import target_of
-from mindgap.reduction.reproducer import every_case_shows, run_script, says_fault
-from mindgap.script.form import script_source
+from mindgap.findings.causes import FILE_NAME, Cause, read_causes
+from mindgap.findings.reduction.reproducer import every_case_shows, run_script, says_fault
+from mindgap.findings.script.culprit_script import target_of
+from mindgap.findings.script.form import script_source
 
 _TIMEOUT_S = 400.0
 _PATHS = re.compile(r"(?:/[\w.+-]+)+/(?=site-packages/|docs/findings/)")

@@ -16,10 +16,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from mindgap.capture import capture
-from mindgap.diff import RunSettings, Subject, diff_many
 from mindgap.graph import TensorStore
+from mindgap.models.capture import capture
 from mindgap.results.rows import Row
+from mindgap.workflows.diff import RunSettings, Subject, diff_many
 from truth.case import Case
 from truth.cases_inductor import CASES as TORCH
 from truth.cases_ort_ov import CASES as ORT_OV

@@ -19,8 +19,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from mindgap.compare.verdict import CALM
-from mindgap.store import Store
+from mindgap.graph.compare.verdict import CALM
+from mindgap.results.store import Store
 
 #: Drawn from every stratum that has as many.
 LEAST = 2

@@ -19,10 +19,10 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from mindgap.campaign.results import script as reproduce
-from mindgap.campaign.results.findings import rows_of_case
-from mindgap.campaign.state.directory import open_directory
 from mindgap.graph import MindgapError
+from mindgap.workflows.campaign.results import script as reproduce
+from mindgap.workflows.campaign.results.findings import rows_of_case
+from mindgap.workflows.campaign.state.directory import open_directory
 
 sys.path.insert(0, str(Path(__file__).parent))
 from draw import Drawn, read_sample

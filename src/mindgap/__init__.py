@@ -1,8 +1,7 @@
 """Finds where a model's behaviour changes when the hardware or the runtime under it does.
 
 `docs/architecture.md` describes each subpackage. Importing this package imports no machine-learning framework: each
-name is loaded at its first use. `mindgap.diff` and `mindgap.capture` are packages that can also be called:
-`mindgap.diff(model, args, platforms=[...])`.
+name is loaded at its first use.
 """
 
 from __future__ import annotations
@@ -11,23 +10,23 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from mindgap.baseline import Baseline
-    from mindgap.capture import capture
-    from mindgap.diff import Report, Row, Session, diff, diff_many
+    from mindgap.findings.baseline import Baseline
     from mindgap.graph import Graph, MindgapError
+    from mindgap.models.capture import capture
+    from mindgap.workflows.diff import Report, Row, Session, diff, diff_many
 
 __version__ = "0.1.0"
 
 _HOMES: Final = {
-    "Baseline": "mindgap.baseline",
+    "Baseline": "mindgap.findings.baseline",
     "Graph": "mindgap.graph",
     "MindgapError": "mindgap.graph",
-    "Report": "mindgap.diff",
-    "Row": "mindgap.diff",
-    "Session": "mindgap.diff",
-    "capture": "mindgap.capture",
-    "diff": "mindgap.diff",
-    "diff_many": "mindgap.diff",
+    "Report": "mindgap.workflows.diff",
+    "Row": "mindgap.workflows.diff",
+    "Session": "mindgap.workflows.diff",
+    "capture": "mindgap.models.capture",
+    "diff": "mindgap.workflows.diff",
+    "diff_many": "mindgap.workflows.diff",
 }
 
 __all__ = [
@@ -48,8 +47,7 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'mindgap' has no attribute {name!r}")
-    module = importlib.import_module(home)
-    value = module if home == f"mindgap.{name}" else getattr(module, name)
+    value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value
 

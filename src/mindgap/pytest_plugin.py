@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import pytest
 
 if TYPE_CHECKING:
-    from mindgap.diff import Report, Row, Session
+    from mindgap.workflows.diff import Report, Row, Session
 
 _MARKER: Final = "mindgap"
 #: Arguments of `Session.diff` that the marker and the fixture take, and `require_support`.
@@ -40,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def mindgap_session() -> Generator[Session]:
     """A `mindgap.Session`: its worker processes serve all tests of the run, and end with it."""
-    from mindgap.diff import Session
+    from mindgap.workflows.diff import Session
 
     with Session() as session:
         yield session

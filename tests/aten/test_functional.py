@@ -16,9 +16,9 @@ from mindgap.aten.counterpart import counterpart
 from mindgap.aten.functional import functionalize
 from mindgap.aten.operators import is_inplace
 from mindgap.aten.tape import Tape
-from mindgap.capture import capture
 from mindgap.graph import Constant, Graph, GraphError, Input, Node, Ref, TensorSpec
 from mindgap.graph.tensors import TensorStore
+from mindgap.models.capture import capture
 
 X = torch.arange(32.0).reshape(4, 8) / 8 - 1.5
 

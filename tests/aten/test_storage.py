@@ -15,8 +15,8 @@ from mindgap.aten.storage import UnknownStorage, storage_reads
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.graph import Graph, Input, Node, TensorSpec
-from mindgap.oracle import Oracle, OracleError
-from mindgap.trace.independent import second_opinion
+from mindgap.judge.oracle import Oracle, OracleError
+from mindgap.judge.trace.independent import second_opinion
 from oracle.bench import PLATFORM, REFERENCE, Bench, build, normal
 
 END = 9223372036854775807

@@ -12,7 +12,7 @@ from mindgap.aten.operators import facts, is_inplace, overload, overload_name
 from mindgap.aten.tape import Tape, clone_strided, flatten_result, written_inputs
 from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.graph import DTYPES, Constant, Device, DType, Graph, Input, Node, Ref, TensorSpec, UnknownOperator, extract
-from mindgap.oracle.evaluation.float64 import neutral_float64
+from mindgap.judge.oracle.evaluation.float64 import neutral_float64
 
 SPEC = TensorSpec.contiguous("float32", (2, 3))
 FLAT = TensorSpec.contiguous("float32", (6,))

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from small_source import Small, plan_text
 
-from mindgap.campaign.plan import parse_plan
-from mindgap.campaign.session import RunOptions, begin, resume_campaign
-from mindgap.campaign.state.directory import open_directory
 from mindgap.graph import MindgapError
+from mindgap.workflows.campaign.plan import parse_plan
+from mindgap.workflows.campaign.session import RunOptions, begin, resume_campaign
+from mindgap.workflows.campaign.state.directory import open_directory
 
 
 def main() -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 
-from mindgap.store import Store
+from mindgap.results.store import Store
 
 HERE = Path(__file__).parent
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mindgap.campaign.cases.case import BLOCK, Case, graphs_of
-from mindgap.campaign.plan import Plan
 from mindgap.graph import Graph, Input, Node, Normal, Ref, TensorSpec, Uniform, decode, digest, encode
+from mindgap.workflows.campaign.cases.case import BLOCK, Case, graphs_of
+from mindgap.workflows.campaign.plan import Plan
 
 _BASES = "bases.json"
 _SPEC = TensorSpec("float32", (6, 5), (5, 1))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mindgap.campaign.schedule.block import OpenBlock
-from mindgap.campaign.schedule.selection import BlockSelection
+from mindgap.workflows.campaign.schedule.block import OpenBlock
+from mindgap.workflows.campaign.schedule.selection import BlockSelection
 
 
 def block() -> OpenBlock:

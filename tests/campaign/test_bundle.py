@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from small_source import Small
 
-from mindgap.campaign.cases.bundle import BundleError, BundleSource, BundleSourceFactory, is_bundle, plan_of
-from mindgap.campaign.session import RunOptions, begin, resume_campaign
-from mindgap.campaign.state.bundle_transfer import agreement, export, import_results
-from mindgap.campaign.state.directory import open_directory
 from mindgap.cli.campaign_view import print_status
 from mindgap.graph import MindgapError
 from mindgap.results.from_store import report_of, runs
-from mindgap.store import Store
+from mindgap.results.store import Store
+from mindgap.workflows.campaign.cases.bundle import BundleError, BundleSource, BundleSourceFactory, is_bundle, plan_of
+from mindgap.workflows.campaign.session import RunOptions, begin, resume_campaign
+from mindgap.workflows.campaign.state.bundle_transfer import agreement, export, import_results
+from mindgap.workflows.campaign.state.directory import open_directory
 
 Campaign = Callable[..., Any]
 

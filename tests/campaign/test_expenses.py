@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from small_source import Small
 
-from mindgap.campaign.session import resume_campaign
-from mindgap.campaign.state.expenses import CpuSpent, lines_of, spent
-from mindgap.store import Store
+from mindgap.results.store import Store
+from mindgap.workflows.campaign.session import resume_campaign
+from mindgap.workflows.campaign.state.expenses import CpuSpent, lines_of, spent
 
 Campaign = Callable[..., Any]
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from small_source import Small
 
-from mindgap.campaign.session import RunOptions, resume_campaign
-from mindgap.campaign.state.directory import open_directory
-from mindgap.campaign.state.status import campaign_status
-from mindgap.store import Store, StoreError
+from mindgap.results.store import Store, StoreError
+from mindgap.workflows.campaign.session import RunOptions, resume_campaign
+from mindgap.workflows.campaign.state.directory import open_directory
+from mindgap.workflows.campaign.state.status import campaign_status
 
 
 def test_a_full_disk_ends_the_session_and_a_resume_the_campaign(campaign: Callable[..., Any], tmp_path: Path) -> None:

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from small_source import GRAPHS, SmallSource, plan_text
 
-from mindgap.campaign.cases.case import Case
-from mindgap.campaign.judging.judge_process import JudgeFailed, JudgeLimits, JudgeProcess
-from mindgap.campaign.plan import parse_plan
 from mindgap.graph import TensorStore
-from mindgap.pipeline.comparison import GraphComparison, RunContext
+from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
+from mindgap.workflows.campaign.cases.case import Case
+from mindgap.workflows.campaign.judging.judge_process import JudgeFailed, JudgeLimits, JudgeProcess
+from mindgap.workflows.campaign.plan import parse_plan
 
 SETTINGS = RunSettings("toys:EXACT", deadline_s=60.0)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kills import Sessions, contents, differences
 
-from mindgap.store import Store
+from mindgap.results.store import Store
 
 PLATFORMS = ("toys:WRONG", "toys:SLOW")
 

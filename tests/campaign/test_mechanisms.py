@@ -8,10 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from mindgap.campaign.results.mechanisms import same_mechanisms
-from mindgap.campaign.state.directory import open_directory
+from mindgap.findings.reduction.files import Summary
 from mindgap.graph import Graph, Input, Node, Normal, Ref, TensorSpec, contiguous_stride, save
-from mindgap.reduction.files import Summary
+from mindgap.workflows.campaign.results.mechanisms import same_mechanisms
+from mindgap.workflows.campaign.state.directory import open_directory
 
 
 def finding(out: Path, op: str, graph: Graph | None = None) -> str:

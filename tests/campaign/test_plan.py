@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mindgap.campaign.cases.case import Shard
-from mindgap.campaign.judging.judge_process import judge_limits
-from mindgap.campaign.plan import Plan, PlanError, changed, parse_plan, read_plan
-from mindgap.campaign.plan.positions import line_of
 from mindgap.graph import MindgapError, default_tensor_store
+from mindgap.workflows.campaign.cases.case import Shard
+from mindgap.workflows.campaign.judging.judge_process import judge_limits
+from mindgap.workflows.campaign.plan import Plan, PlanError, changed, parse_plan, read_plan
+from mindgap.workflows.campaign.plan.positions import line_of
 
 TENSORS = default_tensor_store()
 GOOD = """\

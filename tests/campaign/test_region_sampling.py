@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mindgap.campaign.cases.region_sampling import PoolYield, sample_catalogue
-from mindgap.campaign.cases.variants import EXCEPTIONAL_POOL, POOL, load_pool, pool_yield
-from mindgap.campaign.plan import Plan, Variants
-from mindgap.campaign.variant_source_factory import VariantSourceFactory
-from mindgap.catalogue import Catalogue, build
-from mindgap.synth.regions.sampler import SamplerOptions
+from mindgap.models.catalogue import Catalogue, build
+from mindgap.models.synth.regions.sampler import SamplerOptions
+from mindgap.workflows.campaign.cases.region_sampling import PoolYield, sample_catalogue
+from mindgap.workflows.campaign.cases.variants import EXCEPTIONAL_POOL, POOL, load_pool, pool_yield
+from mindgap.workflows.campaign.plan import Plan, Variants
+from mindgap.workflows.campaign.variant_source_factory import VariantSourceFactory
 
 MODELS = """
 import torch

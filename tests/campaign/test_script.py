@@ -15,17 +15,17 @@ import torch
 from small_source import Small
 
 from mindgap.aten.tensors import to_numpy
-from mindgap.campaign.cases.bundle import BundleSourceFactory, plan_of
-from mindgap.campaign.plan import parse_plan
-from mindgap.campaign.results import findings as found
-from mindgap.campaign.results.script import script_of
-from mindgap.campaign.session import RunOptions, begin
-from mindgap.campaign.state.bundle_transfer import export
-from mindgap.campaign.state.directory import CampaignDirectory, open_directory
-from mindgap.campaign.variant_source_factory import VariantSourceFactory
-from mindgap.catalogue import Catalogue, build
-from mindgap.compare.digest import digest_array
 from mindgap.graph import MindgapError
+from mindgap.graph.compare.digest import digest_array
+from mindgap.models.catalogue import Catalogue, build
+from mindgap.workflows.campaign.cases.bundle import BundleSourceFactory, plan_of
+from mindgap.workflows.campaign.plan import parse_plan
+from mindgap.workflows.campaign.results import findings as found
+from mindgap.workflows.campaign.results.script import script_of
+from mindgap.workflows.campaign.session import RunOptions, begin
+from mindgap.workflows.campaign.state.bundle_transfer import export
+from mindgap.workflows.campaign.state.directory import CampaignDirectory, open_directory
+from mindgap.workflows.campaign.variant_source_factory import VariantSourceFactory
 
 Campaign = Callable[..., Any]
 

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_source import plan_text
 
-from mindgap.campaign.cases.case import BLOCK, Case
-from mindgap.campaign.plan import parse_plan
-from mindgap.campaign.schedule.block import Saturation
-from mindgap.campaign.schedule.budget import CpuBudget
-from mindgap.campaign.schedule.eligibility import Eligibility
-from mindgap.campaign.schedule.selection import BlockSelector, novel_first
 from mindgap.graph import Graph, Input, Node, Ref, TensorSpec, Uniform, digest, encode
-from mindgap.support.answers import SupportTable
+from mindgap.workflows.campaign.cases.case import BLOCK, Case
+from mindgap.workflows.campaign.plan import parse_plan
+from mindgap.workflows.campaign.schedule.block import Saturation
+from mindgap.workflows.campaign.schedule.budget import CpuBudget
+from mindgap.workflows.campaign.schedule.eligibility import Eligibility
+from mindgap.workflows.campaign.schedule.selection import BlockSelector, novel_first
+from mindgap.workflows.support.answers import SupportTable
 
 PLATFORMS = ["toys:EXACT", "toys:PICKY", "toys:SLOW"]
 

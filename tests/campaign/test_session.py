@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from small_source import GRAPHS, Small
 
-from mindgap.campaign.rejudge import judge_again
-from mindgap.campaign.session import RunOptions, begin, resume_campaign
-from mindgap.campaign.state.directory import open_directory
-from mindgap.campaign.state.status import campaign_status, warnings_of
 from mindgap.graph import MindgapError
 from mindgap.platforms.protocol import PlatformError
 from mindgap.results.from_store import report_of
-from mindgap.store import Store, StoreError
+from mindgap.results.store import Store, StoreError
+from mindgap.workflows.campaign.rejudge import judge_again
+from mindgap.workflows.campaign.session import RunOptions, begin, resume_campaign
+from mindgap.workflows.campaign.state.directory import open_directory
+from mindgap.workflows.campaign.state.status import campaign_status, warnings_of
 
 Campaign = Callable[..., Any]
 
@@ -271,7 +271,7 @@ def test_the_folder_is_made_before_the_first_row(tmp_path: Path) -> None:
     """What fails on the way to a case_source leaves no campaign behind, so that it can be begun again."""
     from small_source import plan_text
 
-    from mindgap.campaign.plan import parse_plan
+    from mindgap.workflows.campaign.plan import parse_plan
 
     class Fails:
         def begin(self, plan: Any, folder: Path) -> Any:

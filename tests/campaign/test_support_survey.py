@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from small_source import GRAPHS, Small, plan_text
 
-from mindgap.campaign.cases.case import Shard
-from mindgap.campaign.plan import parse_plan
-from mindgap.campaign.session import RunOptions, resume_campaign
-from mindgap.campaign.state.directory import SupportOptions, create_directory, open_directory
 from mindgap.graph import Graph, Input, Literal, Node, Ref, TensorSpec, Uniform
-from mindgap.store import Store
-from mindgap.support.graph_probes import case_probes
-from mindgap.support.key import Key
+from mindgap.results.store import Store
+from mindgap.workflows.campaign.cases.case import Shard
+from mindgap.workflows.campaign.plan import parse_plan
+from mindgap.workflows.campaign.session import RunOptions, resume_campaign
+from mindgap.workflows.campaign.state.directory import SupportOptions, create_directory, open_directory
+from mindgap.workflows.support.graph_probes import case_probes
+from mindgap.workflows.support.key import Key
 
 Campaign = Callable[..., Any]
 NEG, EXP, ADD, RELU = (
@@ -87,8 +87,8 @@ def test_what_the_budget_did_not_reach_is_said(
     campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The first job is begun whatever the budget is, and takes all of it, as a platform that compiles does.
-    monkeypatch.setattr("mindgap.support.prober._FIRST", 1)
-    monkeypatch.setattr("mindgap.support.prober.CpuMeter.read", lambda self: 7.0)
+    monkeypatch.setattr("mindgap.workflows.support.prober._FIRST", 1)
+    monkeypatch.setattr("mindgap.workflows.support.prober.CpuMeter.read", lambda self: 7.0)
     said: list[str] = []
     options = RunOptions(jobs=1, notify=said.append, support=tmp_path / "support", coverage_minutes=0.1)
     campaign(6, "toys:SLOW", options=options)
@@ -98,7 +98,7 @@ def test_what_the_budget_did_not_reach_is_said(
 def test_a_platform_that_refuses_nothing_is_not_asked_everything(
     campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mindgap.support.graph_survey._SOME", 2)
+    monkeypatch.setattr("mindgap.workflows.support.graph_survey._SOME", 2)
     said: list[str] = []
     options = RunOptions(jobs=1, notify=said.append, support=tmp_path / "support")
     campaign(6, "toys:WRONG", "toys:REFUSES", options=options)

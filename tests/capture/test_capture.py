@@ -17,11 +17,11 @@ from torch import nn
 
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_torch
-from mindgap.capture import capture
-from mindgap.capture.program_capture import UnprovenCapture
 from mindgap.graph import Constant, Device, DType, Graph, Integers, Literal, Normal, Permutation, Stored, Uniform
 from mindgap.graph.materialisation import materialise_all
 from mindgap.graph.tensors import TensorStore
+from mindgap.models.capture import capture
+from mindgap.models.capture.program_capture import UnprovenCapture
 
 
 def ops(graph: Graph) -> list[str]:

@@ -15,11 +15,11 @@ from mindgap.aten.cotangent import cotangent
 from mindgap.aten.functional import functionalize
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_torch
-from mindgap.capture import CaptureError, capture, capture_kernels, with_explicit_gradients
-from mindgap.corpus.libraries import declare_operators
 from mindgap.graph import Constant, Graph, Normal, Uniform, decode, encode
 from mindgap.graph.materialisation import materialise_all
 from mindgap.graph.tensors import TensorStore
+from mindgap.models.capture import CaptureError, capture, capture_kernels, with_explicit_gradients
+from mindgap.models.corpus.libraries import declare_operators
 
 X = torch.arange(32.0).reshape(4, 8) / 8 - 1.5
 COUNT = itertools.count(1)

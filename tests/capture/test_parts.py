@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from mindgap.capture import CaptureError, capture
-from mindgap.capture.module_calls import call_inside, module_calls
-from mindgap.capture.parts import capturable_parts
 from mindgap.graph.tensors import TensorStore
+from mindgap.models.capture import CaptureError, capture
+from mindgap.models.capture.module_calls import call_inside, module_calls
+from mindgap.models.capture.parts import capturable_parts
 
 IDS = torch.tensor([[1, 2, 3], [4, 5, 6]])
 

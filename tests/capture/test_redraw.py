@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindgap.capture import CaptureError, capture
-from mindgap.capture.recording import RecordedInput
-from mindgap.capture.redraw import InputDemand, input_demands, redraw
 from mindgap.graph.tensors import TensorStore
+from mindgap.models.capture import CaptureError, capture
+from mindgap.models.capture.recording import RecordedInput
+from mindgap.models.capture.redraw import InputDemand, input_demands, redraw
 
 
 def bags(indices: torch.Tensor, offsets: torch.Tensor, weight: torch.Tensor) -> Any:

@@ -15,9 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from mindgap.capture import CaptureError, capture
 from mindgap.graph import MindgapError
 from mindgap.graph.tensors import TensorStore
+from mindgap.models.capture import CaptureError, capture
 
 X = torch.arange(32.0).reshape(4, 8) / 8 - 1.5
 COUNT = itertools.count()

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from mindgap.capture import capture
 from mindgap.graph.tensors import TensorStore
+from mindgap.models.capture import capture
 
 
 def resampled(x: torch.Tensor) -> Any:

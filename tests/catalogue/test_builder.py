@@ -11,9 +11,9 @@ from importlib.util import find_spec
 
 import pytest
 
-from mindgap.catalogue import Catalogue, ModelLimits, build, stats_of
 from mindgap.graph import MindgapError
-from mindgap.store import StoreError
+from mindgap.models.catalogue import Catalogue, ModelLimits, build, stats_of
+from mindgap.results.store import StoreError
 
 MODELS = """
     import ctypes, os, sys, time

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from cli.command_line import mindgap
-from mindgap.catalogue import Catalogue, build, damaged_graphs, stats_of
 from mindgap.graph import MindgapError, Stored, TensorStore, digest, materialise_all, tensor_key
+from mindgap.models.catalogue import Catalogue, build, damaged_graphs, stats_of
 
 MODELS = """
     import torch

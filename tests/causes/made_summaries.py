@@ -6,9 +6,9 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from mindgap.causes import ReducedGroup
-from mindgap.reduction.files import Summary
-from mindgap.reduction.stage import Stage
+from mindgap.findings.causes import ReducedGroup
+from mindgap.findings.reduction.files import Summary
+from mindgap.findings.reduction.stage import Stage
 
 
 def summary(

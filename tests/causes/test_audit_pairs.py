@@ -10,9 +10,9 @@ from typing import Any
 
 from causes.made_summaries import group, summary
 from causes.test_swapping import graph
-from mindgap.causes import causes_of
-from mindgap.causes.key import damage_of
-from mindgap.causes.mechanism import ReducedCase, Shown, pairs_to_compare, same_mechanism
+from mindgap.findings.causes import causes_of
+from mindgap.findings.causes.key import damage_of
+from mindgap.findings.causes.mechanism import ReducedCase, Shown, pairs_to_compare, same_mechanism
 from mindgap.graph import Graph
 
 CAUSES: list[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("audit_pairs.toml").read_text())["cause"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mindgap.causes.call_predicate import OperatorCall, call_predicate
+from mindgap.findings.causes.call_predicate import OperatorCall, call_predicate
 from mindgap.graph import MindgapError
 
 POOL = OperatorCall(

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from causes.made_summaries import group, summary
-from mindgap.causes import causes_of, causes_text
-from mindgap.causes.check import Reproducer, check_reproducers, counts, reproducers_of
-from mindgap.environments.environment import Environment
+from mindgap.findings.causes import causes_of, causes_text
+from mindgap.findings.causes.check import Reproducer, check_reproducers, counts, reproducers_of
 from mindgap.graph import MindgapError
+from mindgap.platforms.environments.environment import Environment
 
 SCRIPTS = {
     "there.py": "print('torch 2.13')\nprint('FAULT')\nraise SystemExit(1)\n",

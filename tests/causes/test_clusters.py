@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from causes.made_summaries import group, real_findings, summary
-from mindgap.causes import Cause, cause_key_of_row, cause_key_of_summary, causes_of
-from mindgap.compare.culprit import Culprit
-from mindgap.reduction.files import Summary
+from mindgap.findings.causes import Cause, cause_key_of_row, cause_key_of_summary, causes_of
+from mindgap.findings.reduction.files import Summary
+from mindgap.graph.compare.culprit import Culprit
 from mindgap.results.rows import Row
 
 FINDINGS = real_findings()

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from causes.made_summaries import group, summary
-from mindgap.causes import ConditionUse, causes_of
-from mindgap.causes.condition_use import use_of_condition
-from mindgap.causes.operator_calls import models_using
+from mindgap.findings.causes import ConditionUse, causes_of
+from mindgap.findings.causes.condition_use import use_of_condition
+from mindgap.findings.causes.operator_calls import models_using
 
 
 def use(op: str, condition: str) -> ConditionUse | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from causes.made_summaries import group, summary
-from mindgap.causes import Cause, KnownIssue, causes_of, causes_text, read_causes
+from mindgap.findings.causes import Cause, KnownIssue, causes_of, causes_text, read_causes
 from mindgap.graph import MindgapError
 
 

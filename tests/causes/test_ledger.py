@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from causes.made_summaries import group, summary
-from mindgap.causes import Cause, causes_of
-from mindgap.causes.ledger import Ledger, Review
-from mindgap.environments.environment import installed
+from mindgap.findings.causes import Cause, causes_of
+from mindgap.findings.causes.ledger import Ledger, Review
 from mindgap.graph import MindgapError
+from mindgap.platforms.environments.environment import installed
 
 ORT, OV = "onnxruntime/cpu", "openvino/cpu@precision=f32"
 TODAY = date(2026, 11, 22)

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from causes.made_summaries import group, summary
 from causes.test_swapping import graph
-from mindgap.causes import causes_of
-from mindgap.causes.mechanism import ReducedCase, Shown, pairs_to_compare, same_mechanism
-from mindgap.causes.rule_reader import rules_of_file
-from mindgap.causes.swapping import swapped
-from mindgap.causes.translation_rules import rule_of
+from mindgap.findings.causes import causes_of
+from mindgap.findings.causes.mechanism import ReducedCase, Shown, pairs_to_compare, same_mechanism
+from mindgap.findings.causes.rule_reader import rules_of_file
+from mindgap.findings.causes.swapping import swapped
+from mindgap.findings.causes.translation_rules import rule_of
+from mindgap.findings.reduction.files import Summary
 from mindgap.graph import Graph
-from mindgap.reduction.files import Summary
 
 ORT, OV = "onnxruntime/cpu", "openvino/cpu@precision=f32"
 

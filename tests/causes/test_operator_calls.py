@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindgap.causes.call_predicate import OperatorCall
-from mindgap.causes.operator_calls import (
+from mindgap.findings.causes.call_predicate import OperatorCall
+from mindgap.findings.causes.operator_calls import (
     TABLE,
     call_table,
     counted_models,

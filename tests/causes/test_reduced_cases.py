@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from causes.made_summaries import summary
-from mindgap.causes.mechanism import Shown, same_mechanism
-from mindgap.causes.reduced_cases import reduced_cases, run_with
+from mindgap.findings.causes.mechanism import Shown, same_mechanism
+from mindgap.findings.causes.reduced_cases import reduced_cases, run_with
+from mindgap.findings.reduction.files import Summary
 from mindgap.graph import Graph, Input, Literal, Node, Ref, TensorSpec, TensorStore, contiguous_stride, save
-from mindgap.pipeline.comparison import RunContext
-from mindgap.reduction.files import Summary
+from mindgap.judge.pipeline.comparison import RunContext
 from mindgap.results.settings import RunSettings
 from mindgap.run.pool import WorkerPool
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from causes.made_summaries import group, summary
-from mindgap.causes import ConditionUse, causes_of, severity_of
-from mindgap.causes.cause import Damage, Severity
-from mindgap.causes.operator_calls import models_using
+from mindgap.findings.causes import ConditionUse, causes_of, severity_of
+from mindgap.findings.causes.cause import Damage, Severity
+from mindgap.findings.causes.operator_calls import models_using
 
 ORT = "onnxruntime/cpu"
 ANY_SOFTMAX = ConditionUse(("softmax",), condition="any input")

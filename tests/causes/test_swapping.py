@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mindgap.causes.inner_operators import inner_functions
-from mindgap.causes.swapping import swapped
+from mindgap.findings.causes.inner_operators import inner_functions
+from mindgap.findings.causes.swapping import swapped
 from mindgap.graph import Graph, Input, Node, Normal, Ref, TensorSpec, contiguous_stride
 
 

@@ -8,10 +8,10 @@ from typing import get_args
 import pytest
 
 from causes.made_summaries import real_findings, summary
-from mindgap.causes.cause import CauseClass
-from mindgap.causes.key import damage_of
-from mindgap.causes.taxonomy import class_of
-from mindgap.reduction.files import Summary
+from mindgap.findings.causes.cause import CauseClass
+from mindgap.findings.causes.key import damage_of
+from mindgap.findings.causes.taxonomy import class_of
+from mindgap.findings.reduction.files import Summary
 
 ORT = "onnxruntime/cpu"
 SATURATES = "dtype policy: int8 saturates"

@@ -13,9 +13,9 @@ from mindgap.graph import Graph, Input, Literal, Node, Ref, TensorSpec
 from mindgap.results.recording import Recording, recording
 from mindgap.results.rows import Model, Row
 from mindgap.results.settings import RunSettings
+from mindgap.results.store import Store
 from mindgap.run.identity import digest_of
 from mindgap.run.outcome import Outcome
-from mindgap.store import Store
 
 SPEC = TensorSpec.contiguous("float32", (2,))
 GRAPH = Graph((Input(SPEC, Literal(bytes(8))),), (Node("aten.relu.default", (Ref(0),), (), (SPEC,)),), (1,))

@@ -13,21 +13,28 @@ from pathlib import Path
 import pytest
 import torch
 
-from mindgap.capture import capture
 from mindgap.cli.app import main
 from mindgap.cli.known_findings import known_findings
 from mindgap.cli.upgrade import _status
 from mindgap.cli.upgrade_known import marked
 from mindgap.cli.upgrade_outputs import write_junit
-from mindgap.compare.culprit import Culprit
-from mindgap.compare.fault import Fault
-from mindgap.diff import Report
-from mindgap.diff.upgrade import Change, PlatformUpgrade, _stored_graph, change_of, in_environment, version_changes
-from mindgap.environments.installation import adopt
 from mindgap.graph import MindgapError, TensorStore, stored_keys
+from mindgap.graph.compare.culprit import Culprit
+from mindgap.graph.compare.fault import Fault
+from mindgap.models.capture import capture
+from mindgap.platforms.environments.installation import adopt
 from mindgap.platforms.protocol import PlatformError
 from mindgap.results.rows import Model, Row
-from mindgap.store import Store
+from mindgap.results.store import Store
+from mindgap.workflows.diff import Report
+from mindgap.workflows.diff.upgrade import (
+    Change,
+    PlatformUpgrade,
+    _stored_graph,
+    change_of,
+    in_environment,
+    version_changes,
+)
 
 #: A PyTorch of another version, whose tanh is wrong, with mindgap and without: what `sitecustomize` does to the
 #: interpreter of an environment.

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from mindgap.compare.digest import CHUNK, SAMPLE, digest_array, digested, sketch
 from mindgap.graph import DTYPES, MindgapError, numpy_dtype
+from mindgap.graph.compare.digest import CHUNK, SAMPLE, digest_array, digested, sketch
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -2,9 +2,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from mindgap.compare.digest import digest_array
-from mindgap.compare.equality import BITS, VALUES, identity
 from mindgap.graph import MindgapError
+from mindgap.graph.compare.digest import digest_array
+from mindgap.graph.compare.equality import BITS, VALUES, identity
 
 DTYPES = (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)
 

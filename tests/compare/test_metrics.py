@@ -14,7 +14,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mindgap.compare.metrics import (
+from mindgap.graph import DTYPES, kind_of, numpy_dtype
+from mindgap.graph.compare.metrics import (
     MANTISSA_BITS,
     Metrics,
     StructuralMismatch,
@@ -23,7 +24,6 @@ from mindgap.compare.metrics import (
     to_json,
     ulp_distance,
 )
-from mindgap.graph import DTYPES, kind_of, numpy_dtype
 
 Array = np.ndarray[Any, np.dtype[Any]]
 nan, inf = math.nan, math.inf

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindgap.compare import ultrametric
-from mindgap.compare.prefix_digests import dendrogram_of, prefix_digests, shared_bits
 from mindgap.graph import MindgapError
+from mindgap.graph.compare import ultrametric
+from mindgap.graph.compare.prefix_digests import dendrogram_of, prefix_digests, shared_bits
 
 
 def near(count, dtype, seed, size=50):

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mindgap.aten.tensors import TORCH_DTYPES, to_torch
-from mindgap.compare.profiles import ASSERT_CLOSE, PAPER, passes, tolerance
 from mindgap.graph import DTYPES, kind_of, numpy_dtype
+from mindgap.graph.compare.profiles import ASSERT_CLOSE, PAPER, passes, tolerance
 
 Array = np.ndarray[Any, np.dtype[Any]]
 nan, inf = math.nan, math.inf

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mindgap.compare.equality import BITS, VALUES, Equality
-from mindgap.compare.ultrametric import CHUNK, Merge, dendrogram, minimum_precision, remaining_precision
 from mindgap.graph import Array, MindgapError
+from mindgap.graph.compare.equality import BITS, VALUES, Equality
+from mindgap.graph.compare.ultrametric import CHUNK, Merge, dendrogram, minimum_precision, remaining_precision
 
 FORMATS: dict[Any, tuple[str, int]] = {
     np.float16: ("u2", 10),

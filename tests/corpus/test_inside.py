@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mindgap.capture.parts import Part
-from mindgap.corpus import SourceError, capture_source, open_source
-from mindgap.corpus.inside import described
+from mindgap.models.capture.parts import Part
+from mindgap.models.corpus import SourceError, capture_source, open_source
+from mindgap.models.corpus.inside import described
 
 MODELS = """
 import torch

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindgap.corpus.source import SCHEMES, SourceError, parse, source_options, suggest
+from mindgap.models.corpus.source import SCHEMES, SourceError, parse, source_options, suggest
 
 NAMES = st.from_regex(r"[A-Za-z][A-Za-z0-9_.\-]{0,20}", fullmatch=True)
 
@@ -42,7 +42,7 @@ def test_what_is_no_source_is_refused_in_one_line(text, says):
     with pytest.raises(SourceError, match=says) as refused:
         source = parse(text)
         if source.scheme == "python":
-            from mindgap.corpus import open_source
+            from mindgap.models.corpus import open_source
 
             open_source(text)
     assert "\n" not in str(refused.value)

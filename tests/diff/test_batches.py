@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from mindgap.diff import RunSettings, Session, Subject, large_models
-from mindgap.diff.batches import Batches
-from mindgap.diff.subject_runner import CapturedSubject
-from mindgap.pipeline.time_budget import TimeBudget
+from mindgap.judge.pipeline.time_budget import TimeBudget
 from mindgap.run.pool import WorkerPool
+from mindgap.workflows.diff import RunSettings, Session, Subject, large_models
+from mindgap.workflows.diff.batches import Batches
+from mindgap.workflows.diff.subject_runner import CapturedSubject
 
 RUN = str(Path(__file__).parent.parent / "run")
 sys.path.insert(0, RUN)
@@ -76,7 +76,7 @@ def test_groups_are_limited_in_operators_and_large_graphs_are_alone(log: Path, m
     with WorkerPool([]) as pool:
         batches = Batches.of(pool, [BATCHING, "cpu/eager"], 10.0, TimeBudget(None))
     assert batches.platforms == {BATCHING: 4} and numbers() == [[0, 1, 2, 3]]
-    monkeypatch.setattr("mindgap.diff.batches._OPERATORS", 3 * len(made[0].nodes))
+    monkeypatch.setattr("mindgap.workflows.diff.batches._OPERATORS", 3 * len(made[0].nodes))
     assert numbers() == [[0, 1, 2], [3]]
     monkeypatch.setattr(large_models, "_LARGE_BYTES", 0)
     assert numbers() == [[0], [1], [2], [3]]

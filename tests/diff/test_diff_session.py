@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from mindgap.capture import capture
-from mindgap.diff import Session, StoreNotWritten, Subject
 from mindgap.graph import Graph, MindgapError, TensorStore
-from mindgap.store import Store
+from mindgap.models.capture import capture
+from mindgap.results.store import Store
+from mindgap.workflows.diff import Session, StoreNotWritten, Subject
 
 
 class Exits(torch.nn.Module):

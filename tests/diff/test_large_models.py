@@ -10,14 +10,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from mindgap.capture import capture
-from mindgap.diff import ProgressEvent, RunSettings, Session, Subject, large_models
-from mindgap.diff.large_models import Turns, expected_seconds
 from mindgap.graph import Graph, TensorStore
-from mindgap.oracle import oracle as oracle_module
-from mindgap.pipeline import estimate
-from mindgap.pipeline.estimate import MemoryEstimate
+from mindgap.judge.oracle import oracle as oracle_module
+from mindgap.judge.pipeline import estimate
+from mindgap.judge.pipeline.estimate import MemoryEstimate
+from mindgap.models.capture import capture
 from mindgap.run.outcome import Job, Outcome
+from mindgap.workflows.diff import ProgressEvent, RunSettings, Session, Subject, large_models
+from mindgap.workflows.diff.large_models import Turns, expected_seconds
 
 PLATFORMS = ["cpu/jit", "onnxruntime/cpu"]
 

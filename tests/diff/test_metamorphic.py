@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mindgap.capture import capture
-from mindgap.diff import Subject
-from mindgap.diff.metamorphic import _MutantRunner, metamorphic
 from mindgap.graph import Graph
-from mindgap.pipeline.comparison import GraphComparison
+from mindgap.judge.pipeline.comparison import GraphComparison
+from mindgap.models.capture import capture
+from mindgap.workflows.diff import Subject
+from mindgap.workflows.diff.metamorphic import _MutantRunner, metamorphic
 
 
 def chain() -> Graph:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mindgap.diff.tracing import repeat_graph, with_threads
 from mindgap.graph import Graph, Input, MindgapError, Node, Normal, Ref, TensorSpec, TensorStore
 from mindgap.platforms.protocol import Array, PlatformError
 from mindgap.run.local import run_job
 from mindgap.run.outcome import Job
+from mindgap.workflows.diff.tracing import repeat_graph, with_threads
 
 X = TensorSpec.contiguous("float32", (4,))
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from mindgap.aten.schemas import schemas
-from mindgap.diff.schema_changes import SchemaChange, calls_of, schema_changes
-from mindgap.environments import Environment, EnvironmentProblem
-from mindgap.environments.installation import adopt
 from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec
+from mindgap.platforms.environments import Environment, EnvironmentProblem
+from mindgap.platforms.environments.installation import adopt
+from mindgap.workflows.diff.schema_changes import SchemaChange, calls_of, schema_changes
 
 SPEC = TensorSpec("float32", (5,), (1,))
 GELU = "aten.gelu.default"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mindgap.causes import read_causes
+from mindgap.findings.causes import read_causes
 
 FINDINGS = Path(__file__).parents[2] / "docs" / "findings"
 LISTED = {cause.findings[0].script: cause for cause in read_causes(FINDINGS / "causes.json")}

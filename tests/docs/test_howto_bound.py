@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import mindgap
-from mindgap.operators import traits
-from mindgap.oracle.bounds import has_rule
+from mindgap.graph.operators import traits
+from mindgap.judge.oracle.bounds import has_rule
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "add-a-bound.md"
 

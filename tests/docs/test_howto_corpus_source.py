@@ -47,7 +47,7 @@ def test_an_entry_point_that_cannot_be_loaded_is_left_out_with_a_warning(tmp_pat
     (installed / "entry_points.txt").write_text("[mindgap.sources]\nbroken = not_there:SCHEME\ntimm = os:getcwd\n")
     code = (
         "import warnings\n"
-        "from mindgap.corpus import SCHEMES, schemes\n"
+        "from mindgap.models.corpus import SCHEMES, schemes\n"
         "with warnings.catch_warnings(record=True) as caught:\n"
         "    warnings.simplefilter('always')\n"
         "    assert dict(schemes()) == dict(SCHEMES)\n"
@@ -59,4 +59,4 @@ def test_an_entry_point_that_cannot_be_loaded_is_left_out_with_a_warning(tmp_pat
     )
     assert ran.returncode == 0, ran.stderr
     assert "scheme broken: not_there:SCHEME cannot be loaded" in ran.stdout
-    assert "scheme timm: os:getcwd is no mindgap.corpus.Scheme" in ran.stdout
+    assert "scheme timm: os:getcwd is no mindgap.models.corpus.Scheme" in ran.stdout

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mindgap.cli.app import main
-from mindgap.environments import EnvironmentProblem, Recipe, find, find_recipe, recipe_of, recipes
-from mindgap.environments.installation import create_from_recipe
+from mindgap.platforms.environments import EnvironmentProblem, Recipe, find, find_recipe, recipe_of, recipes
+from mindgap.platforms.environments.installation import create_from_recipe
 from mindgap.platforms.registry import places
 
 
@@ -66,7 +66,7 @@ def test_the_command_lists_them(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_command_follows_one(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("mindgap.environments.recipe.recipes", lambda: {"tiny": a_recipe()})
+    monkeypatch.setattr("mindgap.platforms.environments.recipe.recipes", lambda: {"tiny": a_recipe()})
     assert main(["env", "create", "tiny"]) == 0
     assert capfd.readouterr().out.startswith("environment tiny: ")
     assert main(["env", "create", "tiny", "--isolated"]) == 2

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mindgap.capture import capture
-from mindgap.machines.collecting import collect
-from mindgap.machines.models.initial_weights import initial_weights, load, uniform
-from mindgap.machines.models.networks import ResNet18
-from mindgap.machines.settings import Setting
-from mindgap.machines.subjects import runnable
+from mindgap.models.capture import capture
+from mindgap.studies.machines.collecting import collect
+from mindgap.studies.machines.models.initial_weights import initial_weights, load, uniform
+from mindgap.studies.machines.models.networks import ResNet18
+from mindgap.studies.machines.settings import Setting
+from mindgap.studies.machines.subjects import runnable
 
 SETTINGS = (
     Setting("cpu/eager@threads=1", frozenset({"float32"})),

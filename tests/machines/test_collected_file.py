@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from mindgap.machines.collected_file import CollectedFileError, read, write
-from mindgap.machines.merging import read_and_merge
+from mindgap.studies.machines.collected_file import CollectedFileError, read, write
+from mindgap.studies.machines.merging import read_and_merge
 
 
 def document(path):

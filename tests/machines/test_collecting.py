@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from machines.conftest import SETTINGS, tiny_suite
-from mindgap.compare.prefix_digests import shared_bits
-from mindgap.compare.ultrametric import remaining_precision
 from mindgap.graph import MindgapError, TensorStore
-from mindgap.machines.collected_file import read
-from mindgap.machines.collecting import collect
-from mindgap.machines.settings import Setting, all_settings, quick_settings
+from mindgap.graph.compare.prefix_digests import shared_bits
+from mindgap.graph.compare.ultrametric import remaining_precision
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
+from mindgap.studies.machines.collected_file import read
+from mindgap.studies.machines.collecting import collect
+from mindgap.studies.machines.settings import Setting, all_settings, quick_settings
 
 
 def test_prefixes_and_deviating_elements_are_those_of_the_tensors(collected_path, tmp_path):

@@ -12,20 +12,20 @@ import numpy as np
 import pytest
 import torch
 
-from mindgap.capture import capture
 from mindgap.cli import main
-from mindgap.compare.prefix_digests import shared_bits
-from mindgap.compare.ultrametric import remaining_precision
 from mindgap.graph import TensorStore
-from mindgap.machines.collected_file import read
-from mindgap.machines.collecting import collect
-from mindgap.machines.merging import read_and_merge
-from mindgap.machines.observing import observe
-from mindgap.machines.settings import given_settings
-from mindgap.machines.subjects import given_model
+from mindgap.graph.compare.prefix_digests import shared_bits
+from mindgap.graph.compare.ultrametric import remaining_precision
+from mindgap.models.capture import capture
 from mindgap.run.pool import WorkerPool
 from mindgap.studies import records
 from mindgap.studies.deviations.own import own_study
+from mindgap.studies.machines.collected_file import read
+from mindgap.studies.machines.collecting import collect
+from mindgap.studies.machines.merging import read_and_merge
+from mindgap.studies.machines.observing import observe
+from mindgap.studies.machines.settings import given_settings
+from mindgap.studies.machines.subjects import given_model
 
 EAGER, OFF, ORT = "cpu/eager@threads=1", "cpu/eager@onednn=off,threads=1", "onnxruntime/cpu@threads=1"
 MODEL = """

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from mindgap.compare.digest import digest_array
-from mindgap.machines.models.digits import enlarged
-from mindgap.machines.models.initial_weights import initial_weights, limit, load
-from mindgap.machines.models.networks import ResNet18, ResNet50V2, SmallCnn
-from mindgap.machines.models.trained_weights import expand, low_rank_entries, whole_entries
-from mindgap.machines.models.variants import VARIANTS, build, samples
+from mindgap.graph.compare.digest import digest_array
+from mindgap.studies.machines.models.digits import enlarged
+from mindgap.studies.machines.models.initial_weights import initial_weights, limit, load
+from mindgap.studies.machines.models.networks import ResNet18, ResNet50V2, SmallCnn
+from mindgap.studies.machines.models.trained_weights import expand, low_rank_entries, whole_entries
+from mindgap.studies.machines.models.variants import VARIANTS, build, samples
 
 
 def parameters(module):

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 import torch
 
-from mindgap.capture import capture
 from mindgap.graph import Constant, Graph, Input, Integers, MindgapError, Node, Normal, Ref, TensorSpec, TensorStore
-from mindgap.machines.subjects import given_model
-from mindgap.machines.subjects.samples import sample
+from mindgap.models.capture import capture
+from mindgap.studies.machines.subjects import given_model
+from mindgap.studies.machines.subjects.samples import sample
 
 SPEC = TensorSpec.contiguous("float32", (64,))
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from mindgap.operators import FAMILIES, TRAITS, UNCLASSIFIED, Traits, traits
-from mindgap.operators.operator_traits import family
-from mindgap.oracle.bounds import rules as bounds
-from mindgap.oracle.decisions import STEPS
+from mindgap.graph.operators import FAMILIES, TRAITS, UNCLASSIFIED, Traits, traits
+from mindgap.graph.operators.operator_traits import family
+from mindgap.judge.oracle.bounds import rules as bounds
+from mindgap.judge.oracle.decisions import STEPS
 
 #: Names that this build of PyTorch has on other hardware, in Python only, or in another namespace.
 ELSEWHERE = {

@@ -15,8 +15,8 @@ from mindgap.aten.operators import overload
 from mindgap.aten.tape import Tape, flatten_result
 from mindgap.aten.tensors import spec_of, to_numpy, to_torch, torch_dtype_name
 from mindgap.graph import Arg, Constant, DType, Graph, Input, MemoryFormat, Node, Ref, TensorStore, materialise_all
-from mindgap.oracle import LocalExpectation, Oracle, local_expectation
-from mindgap.trace.single_operators import Kind, kind_of_error
+from mindgap.judge.oracle import LocalExpectation, Oracle, local_expectation
+from mindgap.judge.trace.single_operators import Kind, kind_of_error
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Program:
 
 def program(function: Callable[..., Any], *tensors: torch.Tensor, store: Path) -> Program:
     """`function` captured on `tensors`."""
-    from mindgap.capture import capture
+    from mindgap.models.capture import capture
 
     tensor_store = TensorStore(store)
     captured = capture(function, tensors, tensors=tensor_store)

@@ -14,9 +14,9 @@ from mindgap.aten.operators import overload
 from mindgap.aten.tape import Tape, flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, spec_of, to_numpy, to_torch
 from mindgap.graph import Constant, DType, Graph, Input, Node, Ref, operands
+from mindgap.judge.trace.judge import Judge
+from mindgap.judge.trace.judgement import Judgement
 from mindgap.run.outcome import Job, Outcome
-from mindgap.trace.judge import Judge
-from mindgap.trace.judgement import Judgement
 
 #: (graph, node index, result, arguments) -> the result that the platform gives instead.
 Fault = Callable[[Graph, int, Any, Sequence[Any]], Any]

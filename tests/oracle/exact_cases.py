@@ -19,7 +19,7 @@ from mindgap.aten.operators import overload
 from mindgap.aten.tape import flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, spec_of, to_torch
 from mindgap.graph import Constant, DType, Graph, Input, Node, Ref
-from mindgap.trace.judgement import Judgement
+from mindgap.judge.trace.judgement import Judgement
 from oracle.bench import PLATFORM, Bench, normal
 
 Array = np.ndarray[Any, Any]

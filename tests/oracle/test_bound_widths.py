@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from mindgap.oracle.examination import SIGMAS
+from mindgap.judge.oracle.examination import SIGMAS
 from oracle.applied import applied, normal
 
 Way = Callable[..., torch.Tensor]

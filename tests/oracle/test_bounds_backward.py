@@ -10,7 +10,7 @@ from torch._decomp import decomposition_table
 
 from mindgap.aten.operators import overload
 from mindgap.aten.tape import flatten_result
-from mindgap.oracle.bounds.rules import has_rule
+from mindgap.judge.oracle.bounds.rules import has_rule
 from oracle.applied import applied, normal
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}

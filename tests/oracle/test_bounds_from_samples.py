@@ -15,12 +15,12 @@ import torch
 from mindgap.aten.functional import functionalize
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_numpy, to_torch
-from mindgap.corpus import CaptureFailure, capture_source
 from mindgap.graph import Graph, materialise_all
-from mindgap.oracle import Oracle, internal_values
-from mindgap.oracle.bounds.rules import has_rule
+from mindgap.judge.oracle import Oracle, internal_values
+from mindgap.judge.oracle.bounds.rules import has_rule
+from mindgap.judge.trace.single_operators import Confirmed, SingleOperators
+from mindgap.models.corpus import CaptureFailure, capture_source
 from mindgap.run.outcome import Job
-from mindgap.trace.single_operators import Confirmed, SingleOperators
 from oracle.applied import applied, normal
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mindgap.oracle.evaluation import convolution
-from mindgap.oracle.evaluation.convolution import convolved
+from mindgap.judge.oracle.evaluation import convolution
+from mindgap.judge.oracle.evaluation.convolution import convolved
 from oracle.applied import normal
 
 F64 = torch.float64

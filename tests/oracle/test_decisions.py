@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from mindgap.graph import DType
-from mindgap.oracle import MANY, Oracle, decision_slots
-from mindgap.oracle.decisions import implausible
+from mindgap.judge.oracle import MANY, Oracle, decision_slots
+from mindgap.judge.oracle.decisions import implausible
 from oracle.applied import applied
 from oracle.bench import build, normal
 

@@ -12,14 +12,14 @@ import pytest
 import torch
 
 from mindgap.aten.functional import functionalize
-from mindgap.corpus import CaptureFailure, capture_source
-from mindgap.corpus.operator_samples.operators import names
 from mindgap.graph import Graph, GraphError, materialise_all
-from mindgap.operators import UNCLASSIFIED, traits
-from mindgap.oracle import Oracle
-from mindgap.oracle.bounds import rules as module
-from mindgap.oracle.bounds.rules import Bound, Site
-from mindgap.oracle.evaluation.float64 import BoundCall, OracleMemoryError, bind_call, evaluate_with_reason
+from mindgap.graph.operators import UNCLASSIFIED, traits
+from mindgap.judge.oracle import Oracle
+from mindgap.judge.oracle.bounds import rules as module
+from mindgap.judge.oracle.bounds.rules import Bound, Site
+from mindgap.judge.oracle.evaluation.float64 import BoundCall, OracleMemoryError, bind_call, evaluate_with_reason
+from mindgap.models.corpus import CaptureFailure, capture_source
+from mindgap.models.corpus.operator_samples.operators import names
 from oracle.applied import applied, normal
 from oracle.bench import build
 

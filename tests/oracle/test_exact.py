@@ -10,7 +10,7 @@ import torch
 
 from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.graph import DType
-from mindgap.oracle import Oracle
+from mindgap.judge.oracle import Oracle
 from oracle.bench import PLATFORM, Bench, build, normal, wrong_at
 from oracle.exact_cases import Exact, all_cases, graph_of, judged
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from mindgap.aten.tensors import to_numpy, to_torch
-from mindgap.oracle import FEW, Oracle, examine_cheaply, examine_value_cheaply
+from mindgap.judge.oracle import FEW, Oracle, examine_cheaply, examine_value_cheaply
 from mindgap.run.outcome import Job
 from oracle.applied import Program, normal, program
 from oracle.bench import PLATFORM, Bench, build, chain

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mindgap.aten.tensors import to_numpy
-from mindgap.oracle.evaluation.formats import FORMATS, in_range, is_real, rounded, widen
-from mindgap.oracle.float_classes import FINITE, NAN, NEGATIVE, POSITIVE, class_bits
+from mindgap.judge.oracle.evaluation.formats import FORMATS, in_range, is_real, rounded, widen
+from mindgap.judge.oracle.float_classes import FINITE, NAN, NEGATIVE, POSITIVE, class_bits
 
 REALS = ["float32", "float16", "bfloat16", "float64", "float8_e4m3fn", "float8_e5m2"]
 

@@ -13,7 +13,7 @@ import torch
 
 from mindgap.aten.tensors import to_numpy
 from mindgap.graph import DType
-from mindgap.oracle import MANY, Oracle
+from mindgap.judge.oracle import MANY, Oracle
 from oracle.applied import Applied, applied
 from oracle.bench import build, normal
 from oracle.formulas import formulations, wrong_elements

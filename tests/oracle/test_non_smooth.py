@@ -10,7 +10,7 @@ import torch
 
 from mindgap.aten.operators import overload
 from mindgap.aten.tensors import to_numpy, to_torch
-from mindgap.oracle import MANY, Oracle
+from mindgap.judge.oracle import MANY, Oracle
 from oracle.bench import build, normal
 
 #: What follows the sum c, and another tensor e where it takes one.

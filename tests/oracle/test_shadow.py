@@ -8,8 +8,8 @@ import torch
 
 from mindgap.aten.tensors import to_numpy
 from mindgap.graph import DType
-from mindgap.oracle import MANY, Oracle
-from mindgap.oracle.float_classes import FINITE, POSITIVE
+from mindgap.judge.oracle import MANY, Oracle
+from mindgap.judge.oracle.float_classes import FINITE, POSITIVE
 from oracle.bench import build, normal
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from mindgap.oracle import Oracle
+from mindgap.judge.oracle import Oracle
 from oracle.applied import applied
 from oracle.bench import build, normal
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from mindgap.diff import diff
-from mindgap.reduction.reproducer import verify
+from mindgap.findings.reduction.reproducer import verify
+from mindgap.workflows.diff import diff
 
 
 @pytest.mark.nightly

@@ -9,13 +9,13 @@ import pytest
 
 from mindgap.cli.tables import print_report
 from mindgap.graph.tensors import TensorStore
-from mindgap.pipeline.comparison import GraphComparison, RunContext
+from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.report.page import html_page
 from mindgap.results.report_json import decode_report
 from mindgap.results.rows import Report, Row
 from mindgap.results.settings import RunSettings
-from mindgap.selftest.subjects import graph_of
-from mindgap.selftest.trial import InProcessExecutor
+from mindgap.workflows.selftest.subjects import graph_of
+from mindgap.workflows.selftest.trial import InProcessExecutor
 
 NUDGE = 'kind = "wrong_element"\nindex = 3\nadd = 0.5'
 

@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 
 from mindgap.cli.tables import print_report
-from mindgap.compare.weakness import Weakness
 from mindgap.graph import Graph
+from mindgap.graph.compare.weakness import Weakness
 from mindgap.graph.tensors import TensorStore
-from mindgap.oracle.bounds import rules
-from mindgap.pipeline.comparison import GraphComparison, RunContext
+from mindgap.judge.oracle.bounds import rules
+from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
+from mindgap.judge.trace import independent
 from mindgap.report.page import html_page
 from mindgap.results.from_store import report_of
 from mindgap.results.recording import recording
 from mindgap.results.report_json import decode_report
 from mindgap.results.rows import PlatformFacts, Report
 from mindgap.results.settings import RunSettings
-from mindgap.selftest.subjects import graph_of
-from mindgap.selftest.trial import InProcessExecutor
-from mindgap.store import Store
-from mindgap.trace import independent
+from mindgap.results.store import Store
+from mindgap.workflows.selftest.subjects import graph_of
+from mindgap.workflows.selftest.trial import InProcessExecutor
 
 GELU = "aten.gelu.default"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from mindgap.pipeline.culprit_script import target_of
+from mindgap.findings.script.culprit_script import target_of
 from mindgap.platforms.protocol import Fallback, PlatformError, Unsupported
 from mindgap.platforms.pytorch.device import availability as presence
 from mindgap.platforms.pytorch.device import options as known

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from mindgap.cli.app import main
-from mindgap.compare.digest import digested
-from mindgap.environments import EnvironmentProblem
-from mindgap.environments import find as find_environment
-from mindgap.environments.installation import adopt, create
 from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec, TensorStore
-from mindgap.pipeline.comparison import GraphComparison, RunContext
+from mindgap.graph.compare.digest import digested
+from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.platforms.elsewhere import BackendElsewhere, BackendWithoutEnvironment, probe_all
+from mindgap.platforms.environments import EnvironmentProblem
+from mindgap.platforms.environments import find as find_environment
+from mindgap.platforms.environments.installation import adopt, create
 from mindgap.platforms.listing import list_platforms, platform_info
 from mindgap.platforms.protocol import PlatformError
 from mindgap.platforms.registry import canonical, find
@@ -26,7 +26,7 @@ from mindgap.results.settings import RunSettings
 from mindgap.run.backend_lookup import find_backend
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
-from mindgap.support.graph_survey import may_lack
+from mindgap.workflows.support.graph_survey import may_lack
 
 MODEL = """
 import torch

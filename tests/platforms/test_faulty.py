@@ -13,9 +13,9 @@ import torch
 
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, to_torch
-from mindgap.compare.metrics import ulp_distance
 from mindgap.graph import DTYPES, Arg, Constant, Graph, Input, Node, Ref, TensorSpec, kind_of, numpy_dtype
 from mindgap.graph.codec import digest
+from mindgap.graph.compare.metrics import ulp_distance
 from mindgap.platforms.faulty.backend import BACKEND
 from mindgap.platforms.protocol import CompileFailure, PlatformError, Unsupported
 from mindgap.run.outcome import Job

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import torch
 
-from mindgap.pipeline.culprit_script import target_of
+from mindgap.findings.script.culprit_script import target_of
+from mindgap.findings.script.form import NO_FAULT, ScriptForm, script_source
 from mindgap.run.outcome import Job
-from mindgap.script.form import NO_FAULT, ScriptForm, script_source
 from platforms.elsewhere import workers
 from platforms.onnx_graphs import captured
 

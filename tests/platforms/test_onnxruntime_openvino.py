@@ -190,7 +190,7 @@ print(json.dumps([[[e["provider"], e["op_name"]] for e in events], recorded]))
 
 def test_the_record_agrees_with_the_profile(pool: WorkerPool, tmp_path: Path):
     """The provider runs a part as one node, which the profile names; nodes of the CPU provider have their own."""
-    from mindgap.environments import find
+    from mindgap.platforms.environments import find
     from mindgap.platforms.onnx.export import export
 
     graph, inputs = captured(lambda x: torch.det(torch.relu(x) + 1), normal(3, 3))

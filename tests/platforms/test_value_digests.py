@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mindgap.compare.digest import digest_array, digest_bytes
 from mindgap.graph import Graph, Input, Normal, Ref, TensorSpec
+from mindgap.graph.compare.digest import digest_array, digest_bytes
 from mindgap.platforms.protocol import Traceable
 from platforms.torch_graphs import arrays, conv_net, counter, node, opened, same, spec
 

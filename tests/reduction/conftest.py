@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from mindgap.graph import TensorStore
-from mindgap.pipeline.comparison import RunContext
+from mindgap.judge.pipeline.comparison import RunContext
 from mindgap.results.settings import RunSettings
 from mindgap.run.pool import WorkerPool
 

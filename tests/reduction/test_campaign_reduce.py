@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mindgap.campaign.results.findings import FindingGroup
-from mindgap.campaign.results.reduce import (
+from mindgap.findings.reduction.files import Summary
+from mindgap.graph import MindgapError
+from mindgap.workflows.campaign.results.findings import FindingGroup
+from mindgap.workflows.campaign.results.reduce import (
     GroupReduction,
     causes_of_groups,
     complete_platforms,
@@ -16,8 +18,6 @@ from mindgap.campaign.results.reduce import (
     index_text,
     worst_groups,
 )
-from mindgap.graph import MindgapError
-from mindgap.reduction.files import Summary
 
 
 def reduced(case: str, count: int, op: str, *, verified: bool = True, word: str = "discrepant") -> GroupReduction:
@@ -58,7 +58,7 @@ def test_a_summary_is_read_as_it_was_written(tmp_path: Path) -> None:
     import json
     from dataclasses import asdict, replace
 
-    from mindgap.reduction.files import read_summary
+    from mindgap.findings.reduction.files import read_summary
 
     made = reduced("v1", 3, "aten.sin.default").summary
     assert made is not None

@@ -10,13 +10,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mindgap.capture import capture
+from mindgap.findings.reduction import Answer
+from mindgap.findings.reduction.condition import Condition, condition_of, titled
+from mindgap.findings.reduction.specification import specified_in_worker
+from mindgap.findings.reduction.symptom import check_of, symptom_of
 from mindgap.graph import Graph, Input, Normal, TensorStore, Uniform, materialise, validate
-from mindgap.pipeline.comparison import GraphComparison, RunContext
-from mindgap.reduction import Answer
-from mindgap.reduction.condition import Condition, condition_of, titled
-from mindgap.reduction.specification import specified_in_worker
-from mindgap.reduction.symptom import check_of, symptom_of
+from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
+from mindgap.models.capture import capture
 from mindgap.results.rows import Row
 
 ONE = torch.ones(1, 1)

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from mindgap.capture import capture
+from mindgap.findings.reduction.finding import ReducedFinding, reduce_finding
+from mindgap.findings.reduction.reproducer import is_the_failure, report, verify
+from mindgap.findings.reduction.symptom import symptom_of
 from mindgap.graph import Graph, load
-from mindgap.pipeline.comparison import GraphComparison, RunContext
-from mindgap.reduction.finding import ReducedFinding, reduce_finding
-from mindgap.reduction.reproducer import is_the_failure, report, verify
-from mindgap.reduction.symptom import symptom_of
+from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
+from mindgap.models.capture import capture
 from mindgap.results.rows import Row
 
 

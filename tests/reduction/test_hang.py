@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from mindgap.capture import capture
+from mindgap.findings.reduction.finding import reduce_finding
+from mindgap.findings.reduction.hang import HangDeadline
+from mindgap.findings.reduction.specification import SPECIFIER, specified_in_worker
+from mindgap.findings.script.form import FAULT, NO_FAULT, script_source
+from mindgap.findings.script.short import ShownCase, short_form
+from mindgap.findings.script.target import Target
 from mindgap.graph import Constant, Graph, GraphError, Input, Node, Ref, TensorSpec, TensorStore
-from mindgap.pipeline.comparison import GraphComparison, RunContext
-from mindgap.reduction.finding import reduce_finding
-from mindgap.reduction.hang import HangDeadline
-from mindgap.reduction.specification import SPECIFIER, specified_in_worker
+from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
+from mindgap.models.capture import capture
 from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Outcome
 from mindgap.run.pool import WorkerPool
-from mindgap.script import Target
-from mindgap.script.form import FAULT, NO_FAULT, script_source
-from mindgap.script.short import ShownCase, short_form
 
 
 @pytest.mark.nightly

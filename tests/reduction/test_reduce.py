@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from mindgap.aten.folding import known_at_load
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_torch
-from mindgap.capture import capture
+from mindgap.findings.reduction import Answer, ReductionLimits, reduce, simplicity
+from mindgap.findings.reduction.find_integer import find_integer
 from mindgap.graph import Constant, Graph, GraphError, TensorStore, materialise, materialise_all, operands, validate
-from mindgap.reduction import Answer, ReductionLimits, reduce, simplicity
-from mindgap.reduction.find_integer import find_integer
+from mindgap.models.capture import capture
 
 
 def run(graph: Graph, store: TensorStore) -> list[torch.Tensor]:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import torch
 
-from mindgap.capture import capture
-from mindgap.pipeline.comparison import GraphComparison, RunContext
-from mindgap.reduction import ReductionLimits
-from mindgap.reduction.finding import reduce_finding
+from mindgap.findings.reduction import ReductionLimits
+from mindgap.findings.reduction.finding import reduce_finding
+from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
+from mindgap.models.capture import capture
 
 FAULT = '[[fault]]\nkind = "wrong_element"\nadd = 0.5\nwhen = {{ op = "aten.{}*" }}\n'
 

@@ -14,23 +14,23 @@ from typing import Any
 import pytest
 import torch
 
-from mindgap.capture import capture
-from mindgap.environments.installation import adopt, create
+from mindgap.findings.reduction.stage import Stage, StageAtFault, stage_at_fault
+from mindgap.findings.reduction.stage.executorch import executorch_stage
+from mindgap.findings.reduction.stage.iree import iree_stage
+from mindgap.findings.reduction.stage.jax import jax_stage, litert_stage, xla_stage
+from mindgap.findings.reduction.stage.ncnn import ncnn_stage
+from mindgap.findings.reduction.stage.onnx import onnxruntime_stage, openvino_provider_stage
+from mindgap.findings.reduction.stage.openvino import openvino_stage
+from mindgap.findings.reduction.stage.pytorch import eager_stage, inductor_stage, jit_stage
+from mindgap.findings.reduction.stage.runs import Shown, StageRuns
+from mindgap.findings.reduction.stage.tinygrad import tinygrad_stage
+from mindgap.findings.reduction.stage.tvm import tvm_stage
 from mindgap.graph import Graph, TensorStore
-from mindgap.pipeline.comparison import GraphComparison, RunContext
+from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
+from mindgap.models.capture import capture
+from mindgap.platforms.environments.installation import adopt, create
 from mindgap.platforms.pytorch.device.availability import compiler_present
 from mindgap.platforms.registry import parse
-from mindgap.reduction.stage import Stage, StageAtFault, stage_at_fault
-from mindgap.reduction.stage.executorch import executorch_stage
-from mindgap.reduction.stage.iree import iree_stage
-from mindgap.reduction.stage.jax import jax_stage, litert_stage, xla_stage
-from mindgap.reduction.stage.ncnn import ncnn_stage
-from mindgap.reduction.stage.onnx import onnxruntime_stage, openvino_provider_stage
-from mindgap.reduction.stage.openvino import openvino_stage
-from mindgap.reduction.stage.pytorch import eager_stage, inductor_stage, jit_stage
-from mindgap.reduction.stage.runs import Shown, StageRuns
-from mindgap.reduction.stage.tinygrad import tinygrad_stage
-from mindgap.reduction.stage.tvm import tvm_stage
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Outcome

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mindgap.compare.fault import Fault
-from mindgap.diff import Culprit, Model, PlatformFacts, Refused, Report, Row
+from mindgap.graph.compare.fault import Fault
 from mindgap.platforms.delegation import Delegation
+from mindgap.workflows.diff import Culprit, Model, PlatformFacts, Refused, Report, Row
 
 PLATFORMS = (
     "cpu/eager@isa=avx2",

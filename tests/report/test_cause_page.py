@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from causes.made_summaries import group, summary
-from mindgap.causes import Cause, KnownIssue, causes_of
 from mindgap.cli.cause_outputs import CauseOutputs
+from mindgap.findings.causes import Cause, KnownIssue, causes_of
+from mindgap.findings.reduction.evidence import DrawnNode, Evidence, evidence_file, evidence_text, read_evidence
 from mindgap.graph import MindgapError
-from mindgap.reduction.evidence import DrawnNode, Evidence, evidence_file, evidence_text, read_evidence
 from mindgap.report.cause_page import cause_page, index_page, page_name
 from mindgap.report.graph_svg import graph_svg, positions
 from report.browser import Browser, needs_driver

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mindgap.compare.ultrametric import dendrogram
+from mindgap.graph.compare.ultrametric import dendrogram
 from mindgap.report.deviation_charts import segments
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from mindgap.machines.merging import merged
 from mindgap.report.deviations_page import deviations_page
 from mindgap.report.layer_plot import layer_plot
 from mindgap.studies.deviations.overview import GridCell, LayerPoint, LayerProfile, Overview
@@ -17,6 +16,7 @@ from mindgap.studies.deviations.own import own_study
 from mindgap.studies.deviations.own.overview import own_overview
 from mindgap.studies.deviations.published import PublishedStudy
 from mindgap.studies.deviations.published.overview import published_overview
+from mindgap.studies.machines.merging import merged
 from report.browser import Browser, needs_driver
 from studies.deviations.conftest import published, study  # noqa: F401
 from studies.deviations.test_own import collected

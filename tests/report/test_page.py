@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from mindgap.compare.example import Example
-from mindgap.diff import Report, Row
+from mindgap.graph.compare.example import Example
 from mindgap.report import html_page
 from mindgap.report.page import heading, letter_name, lettered, reduce_command, roots, sort_value
 from mindgap.report.words import TERMS
 from mindgap.results.report_json import decode_report
+from mindgap.workflows.diff import Report, Row
 from report.browser import CHROMIUM, QUIET, Browser, needs_chromium, needs_driver
 from report.report_sample import PLATFORMS, sample, with_three_faults
 

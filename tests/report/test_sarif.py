@@ -9,10 +9,10 @@ from typing import Any, Final
 import jsonschema
 
 from causes.made_summaries import group, summary
-from mindgap.causes import KnownIssue, causes_of
-from mindgap.compare.culprit import Culprit
-from mindgap.diff import Report
+from mindgap.findings.causes import KnownIssue, causes_of
+from mindgap.graph.compare.culprit import Culprit
 from mindgap.report import sarif_of_causes, sarif_of_report
+from mindgap.workflows.diff import Report
 from report.report_sample import sample, with_three_faults
 
 

@@ -13,7 +13,7 @@ import pytest
 from mindgap.report import study_page
 from mindgap.report.study_chart import chart_of
 from mindgap.report.study_html import cell, coded, percent
-from mindgap.store import Store
+from mindgap.results.store import Store
 from mindgap.studies import StudyTable, records
 from mindgap.studies.gap import PUBLISHED, Study, gap
 from report.browser import needs_chromium

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from mindgap.judge.trace.value_trace import ProbeReport, TracedOutput, TracedValue, ValueTrace
 from mindgap.report.trace_page import trace_page
-from mindgap.trace.value_trace import ProbeReport, TracedOutput, TracedValue, ValueTrace
 from report.test_page import browse, needs_chromium
 
 

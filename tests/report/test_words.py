@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import get_args
 
 from mindgap.cli.tables import print_report
-from mindgap.compare.verdict import CALM, DTYPE_POLICY, Verdict
-from mindgap.diff import Culprit, Row
+from mindgap.graph.compare.verdict import CALM, DTYPE_POLICY, Verdict
 from mindgap.report import html_page
 from mindgap.report.page import plain_op
 from mindgap.report.words import MEANINGS, classes, explain, metric
 from mindgap.results.rows import SEVERITY
+from mindgap.workflows.diff import Culprit, Row
 from report.report_sample import sample
 
 NANS = {"n": 40, "max_abs": 0.0, "max_rel": 0.0, "relative_error": 0.0, "max_ulp": 0, "nan_mismatch": 2, "cosine": 1.0}

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from mindgap.diff import Report, RunSettings, Subject, diff_many
 from mindgap.graph import MindgapError, TensorStore
 from mindgap.report import html_page
 from mindgap.results.from_store import report_of, runs, totals
 from mindgap.results.recording import Recording, recording
 from mindgap.results.report_json import decode_report
+from mindgap.results.store import Store, StoreError
 from mindgap.run.outcome import Outcome
-from mindgap.store import Store, StoreError
+from mindgap.workflows.diff import Report, RunSettings, Subject, diff_many
 from report.report_sample import PLATFORMS, sample, with_three_faults
 from store.store_rows import small_graph
 

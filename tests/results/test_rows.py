@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindgap.compare.verdict import CALM, FINDINGS
-from mindgap.diff import Culprit, Model, Refused, Report, Row
 from mindgap.graph import MindgapError
+from mindgap.graph.compare.verdict import CALM, FINDINGS
 from mindgap.results.report_json import decode_report
+from mindgap.workflows.diff import Culprit, Model, Refused, Report, Row
 
 MODELS = ("m0", "m1", "m2")
 PLATFORMS = ("p/a", "p/b", "p/c@x=1")

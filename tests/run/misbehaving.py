@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from mindgap.compare.digest import digest_bytes
 from mindgap.graph import Graph, Input, Node, Ref, TensorSpec, Uniform
+from mindgap.graph.compare.digest import digest_bytes
 from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.protocol import (
     Array,

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from misbehaving import Run, Zoo, graph
 
-from mindgap.compare.digest import digested
 from mindgap.graph import Graph, GraphError, Input, MindgapError, Stored, materialise_all
 from mindgap.graph import digest as graph_digest
+from mindgap.graph.compare.digest import digested
 from mindgap.platforms.protocol import Array
 from mindgap.run.local import Caches, fingerprint_of, run_job
 from mindgap.run.outcome import Job

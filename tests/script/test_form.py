@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mindgap.script import Target
-from mindgap.script.form import FAULT, NO_FAULT, ScriptForm, case_part, declared, script_source
+from mindgap.findings.script.form import FAULT, NO_FAULT, ScriptForm, case_part, declared, script_source
+from mindgap.findings.script.target import Target
 
 CASES = """
 import math

@@ -6,10 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from mindgap.findings.script.form import script_source
+from mindgap.findings.script.short import ShownCase, short_form
+from mindgap.findings.script.target import Target
 from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec
-from mindgap.script import Target
-from mindgap.script.form import script_source
-from mindgap.script.short import ShownCase, short_form
 
 SPEC = TensorSpec.contiguous("float32", (2,))
 NODE = Node("aten.add.Tensor", (Ref(0), Ref(1)), (), (SPEC,))

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from mindgap.findings.script.form import FAULT, NO_FAULT, script_source
+from mindgap.findings.script.short import ShownCase, short_form, short_script
+from mindgap.findings.script.target import Target
 from mindgap.graph import Arg, Constant, DType, Graph, Input, Node, Ref, TensorSpec
-from mindgap.script import Target
-from mindgap.script.form import FAULT, NO_FAULT, script_source
-from mindgap.script.short import ShownCase, short_form, short_script
 
 pytest.importorskip("onnxruntime")
 

@@ -14,12 +14,13 @@ import pytest
 import torch
 
 from mindgap.aten.tensors import to_numpy
-from mindgap.capture import capture
-from mindgap.compare.digest import digest_array
+from mindgap.findings.script.rendering import render, script_of
+from mindgap.findings.script.short import short_script
+from mindgap.findings.script.target import Recorded, Target
 from mindgap.graph import Graph, Input, Normal, Ref, Stored, TensorStore, Uniform, materialise_all
+from mindgap.graph.compare.digest import digest_array
+from mindgap.models.capture import capture
 from mindgap.platforms.registry import environment, find, parse
-from mindgap.script import Recorded, Target, render, script_of
-from mindgap.script.short import short_script
 from script.programs import calls, gradients, layouts, literals, node, normal, of_recipe, recipes, spec
 
 #: Runs every script named in the arguments in one process and leaves what it gave beside it.

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from mindgap.script.frame import error_source
+from mindgap.findings.script.frame import error_source
 
 
 def error_of(each_element: bool) -> Any:

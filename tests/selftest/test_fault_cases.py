@@ -9,9 +9,9 @@ import pytest
 from mindgap.graph import Graph
 from mindgap.graph.tensors import TensorStore
 from mindgap.platforms.faulty.schema import Attribute, read_faults
-from mindgap.selftest.fault_cases import benign_for, faults_for
-from mindgap.selftest.programs import PROGRAMS
-from mindgap.selftest.subjects import NotHere, graph_of, names
+from mindgap.workflows.selftest.fault_cases import benign_for, faults_for
+from mindgap.workflows.selftest.programs import PROGRAMS
+from mindgap.workflows.selftest.subjects import NotHere, graph_of, names
 
 
 @pytest.fixture(scope="module")

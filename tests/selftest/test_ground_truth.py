@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from mindgap.capture import capture
 from mindgap.graph import materialise_all
 from mindgap.graph.tensors import TensorStore
+from mindgap.models.capture import capture
 from mindgap.platforms.faulty.schema import Faults, read_faults
 from mindgap.platforms.protocol import Unsupported
-from mindgap.selftest.ground_truth import Effect, GroundTruth
+from mindgap.workflows.selftest.ground_truth import Effect, GroundTruth
 
 
 class Chain(torch.nn.Module):

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from mindgap.environments import EnvironmentProblem
-from mindgap.environments.installation import adopt
 from mindgap.graph import Graph, MindgapError, TensorStore, digest
-from mindgap.sources.client import SourceClient
+from mindgap.models.sources.client import SourceClient
+from mindgap.platforms.environments import EnvironmentProblem
+from mindgap.platforms.environments.installation import adopt
 
 MODELS = """
 import ctypes, os, sys, torch

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mindgap.compare.digest import digested
 from mindgap.graph import Graph, Input, Stored, digest
+from mindgap.graph.compare.digest import digested
+from mindgap.results.store import Store, graph_row, metric_columns, metrics_of, outcome_of, outcome_row
+from mindgap.results.store.tables import METRICS
 from mindgap.run.outcome import Outcome
-from mindgap.store import Store, graph_row, metric_columns, metrics_of, outcome_of, outcome_row
-from mindgap.store.tables import METRICS
 from store.store_rows import small_graph
 
 texts = st.text(max_size=20)

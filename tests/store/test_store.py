@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mindgap.graph import Graph, Input, MindgapError, Stored, TensorStore, digest
-from mindgap.store import TABLES, VERSION, Merged, Store, StoreError
+from mindgap.results.store import TABLES, VERSION, Merged, Store, StoreError
 from store.store_rows import outcome, small_graph
 
 
@@ -194,7 +194,7 @@ def test_a_segment_of_another_version_is_refused_by_name(tmp_path: Path) -> None
     store.append("outcomes", outcome(1))
     (segment,) = segments(tmp_path)
     rows = pq.read_table(segment)
-    metadata = {**(rows.schema.metadata or {}), b"mindgap.store": b"1"}
+    metadata = {**(rows.schema.metadata or {}), b"mindgap.results.store": b"1"}
     other = segment.with_name(f"f{segment.name[1:]}")
     pq.write_table(rows.replace_schema_metadata(metadata), other)
     with pytest.raises(StoreError, match=rf"{other.name} is of store version 1, this mindgap reads {VERSION}"):

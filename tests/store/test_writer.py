@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from mindgap.store import Store, StoreError
+from mindgap.results.store import Store, StoreError
 from store.store_rows import outcome
 
 #: Writes rows 0, 1, 2 … of run WRITER, and says on standard output what is surely published.
 WRITING = """
 import sys
-from mindgap.store import Store
+from mindgap.results.store import Store
 from store.store_rows import outcome
 
 path, run, batch = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -128,7 +128,8 @@ def test_killing_writers_loses_no_more_than_they_had_buffered(tmp_path: Path, se
 def test_many_processes_write_at_once(tmp_path: Path) -> None:
     code = "def go(path, run):\n    with Store(path).writer(rows=13) as w:\n        "
     code += "[w.append('outcomes', outcome(n, run=run)) for n in range(200)]\n"
-    code = f"import sys\nfrom mindgap.store import Store\nfrom store.store_rows import outcome\n{code}go(*sys.argv[1:])"
+    imports = "import sys\nfrom mindgap.results.store import Store\nfrom store.store_rows import outcome\n"
+    code = f"{imports}{code}go(*sys.argv[1:])"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
     command = [sys.executable, "-c", code, str(tmp_path / "s")]
     writers = [subprocess.Popen([*command, f"w{number}"], env=environment) for number in range(3)]
@@ -165,7 +166,7 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
     """A filesystem of 64 KiB in a namespace of its own, where this machine allows one."""
     code = (
         "import os\n"
-        "from mindgap.store import Store\n"
+        "from mindgap.results.store import Store\n"
         "store = Store('s')\n"
         "try:\n"
         "    for n in range(100):\n"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from mindgap.store import Store
+from mindgap.results.store import Store
 
 REFERENCE = "cpu/eager"
 PLATFORMS = ("cpu/eager@isa=avx2", "cpu/jit", "cpu/inductor", "gpu/eager", "gpu/compile", "onnxruntime/cpu")

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from campaign.small_source import Small, plan_text
-from mindgap.campaign.plan import parse_plan
-from mindgap.campaign.session import RunOptions, begin
 from mindgap.report import study_page
-from mindgap.store import Store
+from mindgap.results.store import Store
 from mindgap.studies import records
 from mindgap.studies.gap import gap
 from mindgap.studies.gap.vocabulary import WORDS
+from mindgap.workflows.campaign.plan import parse_plan
+from mindgap.workflows.campaign.session import RunOptions, begin
 
 TOYS = Path(__file__).parents[1] / "campaign"
 

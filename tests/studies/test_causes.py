@@ -10,8 +10,9 @@ import duckdb
 import pytest
 import torch
 
+from mindgap.results.failure_rules import CAUSES, TYPES, failure_rules, rule_of
 from mindgap.run.failure_signature import signature
-from mindgap.studies.gap.causes import CAUSES, TYPES, classified, rule_of, rules
+from mindgap.studies.gap.causes import classified
 
 KNOWN: dict[str, Any] = tomllib.loads(Path(__file__).with_name("signatures.toml").read_text(encoding="utf-8"))
 CASES = [
@@ -45,10 +46,10 @@ def test_a_real_signature_has_its_cause(status: str, text: str, message: str, ca
 
 
 def test_every_rule_has_a_real_signature_and_a_known_word() -> None:
-    assert {rule.cause for rule in rules()} | {"other"} == set(CAUSES)
-    assert {rule.type for rule in rules()} | {"other"} == set(TYPES)
+    assert {rule.cause for rule in failure_rules()} | {"other"} == set(CAUSES)
+    assert {rule.type for rule in failure_rules()} | {"other"} == set(TYPES)
     assert {cause for *_, cause, _ in CASES} == set(CAUSES)
-    assert all(rule.status or rule.signature or rule.message for rule in rules()), "a rule that fits everything"
+    assert all(rule.status or rule.signature or rule.message for rule in failure_rules()), "a rule that fits everything"
 
 
 def test_upper_and_lower_case_are_alike_and_quotes_are_safe() -> None:

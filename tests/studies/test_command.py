@@ -10,7 +10,7 @@ import pytest
 
 from cli.command_line import mindgap
 from mindgap.cli import main
-from mindgap.store import Store
+from mindgap.results.store import Store
 from mindgap.studies.gap import gap
 from studies.gap_rows import made
 

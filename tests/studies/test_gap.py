@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from mindgap.compare.classes import equivalence_classes
-from mindgap.diff import RunSettings, Subject, diff_many
 from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec, TensorStore
+from mindgap.graph.compare.classes import equivalence_classes
 from mindgap.report.page import roots
 from mindgap.report.words import MEANINGS
 from mindgap.results.rows import ordered
-from mindgap.store import Store, StoreError
+from mindgap.results.store import Store, StoreError
 from mindgap.studies import StudyTable, column, records
 from mindgap.studies.gap import PUBLISHED, TABLES, Study, gap, to_json
 from mindgap.studies.gap.vocabulary import WORDS
+from mindgap.workflows.diff import RunSettings, Subject, diff_many
 from studies.gap_rows import CALM, FAILURES, PLATFORMS, PROBED, RAN, REFERENCE, WRONG, Made, digests, made
 
 COMPARED = ("identical", *CALM, *WRONG)

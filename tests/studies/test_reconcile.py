@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mindgap.store import Store
+from mindgap.results.store import Store
 from mindgap.studies import StudyTable
 from mindgap.studies.gap import Check, Study, checks, gap
 from studies.gap_rows import made

@@ -9,19 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mindgap.catalogue import Catalogue, build
 from mindgap.graph import DType, Graph, Input, Literal, Node, Ref, TensorSpec, Uniform, concatenate, encode, materialise
+from mindgap.models.catalogue import Catalogue, build
 from mindgap.platforms import registry
+from mindgap.results.store import Store
 from mindgap.run.outcome import Outcome
-from mindgap.store import Store
-from mindgap.support.answers import Answer, SupportTable, answer_of, read_support
-from mindgap.support.call_forms import in_place, recast, relaid
-from mindgap.support.coverage import operator_coverage, version_coverage
-from mindgap.support.key import Key, key_of
-from mindgap.support.probe_file import probe_set
-from mindgap.support.probes import CallProbe
-from mindgap.support.single_calls import calls
-from mindgap.support.survey import SurveyResult, nothing_asked, survey_platforms
+from mindgap.workflows.support.answers import Answer, SupportTable, answer_of, read_support
+from mindgap.workflows.support.call_forms import in_place, recast, relaid
+from mindgap.workflows.support.coverage import operator_coverage, version_coverage
+from mindgap.workflows.support.key import Key, key_of
+from mindgap.workflows.support.probe_file import probe_set
+from mindgap.workflows.support.probes import CallProbe
+from mindgap.workflows.support.single_calls import calls
+from mindgap.workflows.support.survey import SurveyResult, nothing_asked, survey_platforms
 
 F32 = TensorSpec.contiguous("float32", (2, 3))
 
@@ -79,7 +79,7 @@ def test_the_set_is_made_once(catalogue: Catalogue, made: list[CallProbe], tmp_p
 
 def test_without_a_catalogue_the_samples_are_captured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("expecttest")
-    monkeypatch.setattr("mindgap.support.probe_file.SOURCES", ("ops:tanh",))
+    monkeypatch.setattr("mindgap.workflows.support.probe_file.SOURCES", ("ops:tanh",))
     seen: list[str] = []
     found = probe_set(folder=tmp_path, on_progress=lambda done, total, what: seen.append(what))
     assert {"aten.tanh.default", "aten.tanh_backward.default"} <= {one.op for one in found} and "ops:tanh" in seen

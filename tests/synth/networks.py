@@ -8,12 +8,12 @@ from functools import cache
 import torch
 from torch import nn
 
-from mindgap.capture import capture
 from mindgap.graph import Graph
-from mindgap.synth.regions.cut import RegionCut, cut, cut_of
-from mindgap.synth.regions.prepared import prepare_graph
-from mindgap.synth.regions.region import Region
-from mindgap.synth.regions.trial import plain_region
+from mindgap.models.capture import capture
+from mindgap.models.synth.regions.cut import RegionCut, cut, cut_of
+from mindgap.models.synth.regions.prepared import prepare_graph
+from mindgap.models.synth.regions.region import Region
+from mindgap.models.synth.regions.trial import plain_region
 
 
 class Residual(nn.Module):

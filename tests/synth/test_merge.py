@@ -20,11 +20,11 @@ from mindgap.graph import (
     materialise_all,
     validate,
 )
-from mindgap.synth.merging import merge
-from mindgap.synth.merging.merge import Merger
-from mindgap.synth.merging.variant import Variant, VariantPart
-from mindgap.synth.regions.features import features_of
-from mindgap.synth.regions.pool import RegionPool
+from mindgap.models.synth.merging import merge
+from mindgap.models.synth.merging.merge import Merger
+from mindgap.models.synth.merging.variant import Variant, VariantPart
+from mindgap.models.synth.regions.features import features_of
+from mindgap.models.synth.regions.pool import RegionPool
 
 
 @pytest.fixture(scope="module")

@@ -23,11 +23,11 @@ from mindgap.graph import (
     materialise_all,
     validate,
 )
-from mindgap.synth.metamorphic.mutants import Mutant, mutants_of
-from mindgap.synth.metamorphic.row_wise import with_rows
-from mindgap.synth.mutation.dataflow import DataFlow
-from mindgap.synth.mutation.rules import IdentityRule, load
-from mindgap.synth.regions.trial import run_trial
+from mindgap.models.synth.metamorphic.mutants import Mutant, mutants_of
+from mindgap.models.synth.metamorphic.row_wise import with_rows
+from mindgap.models.synth.mutation.dataflow import DataFlow
+from mindgap.models.synth.mutation.rules import IdentityRule, load
+from mindgap.models.synth.regions.trial import run_trial
 from synth.networks import regions
 
 RULES = load()

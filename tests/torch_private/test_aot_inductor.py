@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 import torch.fx
 
-from mindgap.torch_private import aot_inductor
-from mindgap.torch_private.inductor import pick_vec_isa
+from mindgap.aten.torch_private import aot_inductor
+from mindgap.aten.torch_private.inductor import pick_vec_isa
 
 
 def test_a_module_is_compiled_loaded_and_called() -> None:

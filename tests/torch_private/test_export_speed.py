@@ -7,7 +7,7 @@ import sys
 
 PROGRAM = """
 import importlib, torch
-from mindgap.torch_private.export_speed import remember_composite_operators
+from mindgap.aten.torch_private.export_speed import remember_composite_operators
 
 class Layer(torch.nn.Module):
     def forward(self, x):

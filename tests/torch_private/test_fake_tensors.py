@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mindgap.torch_private.fake_tensors import (
+from mindgap.aten.torch_private.fake_tensors import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensor,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mindgap.torch_private.dynamo import list_backends
-from mindgap.torch_private.inductor import (
+from mindgap.aten.torch_private.dynamo import list_backends
+from mindgap.aten.torch_private.inductor import (
     PARTIAL_BACKENDS,
     SWITCHED_OFF,
     default_cache_dir,

@@ -7,7 +7,7 @@ import sys
 import torch
 from torch import nn
 
-from mindgap.torch_private.modules import (
+from mindgap.aten.torch_private.modules import (
     MODULE_CALL,
     BatchNorm,
     Convolution,

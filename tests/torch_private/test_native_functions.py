@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mindgap.torch_private.native_functions import (
+from mindgap.aten.torch_private.native_functions import (
     AUTOCAST_SWITCHES,
     NATIVE_MODULES,
     VMAP_STEPS,

@@ -1,4 +1,4 @@
-"""Private names of PyTorch are used in `mindgap.torch_private` and nowhere else."""
+"""Private names of PyTorch are used in `mindgap.aten.torch_private` and nowhere else."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_no_private_use_elsewhere() -> None:
         for name, uses in using.items()
         if not name.startswith(("torch_private/", STANDALONE)) and name not in STILL_TO_MOVE
     }
-    assert not outside, f"move these uses to mindgap.torch_private: {outside}"
+    assert not outside, f"move these uses to mindgap.aten.torch_private: {outside}"
 
 
 def test_the_list_of_files_to_move_holds_no_file_that_is_clean() -> None:

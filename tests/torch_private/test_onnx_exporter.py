@@ -7,8 +7,8 @@ import pytest
 import torch
 import torch.fx
 
-from mindgap.torch_private import onnx_exporter
-from mindgap.torch_private.fake_tensors import FakeTensorMode
+from mindgap.aten.torch_private import onnx_exporter
+from mindgap.aten.torch_private.fake_tensors import FakeTensorMode
 
 aten = torch.ops.aten
 

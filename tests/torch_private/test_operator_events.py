@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mindgap.torch_private.operator_events import (
+from mindgap.aten.torch_private.operator_events import (
     goes_to_boxed_fallback,
     has_boxed_fallback,
     is_operator,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mindgap.torch_private.overloads import DispatchKey, OpOverload, has_kernel_for, schema_of
+from mindgap.aten.torch_private.overloads import DispatchKey, OpOverload, has_kernel_for, schema_of
 
 
 def test_members_of_torch_ops_are_overloads_with_python_kernels_by_key() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from mindgap.torch_private.dispatch_modes import TorchDispatchMode
-from mindgap.torch_private.pre_dispatch import (
+from mindgap.aten.torch_private.dispatch_modes import TorchDispatchMode
+from mindgap.aten.torch_private.pre_dispatch import (
     PreDispatchMode,
     call_decomposed,
     call_with_autocast,

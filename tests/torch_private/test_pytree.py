@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mindgap.torch_private import pytree
+from mindgap.aten.torch_private import pytree
 
 
 def test_containers_are_flattened_and_mapped() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mindgap.torch_private import switches
+from mindgap.aten.torch_private import switches
 
 
 @pytest.mark.parametrize("library", ["cuda", "mkldnn"])

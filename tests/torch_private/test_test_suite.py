@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mindgap.torch_private.test_suite import module_descriptions, operator_descriptions
+from mindgap.aten.torch_private.test_suite import module_descriptions, operator_descriptions
 
 
 def test_operators_have_samples() -> None:

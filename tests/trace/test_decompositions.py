@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import _decomp
 
+from mindgap.judge.trace.judge import Judge
 from mindgap.platforms import aotinductor, dynamo, eager, inductor
 from mindgap.platforms.protocol import DECLARED, PYTORCH_DECOMPOSITIONS, Platform
 from mindgap.platforms.pytorch.device.devices import DEVICES
 from mindgap.run.local import fingerprint_of
 from mindgap.run.outcome import Job
-from mindgap.trace.judge import Judge
 from oracle.bench import PLATFORM, REFERENCE, Bench, build, normal, wrong_at
 
 #: The platforms as their backends make them; nothing is opened, so that each is tested without its hardware.

@@ -13,9 +13,9 @@ import onnxruntime
 import torch
 
 from mindgap.graph import DType, TensorStore
+from mindgap.judge.trace.judge import Judge
 from mindgap.run.outcome import Job
-from mindgap.selftest.trial import InProcessExecutor
-from mindgap.trace.judge import Judge
+from mindgap.workflows.selftest.trial import InProcessExecutor
 from oracle.bench import build, normal
 
 

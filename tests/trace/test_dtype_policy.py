@@ -11,10 +11,10 @@ import torch
 
 from mindgap.aten.tensors import TORCH_DTYPES
 from mindgap.graph import DType, Graph
-from mindgap.oracle import Oracle, OracleMemoryError
+from mindgap.judge.oracle import Oracle, OracleMemoryError
+from mindgap.judge.trace.judge import Judge
+from mindgap.judge.trace.judgement import Judgement
 from mindgap.run.outcome import Job
-from mindgap.trace.judge import Judge
-from mindgap.trace.judgement import Judgement
 from oracle.bench import PLATFORM, REFERENCE, Bench, Fault, build, normal
 
 NARROW = {"float64": {"computes_in": "float32", "returns": "float64"}}
@@ -91,7 +91,7 @@ def test_a_policy_that_memory_does_not_suffice_for_is_weaker_evidence(monkeypatc
     graph, arrays = chain_of_doubles()
     narrow = computed_in(torch.float64, torch.float32)
     assert not judged(graph, arrays, narrow).weaknesses
-    monkeypatch.setattr("mindgap.trace.dtype_policy.Oracle", short_of_memory)
+    monkeypatch.setattr("mindgap.judge.trace.dtype_policy.Oracle", short_of_memory)
     found = judged(graph, arrays, narrow)
     assert found.culprit is not None and found.culprit.op == "aten.slice.Tensor"
     (weak,) = found.weaknesses

@@ -11,11 +11,11 @@ import pytest
 
 from mindgap.aten.folding import known_at_load
 from mindgap.graph import Graph, operands
+from mindgap.judge.trace.failure import failing_part
+from mindgap.judge.trace.judge import Judge
+from mindgap.judge.trace.known_failures import KnownFailures, pattern_of, places_of
+from mindgap.judge.trace.smallest_part import Part
 from mindgap.run.outcome import Job, Outcome, Status
-from mindgap.trace.failure import failing_part
-from mindgap.trace.judge import Judge
-from mindgap.trace.known_failures import KnownFailures, pattern_of, places_of
-from mindgap.trace.smallest_part import Part
 from oracle.bench import PLATFORM, Bench, build, normal
 
 #: What a platform says of a graph that it fails on, nothing for another.
@@ -315,7 +315,7 @@ def test_looking_for_a_pattern_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = build([normal(4)], calls, ["v39"])
     pattern = pattern_of(graph, tuple(range(3)))
     assert sum(1 for _ in places_of(graph, pattern)) == 40 * 39 * 38 // 6
-    monkeypatch.setattr("mindgap.trace.known_failures._MOST_STEPS", 100)
+    monkeypatch.setattr("mindgap.judge.trace.known_failures._MOST_STEPS", 100)
     assert 0 < sum(1 for _ in places_of(graph, pattern)) < 100
 
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from mindgap.graph import TensorStore
+from mindgap.judge.trace.judge import Judge
 from mindgap.run.outcome import Job
-from mindgap.selftest.trial import InProcessExecutor
-from mindgap.trace.judge import Judge
+from mindgap.workflows.selftest.trial import InProcessExecutor
 from oracle.bench import build, normal
 
 

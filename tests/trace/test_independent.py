@@ -3,9 +3,9 @@
 import torch
 import torch.nn.functional as F
 
-from mindgap.capture import capture
-from mindgap.oracle import Oracle
-from mindgap.trace.independent import second_opinion
+from mindgap.judge.oracle import Oracle
+from mindgap.judge.trace.independent import second_opinion
+from mindgap.models.capture import capture
 
 
 def _opinion(program, *args):

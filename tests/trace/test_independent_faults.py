@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mindgap.trace import independent_faults
-from mindgap.trace.judgement import Judgement
+from mindgap.judge.trace import independent_faults
+from mindgap.judge.trace.judgement import Judgement
 from oracle.bench import (
     PLATFORM,
     REFERENCE,

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from mindgap.graph import Graph
-from mindgap.oracle import internal_values
+from mindgap.judge.oracle import internal_values
+from mindgap.judge.trace.judge import Judge
 from mindgap.run.outcome import Job
-from mindgap.trace.judge import Judge
 from oracle.bench import PLATFORM, REFERENCE, Bench, build, normal, one_element, scaled, wrong_at
 
 SAVED = 1

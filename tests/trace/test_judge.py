@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from mindgap.graph import DType, Graph
+from mindgap.judge.trace.judge import Judge
 from mindgap.run.outcome import Job, Outcome
-from mindgap.trace.judge import Judge
 from oracle.bench import (
     PLATFORM,
     REFERENCE,

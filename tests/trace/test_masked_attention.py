@@ -7,9 +7,9 @@ import torch
 
 from mindgap.aten.tensors import to_numpy
 from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec
-from mindgap.oracle import local_expectation
-from mindgap.oracle.oracle import Oracle
-from mindgap.trace.single_operators import kind_of_error
+from mindgap.judge.oracle import local_expectation
+from mindgap.judge.oracle.oracle import Oracle
+from mindgap.judge.trace.single_operators import kind_of_error
 
 
 def test_an_error_under_a_finite_mask_is_seen() -> None:

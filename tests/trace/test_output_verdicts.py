@@ -11,7 +11,7 @@ import torch
 
 from mindgap.aten.tensors import to_numpy
 from mindgap.graph import Graph, Ref
-from mindgap.trace.output_verdicts import differs_in, note_on_ill_conditioned, overall_verdict, same_bits
+from mindgap.judge.trace.output_verdicts import differs_in, note_on_ill_conditioned, overall_verdict, same_bits
 from oracle.bench import PLATFORM, Bench, build, chain, normal, one_element, wrong_at
 
 

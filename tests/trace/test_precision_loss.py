@@ -11,7 +11,7 @@ import torch
 
 import mindgap
 from mindgap.graph import Graph
-from mindgap.trace.judgement import Judgement
+from mindgap.judge.trace.judgement import Judgement
 from oracle.bench import PLATFORM, Bench, build, normal, one_element, scaled, wrong_at
 
 EPS = struct.unpack("f", struct.pack("f", 1e-5))[0]

@@ -12,7 +12,7 @@ import torch
 import mindgap
 from mindgap.aten.tensors import to_numpy
 from mindgap.graph import Graph, operands
-from mindgap.trace.reassociation import REASSOCIATED, is_reassociated
+from mindgap.judge.trace.reassociation import REASSOCIATED, is_reassociated
 from oracle.bench import PLATFORM, Bench, Fault, build, normal
 
 Form = Callable[[torch.Tensor], torch.Tensor]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from mindgap.capture import capture
-from mindgap.diff import Row, RunSettings, Subject, diff_many
 from mindgap.graph import TensorStore
+from mindgap.models.capture import capture
+from mindgap.workflows.diff import Row, RunSettings, Subject, diff_many
 
 X = torch.linspace(-2.0, 2.0, 12).reshape(3, 4)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from mindgap.compare.verdict import CALM
+from mindgap.graph.compare.verdict import CALM
 from oracle.applied import normal, program
 from oracle.bench import PLATFORM, Bench
 from oracle.rounding import PROGRAMS, last_bits

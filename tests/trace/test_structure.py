@@ -11,12 +11,12 @@ import torch
 
 from mindgap.aten.tensors import TORCH_DTYPES, to_numpy
 from mindgap.graph import DType, Graph, TensorSpec
-from mindgap.oracle import Examined, Oracle, local_expectation
+from mindgap.judge.oracle import Examined, Oracle, local_expectation
+from mindgap.judge.trace.judge import Judge
+from mindgap.judge.trace.single_operators import judge_single
+from mindgap.judge.trace.structure import side_to_blame, sides_first
+from mindgap.judge.trace.subgraphs import Subgraph, SubgraphResult
 from mindgap.run.outcome import Job
-from mindgap.trace.judge import Judge
-from mindgap.trace.single_operators import judge_single
-from mindgap.trace.structure import side_to_blame, sides_first
-from mindgap.trace.subgraphs import Subgraph, SubgraphResult
 from oracle.bench import PLATFORM, REFERENCE, Bench, build, normal, together, wrong_at
 
 

@@ -10,11 +10,11 @@ import torch
 
 from mindgap.aten.tensors import to_numpy, to_torch
 from mindgap.graph import Graph, TensorSpec
-from mindgap.oracle import Oracle
-from mindgap.trace.error_propagation import breaks
-from mindgap.trace.independent import second_opinion
-from mindgap.trace.single_operators import SingleOperators
-from mindgap.trace.subgraphs import cut, leading_to, run_subgraphs, window, written_as_it_ran
+from mindgap.judge.oracle import Oracle
+from mindgap.judge.trace.error_propagation import breaks
+from mindgap.judge.trace.independent import second_opinion
+from mindgap.judge.trace.single_operators import SingleOperators
+from mindgap.judge.trace.subgraphs import cut, leading_to, run_subgraphs, window, written_as_it_ran
 from oracle.applied import applied, normal
 from oracle.bench import PLATFORM, Bench, build, chain, one_element, wrong_at
 from oracle.bench import normal as array

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mindgap.diff.tracing import trace_graph
 from mindgap.graph import Graph, Input, MindgapError, Node, Normal, Ref, TensorSpec, TensorStore
+from mindgap.judge.trace.data_flow import before_nodes, hidden_before
+from mindgap.judge.trace.probing import ProbeLimits
+from mindgap.judge.trace.trace_json import json_text
+from mindgap.judge.trace.turning_points import turning_points
+from mindgap.judge.trace.value_trace import EPSILON, ValueTrace, trace_values
 from mindgap.platforms.protocol import Array
 from mindgap.run.local import run_job
 from mindgap.run.outcome import Job, Outcome
-from mindgap.trace.data_flow import before_nodes, hidden_before
-from mindgap.trace.probing import ProbeLimits
-from mindgap.trace.trace_json import json_text
-from mindgap.trace.turning_points import turning_points
-from mindgap.trace.value_trace import EPSILON, ValueTrace, trace_values
+from mindgap.workflows.diff.tracing import trace_graph
 
 X = TensorSpec.contiguous("float32", (4, 4))
 EAGER = "cpu/eager@threads=1"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mindgap.trace.wrong_part import wrong_part
+from mindgap.judge.trace.wrong_part import wrong_part
 from oracle.bench import PLATFORM, Bench, build, normal, wrong_at
 
 CALLS: list[tuple[Any, ...]] = [

@@ -20,6 +20,12 @@ from mindgap.aten.restride import laid_out_as
 from mindgap.aten.storage import READS_STORAGE, call_on, empty
 from mindgap.aten.tape import Tape, flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, spec_of
+from mindgap.aten.torch_private.fake_tensors import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+)
+from mindgap.aten.torch_private.storage import storage_id
 from mindgap.aten.view_inverse import Step, same_layout, scattered, write_back, writes_back
 from mindgap.graph import (
     Arg,
@@ -37,8 +43,6 @@ from mindgap.graph import (
     renumbered,
     select,
 )
-from mindgap.torch_private.fake_tensors import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
-from mindgap.torch_private.storage import storage_id
 
 #: What fake kernels say where values decide, or of batch norms over nothing.
 _BY_VALUES: Final = (DynamicOutputShapeException, DataDependentOutputException, ZeroDivisionError)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mindgap.graph import Graph, operands
-from mindgap.operators import traits
+from mindgap.graph.operators import traits
 
 
 @dataclass(frozen=True, slots=True)

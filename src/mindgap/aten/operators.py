@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import torch
 
+from mindgap.aten.torch_private.overloads import has_kernel_for
 from mindgap.graph import Node, UnknownOperator
-from mindgap.torch_private.overloads import has_kernel_for
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ import sys
 from typing import Any
 
 from mindgap.aten.operators import overload
+from mindgap.aten.torch_private.overloads import schema_of
 from mindgap.graph import MindgapError
-from mindgap.torch_private.overloads import schema_of
 
 
 def schemas(overloads: list[str]) -> dict[str, dict[str, Any]]:

@@ -17,6 +17,8 @@ from mindgap.aten.fake_call import fake_call
 from mindgap.aten.operators import facts, makes_new, overload
 from mindgap.aten.tape import flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, extent, torch_dtype_name
+from mindgap.aten.torch_private.fake_tensors import FakeTensorMode
+from mindgap.aten.torch_private.storage import storage_id
 from mindgap.graph import (
     Arg,
     Graph,
@@ -26,8 +28,6 @@ from mindgap.graph import (
     TensorSpec,
     operands,
 )
-from mindgap.torch_private.fake_tensors import FakeTensorMode
-from mindgap.torch_private.storage import storage_id
 
 #: Of each, the position of the first argument after the tensors: sizes, strides and an offset follow from there.
 READS_STORAGE: Final = {

@@ -24,10 +24,10 @@ from mindgap.graph import MindgapError
 from mindgap.graph.tensors import home
 
 if TYPE_CHECKING:
-    from mindgap.campaign.session import CaseSourceFactory, RunOptions
-    from mindgap.campaign.state.directory import CampaignDirectory
-    from mindgap.campaign.state.status import CampaignStatus
-    from mindgap.campaign.state.steps import StepTracker
+    from mindgap.workflows.campaign.session import CaseSourceFactory, RunOptions
+    from mindgap.workflows.campaign.state.directory import CampaignDirectory
+    from mindgap.workflows.campaign.state.status import CampaignStatus
+    from mindgap.workflows.campaign.state.steps import StepTracker
 
 campaign = typer.Typer(
     no_args_is_help=True, help="Variants of real graphs by the thousand, run on many platforms, and judged."
@@ -66,9 +66,9 @@ def run(
 
     Example: mindgap campaign run campaign.toml --out out/campaign
     """
-    from mindgap.campaign.cases.bundle import is_bundle, plan_of
-    from mindgap.campaign.cases.case import Shard
-    from mindgap.campaign.plan import read_plan
+    from mindgap.workflows.campaign.cases.bundle import is_bundle, plan_of
+    from mindgap.workflows.campaign.cases.case import Shard
+    from mindgap.workflows.campaign.plan import read_plan
 
     part = Shard.parse(shard)
     bundled = plan.is_file() and is_bundle(plan)
@@ -78,8 +78,8 @@ def run(
     known = None if no_support else support or home() / "support"
     with result_stream() as stream:
         with _shown() as steps:
-            from mindgap.campaign.cases.bundle import BundleSourceFactory
-            from mindgap.campaign.session import begin
+            from mindgap.workflows.campaign.cases.bundle import BundleSourceFactory
+            from mindgap.workflows.campaign.session import begin
 
             minutes = 0.0 if no_coverage else coverage_minutes
             options = replace(_run_options(jobs, steps), support=known, coverage_minutes=minutes)
@@ -95,12 +95,12 @@ def resume(directory: Directory, jobs: Jobs = None, as_json: AsJson = False) -> 
 
     Example: mindgap campaign resume out/campaign
     """
-    from mindgap.campaign.state.directory import open_directory
+    from mindgap.workflows.campaign.state.directory import open_directory
 
     folder = open_directory(directory)
     with result_stream() as stream:
         with _shown() as steps:
-            from mindgap.campaign.session import resume_campaign
+            from mindgap.workflows.campaign.session import resume_campaign
 
             found = resume_campaign(directory, _source_of(folder, jobs, steps), options=_run_options(jobs, steps))
         return _told(found, directory, stream, as_json)
@@ -108,8 +108,8 @@ def resume(directory: Directory, jobs: Jobs = None, as_json: AsJson = False) -> 
 
 def begin_or_resume(plan: Path, directory: Path, jobs: int) -> CampaignStatus:
     """Runs the plan's campaign without a support survey; goes on where the directory holds it already."""
-    from mindgap.campaign.plan import read_plan
-    from mindgap.campaign.session import begin, resume_campaign
+    from mindgap.workflows.campaign.plan import read_plan
+    from mindgap.workflows.campaign.session import begin, resume_campaign
 
     meant, text = read_plan(plan)
     with _shown() as steps:
@@ -125,8 +125,8 @@ def status(directory: Directory, as_json: AsJson = False) -> int:
 
     Example: mindgap campaign status out/campaign --json
     """
-    from mindgap.campaign.state.directory import open_directory
-    from mindgap.campaign.state.status import campaign_status, starting
+    from mindgap.workflows.campaign.state.directory import open_directory
+    from mindgap.workflows.campaign.state.status import campaign_status, starting
 
     with result_stream() as stream:
         session = starting(directory)
@@ -158,7 +158,7 @@ def judge(
     """
     with result_stream() as stream:
         with _shown() as steps:
-            from mindgap.campaign.rejudge import judge_again
+            from mindgap.workflows.campaign.rejudge import judge_again
 
             changed = judge_again(directory, words or (), platform, options=_run_options(jobs, steps))
         counts = [{"before": old, "now": new, "rows": count} for (old, new), count in sorted(changed.items())]
@@ -179,8 +179,8 @@ def merge(
 
     Example: mindgap campaign merge out/shard0 out/shard1 out/shard2
     """
-    from mindgap.campaign.state.directory import open_directory
-    from mindgap.campaign.state.status import campaign_status
+    from mindgap.workflows.campaign.state.directory import open_directory
+    from mindgap.workflows.campaign.state.status import campaign_status
 
     with result_stream() as stream:
         folder = open_directory(directory)
@@ -209,9 +209,9 @@ def export_(
 
     Example: mindgap campaign export out/campaign cases.bundle -p cuda/eager (there: mindgap campaign run cases.bundle)
     """
-    from mindgap.campaign.state.bundle_transfer import export
-    from mindgap.campaign.state.directory import open_directory
-    from mindgap.campaign.state.steps import StepTracker
+    from mindgap.workflows.campaign.state.bundle_transfer import export
+    from mindgap.workflows.campaign.state.directory import open_directory
+    from mindgap.workflows.campaign.state.steps import StepTracker
 
     check_files(("BUNDLE", bundle))
     with result_stream() as stream:
@@ -233,8 +233,8 @@ def import_(
 
     Example: mindgap campaign import out/campaign from-the-other-machine/
     """
-    from mindgap.campaign.state.bundle_transfer import import_results
-    from mindgap.campaign.state.directory import open_directory
+    from mindgap.workflows.campaign.state.bundle_transfer import import_results
+    from mindgap.workflows.campaign.state.directory import open_directory
 
     with result_stream() as stream:
         merged = import_results(open_directory(directory), parts)
@@ -245,7 +245,7 @@ def import_(
 @contextmanager
 def _shown() -> Generator[StepTracker]:
     """What a session does, shown from its first second: importing PyTorch takes several on a busy machine."""
-    from mindgap.campaign.state.steps import StepTracker
+    from mindgap.workflows.campaign.state.steps import StepTracker
 
     # Operators that are deprecated are run on purpose; PyTorch reads this when it is imported.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
@@ -255,27 +255,27 @@ def _shown() -> Generator[StepTracker]:
 
 
 def _from_catalogue(jobs: int | None, steps: StepTracker) -> CaseSourceFactory:
-    from mindgap.campaign.variant_source_factory import VariantSourceFactory
+    from mindgap.workflows.campaign.variant_source_factory import VariantSourceFactory
 
     return VariantSourceFactory(jobs, steps, complain)
 
 
 def _source_of(folder: CampaignDirectory, jobs: int | None, steps: StepTracker) -> CaseSourceFactory:
     """Where the cases of a campaign that has begun come from."""
-    from mindgap.campaign.cases.bundle import BundleSourceFactory
+    from mindgap.workflows.campaign.cases.bundle import BundleSourceFactory
 
     return BundleSourceFactory(folder.bundle) if folder.bundle is not None else _from_catalogue(jobs, steps)
 
 
 def _run_options(jobs: int | None, steps: StepTracker) -> RunOptions:
-    from mindgap.campaign.session import RunOptions
+    from mindgap.workflows.campaign.session import RunOptions
 
     return RunOptions(jobs=jobs, steps=steps, notify=complain, whole_process=True)
 
 
 def _told(found: CampaignStatus, directory: Path, out: TextIO, as_json: bool) -> int:
     """The end of a session: its figures, what must not be overlooked, the exit status."""
-    from mindgap.campaign.state.status import warnings_of
+    from mindgap.workflows.campaign.state.status import warnings_of
 
     _print(found, out, as_json)
     if found.stopped:

@@ -16,7 +16,7 @@ from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
 
 if TYPE_CHECKING:
-    from mindgap.campaign.results.reduce import GroupReduction
+    from mindgap.workflows.campaign.results.reduce import GroupReduction
 
 
 def reduce(
@@ -50,17 +50,17 @@ def reduce(
 
     Example: mindgap campaign reduce out/campaign --out out/findings -j 2
     """
-    from mindgap.campaign.results.mechanisms import same_mechanisms
-    from mindgap.campaign.results.reduce import (
+    from mindgap.findings.reduction import ReductionLimits
+    from mindgap.findings.reduction.files import summary_text
+    from mindgap.graph import MindgapError
+    from mindgap.workflows.campaign.results.mechanisms import same_mechanisms
+    from mindgap.workflows.campaign.results.reduce import (
         causes_of_groups,
         complete_platforms,
         index_text,
         reduce_groups,
     )
-    from mindgap.campaign.state.directory import open_directory
-    from mindgap.graph import MindgapError
-    from mindgap.reduction import ReductionLimits
-    from mindgap.reduction.files import summary_text
+    from mindgap.workflows.campaign.state.directory import open_directory
 
     outputs = CauseOutputs.checked(out, ledger, update_ledger, sarif)
     opened, limits = open_directory(directory), ReductionLimits(checks, seconds, not no_stage)

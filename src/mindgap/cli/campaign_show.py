@@ -15,7 +15,7 @@ from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import console, plain_table
 
 if TYPE_CHECKING:
-    from mindgap.campaign.results.findings import FindingGroup
+    from mindgap.workflows.campaign.results.findings import FindingGroup
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of the campaign.")]
 _LONGEST = 110
@@ -37,9 +37,9 @@ def findings(
 
     Example: mindgap campaign findings out/campaign --word discrepant
     """
-    from mindgap.campaign.results.findings import as_json as groups_as_json
-    from mindgap.campaign.results.findings import findings_of
-    from mindgap.campaign.state.directory import open_directory
+    from mindgap.workflows.campaign.results.findings import as_json as groups_as_json
+    from mindgap.workflows.campaign.results.findings import findings_of
+    from mindgap.workflows.campaign.state.directory import open_directory
 
     with result_stream() as out:
         groups = findings_of(open_directory(directory), words or (), platform)
@@ -72,9 +72,9 @@ def show(
 
     Example: mindgap campaign show out/campaign v000042 -p onnxruntime/cpu -o case.py && python case.py
     """
-    from mindgap.campaign.results.findings import rows_of_case
-    from mindgap.campaign.results.script import script_of
-    from mindgap.campaign.state.directory import open_directory
+    from mindgap.workflows.campaign.results.findings import rows_of_case
+    from mindgap.workflows.campaign.results.script import script_of
+    from mindgap.workflows.campaign.state.directory import open_directory
 
     check_files(("--output", output), ("--output", None if output is None else output.with_suffix(".npz")))
     with result_stream() as out:

@@ -16,14 +16,14 @@ from rich.live import Live as Screen
 from rich.text import Text
 
 from mindgap.cli.tables import console, plain_table
-from mindgap.compare.verdict import FINDINGS
+from mindgap.graph.compare.verdict import FINDINGS
 from mindgap.results.rows import ordered
 
 if TYPE_CHECKING:
-    from mindgap.campaign.state.progress import ProgressSnapshot
-    from mindgap.campaign.state.session_file import RunningSession
-    from mindgap.campaign.state.status import CampaignStatus
-    from mindgap.campaign.state.steps import SessionStep, StepTracker
+    from mindgap.workflows.campaign.state.progress import ProgressSnapshot
+    from mindgap.workflows.campaign.state.session_file import RunningSession
+    from mindgap.workflows.campaign.state.status import CampaignStatus
+    from mindgap.workflows.campaign.state.steps import SessionStep, StepTracker
 
 #: Seconds between two looks, between two lines of a log, and until a step that is still going on gets its first line.
 _LOOK_S: Final = 0.25
@@ -59,7 +59,7 @@ def line_of(snapshot: ProgressSnapshot) -> str:
 
 def print_status(found: CampaignStatus, out: TextIO) -> None:
     """Prints the totals, a line for each platform, and the operators that platforms lack."""
-    from mindgap.campaign.state.expenses import lines_of
+    from mindgap.workflows.campaign.state.expenses import lines_of
 
     page = console(out)
     page.print(_head(found), highlight=False)

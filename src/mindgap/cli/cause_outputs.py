@@ -14,8 +14,8 @@ from mindgap.cli.outputs import check_directory, check_files, make_directory, wr
 from mindgap.graph import MindgapError
 
 if TYPE_CHECKING:
-    from mindgap.causes import Cause
-    from mindgap.causes.ledger import Ledger
+    from mindgap.findings.causes import Cause
+    from mindgap.findings.causes.ledger import Ledger
 
 LedgerFile = Annotated[
     Path | None, typer.Option("--ledger", metavar="FILE", help="Known issues in TOML: docs/causes.md.")
@@ -51,7 +51,7 @@ class CauseOutputs:
         `platforms`: those of which all causes are there. Raises `MindgapError`.
         """
         from mindgap import __version__
-        from mindgap.causes import FILE_NAME, causes_text
+        from mindgap.findings.causes import FILE_NAME, causes_text
         from mindgap.report import cause_pages, sarif_of_causes
 
         found = tuple(causes) if self.ledger is None else reviewed(self.ledger, causes, platforms, self.update)

@@ -14,7 +14,7 @@ from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
 
 if TYPE_CHECKING:
-    from mindgap.causes.check import Reproduction
+    from mindgap.findings.causes.check import Reproduction
 
 causes = typer.Typer(no_args_is_help=True, help="Root causes of findings: run their reproducers again.")
 
@@ -46,7 +46,7 @@ def check(
 
     Example: mindgap causes check docs/findings --python other/bin/python
     """
-    from mindgap.causes.check import check_reproducers, counts, reproducers_of
+    from mindgap.findings.causes.check import check_reproducers, counts, reproducers_of
 
     with result_stream() as stream:
 

@@ -20,7 +20,7 @@ from mindgap.cli.tables import console
 from mindgap.graph import MindgapError, TensorStore, default_tensor_store
 
 if TYPE_CHECKING:
-    from mindgap.catalogue import BuildProgress, Catalogue, CatalogueStats, Entry, Pass
+    from mindgap.models.catalogue import BuildProgress, Catalogue, CatalogueStats, Entry, Pass
 
 corpus = typer.Typer(
     no_args_is_help=True, help="A catalogue of real models as graphs: built once, deduplicated by structure."
@@ -59,9 +59,9 @@ def build(
 
     Example: mindgap corpus build out/catalogue 'timm:resnet*' 'transformers:*' --pass backward
     """
-    from mindgap.catalogue import Catalogue, ModelLimits
-    from mindgap.catalogue import build as build_catalogue
-    from mindgap.corpus.patterns import EVERYTHING
+    from mindgap.models.catalogue import Catalogue, ModelLimits
+    from mindgap.models.catalogue import build as build_catalogue
+    from mindgap.models.corpus.patterns import EVERYTHING
 
     check_directory("CATALOGUE", directory)
     with result_stream() as out:
@@ -90,7 +90,7 @@ def list_(
 
     Example: mindgap corpus list out/catalogue --failed --scheme transformers
     """
-    from mindgap.catalogue import Catalogue
+    from mindgap.models.catalogue import Catalogue
 
     with result_stream() as out:
         statuses = ("failed", "left_out") if failed else ("captured", "duplicate")
@@ -120,8 +120,8 @@ def show(
 
     Example: mindgap corpus show out/catalogue timm:resnet18 -o resnet18.graph
     """
-    from mindgap.catalogue import Catalogue
     from mindgap.graph import encode, stored_keys
+    from mindgap.models.catalogue import Catalogue
 
     check_files(("--output", output))
     with result_stream() as out:
@@ -150,7 +150,7 @@ def stats(directory: Directory, as_json: AsJson = False) -> None:
 
     Example: mindgap corpus stats out/catalogue
     """
-    from mindgap.catalogue import Catalogue
+    from mindgap.models.catalogue import Catalogue
 
     with result_stream() as out:
         found = _verified(Catalogue(directory))
@@ -160,7 +160,7 @@ def stats(directory: Directory, as_json: AsJson = False) -> None:
 
 def _verified(catalogue: Catalogue) -> CatalogueStats:
     """Computes the catalogue's figures, with a progress bar while its graphs are read back."""
-    from mindgap.catalogue import stats_of
+    from mindgap.models.catalogue import stats_of
 
     with counting() as tick:
         return stats_of(catalogue, lambda done, total: tick(done, total, "reading graphs back"))
@@ -185,7 +185,7 @@ def _figures(entry: Entry) -> str:
 
 
 def _pass(name: str) -> Pass:
-    from mindgap.catalogue import PASSES
+    from mindgap.models.catalogue import PASSES
 
     for known in PASSES:
         if name == known:

@@ -21,8 +21,8 @@ from mindgap.cli.streams import result_stream
 from mindgap.cli.tables import console, plain_table
 
 if TYPE_CHECKING:
-    from mindgap.support.coverage import OperatorCoverage, OperatorGap, VersionCoverage
-    from mindgap.support.survey import SurveyResult
+    from mindgap.workflows.support.coverage import OperatorCoverage, OperatorGap, VersionCoverage
+    from mindgap.workflows.support.survey import SurveyResult
 
     #: By the platform before and after.
     Versions = Mapping[tuple[str, str], VersionCoverage]
@@ -65,7 +65,7 @@ def coverage(
     with result_stream() as out:
         _require_any(platforms)
         asked = _asked(platforms, catalogue, store, budget, jobs)
-        from mindgap.support.coverage import operator_coverage, version_coverage
+        from mindgap.workflows.support.coverage import operator_coverage, version_coverage
 
         found = {
             platform: operator_coverage(asked.keys, asked.support.answers(fingerprint))
@@ -99,11 +99,11 @@ def _asked(
     platforms: list[str], catalogue: Path | None, store: Path | None, budget: float | None, jobs: int
 ) -> SurveyResult:
     """Runs the survey. Raises `MindgapError` if no platform could be surveyed."""
-    from mindgap.catalogue import Catalogue
     from mindgap.graph.tensors import home
-    from mindgap.store import Store
-    from mindgap.support.probe_file import probe_set
-    from mindgap.support.survey import nothing_asked, survey_platforms
+    from mindgap.models.catalogue import Catalogue
+    from mindgap.results.store import Store
+    from mindgap.workflows.support.probe_file import probe_set
+    from mindgap.workflows.support.survey import nothing_asked, survey_platforms
 
     with counting() as tick:
         probes = probe_set(Catalogue(catalogue) if catalogue is not None else None, on_progress=tick)

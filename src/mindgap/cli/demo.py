@@ -17,13 +17,13 @@ from mindgap.cli.sources import subjects
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import print_report
-from mindgap.diff import RunSettings, diff_many
 from mindgap.graph import default_tensor_store
-from mindgap.sources.client import SourceClient
-from mindgap.store import Store
+from mindgap.models.sources.client import SourceClient
+from mindgap.results.store import Store
+from mindgap.workflows.diff import RunSettings, diff_many
 
 if TYPE_CHECKING:
-    from mindgap.diff import Report
+    from mindgap.workflows.diff import Report
 
 #: Unlike in make, in instruction set, in precision and in how much of the graph each compiles.
 PLATFORMS: Final = ("cpu/eager@isa=avx2", "cpu/jit", "onnxruntime/cpu", "openvino/cpu", "cpu/inductor")
@@ -95,7 +95,7 @@ def demo(
 
 def _models(output: Path, jobs: int | None, out: TextIO) -> Report:
     """Compares the platforms on real models; prints the table and writes the page."""
-    from mindgap.corpus.demo import DEMO_MODELS
+    from mindgap.models.corpus.demo import DEMO_MODELS
 
     complain(f"1 of 3: {len(DEMO_MODELS)} real models on {len(PLATFORMS)} platforms")
     tensors = default_tensor_store()
@@ -119,8 +119,8 @@ def _models(output: Path, jobs: int | None, out: TextIO) -> Report:
 
 def _campaign(output: Path, jobs: int) -> int:
     """Runs variants of operator samples on the runtimes. Returns the number of findings."""
-    from mindgap.catalogue import Catalogue, build
-    from mindgap.corpus.demo import DEMO_OPERATORS
+    from mindgap.models.catalogue import Catalogue, build
+    from mindgap.models.corpus.demo import DEMO_OPERATORS
 
     complain("2 of 3: a campaign: variants of PyTorch's samples of pooling, padding, normalisation and others")
     catalogue = Catalogue(output / "catalogue", create=True)
@@ -132,7 +132,7 @@ def _campaign(output: Path, jobs: int) -> int:
 
 def _print_causes(folder: Path, out: TextIO) -> None:
     """The worst causes that a script shows, with the command that runs it."""
-    from mindgap.causes import FILE_NAME, read_causes
+    from mindgap.findings.causes import FILE_NAME, read_causes
 
     causes = read_causes(folder / FILE_NAME)
     verified = [cause for cause in causes if cause.verified]

@@ -20,10 +20,10 @@ from mindgap.cli.sources import CaptureEnv, Inside, inside_option, source_client
 from mindgap.cli.status import Exit, status_of
 from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import print_report
-from mindgap.diff import DiffInterrupted, Report, RunSettings, StoreNotWritten, diff_many
-from mindgap.diff.platform_facts import spelled
 from mindgap.graph import MindgapError, default_tensor_store
-from mindgap.store import Store
+from mindgap.results.store import Store
+from mindgap.workflows.diff import DiffInterrupted, Report, RunSettings, StoreNotWritten, diff_many
+from mindgap.workflows.diff.platform_facts import spelled
 
 #: Options that other commands of this kind take too.
 Options = Annotated[

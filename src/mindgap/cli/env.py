@@ -11,7 +11,7 @@ import typer
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import console, plain_table
-from mindgap.environments import Environment, EnvironmentProblem, environments, find, find_recipe, recipes
+from mindgap.platforms.environments import Environment, EnvironmentProblem, environments, find, find_recipe, recipes
 
 env = typer.Typer(
     no_args_is_help=True,
@@ -46,7 +46,7 @@ def create(
 
     Example: mindgap env create ort128 'onnxruntime==1.28.0'
     """
-    from mindgap.environments import installation
+    from mindgap.platforms.environments import installation
 
     if requirements:
         made = installation.create(name, requirements, python, isolated=isolated or python is not None, say=complain)
@@ -87,7 +87,7 @@ def list_environments(as_json: AsJson = False) -> None:
 
     Example: mindgap env list
     """
-    from mindgap.environments.environment import unfinished
+    from mindgap.platforms.environments.environment import unfinished
 
     found = environments()
     with result_stream() as out:
@@ -144,7 +144,7 @@ def remove(name: Name) -> None:
 
     Example: mindgap env remove ort128
     """
-    from mindgap.environments import installation
+    from mindgap.platforms.environments import installation
 
     folder = installation.remove(name)
     with result_stream() as out:

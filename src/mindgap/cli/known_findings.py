@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from mindgap.baseline import Baseline, Keys, known_as
 from mindgap.cli.outputs import write_file
 from mindgap.cli.streams import complain
-from mindgap.diff import Report
+from mindgap.findings.baseline import Baseline, Keys, known_as
+from mindgap.workflows.diff import Report
 
 if TYPE_CHECKING:
-    from mindgap.causes import Cause
-    from mindgap.causes.ledger import Ledger
+    from mindgap.findings.causes import Cause
+    from mindgap.findings.causes.ledger import Ledger
 
 
 class MarkKnown(Protocol):
@@ -45,7 +45,7 @@ def known_findings(path: Path | None, update: bool) -> MarkKnown:
 
 def load_ledger(path: Path, update: bool) -> Ledger:
     """Reads a ledger. `update`: one that is missing is empty. Raises `MindgapError` for a bad file."""
-    from mindgap.causes.ledger import Ledger
+    from mindgap.findings.causes.ledger import Ledger
 
     return Ledger() if update and not path.exists() else Ledger.load(path)
 
@@ -65,7 +65,7 @@ def reviewed(ledger: Ledger, causes: Sequence[Cause], platforms: Iterable[str], 
 
 def _versions(packages: Sequence[str], platform: str) -> Mapping[str, str]:
     """The versions where a platform runs; none for one of an environment that is not on this machine."""
-    from mindgap.environments import EnvironmentProblem
+    from mindgap.platforms.environments import EnvironmentProblem
     from mindgap.platforms.listing import package_versions
 
     try:
@@ -84,7 +84,7 @@ def _by_baseline(known: Baseline, file: Path | None, report: Report, keys: Keys 
 
 
 def _by_ledger(ledger: Ledger, file: Path | None, report: Report, keys: Keys = known_as) -> Report:
-    from mindgap.causes import causes_of_rows
+    from mindgap.findings.causes import causes_of_rows
 
     apart = [row.by_fault for row in report.rows]
     pairs = causes_of_rows(each for rows in apart for each in rows)

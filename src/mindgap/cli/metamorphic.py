@@ -11,9 +11,9 @@ from mindgap.cli.outputs import check_files
 from mindgap.cli.sources import CaptureEnv, source_client, subjects
 from mindgap.cli.status import status_of
 from mindgap.cli.streams import result_stream
-from mindgap.diff import RunSettings
-from mindgap.diff.metamorphic import metamorphic as run_metamorphic
 from mindgap.graph import default_tensor_store
+from mindgap.workflows.diff import RunSettings
+from mindgap.workflows.diff.metamorphic import metamorphic as run_metamorphic
 
 
 def metamorphic(

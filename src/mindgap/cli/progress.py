@@ -12,8 +12,8 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from mindgap.diff import ProgressEvent
-from mindgap.diff.api import OnProgress
+from mindgap.workflows.diff import ProgressEvent
+from mindgap.workflows.diff.api import OnProgress
 
 #: Without a terminal, a log is not silent for longer.
 _SILENCE_S: Final = 15.0

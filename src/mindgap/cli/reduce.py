@@ -13,15 +13,15 @@ from mindgap.cli.numbers import finite
 from mindgap.cli.sources import CaptureEnv, source_client, subjects
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
-from mindgap.diff.platform_facts import facts_of, spelled
 from mindgap.graph import Graph, MindgapError, default_tensor_store
-from mindgap.pipeline.comparison import GraphComparison, RunContext
+from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
+from mindgap.workflows.diff.platform_facts import facts_of, spelled
 
 if TYPE_CHECKING:
-    from mindgap.reduction import ReductionLimits
-    from mindgap.reduction.files import Summary
+    from mindgap.findings.reduction import ReductionLimits
+    from mindgap.findings.reduction.files import Summary
 
 
 def reduce(
@@ -50,8 +50,8 @@ def reduce(
 
     Example: mindgap reduce timm:resnet18 -p onnxruntime/cpu --out reduced
     """
-    from mindgap.causes import ReducedGroup, causes_of
-    from mindgap.reduction import ReductionLimits
+    from mindgap.findings.causes import ReducedGroup, causes_of
+    from mindgap.findings.reduction import ReductionLimits
     from mindgap.run.pool import WorkerPool
 
     outputs = CauseOutputs.checked(out, ledger, update_ledger, sarif)
@@ -106,8 +106,8 @@ def _reduced(
     context: RunContext, graph: Graph, fault: Row, limits: ReductionLimits, out: Path
 ) -> tuple[Summary | None, str]:  # fmt: skip
     """Reduces one fault and writes its files. Returns its summary, None where it could not be reduced, and a text."""
-    from mindgap.reduction.files import summary_text, write_finding
-    from mindgap.reduction.finding import reduce_finding
+    from mindgap.findings.reduction.files import summary_text, write_finding
+    from mindgap.findings.reduction.finding import reduce_finding
 
     try:
         summary = write_finding(out, reduce_finding(context, graph, fault, limits))

@@ -9,8 +9,8 @@ import typer
 
 from mindgap.cli.outputs import check_files, write_file
 from mindgap.cli.streams import result_stream
-from mindgap.diff import Report
 from mindgap.graph import MindgapError
+from mindgap.workflows.diff import Report
 
 
 def report(
@@ -35,7 +35,7 @@ def report(
 
 def _stored(source: Path, run: str | None) -> Report:
     from mindgap.results.from_store import report_of
-    from mindgap.store import Store
+    from mindgap.results.store import Store
 
     return report_of(Store(source, create=False), run)
 

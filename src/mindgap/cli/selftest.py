@@ -23,7 +23,7 @@ def selftest(
     Example: mindgap selftest --quick
     """
     with result_stream() as out:
-        from mindgap.selftest import run
+        from mindgap.workflows.selftest import run
 
         with counting() as tell:
             result = run(quick=quick, seed=seed, progress=tell)

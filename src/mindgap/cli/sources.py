@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from mindgap.cli.stored_graphs import is_stored, stored_subjects
-from mindgap.diff import Subject
-from mindgap.environments import find
 from mindgap.graph import Graph, MindgapError, TensorStore
-from mindgap.sources.client import OpenedSource, SourceClient
+from mindgap.models.sources.client import OpenedSource, SourceClient
+from mindgap.platforms.environments import find
+from mindgap.workflows.diff import Subject
 
 #: The option of commands that take a submodule of a source.
 Inside = Annotated[

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from mindgap.diff import Report
+from mindgap.workflows.diff import Report
 
 
 class Exit(IntEnum):

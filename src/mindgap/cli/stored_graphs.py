@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
-from mindgap.diff import Subject
 from mindgap.graph import Graph, MindgapError, TensorStore, decode, stored_keys
+from mindgap.workflows.diff import Subject
 
 if TYPE_CHECKING:
-    from mindgap.synth.merging.merge import Merger
-    from mindgap.synth.merging.variant import Variant
+    from mindgap.models.synth.merging.merge import Merger
+    from mindgap.models.synth.merging.variant import Variant
 
 #: The options of each scheme with their defaults.
 _OPTIONS: Final = {
@@ -62,7 +62,7 @@ def _number(source: str, options: dict[str, str], name: str) -> int:
 
 
 def _catalogued(directory: Path, limit: int, of: str, tensors: TensorStore) -> Iterator[Subject]:
-    from mindgap.catalogue import Catalogue
+    from mindgap.models.catalogue import Catalogue
 
     catalogue = Catalogue(directory)
     entries = catalogue.entries("status = 'captured' AND pass = ?", [of])
@@ -76,11 +76,11 @@ def _catalogued(directory: Path, limit: int, of: str, tensors: TensorStore) -> I
 
 
 def _variants(directory: Path, count: int, nodes: int, seed: int, tensors: TensorStore) -> Iterator[Subject]:
-    from mindgap.campaign.cases.case import BLOCK
-    from mindgap.campaign.cases.variants import draw_block, pool_of
-    from mindgap.campaign.plan import Size, Variants
-    from mindgap.catalogue import Catalogue
-    from mindgap.synth.merging.merge import Merger
+    from mindgap.models.catalogue import Catalogue
+    from mindgap.models.synth.merging.merge import Merger
+    from mindgap.workflows.campaign.cases.case import BLOCK
+    from mindgap.workflows.campaign.cases.variants import draw_block, pool_of
+    from mindgap.workflows.campaign.plan import Size, Variants
 
     merger = Merger(pool_of(directory))
     wanted = Variants(count=count, sizes=(Size(nodes=nodes, share=1.0),))

@@ -14,7 +14,7 @@ from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.study_deviations import deviations
 from mindgap.cli.tables import console
-from mindgap.store import Store
+from mindgap.results.store import Store
 
 if TYPE_CHECKING:
     from mindgap.report.study_html import Section

@@ -18,9 +18,9 @@ from mindgap.cli.streams import complain, result_stream
 from mindgap.graph import MindgapError, TensorStore
 
 if TYPE_CHECKING:
-    from mindgap.machines.observations import Collected
-    from mindgap.machines.settings import Setting
-    from mindgap.machines.subjects import Runnable
+    from mindgap.studies.machines.observations import Collected
+    from mindgap.studies.machines.settings import Setting
+    from mindgap.studies.machines.subjects import Runnable
 
 #: Seconds for opening a source, and for a capture.
 _DEADLINE_S: Final = 300.0
@@ -45,7 +45,7 @@ class Collection:
 
 def collect_machine(wanted: Collection) -> int:
     """Collects observations of this machine into a file."""
-    from mindgap.machines.collecting import PROBES, collect
+    from mindgap.studies.machines.collecting import PROBES, collect
 
     check_files(("--collect", wanted.path))
     if not wanted.sources and (wanted.samples is not None or wanted.options):
@@ -75,7 +75,7 @@ def collect_machine(wanted: Collection) -> int:
 
 
 def _settings(wanted: Collection) -> tuple[Setting, ...]:
-    from mindgap.machines.settings import all_settings, given_settings, quick_settings
+    from mindgap.studies.machines.settings import all_settings, given_settings, quick_settings
 
     if wanted.platforms:
         return given_settings(wanted.platforms)
@@ -87,7 +87,7 @@ def _runnables(wanted: Collection, store: TensorStore, refused: list[str]) -> li
 
     Raises `MindgapError` where none can be captured.
     """
-    from mindgap.machines.subjects import full_suite, given_model, quick_suite
+    from mindgap.studies.machines.subjects import full_suite, given_model, quick_suite
 
     if not wanted.sources:
         return (quick_suite if wanted.quick else full_suite)(store)

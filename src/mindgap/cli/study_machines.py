@@ -32,12 +32,12 @@ _SHOWN: Final = ("models", "reduced", "casts", "operators")
 def study_machines(files: Sequence[Path], out: Path | None, html: Path | None, *, as_json: bool) -> int:
     """Makes the tables and the page of collected files."""
     from mindgap import __version__
-    from mindgap.machines.merging import read_and_merge
     from mindgap.report.deviations_page import deviations_page
     from mindgap.report.own_charts import own_charts
     from mindgap.studies import to_csv
     from mindgap.studies.deviations.own import own_study, to_json
     from mindgap.studies.deviations.own.overview import own_overview
+    from mindgap.studies.machines.merging import read_and_merge
 
     if out is not None:
         check_directory("--out", out)

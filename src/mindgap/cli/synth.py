@@ -21,12 +21,12 @@ from mindgap.cli.streams import result_stream
 from mindgap.graph import Graph, MindgapError, decode, live_nodes
 
 if TYPE_CHECKING:
-    from mindgap.campaign.cases.region_sampling import SamplingReport
-    from mindgap.campaign.plan import Variants
-    from mindgap.compare.digest import Digested
-    from mindgap.synth.merging.merge import Merger
-    from mindgap.synth.merging.variant import Variant
-    from mindgap.synth.regions.pool import RegionPool
+    from mindgap.graph.compare.digest import Digested
+    from mindgap.models.synth.merging.merge import Merger
+    from mindgap.models.synth.merging.variant import Variant
+    from mindgap.models.synth.regions.pool import RegionPool
+    from mindgap.workflows.campaign.cases.region_sampling import SamplingReport
+    from mindgap.workflows.campaign.plan import Variants
 
 #: How many of the variants are written out as bytes for their rate, unless all are asked for.
 _TIMED = 500
@@ -64,9 +64,9 @@ def synth(
 
     Example: mindgap synth out/catalogue -n 1000 --nodes 1000 --seed 7 --json
     """
-    from mindgap.campaign.cases.variants import POOL
-    from mindgap.campaign.plan import Size, Variants
-    from mindgap.synth.merging.merge import Merger
+    from mindgap.models.synth.merging.merge import Merger
+    from mindgap.workflows.campaign.cases.variants import POOL
+    from mindgap.workflows.campaign.plan import Size, Variants
 
     check_files(("--out", described), ("--pool", pool_file))
     size = Size(nodes=nodes, share=1.0)
@@ -99,7 +99,7 @@ def synth(
 
 def _pool(directory: Path, file: Path | None, jobs: int) -> tuple[RegionPool, dict[str, Any]]:
     """Loads or makes the pool. Returns it with the report of a new pool."""
-    from mindgap.campaign.cases.variants import pool_of
+    from mindgap.workflows.campaign.cases.variants import pool_of
 
     figures: dict[str, Any] = {}
 
@@ -119,7 +119,7 @@ def _pool(directory: Path, file: Path | None, jobs: int) -> tuple[RegionPool, di
 
 def _made_of(file: Path) -> dict[str, Any]:
     """Formats the number of graphs of the pool, and of those that gave no region, by reason."""
-    from mindgap.campaign.cases.variants import pool_yield
+    from mindgap.workflows.campaign.cases.variants import pool_yield
 
     made = pool_yield(file)
     return {} if made is None else {"pool_graphs": made.bases, "pool_graphs_without_region": dict(made.barren)}
@@ -138,8 +138,8 @@ class _Described:
 
 def _described(merger: Merger, seed: int, wanted: Variants, out: TextIO | None) -> _Described:
     """Describes all variants, with the specs of their borders and their digests."""
-    from mindgap.campaign.cases.case import BLOCK
-    from mindgap.campaign.cases.variants import draw_block
+    from mindgap.workflows.campaign.cases.case import BLOCK
+    from mindgap.workflows.campaign.cases.variants import draw_block
 
     found = _Described()
     every = max(1, wanted.count // _TIMED)

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from mindgap.diff import Report, Row
 from mindgap.report.words import METRICS, detail_line, fault_name, given_back, metric, short, weaker_evidence
+from mindgap.workflows.diff import Report, Row
 
 _STYLES: Final = {
     "identical": "dim",

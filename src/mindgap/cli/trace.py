@@ -13,8 +13,8 @@ from mindgap.cli.outputs import check_files, write_file
 from mindgap.cli.sources import CaptureEnv, source_client, subjects
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import result_stream
-from mindgap.diff import Subject
 from mindgap.graph import MindgapError, default_tensor_store
+from mindgap.workflows.diff import Subject
 
 
 def trace(
@@ -50,9 +50,9 @@ def trace(
     """
     # Imported late: other commands need no PyTorch.
     from mindgap.cli.trace_tables import print_repeats, print_trace
-    from mindgap.diff.tracing import repeat_graph, trace_graph
-    from mindgap.trace.probing import ProbeLimits
-    from mindgap.trace.trace_json import json_text
+    from mindgap.judge.trace.probing import ProbeLimits
+    from mindgap.judge.trace.trace_json import json_text
+    from mindgap.workflows.diff.tracing import repeat_graph, trace_graph
 
     if repeat is None and (processes > 1 or threads):
         raise MindgapError("--processes and --threads count results of repeated runs: they need --repeat N")

@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from mindgap.cli.tables import console
-from mindgap.diff.tracing import RepeatReport
+from mindgap.judge.trace.turning_points import turning_points
+from mindgap.judge.trace.value_trace import ProbeReport, TracedValue, ValueTrace
 from mindgap.report.words import number
-from mindgap.trace.turning_points import turning_points
-from mindgap.trace.value_trace import ProbeReport, TracedValue, ValueTrace
+from mindgap.workflows.diff.tracing import RepeatReport
 
 _ROLES: Final = {"introduces": "bold red", "amplifies": "yellow", "masks": "cyan"}
 _STATES: Final = {"equal": "dim", "differs": "", "inside": "dim italic"}

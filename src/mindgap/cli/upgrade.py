@@ -20,15 +20,15 @@ from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.upgrade_known import marked
 from mindgap.cli.upgrade_outputs import json_text, page, print_upgrade, write_junit
-from mindgap.diff import DiffInterrupted, RunSettings, StoreNotWritten
-from mindgap.diff.upgrade import TO_LOOK_AT, PlatformUpgrade, Upgrade
-from mindgap.diff.upgrade import upgrade as run_upgrade
-from mindgap.environments import find
 from mindgap.graph import MindgapError, TensorStore, default_tensor_store
-from mindgap.store import Store
+from mindgap.platforms.environments import find
+from mindgap.results.store import Store
+from mindgap.workflows.diff import DiffInterrupted, RunSettings, StoreNotWritten
+from mindgap.workflows.diff.upgrade import TO_LOOK_AT, PlatformUpgrade, Upgrade
+from mindgap.workflows.diff.upgrade import upgrade as run_upgrade
 
 if TYPE_CHECKING:
-    from mindgap.causes.version_changes import ReducedChange
+    from mindgap.workflows.diff.version_changes import ReducedChange
 
 
 def upgrade(
@@ -122,13 +122,13 @@ def _reduced(
     quiet: bool,
 ) -> list[ReducedChange]:  # fmt: skip
     """Writes a script for each distinct change and runs it with both versions; then the pages of causes."""
-    from mindgap.causes import ReducedGroup, causes_of
-    from mindgap.causes.version_changes import reduce_changes
     from mindgap.cli.cause_outputs import CauseOutputs
-    from mindgap.pipeline.comparison import RunContext
-    from mindgap.reduction import ReductionLimits
-    from mindgap.reduction.files import summary_text
+    from mindgap.findings.causes import ReducedGroup, causes_of
+    from mindgap.findings.reduction import ReductionLimits
+    from mindgap.findings.reduction.files import summary_text
+    from mindgap.judge.pipeline.comparison import RunContext
     from mindgap.run.pool import WorkerPool
+    from mindgap.workflows.diff.version_changes import reduce_changes
 
     reduced: list[ReducedChange] = []
     groups: list[ReducedGroup] = []

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from mindgap.baseline import Known, known_as
 from mindgap.cli.known_findings import MarkKnown
-from mindgap.diff import Report, Row
-from mindgap.diff.upgrade import TO_LOOK_AT, PlatformUpgrade
+from mindgap.findings.baseline import Known, known_as
+from mindgap.workflows.diff import Report, Row
+from mindgap.workflows.diff.upgrade import TO_LOOK_AT, PlatformUpgrade
 
 
 def marked(found: Sequence[PlatformUpgrade], mark_known: MarkKnown) -> list[PlatformUpgrade]:

@@ -14,12 +14,12 @@ from rich.text import Text
 from mindgap.cli.outputs import write_file
 from mindgap.cli.tables import console, plain_table
 from mindgap.cli.upgrade_known import together
-from mindgap.diff import Row
-from mindgap.diff.upgrade import CHANGES, TO_LOOK_AT, PlatformUpgrade, Upgrade, change_of
 from mindgap.report.words import detail_line
+from mindgap.workflows.diff import Row
+from mindgap.workflows.diff.upgrade import CHANGES, TO_LOOK_AT, PlatformUpgrade, Upgrade, change_of
 
 if TYPE_CHECKING:
-    from mindgap.causes.version_changes import ReducedChange
+    from mindgap.workflows.diff.version_changes import ReducedChange
 
 _WRONG: Final = {"platform": "the new version", "reference": "the old version", "undecided": "undecided"}
 _QUIET: Final = frozenset(("calm", "same", "absent"))

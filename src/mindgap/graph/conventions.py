@@ -4,7 +4,7 @@ From the schemas of PyTorch 2.13 and its conventions (a packet that ends in `_` 
 argument; an `out` overload writes to its keywords). In doubt the answer is the safe one: memory may
 be shared, an argument is no size.
 
-These sets are no traits (`mindgap.operators`), for two reasons. They are part of the definition of a
+These sets are no traits (`mindgap.graph.operators`), for two reasons. They are part of the definition of a
 structure digest (`structure.py`): a change gives every graph of a catalogue another digest. And they
 only repeat what schemas hold, which rooms that import PyTorch read from there (`mindgap.aten.operators`).
 """

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mindgap.environments import Environment, EnvironmentProblem, Recipe, recipe_of
+from mindgap.platforms.environments import Environment, EnvironmentProblem, Recipe, recipe_of
 from mindgap.platforms.protocol import Availability, Backend, Options, Platform, PlatformError
 
 _PROBE_S: Final = 120.0

@@ -55,12 +55,12 @@ class JitBackend:
 
     def open(self, options: Options) -> Platform:
         """Opens the platform. Raises `Fallback` if an option has no effect."""
-        from mindgap.platforms.pytorch.device import settings
-        from mindgap.torch_private.switches import (
+        from mindgap.aten.torch_private.switches import (
             optimise_torchscript,
             torchscript_fuses_on_cpu,
             use_profiling_executor,
         )
+        from mindgap.platforms.pytorch.device import settings
 
         known.checked(options, _OPTIONS)
         settings.check_tier(options)

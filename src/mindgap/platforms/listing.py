@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from mindgap.environments.environment import installed
 from mindgap.platforms.elsewhere import BackendElsewhere, BackendWithoutEnvironment
+from mindgap.platforms.environments.environment import installed
 from mindgap.platforms.protocol import Availability, Backend
 from mindgap.platforms.registry import ENVIRONMENT, BrokenBackend, backends, find, is_import_path
 

@@ -14,8 +14,8 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
-from mindgap.environments import find as find_environment
 from mindgap.platforms.elsewhere import BackendElsewhere, placed
+from mindgap.platforms.environments import find as find_environment
 from mindgap.platforms.protocol import Availability, Backend, Options, Platform, PlatformError
 
 GROUP: Final = "mindgap.platforms"

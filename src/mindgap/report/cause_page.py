@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from mindgap.causes import Cause
-from mindgap.causes.cause import SEVERITIES
+from mindgap.findings.causes import Cause
+from mindgap.findings.causes.cause import SEVERITIES
+from mindgap.findings.reduction.evidence import Evidence, evidence_file, read_evidence
+from mindgap.findings.reduction.files import Summary
 from mindgap.graph import MindgapError
-from mindgap.reduction.evidence import Evidence, evidence_file, read_evidence
-from mindgap.reduction.files import Summary
 from mindgap.report.graph_svg import ROLES, graph_svg
 from mindgap.report.page import source_text, template
 from mindgap.report.words import METRICS, MORE_METRICS, figure

@@ -10,8 +10,8 @@ from typing import Any, Final
 import altair
 import vl_convert
 
-from mindgap.diff import Report
 from mindgap.report.words import short
+from mindgap.workflows.diff import Report
 
 #: Altair's interface is generated, and typed in parts only.
 alt: Final[Any] = altair

@@ -8,7 +8,7 @@ from typing import Any, Final
 import altair
 import vl_convert
 
-from mindgap.compare.ultrametric import Dendrogram
+from mindgap.graph.compare.ultrametric import Dendrogram
 from mindgap.studies import StudyTable, column, records
 from mindgap.studies.deviations.published import NamedDendrogram, PublishedStudy
 from mindgap.studies.deviations.published.matrix import TITLES

@@ -7,7 +7,7 @@ from typing import Final
 
 from markupsafe import Markup, escape
 
-from mindgap.reduction.evidence import DrawnNode
+from mindgap.findings.reduction.evidence import DrawnNode
 
 #: What a role means, in the order of the legend. The empty role: the difference does not reach the node.
 ROLES: Final = {

@@ -6,8 +6,8 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 
-from mindgap.diff import Report, Row
 from mindgap.report.words import explain
+from mindgap.workflows.diff import Report, Row
 
 #: What XML 1.0 cannot hold; a platform's own message may have anything in it.
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -14,10 +14,9 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from mindgap.causes import CauseKey, cause_key_of_row
-from mindgap.compare.culprit import GRAPH_OUTPUTS
-from mindgap.compare.verdict import DTYPE_POLICY
-from mindgap.diff import Report, Row
+from mindgap.findings.causes import CauseKey, cause_key_of_row
+from mindgap.graph.compare.culprit import GRAPH_OUTPUTS
+from mindgap.graph.compare.verdict import DTYPE_POLICY
 from mindgap.report.chart import bundle, difference_chart
 from mindgap.report.words import (
     MEANINGS,
@@ -31,6 +30,7 @@ from mindgap.report.words import (
     short,
     weaker_evidence,
 )
+from mindgap.workflows.diff import Report, Row
 
 _HERE = Path(__file__).parent
 #: The columns of the table of comparisons, and how wide each is.

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from mindgap.causes import Cause, causes_of_rows
-from mindgap.causes.cause import CauseState, Severity
-from mindgap.diff import Report, Row
+from mindgap.findings.causes import Cause, causes_of_rows
+from mindgap.findings.causes.cause import CauseState, Severity
 from mindgap.report.words import MEANINGS, explain
+from mindgap.workflows.diff import Report, Row
 
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _FINGERPRINT: Final = "mindgapCause/v1"

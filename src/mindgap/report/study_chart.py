@@ -8,8 +8,8 @@ from typing import Any, Final
 import altair
 
 from mindgap.report.chart import COLOURS
+from mindgap.results.failure_rules import CAUSES, TYPES
 from mindgap.studies import StudyTable, records
-from mindgap.studies.gap.causes import CAUSES, TYPES
 from mindgap.studies.gap.vocabulary import CALM, WRONG
 
 #: Altair's interface is generated, and typed in parts only.

@@ -15,9 +15,9 @@ from mindgap.report.chart import bundle
 from mindgap.report.page import heading
 from mindgap.report.study_chart import chart_of, spaced
 from mindgap.report.words import MEANINGS, number
+from mindgap.results.failure_rules import CAUSES, TYPES
 from mindgap.studies import StudyTable, records
 from mindgap.studies.gap import PUBLISHED, Published, Study
-from mindgap.studies.gap.causes import CAUSES, TYPES
 from mindgap.studies.gap.vocabulary import WORDS
 
 _HERE = Path(__file__).parent

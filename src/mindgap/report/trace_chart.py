@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import altair
 
-from mindgap.trace.value_trace import TracedValue, ValueTrace
+from mindgap.judge.trace.value_trace import TracedValue, ValueTrace
 
 #: Altair's interface is generated, and typed in parts only.
 alt: Final[Any] = altair

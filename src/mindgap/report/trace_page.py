@@ -8,11 +8,11 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from mindgap.judge.trace.turning_points import turning_points
+from mindgap.judge.trace.value_trace import ValueTrace
 from mindgap.report.chart import bundle
 from mindgap.report.trace_chart import ROLES, STATES, distance_chart
 from mindgap.report.words import number
-from mindgap.trace.turning_points import turning_points
-from mindgap.trace.value_trace import ValueTrace
 
 _HERE = Path(__file__).parent
 

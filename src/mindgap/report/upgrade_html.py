@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from mindgap.causes.version_changes import ReducedChange
-from mindgap.diff import Row
-from mindgap.diff.upgrade import CHANGES, Change, PlatformUpgrade, Upgrade
 from mindgap.report.page import template
 from mindgap.report.words import METRICS, MORE_METRICS
+from mindgap.workflows.diff import Row
+from mindgap.workflows.diff.upgrade import CHANGES, Change, PlatformUpgrade, Upgrade
+from mindgap.workflows.diff.version_changes import ReducedChange
 
 #: What each change means, for people.
 MEANINGS: Final[Mapping[Change, str]] = {

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from mindgap.compare.fault import Fault
-from mindgap.compare.row_metrics import RowMetrics
-from mindgap.diff import Row
+from mindgap.graph.compare.fault import Fault
+from mindgap.graph.compare.row_metrics import RowMetrics
 from mindgap.platforms.delegation import Delegation, total
+from mindgap.workflows.diff import Row
 
 #: What a table calls a row -> (short form for narrow cells, what it means).
 MEANINGS: Final[Mapping[str, tuple[str, str]]] = {

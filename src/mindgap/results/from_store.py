@@ -7,15 +7,15 @@ from collections import Counter, defaultdict
 from dataclasses import fields, replace
 from typing import Any, cast
 
-from mindgap.compare.culprit import Culprit
-from mindgap.compare.fault import Fault
-from mindgap.compare.row_metrics import RowMetrics
-from mindgap.compare.verdict import FINDINGS
-from mindgap.compare.weakness import Weakness
+from mindgap.graph.compare.culprit import Culprit
+from mindgap.graph.compare.fault import Fault
+from mindgap.graph.compare.row_metrics import RowMetrics
+from mindgap.graph.compare.verdict import FINDINGS
+from mindgap.graph.compare.weakness import Weakness
 from mindgap.platforms.delegation import Delegation
 from mindgap.results.rows import Model, PlatformFacts, Refused, Report, Row, Totals, identities, ordered
+from mindgap.results.store import Store, StoreError, metrics_of, outcome_of
 from mindgap.run.outcome import Outcome
-from mindgap.store import Store, StoreError, metrics_of, outcome_of
 
 _TOTALS = """
 WITH rows AS (SELECT * FROM verdicts WHERE run = $run),

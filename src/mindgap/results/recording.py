@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from mindgap.compare.culprit import Culprit
-from mindgap.compare.fault import Fault
 from mindgap.graph import Graph
+from mindgap.graph.compare.culprit import Culprit
+from mindgap.graph.compare.fault import Fault
 from mindgap.platforms.delegation import delegation_of
 from mindgap.results.rows import Model, PlatformFacts, Refused, Row
 from mindgap.results.settings import RunSettings
+from mindgap.results.store import TABLES, Store, StoreError, Writer, graph_row, metric_columns, new_run, outcome_row
+from mindgap.results.store.records import writable
 from mindgap.run.identity import digest_of
 from mindgap.run.outcome import Outcome
-from mindgap.store import TABLES, Store, StoreError, Writer, graph_row, metric_columns, new_run, outcome_row
-from mindgap.store.records import writable
 
 #: Gives what a platform reports of itself.
 Describe = Callable[[str], Mapping[str, Any]]

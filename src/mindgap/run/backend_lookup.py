@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Final, cast
 
-from mindgap.environments import find as find_environment
 from mindgap.platforms.elsewhere import BackendElsewhere
+from mindgap.platforms.environments import find as find_environment
 from mindgap.platforms.inside import backend_at
 from mindgap.platforms.protocol import Backend, Batching, PlatformError
 

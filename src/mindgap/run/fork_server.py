@@ -35,7 +35,7 @@ PRELOADED: Final = (
     "mindgap.platforms.pytorch.device.settings",
     "mindgap.platforms.pytorch.execution.eager_executable",
     "mindgap.platforms.pytorch.compilation.compiled",
-    "mindgap.corpus",
+    "mindgap.models.corpus",
 )
 #: A message's bytes at most.
 LONGEST: Final = 1 << 16

@@ -17,7 +17,6 @@ from typing import Any, Final, cast
 import numpy as np
 import xxhash
 
-from mindgap.compare.digest import Digested, digest_array, digested
 from mindgap.graph import (
     DTYPES,
     Graph,
@@ -30,6 +29,7 @@ from mindgap.graph import (
     materialise,
 )
 from mindgap.graph.cache import Cache
+from mindgap.graph.compare.digest import Digested, digest_array, digested
 from mindgap.platforms.delegation import delegation_of, require_taken
 from mindgap.platforms.protocol import (
     DECLARED,

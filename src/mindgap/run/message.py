@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from mindgap.compare.digest import Digested, Sketch
 from mindgap.graph import Graph
+from mindgap.graph.compare.digest import Digested, Sketch
 from mindgap.run.channel import Array, Frame
 from mindgap.run.outcome import Job, Outcome
 

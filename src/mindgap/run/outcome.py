@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from mindgap.compare.digest import Digested
 from mindgap.graph import Array, Graph, MindgapError, numpy_dtype
+from mindgap.graph.compare.digest import Digested
 from mindgap.platforms.protocol import ValueDigest
 
 #: `not_run`: of a row for which no time or memory was left. No outcome has it.

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from mindgap.environments import Environment
+from mindgap.platforms.environments import Environment
 from mindgap.run import forking
 from mindgap.run.channel import Array, Frame
 from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess, spawned

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mindgap.store import Store
+from mindgap.results.store import Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ import textwrap
 import pytest
 import torch
 
-from mindgap.corpus import SourceError, capture_source, open_source
+from mindgap.models.corpus import SourceError, capture_source, open_source
 
 MODEL = """
 import torch

@@ -13,10 +13,10 @@ from safetensors.torch import save_file
 
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import to_torch
-from mindgap.corpus import CaptureFailure, SourceError, capture_source, open_source
-from mindgap.corpus.hubs.hugging_face import SeededInstead
 from mindgap.graph import Stored, Uniform, materialise, materialise_all
 from mindgap.graph.tensors import TensorStore
+from mindgap.models.corpus import CaptureFailure, SourceError, capture_source, open_source
+from mindgap.models.corpus.hubs.hugging_face import SeededInstead
 
 BERT = {
     "architectures": ["BertModel"], "model_type": "bert", "hidden_size": 32, "num_hidden_layers": 2,
@@ -59,7 +59,7 @@ def built(text: str):
 
 def trained_bert(at: Path, changes: dict | None = None) -> dict[str, torch.Tensor]:
     """A folder with a configuration and weights in safetensors; gives the tensors that were written."""
-    from mindgap.corpus.libraries import declare_operators
+    from mindgap.models.corpus.libraries import declare_operators
 
     declare_operators()
     from transformers import BertConfig, BertModel

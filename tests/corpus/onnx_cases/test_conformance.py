@@ -5,11 +5,11 @@ import pytest
 import torch
 from onnx import TensorProto, helper
 
-from mindgap.corpus import SourceError, capture_program, capture_source, open_source
-from mindgap.corpus.onnx_cases.conformance import _compare, names
-from mindgap.corpus.onnx_cases.node import TRANSLATIONS, OnnxNode, Untranslated
-from mindgap.corpus.onnx_cases.translation import translated
 from mindgap.graph import Uniform
+from mindgap.models.corpus import SourceError, capture_program, capture_source, open_source
+from mindgap.models.corpus.onnx_cases.conformance import _compare, names
+from mindgap.models.corpus.onnx_cases.node import TRANSLATIONS, OnnxNode, Untranslated
+from mindgap.models.corpus.onnx_cases.translation import translated
 
 
 def test_the_cases_are_there_under_their_short_names():
@@ -122,7 +122,7 @@ def test_an_operand_that_must_be_known_and_is_computed_from_values_bakes_those()
 def test_no_two_families_translate_one_operator():
     assert len(TRANSLATIONS) > 140
     with pytest.raises(ValueError, match="two translations of Abs"):
-        from mindgap.corpus.onnx_cases.node import translates
+        from mindgap.models.corpus.onnx_cases.node import translates
 
         translates("Abs")(lambda node, x: x)
     node = OnnxNode("Pad", {}, {1: np.array([1, 2])}, (True,))

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from mindgap.corpus import CaptureFailure, SourceError, capture_program, capture_source, open_source
-from mindgap.corpus.operator_samples.modules import names
 from mindgap.graph import Stored
+from mindgap.models.corpus import CaptureFailure, SourceError, capture_program, capture_source, open_source
+from mindgap.models.corpus.operator_samples.modules import names
 
 
 def test_the_suite_is_whole():

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from mindgap.corpus import SourceError, capture_program, capture_source, open_source
-from mindgap.corpus.operator_samples.operators import MOST, names
-from mindgap.corpus.operator_samples.sample_call import evenly_spaced, sample_of
-from mindgap.corpus.operator_samples.sample_inputs import SampleDrawingMode, new_registry, round_inexact
 from mindgap.graph import Stored, Uniform
 from mindgap.graph.codec import encode
+from mindgap.models.corpus import SourceError, capture_program, capture_source, open_source
+from mindgap.models.corpus.operator_samples.operators import MOST, names
+from mindgap.models.corpus.operator_samples.sample_call import evenly_spaced, sample_of
+from mindgap.models.corpus.operator_samples.sample_inputs import SampleDrawingMode, new_registry, round_inexact
 
 
 def test_the_suite_is_whole():

@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from mindgap.capture import capture
-from mindgap.corpus.opening import capture_built
-from mindgap.corpus.program import Built
-from mindgap.corpus.weights.seeding import seed_statistics, seed_weights, weight_recipe
-from mindgap.corpus.weights.tensor_registry import TensorRegistry
 from mindgap.graph import Literal, PendingTensors, Stored, TensorStore, Uniform, materialise_all, tensor_key
+from mindgap.models.capture import capture
+from mindgap.models.corpus.opening import capture_built
+from mindgap.models.corpus.program import Built
+from mindgap.models.corpus.weights.seeding import seed_statistics, seed_weights, weight_recipe
+from mindgap.models.corpus.weights.tensor_registry import TensorRegistry
 
 
 class Degenerate(nn.Module):

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from mindgap.corpus.opening import capture_program, open_source
-from mindgap.corpus.source import SourceError, parse
-from mindgap.corpus.zoos import timm_models as zoo
+from mindgap.models.corpus.opening import capture_program, open_source
+from mindgap.models.corpus.source import SourceError, parse
+from mindgap.models.corpus.zoos import timm_models as zoo
 
 try:
     zoo.names()

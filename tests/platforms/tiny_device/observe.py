@@ -10,8 +10,8 @@ import time
 import tiny_accelerator
 import torch
 
+from mindgap.aten.torch_private.operator_events import operator_events
 from mindgap.platforms.pytorch.device import host_runs as seen
-from mindgap.torch_private.operator_events import operator_events
 
 a = torch.randn(4, 6).to("tiny")
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from mindgap.compare.equality import identity
 from mindgap.graph import Array, MindgapError
+from mindgap.graph.compare.equality import identity
 from mindgap.studies.deviations import OURS, PAPER, Profile, class_numbers, most_frequent
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mindgap.compare.ultrametric import dendrogram
 from mindgap.graph import MindgapError
-from mindgap.machines.merging import merged
+from mindgap.graph.compare.ultrametric import dendrogram
 from mindgap.studies import column, records
 from mindgap.studies.deviations.overview import Overview, class_tree
 from mindgap.studies.deviations.own import own_study
 from mindgap.studies.deviations.own.overview import own_overview
 from mindgap.studies.deviations.published import COLUMNS, PublishedStudy
 from mindgap.studies.deviations.published.overview import published_overview
+from mindgap.studies.machines.merging import merged
 from studies.deviations.test_own import PLATFORMS, collected
 
 

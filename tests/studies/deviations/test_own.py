@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mindgap.compare.prefix_digests import prefix_digests
 from mindgap.graph import MindgapError
-from mindgap.machines.merging import merged
-from mindgap.machines.observations import Collected, Deviating, Machine, Observation, Subject, ValueFacts
+from mindgap.graph.compare.prefix_digests import prefix_digests
 from mindgap.studies import records
 from mindgap.studies.deviations.own import own_study
 from mindgap.studies.deviations.own.columns import MAIN
+from mindgap.studies.machines.merging import merged
+from mindgap.studies.machines.observations import Collected, Deviating, Machine, Observation, Subject, ValueFacts
 
 FACTS = {"model": "resnet18", "activation": "relu", "pooling": "max", "trained": True, "sample": 0, "dtype": "float32"}
 PLATFORMS = (

@@ -12,13 +12,13 @@ import torch
 
 from mindgap.aten.functional import functionalize
 from mindgap.aten.storage import READS_STORAGE
+from mindgap.aten.torch_private.overloads import OpOverload
 from mindgap.graph import Graph, GraphError, TensorSpec
 from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.executorch import messages
 from mindgap.platforms.messages import loading_error
 from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
 from mindgap.platforms.pytorch.compilation.exported_program import export_program, operator_named, quiet
-from mindgap.torch_private.overloads import OpOverload
 
 XNNPACK: Final = "XNNPACK"
 KERNELS: Final = "ExecuTorch's kernels"

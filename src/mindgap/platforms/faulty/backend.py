@@ -119,7 +119,7 @@ class FaultyExecutable:
     def digest_values(self, inputs: Sequence[Array]) -> tuple[list[Array], list[ValueDigest]]:
         """Returns outputs, and the digest of every output slot of every node as it was when the node returned."""
         from mindgap.aten.tensors import to_numpy
-        from mindgap.compare.digest import digest_bytes
+        from mindgap.graph.compare.digest import digest_bytes
 
         digests: list[ValueDigest] = []
 

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, to_torch
-from mindgap.compare.metrics import ordered
 from mindgap.graph import Array, dtype_name, kind_of
+from mindgap.graph.compare.metrics import ordered
 from mindgap.platforms.faulty import schema
 
 

@@ -17,9 +17,9 @@ from typing import Any, cast
 import torch
 import torch.fx
 
+from mindgap.aten.torch_private.overloads import schema_of
 from mindgap.graph import Graph
 from mindgap.platforms.pytorch.compilation.fx_module import to_fx
-from mindgap.torch_private.overloads import schema_of
 
 
 class Replay:

@@ -18,12 +18,12 @@ from onnxscript import optimizer, version_converter
 
 from mindgap.aten.functional import functionalize
 from mindgap.aten.tensors import to_torch
+from mindgap.aten.torch_private.onnx_exporter import ConversionError, TorchTensor, add_opset_imports, translate
 from mindgap.graph import Graph, GraphError
 from mindgap.platforms.onnx import messages as onnx_export_messages
 from mindgap.platforms.onnx.external_data import ExternalData, take_out
 from mindgap.platforms.onnx.fx_program import OPSET, FxProgram, registry, to_fx
 from mindgap.platforms.protocol import Array, CompileFailure, Unsupported
-from mindgap.torch_private.onnx_exporter import ConversionError, TorchTensor, add_opset_imports, translate
 
 #: A protobuf message ends at 2 GiB; names, nodes and shapes need some of it.
 _MODEL_BYTES_LIMIT: Final = 2_000_000_000

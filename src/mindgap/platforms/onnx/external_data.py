@@ -16,8 +16,8 @@ from typing import Final
 import numpy as np
 import onnx_ir as ir
 
+from mindgap.aten.torch_private.onnx_exporter import TorchTensor
 from mindgap.platforms.protocol import Array
-from mindgap.torch_private.onnx_exporter import TorchTensor
 
 #: Weights that take more together are kept outside the model.
 _MODEL_BYTES: Final = 64 << 20

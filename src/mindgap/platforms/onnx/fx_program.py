@@ -22,17 +22,21 @@ from mindgap.aten.arguments import bind
 from mindgap.aten.operators import callable_of, facts, overload
 from mindgap.aten.tape import flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES
-from mindgap.graph import Arg, Graph, Node, TensorSpec, map_refs, operands
-from mindgap.platforms.protocol import CompileFailure, Unsupported
-from mindgap.torch_private.dispatch_modes import FunctionalTensorMode, dispatch_functionalize, enable_python_dispatcher
-from mindgap.torch_private.fake_tensors import FakeTensorMode
-from mindgap.torch_private.onnx_exporter import (
+from mindgap.aten.torch_private.dispatch_modes import (
+    FunctionalTensorMode,
+    dispatch_functionalize,
+    enable_python_dispatcher,
+)
+from mindgap.aten.torch_private.fake_tensors import FakeTensorMode
+from mindgap.aten.torch_private.onnx_exporter import (
     TypePromoter,
     TypePromotionTable,
     decomposition_table,
     translation_registry,
 )
-from mindgap.torch_private.overloads import DispatchKey, has_kernel_for, schema_of
+from mindgap.aten.torch_private.overloads import DispatchKey, has_kernel_for, schema_of
+from mindgap.graph import Arg, Graph, Node, TensorSpec, map_refs, operands
+from mindgap.platforms.protocol import CompileFailure, Unsupported
 
 #: The operator set that `torch.onnx.export` writes by default.
 OPSET = 20

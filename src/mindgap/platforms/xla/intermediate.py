@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from mindgap.environments import find_recipe
 from mindgap.graph import Graph
+from mindgap.platforms.environments import find_recipe
 from mindgap.platforms.onnx.step_backend import StepBackend
 from mindgap.platforms.protocol import Array, Executable, Options, RunFailure, Unsupported
 

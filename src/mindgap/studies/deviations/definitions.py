@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from mindgap.compare.digest import widened
-from mindgap.compare.equality import BITS, VALUES, Equality, identity
 from mindgap.graph import Array, MindgapError
+from mindgap.graph.compare.digest import widened
+from mindgap.graph.compare.equality import BITS, VALUES, Equality, identity
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mindgap.compare.ultrametric import Dendrogram
+from mindgap.graph.compare.ultrametric import Dendrogram
 from mindgap.studies.deviations.feature_clusters import FlagClusters
 from mindgap.studies.deviations.published.claims import Claim
 from mindgap.studies.table import StudyTable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mindgap.store import Store
+from mindgap.results.store import Store
 from mindgap.studies.gap.vocabulary import RAN, mode, share
 from mindgap.studies.table import StudyTable, query_table
 

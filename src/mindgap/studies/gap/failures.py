@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from mindgap.store import Store
-from mindgap.studies.gap.causes import CAUSES, TYPES, classified
+from mindgap.results.failure_rules import CAUSES, TYPES
+from mindgap.results.store import Store
+from mindgap.studies.gap.causes import classified
 from mindgap.studies.gap.vocabulary import RAN, counted, mode, share
 from mindgap.studies.table import StudyTable, query_table
 

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mindgap.studies.gap.causes import CAUSES, TYPES
+from mindgap.results.failure_rules import CAUSES, TYPES
 from mindgap.studies.gap.vocabulary import CALM, WORDS, WRONG
 from mindgap.studies.table import StudyTable, column, records
 

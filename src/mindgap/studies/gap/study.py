@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from mindgap.results.from_store import require_whole
-from mindgap.store import Store, StoreError
+from mindgap.results.store import Store, StoreError
 from mindgap.studies.gap.agreement import classes, precision
 from mindgap.studies.gap.compiled import compiled
 from mindgap.studies.gap.consistency import consistency, tolerances

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from mindgap.compare.verdict import FINDINGS
-from mindgap.store import Store
+from mindgap.graph.compare.verdict import FINDINGS
+from mindgap.results.store import Store
 from mindgap.studies.gap.vocabulary import RAN, VERDICTS, WORDS, counted, listed, mode, share, size
 from mindgap.studies.table import StudyTable, query_table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from mindgap.compare.verdict import FINDINGS
+from mindgap.graph.compare.verdict import FINDINGS
 
 #: Verdicts of outputs that were compared: nothing for a person to look at, and wrong.
 CALM: Final = ("identical", "rounding", "ill_conditioned", "internal", "undefined")

@@ -4,12 +4,12 @@ from importlib.util import find_spec
 
 import pytest
 
-from mindgap.capture import CaptureError
-from mindgap.corpus.opening import capture_program, open_source
-from mindgap.corpus.source import SourceError
-from mindgap.corpus.zoos.diffusers import models as diffusers_zoo
-from mindgap.corpus.zoos.diffusers.shrinking import shrink_arguments
 from mindgap.graph.codec import digest
+from mindgap.models.capture import CaptureError
+from mindgap.models.corpus.opening import capture_program, open_source
+from mindgap.models.corpus.source import SourceError
+from mindgap.models.corpus.zoos.diffusers import models as diffusers_zoo
+from mindgap.models.corpus.zoos.diffusers.shrinking import shrink_arguments
 
 pytestmark = pytest.mark.skipif(find_spec("diffusers") is None, reason="diffusers is not installed")
 

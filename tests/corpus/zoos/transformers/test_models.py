@@ -6,12 +6,12 @@ import functools
 import pytest
 import torch
 
-from mindgap.capture.program import leaves
-from mindgap.corpus import SourceError, open_source
-from mindgap.corpus.opening import capture_program
-from mindgap.corpus.zoos.transformers.models import names
-from mindgap.corpus.zoos.transformers.overrides import ARGUMENTS, CONFIGURATION, CONSTANT, IMPOSSIBLE
-from mindgap.corpus.zoos.transformers.shrinking import FIRST_SPECIAL, VOCABULARY, Shrinking, shrink_configuration
+from mindgap.models.capture.program import leaves
+from mindgap.models.corpus import SourceError, open_source
+from mindgap.models.corpus.opening import capture_program
+from mindgap.models.corpus.zoos.transformers.models import names
+from mindgap.models.corpus.zoos.transformers.overrides import ARGUMENTS, CONFIGURATION, CONSTANT, IMPOSSIBLE
+from mindgap.models.corpus.zoos.transformers.shrinking import FIRST_SPECIAL, VOCABULARY, Shrinking, shrink_configuration
 
 pytest.importorskip("transformers")
 

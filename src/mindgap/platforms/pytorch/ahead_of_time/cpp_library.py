@@ -12,9 +12,7 @@ from typing import Any, Final
 
 import torch
 
-from mindgap.platforms.pytorch.ahead_of_time.cpp_source import CppSource
-from mindgap.platforms.pytorch.ahead_of_time.proxy_executor import ProxyExecutor
-from mindgap.torch_private.aot_inductor import (
+from mindgap.aten.torch_private.aot_inductor import (
     cpp_builder,
     handles_of,
     load_library,
@@ -23,7 +21,9 @@ from mindgap.torch_private.aot_inductor import (
     wrapper_header,
     write_code,
 )
-from mindgap.torch_private.inductor import inductor_config, pick_vec_isa
+from mindgap.aten.torch_private.inductor import inductor_config, pick_vec_isa
+from mindgap.platforms.pytorch.ahead_of_time.cpp_source import CppSource
+from mindgap.platforms.pytorch.ahead_of_time.proxy_executor import ProxyExecutor
 
 #: One graph's function: the tensors that the module takes -> the tensors that it gives.
 Function = Callable[..., list[torch.Tensor]]

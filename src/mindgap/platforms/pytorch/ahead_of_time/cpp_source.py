@@ -12,8 +12,7 @@ from typing import Any, Final
 import torch
 import torch.fx
 
-from mindgap.platforms.protocol import Fallback
-from mindgap.torch_private.aot_inductor import (
+from mindgap.aten.torch_private.aot_inductor import (
     AotCodeCompiler,
     CodeGenerators,
     CppWrapperCpu,
@@ -23,6 +22,7 @@ from mindgap.torch_private.aot_inductor import (
     code_generators,
     register_code_generators,
 )
+from mindgap.platforms.protocol import Fallback
 
 _INCLUDE: Final = re.compile(r"^\s*#include\s+[<\"].*[>\"]\s*$", re.MULTILINE)
 _EXPORTED: Final = re.compile(r'extern\s+"C"\s+(?:__declspec\(\w+\)\s+)?[\w:\s*]*?\b(\w+)\s*\(')

@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from mindgap.torch_private.aot_inductor import cpp_builder, load_library, write_code
+from mindgap.aten.torch_private.aot_inductor import cpp_builder, load_library, write_code
 
 #: PyTorch makes a proxy executor only for a library that it loads with a JSON file beside it, and hands it to the
 #: library's function for running. This library has no program, and keeps what it is handed. It has all functions that

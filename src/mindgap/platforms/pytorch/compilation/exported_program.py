@@ -14,11 +14,11 @@ import torch.export
 
 from mindgap.aten.tape import written_inputs
 from mindgap.aten.tensors import input_tensors
+from mindgap.aten.torch_private.export_speed import remember_composite_operators
+from mindgap.aten.torch_private.overloads import OpOverload
 from mindgap.graph import Graph, GraphError
 from mindgap.platforms.protocol import Array, CompileFailure
 from mindgap.platforms.pytorch.compilation.fx_module import foldable, to_fx
-from mindgap.torch_private.export_speed import remember_composite_operators
-from mindgap.torch_private.overloads import OpOverload
 
 _NAMED: Final = re.compile(r"\baten(?:\.|::)(\w+)(?:\.\w+)?")
 _LOGGERS: Final = ("torch.export", "torch._export", "torch.fx", "torch._subclasses", "torch._dynamo")

@@ -17,17 +17,17 @@ from typing import Any
 import torch
 import torch.fx
 
-from mindgap.platforms.protocol import Fallback, Options
-from mindgap.platforms.pytorch.compilation import torch_compile
-from mindgap.platforms.pytorch.compilation.compiled import Program
-from mindgap.platforms.pytorch.device.availability import compiler_present, processor
-from mindgap.torch_private.inductor import (
+from mindgap.aten.torch_private.inductor import (
     PARTIAL_BACKENDS,
     SWITCHED_OFF,
     default_cache_dir,
     inductor_config,
     pick_vec_isa,
 )
+from mindgap.platforms.protocol import Fallback, Options
+from mindgap.platforms.pytorch.compilation import torch_compile
+from mindgap.platforms.pytorch.compilation.compiled import Program
+from mindgap.platforms.pytorch.device.availability import compiler_present, processor
 
 _base: str | None = None
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 import torch
 import torch.fx
 
+from mindgap.aten.torch_private.dynamo import counters, dynamo_config, reset
 from mindgap.platforms.protocol import Fallback
 from mindgap.platforms.pytorch.compilation.compiled import Program
-from mindgap.torch_private.dynamo import counters, dynamo_config, reset
 
 #: Programs that may still be called. While there is one, what Dynamo knows is not thrown away.
 _alive: weakref.WeakSet[torch.fx.GraphModule] = weakref.WeakSet()

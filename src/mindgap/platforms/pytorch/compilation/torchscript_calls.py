@@ -15,7 +15,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from mindgap.torch_private.overloads import OpOverload
+from mindgap.aten.torch_private.overloads import OpOverload
 
 
 def without_boolean_lists(module: torch.fx.GraphModule) -> torch.fx.GraphModule:

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 
 import torch
 
-from mindgap.torch_private.operator_events import (
+from mindgap.aten.torch_private.operator_events import (
     goes_to_boxed_fallback,
     has_boxed_fallback,
     is_operator,

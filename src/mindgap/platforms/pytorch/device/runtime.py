@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import torch
 
+from mindgap.aten.torch_private.operator_events import operator_events
 from mindgap.platforms.protocol import Fallback, Unsupported
 from mindgap.platforms.pytorch.device.devices import TorchDevice
 from mindgap.platforms.pytorch.device.host_runs import boxed_fallback, from_outside, host_runs, through_boxed_fallback
-from mindgap.torch_private.operator_events import operator_events
 
 #: What PyTorch and the makers' packages warn when an operator that a device lacks goes to the CPU.
 _ELSEWHERE: Final = re.compile(

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from mindgap.aten.tensors import TORCH_DTYPES, to_torch
+from mindgap.aten.torch_private.switches import onednn_enabled
 from mindgap.platforms.protocol import Fallback, Options, Unsupported
 from mindgap.platforms.pytorch.device.availability import processor
 from mindgap.platforms.pytorch.device.devices import TorchDevice
@@ -23,7 +24,6 @@ from mindgap.platforms.pytorch.device.instruction_levels import Level, asked, re
 from mindgap.platforms.pytorch.device.runtime import attach, hardware, watched
 from mindgap.platforms.pytorch.device.switches import fp32_precisions, not_in_force, switches
 from mindgap.platforms.pytorch.refusals import refusal
-from mindgap.torch_private.switches import onednn_enabled
 
 _BRANCHES: Final = {
     1: "off", 2: "auto", 3: "compatible", 4: "sse2", 6: "ssse3", 7: "sse4.1", 8: "sse4.2", 9: "avx", 10: "avx2",

@@ -10,10 +10,7 @@ from typing import Any, Final
 
 import torch
 
-from mindgap.platforms.protocol import Options
-from mindgap.platforms.pytorch.device.devices import TorchDevice
-from mindgap.platforms.pytorch.device.options import switch_variables
-from mindgap.torch_private.switches import (
+from mindgap.aten.torch_private.switches import (
     attention_switch,
     cudnn_switch,
     fp32_precision,
@@ -21,6 +18,9 @@ from mindgap.torch_private.switches import (
     set_fp32_precision,
     set_onednn_enabled,
 )
+from mindgap.platforms.protocol import Options
+from mindgap.platforms.pytorch.device.devices import TorchDevice
+from mindgap.platforms.pytorch.device.options import switch_variables
 
 #: Which attention kernels each word leaves switched on.
 _ATTENTION: Final = {

@@ -11,8 +11,8 @@ import torch
 from mindgap.aten.operators import facts
 from mindgap.aten.tape import Tape, flatten_result
 from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, torch_dtype_name
-from mindgap.compare.digest import digest_bytes
 from mindgap.graph import Graph
+from mindgap.graph.compare.digest import digest_bytes
 from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.protocol import UNVERIFIED, Array, Fallback, Options, Unsupported, ValueDigest
 from mindgap.platforms.pytorch.device.devices import CPU, TorchDevice

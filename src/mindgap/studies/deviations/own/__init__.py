@@ -1,7 +1,7 @@
 """Runs the deviations study on observations of one's own machines.
 
-Input: observations of machines (`mindgap.machines.merging`). Output: tables named `own_…`. Must not know how anything
-was run.
+Input: observations of machines (`mindgap.studies.machines.merging`). Output: tables named `own_…`. Must not know how
+anything was run.
 """
 
 from mindgap.studies.deviations.own.study import OwnStudy, own_study, to_json

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from mindgap.machines.merging import Column, Merged
-from mindgap.machines.observations import ValueFacts
 from mindgap.studies.deviations.own.columns import classes_and_precision, made
 from mindgap.studies.deviations.own.layers import kind_of_layer
+from mindgap.studies.machines.merging import Column, Merged
+from mindgap.studies.machines.observations import ValueFacts
 from mindgap.studies.table import StudyTable
 
 _VARIANT: Final = ("model", "activation", "pooling", "trained")

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from itertools import combinations
 from typing import Any
 
-from mindgap.machines.merging import MachinePlatform, Merged
 from mindgap.studies.deviations.feature_clusters import FlagClusters, flag_clusters
 from mindgap.studies.deviations.own.columns import made, main, numbers_of, options_of, result, threads_of, title
+from mindgap.studies.machines.merging import MachinePlatform, Merged
 from mindgap.studies.table import StudyTable
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from mindgap.machines.merging import Merged
 from mindgap.studies.deviations.own.columns import (
     MODEL_COLUMNS,
     classes_and_precision,
@@ -16,6 +15,7 @@ from mindgap.studies.deviations.own.columns import (
     tree,
     versions_of,
 )
+from mindgap.studies.machines.merging import Merged
 from mindgap.studies.table import StudyTable
 
 _MODELS = ("models", "reduced", "casts")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mindgap.machines.merging import Merged
 from mindgap.studies.deviations.own.columns import classes_and_precision, made, numbers_of, result
+from mindgap.studies.machines.merging import Merged
 from mindgap.studies.table import StudyTable
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from mindgap.compare.prefix_digests import digest_count, has_precision
-from mindgap.machines.merging import Column, Merged
-from mindgap.operators import is_activation
+from mindgap.graph.compare.prefix_digests import digest_count, has_precision
+from mindgap.graph.operators import is_activation
 from mindgap.studies.deviations.own.columns import MODEL_COLUMNS, classes_and_precision, made, model_facts
+from mindgap.studies.machines.merging import Column, Merged
 from mindgap.studies.table import StudyTable
 
 #: Part of an operator's name -> the kind of layer. The first that is found counts.

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from mindgap.graph import MindgapError
-from mindgap.machines.merging import Column, MachinePlatform, Merged
 from mindgap.studies.deviations.overview import (
     Answer,
     ClassGrid,
@@ -24,6 +23,7 @@ from mindgap.studies.deviations.overview import (
 from mindgap.studies.deviations.own.causes import clusters_and_classes
 from mindgap.studies.deviations.own.columns import MODEL_COLUMNS, main, model_facts, numbers_of, result, title, tree
 from mindgap.studies.deviations.own.study import OwnStudy
+from mindgap.studies.machines.merging import Column, MachinePlatform, Merged
 from mindgap.studies.table import StudyTable, records
 
 #: Settings of `cpu/eager` that a machine lacks are counted; more platforms than these are counted too.

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mindgap.graph import MindgapError
-from mindgap.machines.merging import Merged
 from mindgap.studies.deviations.own import activations, causes, classes, convolutions, layers
+from mindgap.studies.machines.merging import Merged
 from mindgap.studies.table import StudyTable
 
 

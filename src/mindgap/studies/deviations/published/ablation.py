@@ -9,7 +9,7 @@ from math import isqrt
 from pathlib import Path
 from typing import Any, Final
 
-from mindgap.compare.metrics import MANTISSA_BITS
+from mindgap.graph.compare.metrics import MANTISSA_BITS
 from mindgap.studies.deviations.published.parquet import BadData, Column, read_columns
 
 #: The only run whose hosts all had the same weights and inputs (README of the published data).

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any, Final
 
-from mindgap.compare.equality import identity
 from mindgap.graph import Array
+from mindgap.graph.compare.equality import identity
 from mindgap.studies.deviations.computed_table import made
 from mindgap.studies.deviations.definitions import PAPER
 from mindgap.studies.deviations.published.ablation import Convolution, in_figure_4

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mindgap.compare.equality import identity
-from mindgap.compare.ultrametric import Dendrogram, dendrogram
 from mindgap.graph import Array
+from mindgap.graph.compare.equality import identity
+from mindgap.graph.compare.ultrametric import Dendrogram, dendrogram
 from mindgap.studies.deviations.computed_table import made
 from mindgap.studies.deviations.definitions import PAPER, class_numbers
 from mindgap.studies.deviations.published.ablation import Convolution, in_figure_4

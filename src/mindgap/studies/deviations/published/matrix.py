@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from mindgap.compare.equality import identity
 from mindgap.graph import Array
+from mindgap.graph.compare.equality import identity
 from mindgap.studies.deviations.definitions import OURS, PAPER, Mode, Profile, class_numbers, most_frequent
 from mindgap.studies.deviations.published.parquet import BadData
 from mindgap.studies.deviations.published.platforms import Platform, platform_of

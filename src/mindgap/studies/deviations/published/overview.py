@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from mindgap.compare.ultrametric import dendrogram
+from mindgap.graph.compare.ultrametric import dendrogram
 from mindgap.studies.deviations.definitions import OURS
 from mindgap.studies.deviations.overview import (
     Answer,

@@ -1,0 +1,130 @@
+"""A script for two versions of one platform, which is run in the environment of each.
+
+Such a script holds what each version gave. It runs the platform only, and tells which of the two the result is like.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from mindgap.findings.reduction.reproducer import (
+    CRASH_LIMIT_S,
+    Array,
+    Reproducer,
+    Shown,
+    VersionRun,
+    is_the_failure,
+    run_once,
+    short_forms,
+    stable_part,
+    title_of,
+)
+from mindgap.findings.script.form import RAISED, script_source
+from mindgap.findings.script.rendering import render
+from mindgap.findings.script.short import ShownCase
+from mindgap.findings.script.target import Recorded, Target, TwoResults
+from mindgap.graph import Graph
+from mindgap.results.rows import Row
+
+#: Characters of the line with versions.
+_FIRST: Final = 300
+#: What the exit status of a script says.
+_SHOWN: Final[Mapping[int, Shown]] = {0: "no fault", 1: "fault"}
+
+
+#: The packages that make a platform's results, by the beginning of its name.
+_PACKAGES: Final = {
+    "onnxruntime/openvino": ("onnxruntime-openvino", "torch", "onnxscript", "onnx"),
+    "onnxruntime/": ("onnxruntime", "torch", "onnxscript", "onnx"),
+    "openvino/": ("openvino", "torch"),
+    "": ("torch",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One of two versions of a platform. `platform`: its name, with the environment. `target`: as a script runs it.
+
+    `words`: the packages of which the two have different versions: `torch 2.14.1`. `outputs`: what it gave, empty where
+    one of the two fails.
+    """
+
+    platform: str
+    target: Target
+    words: str
+    outputs: Sequence[Array] = ()
+
+
+def are_versions(one: Target, other: Target) -> bool:
+    """Whether the two are one platform, in two environments."""
+    return one.python != other.python and one.name == other.name
+
+
+def version_words(target: Target, other: Target) -> str:
+    """The packages of a platform that another version of it has in another version, with Python where it is all."""
+    mine, theirs = target.versions or {}, other.versions or {}
+    packages = next(names for start, names in _PACKAGES.items() if target.device_mode.startswith(start))
+    for names in (packages, ("python",)):
+        found = [f"{name} {mine[name]}" for name in names if name in mine and mine[name] != theirs.get(name)]
+        if found:
+            return ", ".join(found).replace("python", "Python")
+    return "another environment"
+
+
+def version_reproducer(
+    graph: Graph, inputs: Sequence[Array], faulty: Version, expected: Version, row: Row, limit_s: float = CRASH_LIMIT_S
+) -> Reproducer:
+    """A script that runs in the environments of two versions of one platform, and shows the fault in one of them.
+
+    Where there is no short form, the long script: it compares the platform with eager PyTorch of the environment in
+    which it runs. `row`: of this graph; no verdict where the version at fault refuses it.
+    """
+    title = _title(graph, row, faulty)
+    two = TwoResults(expected.words, faulty.words, expected.outputs, faulty.outputs)
+    made: Reproducer | None = None
+    for form in short_forms([ShownCase("smallest", graph, inputs)], faulty.target, row, limit_s, title, two):
+        text = script_source(form)
+        if text is None:
+            continue
+        if form.kind == "fails":
+            _, printed = run_once(text, faulty.target.python)
+            raised = re.search(rf"{RAISED} (\w+) ([\s\S]*)", printed)
+            if raised is None:
+                continue
+            text = script_source(replace(form, failure=(raised[1], stable_part(raised[2])))) or text
+        tried = replace(_in_both(text, faulty, expected), short=True, title=title)
+        if tried.verified and is_the_failure(tried.printed, row):
+            return tried
+        made = made or tried
+    if made is not None:
+        return replace(made, verified=False)
+    words = f"Recorded with {faulty.words}: {row.word}. {row.detail or row.message}"
+    eager = Target("cpu/eager", python=faulty.target.python)
+    long = render(graph, inputs, faulty.target, eager, name="reduced", recorded=Recorded(words=words))
+    return replace(_in_both(long.text, faulty, expected), title=title)
+
+
+def _in_both(text: str, faulty: Version, expected: Version) -> Reproducer:
+    """Runs a script with the version at fault, twice where it shows the fault, and with the other one."""
+    first, printed = run_once(text, faulty.target.python)
+    status = first
+    if first == 1:
+        status, printed = run_once(text, faulty.target.python)
+    right, other = run_once(text, expected.target.python)
+    told = ((faulty, status if status == first else 2, printed), (expected, right, other))
+    runs = tuple(VersionRun(each.platform, _SHOWN.get(end, "could not be checked"), _first_line(said), said)
+                 for each, end, said in told)  # fmt: skip
+    return Reproducer(text, False, (first, status, right) == (1, 1, 0), printed, runs)
+
+
+def _first_line(printed: str) -> str:
+    return next(iter(printed.splitlines()), "")[:_FIRST]
+
+
+def _title(graph: Graph, row: Row, faulty: Version) -> str:
+    """The title of a change between two versions: it names the version at fault instead of a side."""
+    _, _, rest = title_of(graph, row).partition(": ")
+    return f"{faulty.target.name} of {faulty.words}: {rest}"

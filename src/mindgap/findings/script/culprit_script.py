@@ -1,0 +1,46 @@
+"""Writes a short script that runs the operator of a fault by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from platform import python_version
+from typing import Final
+
+from mindgap.findings.script.target import Target
+from mindgap.judge.trace.judgement import FoundFault
+from mindgap.platforms.eager import EagerBackend
+from mindgap.platforms.elsewhere import BackendElsewhere
+from mindgap.platforms.listing import package_versions
+from mindgap.platforms.registry import environment, find, is_import_path, parse
+
+#: The packages whose versions a script names.
+_NAMED: Final = (
+    "torch", "onnx", "onnxscript", "onnxruntime", "onnxruntime-openvino", "openvino", "tinygrad", "jax", "torchax",
+    "iree-base-runtime", "iree-turbine", "apache-tvm", "executorch", "litert_torch", "ncnn", "pnnx",
+)  # fmt: skip
+
+
+def target_of(platform: str) -> Target:
+    """The platform as a script runs it, with the environment variables that its worker starts with."""
+    backend, _ = find(platform)
+    variables = environment(parse(platform), backend)
+    where = backend.where if isinstance(backend, BackendElsewhere) else None
+    python = python_version() if where is None else where.facts().python
+    versions = {**package_versions(platform, _NAMED), "python": python}
+    target = Target.of(platform, variables, "" if where is None else where.python, versions)
+    inner = backend.backend if isinstance(backend, BackendElsewhere) else backend
+    if isinstance(inner, EagerBackend) and inner.device.name != "cpu":
+        return replace(target, torch_device=inner.device.torch_name, module=inner.device.module)
+    return target
+
+
+def culprit_script(platform: str, found: FoundFault, reference: str) -> str:
+    """The script of a fault; empty where its operator or the platform has no short form. It was not run."""
+    fault, alone = found.fault, found.alone
+    if alone is None or fault.culprit is None or reference != "cpu/eager" or is_import_path(platform):
+        return ""
+    title = f"{platform} and eager PyTorch differ: {fault.culprit.op}: {fault.verdict.replace('_', ' ')}"
+    from mindgap.findings.script.short import short_script  # imports PyTorch
+
+    wrong = fault.blame or "undecided"
+    return short_script(alone.graph, target_of(platform), title, wrong=wrong, inputs=alone.inputs) or ""

@@ -1,0 +1,238 @@
+"""Defines the form of a short script and writes the script: what is particular to a fault, within a common frame.
+
+Particular are the title, the module classes, the cases and what they show. A *case* is a module class and the operands
+that it is run with, such as the smallest ones and ones of ordinary size. Each case must show the fault by itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final, Literal
+
+from mindgap.findings.script.frame import (
+    BOUNDARY,
+    DIAGNOSED,
+    END,
+    EXACT,
+    MAIN_CHILD,
+    MAIN_FAILS,
+    MAIN_VERSION,
+    MAIN_WRONG,
+    RAISES,
+    VERSIONS,
+    Compare,
+    error_source,
+)
+from mindgap.findings.script.runners import Runner, properties_of, runner_of
+from mindgap.findings.script.target import Target
+
+#: The side that is wrong.
+Wrong = Literal["platform", "reference", "undecided"]
+#: What a script shows: a wrong result, an exception, a process that a signal ends, a process that does not end.
+Kind = Literal["wrong", "fails", "crashes", "hangs"]
+#: The last line of a script that shows the fault; the last line of one that does not.
+FAULT: Final = "FAULT"
+NO_FAULT: Final = "NO FAULT"
+#: What a script prints before the type and the message of an exception that it does not know.
+RAISED: Final = "raised:"
+
+#: Constants of a case part, besides `CASES`.
+_DECLARED: Final = ("FAILURE", "SIGNAL", "COMPARE", "EXACT", "LIMIT_S")
+_MAINS: Final[Mapping[Kind, str]] = {
+    "wrong": MAIN_WRONG, "fails": MAIN_FAILS, "crashes": MAIN_CHILD, "hangs": MAIN_CHILD
+}  # fmt: skip
+#: Statements with an empty line before and after them.
+_BLOCKS: Final = (ast.ClassDef, ast.FunctionDef)
+#: The functions of the frame.
+_FUNCTIONS: Final = re.findall(
+    r"^def (\w+)", "\n".join([*_MAINS.values(), BOUNDARY, DIAGNOSED, RAISES, VERSIONS, MAIN_VERSION]), re.MULTILINE
+)
+#: What the frame defines behind the head of a script.
+_FRAME_NAMES: Final = frozenset(
+    [*_FUNCTIONS, "run", "error", "PROPERTIES", "EXPECTED", "FAULTY", "Boundary", "Names", "Net"]
+)
+_STANDARD: Final = ("os", "platform", "signal", "subprocess", "sys", "tempfile", "traceback", "runpy")
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptForm:
+    """What is particular to one script.
+
+    `title`: the first line of its docstring. `facts`: further paragraphs of it, such as the condition. `platform`: what
+    runs the model. `cases`: Python source, with the module classes and the dictionary `CASES`: name -> (class,
+    function that returns the operands). `kind`: what each case shows.
+
+    Of a wrong result: `wrong`, the side at fault; `compare`, what an error is relative to, `equal` for operators that
+    do not round; `exact`: the model runs in float64 too, which is then the measure, else eager PyTorch is.
+    Of a failure: `failure`, the exception's type and the stable part of its message; None where they are not known yet:
+    such a script prints them and tells nothing.
+    Of a crash: `signal`, the signal's name, empty where any of a crash will do. Of a hang: `limit_s`, seconds.
+
+    `bounded`: operands or results have dtypes that numpy does not hold (`BOUNDARY`). `results`: of a script for two
+    versions of the platform, the source of `EXPECTED` and `FAULTY`, what each of them gave; the script then runs the
+    platform only. `seen`: with what it was seen, by default the versions of `platform`.
+    """
+
+    title: str
+    platform: Target
+    cases: str
+    kind: Kind = "wrong"
+    facts: Sequence[str] = ()
+    wrong: Wrong = "platform"
+    compare: Compare = "largest"
+    exact: bool = True
+    failure: tuple[str, str] | None = None
+    signal: str = ""
+    limit_s: float = 60.0
+    bounded: bool = False
+    results: str = ""
+    seen: str = ""
+
+
+def script_source(form: ScriptForm) -> str | None:
+    """Returns the script; None if the platform's options have no short form."""
+    runner = runner_of(form.platform)
+    if runner is None:
+        return None
+    main = MAIN_VERSION if form.results and form.kind == "wrong" else _MAINS[form.kind]
+    body = [
+        form.cases.strip("\n"),
+        *([form.results.strip("\n")] if form.results else []),
+        *([BOUNDARY.strip("\n")] if form.bounded else []),
+        runner.run.strip("\n"),
+        *([error_source(form.compare).strip("\n")] if form.kind == "wrong" else []),
+        *([DIAGNOSED.strip("\n")] if form.kind == "fails" and runner.diagnostics else []),
+        VERSIONS.strip("\n"),
+        _filled(main, form, runner).strip("\n"),
+    ]
+    return "\n\n\n".join([_head(form, runner, "\n".join(body)), *body, END.strip("\n")]) + "\n"
+
+
+def case_part(script: str) -> str:
+    """Returns the case part of a script: its module classes, `CASES`, and what else is particular to the fault.
+
+    `script`: a whole script, or a case part alone. Raises `ValueError` where there are no cases.
+    """
+    body = ast.parse(script).body
+    heads = [index for index, node in enumerate(body) if "PACKAGES" in _defines(node)]
+    found = [node for node in body[heads[0] + 1 if heads else 0 :] if not _is_frame(node)]
+    if not any("CASES" in _defines(node) for node in found):
+        raise ValueError("the script has no CASES")
+    lines = script.splitlines()
+    text = ""
+    for node, before in zip(found, [None, *found], strict=False):
+        apart = isinstance(node, _BLOCKS) or isinstance(before, _BLOCKS) or "CASES" in _defines(node)
+        text += "" if before is None else "\n\n\n" if apart else "\n"
+        text += "\n".join(lines[node.lineno - 1 : node.end_lineno])
+    return text + "\n"
+
+
+def _defines(node: ast.stmt) -> tuple[str, ...]:
+    if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+        return (node.name,)
+    return tuple(map(ast.unparse, node.targets)) if isinstance(node, ast.Assign) else ()
+
+
+def _is_frame(node: ast.stmt) -> bool:
+    """Whether a statement behind the head of a script is of its frame: a name of it, or neither name nor import."""
+    names = _defines(node)
+    if not names:
+        return not isinstance(node, (ast.Import, ast.ImportFrom))
+    return any(name.partition(".")[0] in _FRAME_NAMES for name in names)
+
+
+def declared(cases: str) -> dict[str, object]:
+    """Returns the constants that a case part sets besides `CASES`: `FAILURE`, `SIGNAL`, `COMPARE`, `EXACT`, …"""
+    found: dict[str, object] = {}
+    for node in ast.parse(cases).body:
+        if isinstance(node, ast.Assign) and set(_defines(node)) & set(_DECLARED):
+            found[_defines(node)[0]] = ast.literal_eval(node.value)
+    return found
+
+
+def versions_of(platform: Target) -> dict[str, str]:
+    """Returns the versions of torch and of the runtime's packages, as a script prints them."""
+    runner = runner_of(platform)
+    names = ["torch", *(runner.packages if runner is not None else ())]
+    if platform.versions is not None:
+        given = {name.replace("_", "-"): text for name, text in platform.versions.items()}
+        return {name: given[name.replace("_", "-")] for name in names if name.replace("_", "-") in given}
+    found = {name: _version(name) for name in names}
+    return {name: text for name, text in found.items() if text}
+
+
+def processor() -> str:
+    """Returns the processor's name, empty where the system does not tell."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return ""
+    found = re.search(r"^model name\s*: (.+)$", text, re.MULTILINE)
+    return found[1].strip() if found else ""
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _head(form: ScriptForm, runner: Runner, body: str) -> str:
+    """The docstring, the imports and the constants."""
+    seen = form.seen or ", ".join(f"{name} {text}" for name, text in versions_of(form.platform).items())
+    facts = "".join(f"{text}\n\n" for text in form.facts if text)
+    lines = [
+        f'"""{form.title}\n\n{facts}Seen with {seen}.\n'
+        'Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.\n"""\n',
+    ]
+    own = [text for text in runner.imports if text.removeprefix("import ").split()[0] in _STANDARD]
+    standard = {f"import {name}" for name in _STANDARD if re.search(rf"\b{name}\.", body)} | {*own, "import sys"}
+    lines += [*sorted(standard), "from importlib.metadata import version", ""]
+    if re.search(r"\b(inf|nan)\b", re.sub(r"\b(?:torch|math|np|float)[.(]\W?(?:inf|nan)\b", "", form.cases)):
+        lines[-1:] = ["from math import inf, nan", ""]
+    if form.platform.environment:
+        lines += [f"os.environ.update({dict(form.platform.environment)!r})  # before PyTorch is imported", ""]
+        lines[1:1] = [] if "import os" in lines else ["import os"]
+    # PyTorch first, as users of these runtimes import it.
+    third = ["import torch", *(text for text in runner.imports if text not in own)]
+    lines += ["try:", *(f"    {text}" for text in third), "except ImportError as missing:",
+              '    print("It cannot be checked:", missing)', "    sys.exit(2)", ""]  # fmt: skip
+    lines += [f"PACKAGES = {('torch', *runner.packages)!r}"]
+    lines += [f"PROPERTIES = {properties_of(form.platform)!r}"] if "PROPERTIES" in runner.run else []
+    constants: dict[str, object] = {"LIMIT_S": max(1, round(form.limit_s))} if form.kind in ("crashes", "hangs") else {}
+    if form.kind == "fails":
+        constants["FAILURE"] = form.failure
+    if form.kind == "crashes":
+        constants["SIGNAL"] = form.signal
+    given = declared(form.cases)
+    lines += [f"{name} = {value!r}" for name, value in constants.items() if name not in given]
+    return "\n".join(lines)
+
+
+def _filled(main: str, form: ScriptForm, runner: Runner) -> str:
+    """The function `main` for one form."""
+    run = "declared(run(*bounded(Model, fresh)), expecteds)" if form.bounded else "run(Model().eval(), fresh)"
+    bounded = run if form.kind == "wrong" else run.replace(", expecteds)", ", None)")
+    text = main.replace("RUN", bounded).replace("PLATFORM", form.platform.name)
+    if form.kind == "wrong":
+        exact = form.exact and form.compare != "equal"
+        right = "exact" if exact else "expected"
+        mine, other = ("found", "expected") if form.wrong != "reference" or not exact else ("expected", "found")
+        limit = f"16 * max(error({other}, exact), eps)" if exact and form.wrong != "undecided" else "16 * eps"
+        if form.wrong == "undecided":
+            mine, right = "found", "expected"
+        text = text.replace("EXACT", EXACT if exact else "    exacts = expecteds  # eager PyTorch is the measure")
+        text = text.replace("MINE", mine).replace("RIGHT", right).replace("LIMIT", limit)
+    if form.kind == "fails":
+        call = "diagnosed(lambda: RAN)" if runner.diagnostics else "raised(lambda: RAN)"
+        text = text.replace("CALL", call.replace("RAN", bounded))
+        text = text if runner.diagnostics else RAISES + text
+    if form.kind in ("crashes", "hangs"):
+        text = text.replace("HANGS", repr(form.kind == "hangs"))
+    return text

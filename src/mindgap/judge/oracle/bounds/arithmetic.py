@@ -1,0 +1,93 @@
+"""Bounds of elementwise arithmetic and elementary functions."""
+
+from __future__ import annotations
+
+import torch
+
+from mindgap.judge.oracle.bounds.rules import Bound, Site, exact, relative, rule
+from mindgap.judge.oracle.bounds.terms import (
+    coarse_scalar,
+    is_complex,
+    magnitude,
+)
+
+_ONE = ("add", "sub", "subtract", "rsub", "mul", "multiply", "square", "leaky_relu", "prelu", "rrelu",
+        "_prelu_kernel", "softshrink", "deg2rad", "rad2deg", "sqrt")  # fmt: skip
+
+
+@rule("abs", "absolute", "sgn")
+def magnitudes(site: Site) -> list[Bound | None]:
+    """Exact for real numbers, a square root for complex ones."""
+    return relative(site, 4.0) if is_complex(site.args[0]) else exact(site)
+
+
+@rule(*_ONE)
+def one_rounding(site: Site) -> list[Bound | None]:
+    """u·|y|, and where an operand is scaled by `alpha` the rounding of both, which may be in the declared dtype."""
+    alpha = site.kwargs.get("alpha", 1)
+    # The slopes of `prelu` are one per channel: tensors, which are not rounded.
+    other = site.arg(1, "other", 0.0) if site.call.packet != "prelu" else 0.0
+    kept = 1.0 + (site.u_out / site.u if site.u_out > site.u else 0.0)
+    scaled = (kept + coarse_scalar(site, alpha)) * abs(alpha) * magnitude(other) if alpha not in (1, -1) else 0.0
+    scalars = sum(coarse_scalar(site, each) * magnitude(each) for each in (site.args[0], other))
+    return relative(site, 1.0, scaled + scalars)
+
+
+@rule("reciprocal", "rsqrt", "arange", "linspace", "range")
+def two_roundings(site: Site) -> list[Bound | None]:
+    """2u·|y|. Ranges: start + i·step."""
+    start = site.arg(0, "start", 0.0) if site.call.packet in ("arange", "linspace", "range") else 0.0
+    extra = magnitude(start) * 2
+    if site.call.packet in ("linspace", "range"):
+        extra = extra + 2 * magnitude(site.arg(1, "end", 0.0))
+    return relative(site, 2.0, extra)
+
+
+@rule("addcmul", "addcdiv", "lerp")
+def products_added(site: Site) -> list[Bound | None]:
+    """The product is rounded before it is added, twice at most: u·(|y| + 3·|product|)."""
+    base = site.args[0]
+    product = site.results[0] - base
+    found = relative(site, 1.0, 3 * product.abs() + (2 * base.abs() if site.call.packet == "lerp" else 0.0))
+    if site.call.packet == "addcdiv" and found[0] is not None:
+        # A subnormal numerator has lost its last bits before it is divided.
+        vanished = 4 / site.largest / site.args[2].abs().clamp_min(4 * site.u / site.largest)
+        return [Bound(found[0].typical + vanished * site.u, found[0].hard + vanished * site.u)]
+    return found
+
+
+_TRANSCENDENTAL = ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "asin", "acos", "atan", "sinh", "cosh",
+                   "asinh", "acosh", "atanh", "atan2", "arctan2", "hypot", "arcsin", "arccos", "arctan",
+                   "angle", "sinc", "logaddexp", "logaddexp2", "xlogy", "special_xlog1py", "logit")  # fmt: skip
+
+
+@rule(*_TRANSCENDENTAL)
+def transcendental(site: Site) -> list[Bound | None]:
+    """2.5u·|y|; sums of two logarithms also carry the larger operand."""
+    if site.call.packet in ("logaddexp", "logaddexp2"):
+        return relative(site, 4.0, torch.maximum(site.args[0].abs(), site.args[1].abs()))
+    if site.call.packet == "logit":
+        # x/(1 - x) near 1, rounded to the declared dtype before the logarithm.
+        return relative(site, 4.0, 1.0 + 2 * max(site.u, site.u_out) / site.u)
+    return relative(site, 2.5, 1.0 if site.call.packet == "sinc" else 0.0)
+
+
+@rule("sin", "cos", "tan")
+def periodic(site: Site) -> list[Bound | None]:
+    """2.5u·|y| + u·|x·y'|/4: the last bits of a large argument, where they are lost, move the result."""
+    x, y = site.args[0], site.results[0]
+    slope = {"sin": torch.cos, "cos": torch.sin, "tan": lambda t: 1 + torch.tan(t) ** 2}[site.call.packet](x)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType] # torch functions are untyped
+    return relative(site, 2.5, (x * slope).abs() / 4 if y.shape == x.shape else 0.0)
+
+
+@rule("pow", "float_power")
+def power(site: Site) -> list[Bound | None]:
+    """exp(e·ln x): 2.5u·|y| + u·|e·ln x·y|, and what the rounding of a scalar base or exponent moves."""
+    base, exponent = site.args[0], site.args[1]
+    y = site.results[0]
+    logarithm = (
+        torch.log(torch.as_tensor(base, dtype=torch.float64).abs()) if not is_complex(base) else torch.log(base).abs()
+    )
+    swing = torch.nan_to_num((torch.as_tensor(exponent) * logarithm).abs(), nan=0.0, posinf=0.0)
+    raised = coarse_scalar(site, base) * torch.nan_to_num(torch.as_tensor(exponent).abs(), nan=0.0, posinf=0.0)
+    return relative(site, 2.5, ((1 + coarse_scalar(site, exponent)) * swing + raised) * y.abs())

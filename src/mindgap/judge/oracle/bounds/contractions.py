@@ -1,0 +1,117 @@
+"""Bounds of sums of products: matrix products, convolutions and their gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from mindgap.judge.oracle.bounds.rules import Bound, Site, rule
+from mindgap.judge.oracle.bounds.terms import (
+    STRUCTURED,
+    absolute,
+    declared_dtype,
+    squared,
+    sum_of_terms,
+    summed,
+)
+from mindgap.judge.oracle.evaluation.float64 import evaluate
+from mindgap.judge.oracle.evaluation.formats import FORMATS
+
+
+def _bilinear(site: Site, operands: int, terms: float) -> list[Bound | None]:
+    """The first `operands` arguments enter products (or are added, unsquared terms too): run on magnitudes."""
+    hard = site.again(*(absolute(a) for a in site.args[:operands])).abs()
+    two_norm = site.again(*(squared(a) for a in site.args[:operands])).abs().sqrt()
+    return summed(site, hard, two_norm, terms)
+
+
+@rule("mm", "matmul", "bmm", "mv", "dot", "inner", "linear", "vdot")
+def products(site: Site) -> list[Bound | None]:
+    """Contraction over the last dimension of the left operand; a bias is one more term."""
+    operands = 3 if site.call.packet == "linear" and len(site.args) > 2 else 2
+    return _bilinear(site, operands, float(site.args[0].shape[-1] if site.args[0].dim() else 1))
+
+
+@rule("einsum")
+def einsum(site: Site) -> list[Bound | None]:
+    """K is what the same contraction makes of ones."""
+    equation, factors = site.args[0], site.args[1]
+    hard = site.again(equation, [absolute(f) for f in factors]).abs()
+    two_norm = site.again(equation, [squared(f) for f in factors]).abs().sqrt()
+    counts = site.again(equation, [torch.ones_like(f) for f in factors]).abs()
+    return summed(site, hard, two_norm, float(counts.max()) if counts.numel() else 1.0)
+
+
+@rule("addmm", "baddbmm", "addmv", "addbmm", "addr", "_addmm_activation")
+def products_added_to_a_tensor(site: Site) -> list[Bound | None]:
+    """β·C + α·A·B on magnitudes."""
+    left = site.args[1]
+    kwargs = {k: absolute(v) for k, v in site.kwargs.items()}
+    magnitudes = Site(site.call, site.args, kwargs, site.results, site.u, site.u_out, site.largest)
+    terms = float(left.shape[-1]) * (left.shape[0] if site.call.packet == "addbmm" else 1) if left.dim() else 1.0
+    found = _bilinear(magnitudes, 3, 1.0 if site.call.packet == "addr" else terms)
+    if site.call.packet == "addbmm" and site.u_out > site.u and found[0] is not None:
+        # One matrix after the other is added in the narrow dtype.
+        size = (found[0].typical / (site.u * math.sqrt(max(terms, 1.0)))) * math.sqrt(left.shape[0])
+        found[0] = Bound(found[0].typical + site.u_out * size, found[0].hard + site.u_out * size, found[0].hazard)
+    return found
+
+
+@rule("conv1d", "conv2d", "conv3d", "convolution", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+      "_convolution", "conv_tbc")  # fmt: skip
+def convolutions(site: Site) -> list[Bound | None]:
+    """K: input channels of a group times the kernel's volume (for transposed ones no more than that)."""
+    weight = site.args[1]
+    transposed = "transpose" in site.call.packet or (len(site.args) > 6 and site.args[6] is True)
+    terms = float(weight.numel() // max(weight.shape[1], 1)) if transposed else float(weight[0].numel())
+    found = _bilinear(site, 3 if len(site.args) > 2 else 2, terms)
+    first = found[0]
+    if not transposed or site.u_out <= site.u or first is None:
+        return found
+    # Columns are scattered back in the declared dtype: every overlapping one rounds there, and may overflow.
+    magnitudes = (first.hard - first.typical) * STRUCTURED / (site.u * math.sqrt(max(terms, 1.0)))
+    size = (first.typical - site.u * site.results[0].abs()) / (site.u * math.sqrt(max(terms, 1.0)))
+    volume = site.u_out * math.sqrt(max(float(weight[0, 0].numel()), 1.0))
+    overflows = magnitudes > FORMATS[dtype].largest / 4 if (dtype := declared_dtype(site)) else None
+    hard = first.hard + volume * (size + magnitudes / STRUCTURED)
+    return [Bound(first.typical + volume * size, hard, overflows), *found[1:]]
+
+
+@rule("convolution_backward")
+def convolution_backward(site: Site) -> list[Bound | None]:
+    """Three contractions: gradient with weight, gradient with input, and the gradient's own sum.
+
+    Without oneDNN, PyTorch adds up the parts of a kernel's places, and of the samples of a batch, in the narrow dtype.
+    """
+    g, weight = site.args[0], site.args[2]
+    transposed, groups = bool(site.args[7]), max(int(site.args[9]), 1)
+    hard = _three(site, lambda t: t.abs())
+    norm = _three(site, lambda t: t.abs() ** 2)
+    channels = weight.shape[1] if transposed else weight.shape[0] // groups
+    into_input = float(channels * math.prod(weight.shape[2:]))
+    channel = 1 if g.dim() == weight.dim() else 0
+    seen = float(g.numel() / max(g.shape[channel], 1))
+    if transposed:
+        seen = max(seen, float(site.args[1].numel() / max(site.args[1].shape[channel], 1)))
+    found: list[Bound | None] = []
+    for y, total, square, terms in zip(site.results, hard, norm, (into_input, seen, seen), strict=True):
+        usable = isinstance(y, torch.Tensor) and y.is_floating_point() | y.is_complex()
+        found.append(sum_of_terms(site, y, total.abs(), square.abs().sqrt(), terms, site.u) if usable else None)
+    if site.u_out <= site.u:
+        return found
+    batch = float(g.shape[0]) if g.dim() == weight.dim() else 1.0
+    steps = (float(math.prod(weight.shape[2:])), batch, batch)
+    for slot, (bound, parts) in enumerate(zip(found, steps, strict=True)):
+        if bound is not None:
+            reach = site.u_out * math.sqrt(parts)
+            typical = reach * norm[slot].abs().sqrt()
+            worst = typical + reach * hard[slot].abs() / STRUCTURED
+            found[slot] = Bound(bound.typical + typical, bound.hard + worst, bound.hazard)
+    return found
+
+
+def _three(site: Site, of: Callable[[torch.Tensor], torch.Tensor]) -> list[Any]:
+    return evaluate(site.call, [*(of(t) for t in site.args[:3]), *site.args[3:]], site.kwargs)

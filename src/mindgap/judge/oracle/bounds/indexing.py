@@ -1,0 +1,89 @@
+"""Bounds of writes at indices, and of gradients added up where elements were read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from mindgap.judge.oracle.bounds.rules import Bound, Site, exact, perturbed, rule
+from mindgap.judge.oracle.bounds.terms import (
+    STRUCTURED,
+    absolute,
+    squared,
+    sum_of_terms,
+    summed,
+)
+
+
+@rule("scatter_add", "index_add", "index_put", "scatter_reduce", "index_reduce", "_unsafe_index_put", "put", "histc",
+      "bincount", "segment_reduce", "embedding_bag", "_embedding_bag", "_embedding_bag_forward_only",
+      "col2im")  # fmt: skip
+def scattered(site: Site) -> list[Bound | None]:
+    """Where values accumulate, magnitudes and counts do too; where they only land, nothing is computed."""
+    accumulates = site.arg(3, "accumulate", True) if "put" in site.call.packet else True
+    if not accumulates:
+        return exact(site)
+    if site.call.packet not in ("scatter_add", "index_add", "index_put", "_unsafe_index_put", "col2im"):
+        return perturbed(site)
+    hard, square, counts = (_accumulated(site, of) for of in (absolute, squared, torch.ones_like))
+    found = summed(site, hard, square.sqrt(), counts)
+    narrow = site.u_out > site.u and site.call.packet != "scatter_add"
+    if narrow and found[0] is not None and bool((counts > 2).any()):
+        # Where several values meet, PyTorch's own kernels round each addition to the narrow dtype.
+        reach = site.u_out * counts.clamp_min(1.0).sqrt() * (counts > 2)
+        coarse = reach * (site.results[0].abs() + square.sqrt())
+        found[0] = Bound(found[0].typical + coarse, found[0].hard + coarse, found[0].hazard)
+    return found
+
+
+def _accumulated(site: Site, of: Callable[[Any], Any]) -> torch.Tensor:
+    """The operator on a function of its float operands, and of scalar factors (`alpha`) unless terms are counted."""
+    counted = of is torch.ones_like
+    args = [of(a) if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in site.args]
+    kwargs = {
+        k: 1 if counted else v * v if of is squared else absolute(v)
+        for k, v in site.kwargs.items()
+        if isinstance(v, (int, float)) and not isinstance(v, bool)
+    }
+    kwargs = {**site.kwargs, **kwargs}
+    return Site(site.call, args, kwargs, site.results, site.u, site.u_out, site.largest).again(*args).abs()
+
+
+@rule("scatter")
+def placed(site: Site) -> list[Bound | None]:
+    """Elements put in place; with `reduce`, added or multiplied there."""
+    reduces = site.kwargs.get("reduce") is not None or len(site.args) > 4
+    return perturbed(site) if reduces else exact(site)
+
+
+@rule("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward", "adaptive_max_pool2d_backward",
+      "adaptive_max_pool3d_backward", "fractional_max_pool2d_backward", "embedding_dense_backward", "unfold_backward",
+      "upsample_nearest1d_backward", "upsample_nearest2d_backward", "upsample_nearest3d_backward",
+      "_upsample_nearest_exact1d_backward", "_upsample_nearest_exact2d_backward", "_upsample_nearest_exact3d_backward",
+      "reflection_pad1d_backward", "reflection_pad2d_backward", "reflection_pad3d_backward",
+      "replication_pad1d_backward", "replication_pad2d_backward", "replication_pad3d_backward")  # fmt: skip
+def scattered_back(site: Site) -> list[Bound | None]:
+    """Gradients added up where they came from, K the most that meet; each addition may round to a narrow dtype."""
+    g, y = site.args[0], site.results[0]
+    counts = site.again(torch.ones_like(g))
+    terms = float(counts.max()) if counts.numel() else 1.0
+    u = max(site.u, site.u_out) if terms > 1 else site.u
+    return [sum_of_terms(site, y, site.again(g.abs()).abs(), site.again(g.abs() ** 2).abs().sqrt(), terms, u)]
+
+
+@rule("_embedding_bag_backward", "_embedding_bag_dense_backward", "fractional_max_pool3d_backward",
+      "_unsafe_masked_index_put_accumulate")  # fmt: skip
+def gathered_back(site: Site) -> list[Bound | None]:
+    """Gradients, divided by a bag's size or weighted, added up where they came from."""
+    y = site.results[0]
+    # Weights of a bag's rows may be negative.
+    magnitudes = [a.abs() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in site.args]
+    terms = float(max(site.args[0].numel(), site.args[-1].numel() if isinstance(site.args[-1], torch.Tensor) else 1))
+    hard = site.again(*magnitudes).abs()
+    u = max(site.u, site.u_out)
+    reach = u * math.sqrt(max(terms, 1.0))
+    typical = 4 * u * hard + 2 * u * y.abs()
+    return [Bound(typical, typical + reach * hard / STRUCTURED)]

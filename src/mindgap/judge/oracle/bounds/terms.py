@@ -1,0 +1,97 @@
+"""Shared formulas: sums of terms, magnitudes of operands, numbers rounded to a narrow dtype."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final, TypeGuard
+
+import torch
+
+from mindgap.aten.tensors import TORCH_DTYPES
+from mindgap.judge.oracle.bounds.rules import Bound, Site
+
+#: The part of Σ|x| that a hard bound counts: partial sums are that large only where the terms are sorted by sign.
+STRUCTURED: Final = 16.0
+
+
+#: Up to how many equal terms may be added one after the other in the accumulator's format.
+_SEQUENTIAL: Final = 32768.0
+
+
+def one_sided(terms: float | torch.Tensor) -> torch.Tensor:
+    """K/64: of K equal terms summed one after the other all roundings may point one way, u·K/2·|y| in 16 bounds of 2u.
+
+    Under a root, half of that.
+    """
+    return torch.as_tensor(terms, dtype=torch.float64).clamp_max(_SEQUENTIAL) / 64
+
+
+def summed(
+    site: Site, hard_sum: torch.Tensor, two_norm: torch.Tensor, terms: float | torch.Tensor
+) -> list[Bound | None]:
+    """The formula of `bounds` for a first result y = Σx with Σ|x|, ‖x‖₂ and K given; other results are exact."""
+    y = site.results[0].abs()
+    reach = site.u * torch.as_tensor(terms, dtype=torch.float64).clamp_min(1.0).sqrt()
+    hazard = (hard_sum > site.largest / 4) if bool((hard_sum > site.largest / 4).any()) else None
+    typical = reach * (y + two_norm) + site.u * y
+    # Partial sums that grow one way, of equal terms at worst: more than signs at random would leave of them.
+    grown = 2 * site.u * one_sided(terms) * (y - 4 * two_norm).clamp_min(0.0)
+    first = Bound(typical, typical + reach * hard_sum / STRUCTURED + grown, hazard)
+    return [first, *([None] * (len(site.results) - 1))]
+
+
+def absolute(operand: Any) -> Any:
+    if isinstance(operand, torch.Tensor):
+        return operand.abs() if operand.dtype != torch.bool else operand
+    return abs(operand) if isinstance(operand, (int, float, complex)) else operand
+
+
+def squared(operand: Any) -> Any:
+    if not isinstance(operand, torch.Tensor):
+        return operand
+    return operand.abs().square() if operand.is_complex() else operand.square()
+
+
+def declared_dtype(site: Site) -> str:
+    return next((s.dtype for s in site.call.node.outputs if s is not None), "")
+
+
+def coarse_scalar(site: Site, operand: object) -> float:
+    """Error of a number or a 0-d tensor in units of u·|scalar|: it may be rounded to the narrow dtype of the result."""
+    if site.scalars_kept or site.u_out <= site.u or not is_scalar(operand):
+        return 0.0
+    value = float(operand)
+    rounds = float(torch.tensor(value, dtype=torch.float64).to(TORCH_DTYPES[declared_dtype(site)])) != value
+    return site.u_out / site.u if rounds else 0.0
+
+
+def is_scalar(operand: object) -> TypeGuard[float | torch.Tensor]:
+    """Whether it is a floating-point number or a 0-d tensor of one."""
+    return isinstance(operand, float) or (
+        isinstance(operand, torch.Tensor) and operand.dim() == 0 and operand.is_floating_point()
+    )
+
+
+def magnitude(operand: object) -> torch.Tensor | float:
+    """|operand| of a tensor or a number, 0 for anything else."""
+    if isinstance(operand, torch.Tensor):
+        return operand.abs() if operand.dtype != torch.bool else operand.to(torch.float64)
+    return abs(operand) if isinstance(operand, (int, float, complex)) else 0.0
+
+
+def is_complex(operand: object) -> bool:
+    return isinstance(operand, complex) or (isinstance(operand, torch.Tensor) and operand.is_complex())
+
+
+def sum_of_terms(site: Site, y: torch.Tensor, hard: torch.Tensor, norm: torch.Tensor, terms: float, u: float) -> Bound:
+    """A sum of `terms` terms with Σ|x| = `hard` and ‖x‖₂ = `norm`; see `bounds`."""
+    reach = u * math.sqrt(max(terms, 1.0))
+    over = hard > site.largest / 4
+    hazard = over if bool(over.any()) else None
+    typical = reach * (y.abs() + norm) + u * y.abs()
+    grown = 2 * u * one_sided(terms) * (y.abs() - 4 * norm).clamp_min(0.0)
+    return Bound(typical, typical + reach * hard / STRUCTURED + grown, hazard)
+
+
+def finite(t: torch.Tensor) -> torch.Tensor:
+    return torch.nan_to_num(t, nan=0.0, posinf=0.0, neginf=0.0)

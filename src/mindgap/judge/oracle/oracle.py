@@ -1,0 +1,268 @@
+"""The oracle of one graph on one set of inputs: shadows, replays and expectations, computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, Final
+
+import psutil
+import torch
+
+from mindgap.aten.tensors import input_tensors, to_torch
+from mindgap.graph import Graph, operands
+from mindgap.graph.compare.weakness import Missing, Weakness
+from mindgap.graph.operators import traits
+from mindgap.judge.oracle.decisions import decision_slots, implausible
+from mindgap.judge.oracle.evaluation.float64 import Float64Graph, OracleError, OracleMemoryError, cast_source
+from mindgap.judge.oracle.evaluation.formats import FORMATS, is_real, rounded, widen
+from mindgap.judge.oracle.examination import BULK_RATIO, Examined, Expectation, examine
+from mindgap.judge.oracle.float_classes import ANY, class_bits
+from mindgap.judge.oracle.replays.replays import Replays
+from mindgap.judge.oracle.shadows.result_rounding import Decisions, impose, round_results
+from mindgap.judge.oracle.shadows.segments import (
+    FREE_SHARE,
+    HELD,
+    NOISE_BYTES,
+    SEGMENT_BYTES,
+    needed_bytes,
+    noise_bytes,
+    segments,
+)
+from mindgap.judge.oracle.shadows.stepwise import Noise, Stepwise, wide
+
+FEW: Final = 8
+MANY: Final = 64
+
+
+def _free_memory(graph: Graph, parts: Sequence[range], watched: frozenset[int]) -> int:
+    """Bytes left. Raises `OracleMemoryError` where they do not suffice."""
+    needed, operator = needed_bytes(graph, parts, watched)
+    free = psutil.virtual_memory().available
+    if needed > free:
+        raise OracleMemoryError(
+            f"judging it takes about {needed / 2**30:.1f} GiB ({operator / 2**30:.1f} of them for its largest operator "
+            f"alone), and {free / 2**30:.1f} are free"
+        )
+    return free
+
+
+class Oracle:
+    """Shadows, replays and expectations of one functional graph.
+
+    `inputs`: every graph input (numpy, declared dtype). `hard`: inject hard bounds instead of typical ones, as cuts
+    are judged. `decisions`: discrete results that a platform took, imposed on shadows and replays alike.
+    `segment_bytes`: how much of S is held at a time; `noise_bytes_held`: up to what size the errors that replays inject
+    are held for the whole graph. Neither changes a result.
+    Raises `OracleError` where no shadow can be computed, `OracleMemoryError` where memory does not suffice.
+    """
+
+    def __init__(
+        self, graph: Graph, inputs: Sequence[Any], hard: bool = False, decisions: Decisions | None = None,
+        segment_bytes: int = SEGMENT_BYTES, noise_bytes_held: int = NOISE_BYTES,
+    ) -> None:  # fmt: skip
+        self.graph = graph
+        self._inputs = input_tensors(graph, inputs)
+        self._noise: Noise = "hard" if hard else "typical"
+        self._noise_bytes = noise_bytes_held
+        self._decisions = decisions or {}
+        self._float64 = Float64Graph(graph)
+        self._decided = frozenset(graph.outputs) & frozenset(decision_slots(graph))
+        beside = {i for n in self._decided for i in operands(graph.nodes[graph.producer[n]])[:2]}
+        self.watched = frozenset(graph.outputs) | beside
+        self.parts = segments(graph, segment_bytes)
+        free = _free_memory(graph, self.parts, self.watched)
+        self._held_bytes = min(HELD * segment_bytes, free // FREE_SHARE)
+
+    @cached_property
+    def step(self) -> Stepwise:
+        """The stepwise shadow S."""
+        held = self._noise if self._noise_bytes >= noise_bytes(self.graph) else None
+        return Stepwise(self._float64, self._inputs, self.parts, self.watched, self._decisions, held, self._held_bytes)
+
+    def release(self) -> None:
+        """Frees what can be computed again."""
+        self.step.release()
+
+    @property
+    def weaknesses(self) -> tuple[Weakness, ...]:
+        """The operators judged on weaker evidence so far, by node of `graph`; replays may add to them."""
+        run = vars(self).get("replays")
+        uncovered = {self.graph.producer[n]: r for n, r in run.uncovered.items()} if isinstance(run, Replays) else {}
+        found: list[tuple[Missing, dict[int, str]]] = [
+            ("bound rule", self.step.measured), ("float64 reference", self._float64.fallbacks), ("replay", uncovered),
+        ]  # fmt: skip
+        return tuple(sorted(
+            Weakness(node, self.graph.nodes[node].op, missing, reason)
+            for missing, reasons in found
+            for node, reason in reasons.items()
+        ))  # fmt: skip
+
+    @cached_property
+    def wide(self) -> dict[int, Any]:
+        """The wide shadow W, for the watched values."""
+        return wide(Float64Graph(self.graph, narrow_scalars=True), self._inputs, self._decisions, keep=self.watched)
+
+    @cached_property
+    def replays(self) -> Replays:
+        """The replays; `ensure` a number of them first."""
+        return Replays(self._float64, self._inputs, self.step, self._noise, self.watched, self._decisions)
+
+    @cached_property
+    def _loose(self) -> Replays:
+        """Replays of the wide shadow."""
+        return Replays(
+            self._float64, self._inputs, self.step, self._noise, self.watched, self._decisions, wide=self.wide
+        )
+
+    @cached_property
+    def _narrows(self) -> bool:
+        """An explicit cast gives fewer bits than it takes."""
+        return any(
+            call.traits.casts and is_real(d) and is_real(s.dtype) and FORMATS[d].u < FORMATS[s.dtype].u
+            for call in self._float64.calls
+            for d in (cast_source(self.graph, call.node),)
+            for s in call.node.outputs[:1]
+            if s is not None
+        )
+
+    @cached_property
+    def _exact(self) -> frozenset[int]:
+        """The values that no operator on the way rounds, casts apart."""
+        rounding = self.step.typical
+        found = set(range(len(self.graph.inputs)))
+        for index, node in enumerate(self.graph.nodes):
+            if found.issuperset(operands(node)):
+                found.update(n for n in self.graph.results(index) if n not in rounding)
+        return frozenset(found)
+
+    @cached_property
+    def tainted(self) -> dict[int, torch.Tensor]:
+        """Per output: the elements that change when undefined ones are filled with something else."""
+        if not self.step.undefined:
+            return {}
+        found: dict[int, torch.Tensor] = {}
+        for junk in (1.0, -1e3):
+            try:
+                filled = self._filled(junk)
+            except (OracleError, RuntimeError, IndexError):
+                # The junk led to an error downstream: nothing there is defined.
+                return {n: torch.ones(self.step.values[n].shape, dtype=torch.bool) for n in self.graph.outputs}
+            for number in self.graph.outputs:
+                clean = self.step.wide(number)
+                changed = ~((filled[number] == clean) | (torch.isnan(filled[number]) & torch.isnan(clean)))
+                found[number] = changed | found.get(number, torch.zeros(clean.shape, dtype=torch.bool))
+        for number, mask in self.step.undefined.items():
+            if number in found:
+                found[number] = found[number] | mask
+        return found
+
+    def _filled(self, junk: float) -> Mapping[int, Any]:
+        starts, undefined = self.graph.first_value, self.step.undefined
+
+        def after(index: int, results: list[Any]) -> list[Any]:
+            first = starts[index]
+            final = list(round_results(self._float64.calls[index], results))
+            for slot, y in enumerate(final):
+                if first + slot in undefined:
+                    fill = torch.full((), junk, dtype=torch.float64).to(y.dtype)
+                    final[slot] = torch.where(undefined[first + slot], fill, y)
+            return final
+
+        return self._float64.run(self._inputs, after)
+
+    def expectation(self, number: int, count: int = FEW) -> Expectation:
+        """What the value with this number may be, from at least `count` replays."""
+        self.replays.ensure(count)
+        step = self.step.wide(number)
+        spec = self.graph.values[number]
+        dtype, shape = (spec.dtype, spec.shape) if spec is not None else ("float32", None)
+        if not is_real(dtype):
+            seen = tuple(self.replays.seen.get(number, ()))
+            return Expectation(
+                dtype, step, self.wide[number], torch.zeros(()), torch.zeros(()), seen, self.tainted.get(number), shape
+            )
+        shadow = widen(self.wide[number])
+        # Where rounding decides how many elements there are, the wide shadow has others than S.
+        shadow = shadow if shadow.shape == step.shape else step
+        seen_classes = self.replays.classes.get(number, torch.full(step.shape, ANY, dtype=torch.uint8))
+        classes = seen_classes | class_bits(rounded(shadow, dtype)) | class_bits(step)
+        hazard = self.step.hazards.get(number)
+        if hazard is not None:
+            classes = torch.where(hazard, torch.full_like(classes, ANY), classes)
+        sigma, tainted, exact = self.replays.sigma(number), self.tainted.get(number), number in self._exact
+        return Expectation(dtype, step, shadow, sigma, classes, (), tainted, shape, exact=exact)
+
+    def examine(self, outputs: Sequence[Any], count: int = FEW) -> list[Examined]:
+        """A platform's outputs (numpy, in graph order) against what they may be, from `count` replays at least."""
+        return [self.examine_value(n, array, count) for n, array in zip(self.graph.outputs, outputs, strict=True)]
+
+    def examine_value(self, number: int, array: Any, count: int = FEW) -> Examined:
+        """One output, by its value number."""
+        tensor = to_torch(array)
+        expected = self.expectation(number, count)
+        verdict = self._plausible(number, tensor, examine(expected, tensor))
+        if self._narrows and (verdict.kind == "discrepant" or (verdict.median or 0.0) > BULK_RATIO):
+            return self._unrounded(number, tensor, expected, verdict, count)
+        return verdict
+
+    def _unrounded(
+        self, number: int, tensor: torch.Tensor, expected: Expectation, verdict: Examined, count: int
+    ) -> Examined:
+        """The verdict, where a platform may also have left out the rounding of explicit casts: 16 σ around W.
+
+        S's σ says nothing there: a cast to fewer bits hides the errors before it.
+        """
+        if not is_real(expected.dtype):
+            return verdict
+        self._loose.ensure(count)
+        around = replace(expected, step=expected.wide, sigma=self._loose.sigma(number))
+        other = examine(around, tensor)
+        if verdict.bad is None or other.bad is None or other.kind not in ("calm", "discrepant"):
+            return verdict
+        bad = verdict.bad & other.bad
+        medians = [each.median for each in (verdict, other) if each.median is not None]
+        return replace(
+            verdict,
+            kind="discrepant" if bool(bad.any()) else "calm",
+            bad=bad,
+            worst=min(verdict.worst, other.worst),
+            median=min(medians, default=None),
+        )
+
+    def carried(self, imposed: Decisions) -> dict[int, torch.Tensor]:
+        """S's outputs, in graph order, with the given values (by number) put in place of S's own."""
+        starts = self.graph.first_value
+
+        def after(index: int, results: list[Any]) -> list[Any]:
+            return impose(starts[index], round_results(self._float64.calls[index], results), imposed)
+
+        values = self._float64.run(self._inputs, after)
+        return {number: values[number] for number in self.graph.outputs}
+
+    def _plausible(self, number: int, got: torch.Tensor, verdict: Examined) -> Examined:
+        """A discrete output that no replay gave may still be what rounding allows: ties, near ties, steps."""
+        if verdict.kind != "discrepant" or number not in self._decided or verdict.bad is None:
+            return verdict
+        implausible_here = implausible(self.graph, number, widen(got), self.lookup)
+        if implausible_here is None:
+            return verdict
+        bad = verdict.bad & implausible_here
+        if bool(bad.any()):
+            return replace(verdict, bad=bad)
+        return Examined("calm", bad, tainted=verdict.tainted, tied=self._tied(number, got, verdict.bad))
+
+    def _tied(self, number: int, got: torch.Tensor, differing: torch.Tensor) -> int:
+        """How many of these elements are another choice among elements that are equal in S."""
+        known = traits(self.graph.nodes[self.graph.producer[number]].op)
+        if known.decides not in ("order", "pooling") or known.first_of_equals:
+            return 0
+        unequal = implausible(self.graph, number, widen(got), lambda n: (self.step.wide(n), torch.zeros(())))
+        return 0 if unequal is None else int((differing & ~unequal).sum())
+
+    def lookup(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """A value in S with its σ (zero where it was not watched or is no float)."""
+        value = self.step.wide(number)
+        watched = number in self.replays.squares
+        return value, self.replays.sigma(number) if watched else torch.zeros(())

@@ -1,0 +1,213 @@
+"""Runs Monte Carlo replays: the graph again, with a random error of its own size at every operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+
+from mindgap.judge.oracle.evaluation.float64 import BoundCall, Float64Graph
+from mindgap.judge.oracle.evaluation.formats import widen
+from mindgap.judge.oracle.float_classes import FINITE, all_finite, class_bits
+from mindgap.judge.oracle.replays.noise import a_start, disturbed
+from mindgap.judge.oracle.replays.non_smooth import is_non_smooth, with_distant_operands
+from mindgap.judge.oracle.shadows.result_rounding import (
+    Decisions,
+    impose,
+    kept_in_range,
+    narrowed,
+    round_results,
+    round_to,
+    rounds,
+)
+from mindgap.judge.oracle.shadows.segments import replays_at_once
+from mindgap.judge.oracle.shadows.stepwise import Noise, Stepwise
+
+#: Whole discrete outputs are kept per replay up to this many elements; past it their range is.
+MAX_KEPT: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class _RunningReplay:
+    """One replay under way. `values`: what is alive; `starts`: where each value's signs begin in the pool; `side`: 1 in
+    every other replay, else -1."""
+
+    values: dict[int, Any]
+    starts: dict[int, tuple[int, ...]]
+    side: int
+
+
+class Replays:
+    """Replays of one graph, more on request. Watches the given values.
+
+    For each float value: the sum of squared distances to S over the replays where both are finite, how many those
+    were, and the classes seen. For each discrete value: the values seen. `noise`: which bounds to inject. Where S does
+    not hold these for the whole graph, several replays go through it side by side, a segment of S at a time.
+    `wide`: replay W instead, whose values these are: explicit casts do not round, and distances are to W.
+    """
+
+    def __init__(
+        self,
+        graph: Float64Graph,
+        inputs: Sequence[torch.Tensor],
+        clean: Stepwise,
+        noise: Noise,
+        watched: frozenset[int],
+        decisions: Decisions | None = None,
+        wide: Mapping[int, Any] | None = None,
+    ) -> None:
+        self._graph, self._inputs, self._clean, self._wide = graph, inputs, clean, wide
+        self._noise = clean.typical if noise == "typical" else clean.hard
+        self._decisions = decisions or {}
+        self._watched = watched
+        whole = clean.holds(noise)
+        self._parts = (range(len(graph.calls)),) if whole else clean.parts
+        self._together = 1 if whole else replays_at_once(graph.graph, clean.parts)
+        # Without noise nothing is a little away from S.
+        self._non_smooth = [bool(self._noise) and is_non_smooth(call) for call in graph.calls]
+        self._generator = torch.Generator().manual_seed(0xC0FFEE)
+        self._quiet: dict[int, bool] = {}
+        self.count = 0
+        self.squares: dict[int, torch.Tensor] = {}
+        self.finite: dict[int, torch.Tensor] = {}
+        self.classes: dict[int, torch.Tensor] = {}
+        self.seen: dict[int, list[torch.Tensor]] = {}
+        #: Watched values that some replay gave another shape, and why they are not covered by it.
+        self.uncovered: dict[int, str] = {}
+
+    def ensure(self, count: int) -> None:
+        """At least this many replays."""
+        # Without noise every replay is S itself: one says it all.
+        wanted = count if self._noise else 1
+        while self.count < wanted:
+            together = min(self._together, wanted - self.count)
+            self._replay(together)
+            self.count += together
+
+    def sigma(self, number: int) -> torch.Tensor:
+        """RMS distance to S of one watched float value, elementwise.
+
+        Infinite where S is finite and no replay is: somewhere on the way rounding decides what overflows, and what is
+        left where nothing does may be anything. 0 where S is not finite. Infinite also where every replay had another
+        shape.
+        """
+        if number not in self.squares and number in self.uncovered:
+            return torch.full(self._centre(number).shape, torch.inf, dtype=torch.float64)
+        sigma = (self.squares[number] / self.finite[number].clamp_min(1)).sqrt()
+        lost = self.finite[number] == 0
+        if not bool(lost.any()):
+            return sigma
+        return torch.where(lost & torch.isfinite(self._centre(number)), torch.inf, sigma)
+
+    def _centre(self, number: int) -> torch.Tensor:
+        """What distances of a watched value are to."""
+        return self._clean.wide(number) if self._wide is None else widen(self._wide[number])
+
+    def _replay(self, count: int) -> None:
+        running = [
+            _RunningReplay(dict(enumerate(self._inputs)), self._starts(), 1 if (self.count + number) % 2 else -1)
+            for number in range(count)
+        ]
+        for replay in running:
+            for number in range(len(self._inputs)):
+                self._record(number, widen(replay.values[number]))
+        for nodes in self._parts:
+            for replay in running:
+                self._advance(replay, nodes)
+
+    def _starts(self) -> dict[int, tuple[int, ...]]:
+        """Random signs for every value of a replay: where in the pool they begin, for each part of a number."""
+        found: dict[int, tuple[int, ...]] = {}
+        for number in self._noise:
+            count, parts = self._clean.sizes[number]
+            found[number] = tuple(a_start(count, self._generator) for _ in range(parts))
+        return found
+
+    def _advance(self, replay: _RunningReplay, nodes: range) -> None:
+        """One replay through one segment; what it leaves behind is as small as its dtypes allow."""
+        graph = self._graph.graph
+        fresh = set[int]()
+
+        def before(index: int, call: BoundCall, args: list[Any], kwargs: dict[str, Any], results: list[Any]) -> None:
+            if self._non_smooth[index]:
+                base = self._clean.exact(graph.first_value[index])
+                results[0] = with_distant_operands(
+                    call, args, kwargs, results[0], self._clean.values, base, replay.side
+                )
+
+        def after(index: int, results: list[Any]) -> list[Any]:
+            first = graph.first_value[index]
+            final = impose(first, self._settled(replay, index, results), self._decisions)
+            for slot, y in enumerate(final):
+                self._record(first + slot, y)
+                fresh.add(first + slot)
+            return final
+
+        self._graph.advance(nodes, replay.values, after, before=before)
+        if nodes is self._parts[-1]:
+            replay.values.clear()
+        if self._wide is not None:
+            return
+        for number in fresh & replay.values.keys():
+            replay.values[number] = narrowed(replay.values[number], graph.values[number])
+
+    def _settled(self, replay: _RunningReplay, index: int, results: list[Any]) -> list[Any]:
+        """Results disturbed and rounded."""
+        call, first = self._graph.calls[index], self._graph.graph.first_value[index]
+        if self._wide is not None and call.traits.casts:
+            return [kept_in_range(y, spec) for y, spec in zip(results, call.node.outputs, strict=True)]
+        if not any(first + slot in replay.starts for slot in range(len(results))):
+            return round_results(call, results)
+        final = round_results(call, [None if first + slot in replay.starts else y for slot, y in enumerate(results)])
+        for slot, y in enumerate(results):
+            if first + slot in replay.starts:
+                final[slot] = self._disturbed(replay, first + slot, y)
+        return final
+
+    def _disturbed(self, replay: _RunningReplay, number: int, y: Any) -> Any:
+        spec, size = self._graph.graph.values[number], self._noise[number]
+        if not isinstance(y, torch.Tensor) or spec is None or size.shape != y.shape or not rounds(y, spec):
+            return round_to(y, spec)
+        if number not in self._quiet:
+            self._quiet[number] = bool((size == 0).any())
+        return disturbed(y, size, replay.starts[number], spec.dtype, self._quiet[number])
+
+    def _record(self, number: int, y: Any) -> None:
+        if number not in self._watched or not isinstance(y, torch.Tensor):
+            return
+        clean = self._centre(number)
+        if y.shape != clean.shape:
+            shapes = f"{list(y.shape)} instead of {list(clean.shape)}"
+            self.uncovered.setdefault(number, f"rounding noise changes the shape of a result: {shapes}")
+            return
+        if y.is_floating_point() or y.is_complex():
+            self._record_float(number, y, clean)
+        else:
+            self._record_discrete(number, y)
+
+    def _record_float(self, number: int, y: torch.Tensor, clean: torch.Tensor) -> None:
+        if all_finite(y) and all_finite(clean):
+            square, both = (y - clean).abs().square_(), torch.ones((), dtype=torch.bool).expand(y.shape)
+            bits = torch.full((), FINITE, dtype=torch.uint8).expand(y.shape)
+        else:
+            both = torch.isfinite(y) & torch.isfinite(clean)
+            square, bits = torch.where(both, (y - clean).abs() ** 2, 0.0), class_bits(y)
+        if number not in self.squares:
+            self.squares[number], self.finite[number] = square, both.to(torch.uint8)
+            self.classes[number] = bits.clone()
+        else:
+            self.squares[number] += square
+            self.finite[number] += both
+            self.classes[number] |= bits
+
+    def _record_discrete(self, number: int, y: torch.Tensor) -> None:
+        kept = self.seen.setdefault(number, [])
+        if y.numel() <= MAX_KEPT:
+            if not any(torch.equal(y, old) for old in kept):
+                kept.append(y)
+        elif not kept:
+            kept.extend((y, y))
+        else:
+            kept[0], kept[1] = torch.minimum(kept[0], y), torch.maximum(kept[1], y)

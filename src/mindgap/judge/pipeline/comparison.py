@@ -1,0 +1,242 @@
+"""Judges one graph on any number of platforms against one reference.
+
+Digests are compared first: whole outputs travel only where digests differ. The judge of a graph is made at the first
+difference and serves all platforms.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mindgap.graph import Graph, UnknownOperator, materialise_all
+from mindgap.graph.activity import doing
+from mindgap.graph.tensors import TensorStore
+from mindgap.judge.pipeline.outcome_rows import compare_outcomes, is_traced, model_of, row_of, row_of_reference
+from mindgap.judge.pipeline.time_budget import OutOfTime
+from mindgap.judge.trace.known_failures import KnownFailures
+from mindgap.platforms.protocol import MOST_COPIES, PYTORCH_DECOMPOSITIONS, WEIGHT_COPIES
+from mindgap.results.recording import Describe
+from mindgap.results.rows import Model, Row
+from mindgap.results.settings import RunSettings
+from mindgap.run.outcome import Job, Outcome, Want
+
+if TYPE_CHECKING:
+    from mindgap.judge.trace.judge import Judge
+    from mindgap.judge.trace.judgement import FoundFault, Judgement
+
+Execute = Callable[[Job], Outcome]
+#: Writes the script of a fault: the platform, the fault, the reference. Empty where it has no short form.
+FaultScript = Callable[[str, "FoundFault", str], str]
+
+
+def no_description(_: str) -> Mapping[str, Any]:
+    """The description of a platform that is not at hand: empty."""
+    return {}
+
+
+def no_script(_platform: str, _found: FoundFault, _reference: str) -> str:
+    """The script of a fault that nobody reads: empty."""
+    return ""
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """Runs graphs under one session's settings.
+
+    `execute`: runs a job on any platform. `tensors`: where tensors beside graphs are stored. `describe`: what a
+    platform reports of itself. Its `dtypes` explain findings; `PYTORCH_DECOMPOSITIONS` excludes evidence. `failures`:
+    what made platforms fail in the session's graphs. `script`: writes the script of each fault of a row.
+    """
+
+    execute: Execute
+    settings: RunSettings
+    tensors: TensorStore | None = None
+    describe: Describe = no_description
+    failures: KnownFailures = field(default_factory=KnownFailures)
+    script: FaultScript = no_script
+
+    def dtypes(self, platform: str) -> Mapping[str, Mapping[str, str]]:
+        """What the platform does to each dtype; empty where it does not report it."""
+        return self.describe(platform).get("dtypes", {})
+
+    def decomposes(self, platform: str) -> bool:
+        """Whether the platform declares that it compiles PyTorch's decompositions."""
+        return bool(self.describe(platform).get(PYTORCH_DECOMPOSITIONS, False))
+
+    def weight_copies(self, platform: str) -> float:
+        """How many copies of a graph's weights the platform makes for itself."""
+        return float(self.describe(platform).get(WEIGHT_COPIES, MOST_COPIES))
+
+    def run(self, platform: str, graph: Graph, want: Want = "digests") -> Outcome:
+        """Runs one job."""
+        limits = self.settings
+        return self.execute(Job(platform, graph, want=want, repeat=limits.repeat, deadline_s=limits.deadline_s))
+
+
+class GraphComparison:
+    """Compares platforms with the reference on one graph.
+
+    The reference runs once. Its whole outputs and the judge are made when they are first needed. Thread-safe: platforms
+    may run side by side, and are judged one after the other.
+    """
+
+    def __init__(
+        self, context: RunContext, name: str, graph: Graph, reference: Outcome | None = None, whole: bool = False
+    ) -> None:
+        """`reference`: the reference's outcome, where it is already known. `whole`: ask for whole outputs at once, for
+        a graph that takes long to load."""
+        self.context = context
+        self.name = name
+        self.graph = graph
+        self._want: Want = "outputs" if whole else "digests"
+        self.reference = context.run(context.settings.reference, graph, self._want) if reference is None else reference
+        #: The first outcome of each platform, by its name.
+        self.outcomes: dict[str, Outcome] = {}
+        self._whole: Outcome | None = None
+        self._judge: Judge | None = None
+        self._judging = threading.Lock()
+
+    def model(self, timings: Mapping[str, float]) -> Model:
+        """The report's entry for the graph and the reference's run."""
+        return model_of(self.name, self.graph, self.reference, timings)
+
+    def row(self, platform: str) -> Row:
+        """Runs the graph on `platform`, compares and judges. A failure of the platform is in the row, never raised."""
+        if platform == self.context.settings.reference:
+            return row_of_reference(self.name, self.reference)
+        try:
+            outcome = self.run(platform)
+        except OutOfTime as error:
+            return Row(self.name, platform, "not_run", None, detail=f"not run: {error}")
+        try:
+            return self.decide(outcome)
+        except OutOfTime as error:
+            return dataclasses.replace(row_of(self.name, outcome), unjudged=True, detail=f"not judged: {error}")
+        finally:
+            self.outcomes[platform] = dataclasses.replace(outcome, arrays=None, repeats=())
+
+    def run(self, platform: str) -> Outcome:
+        """The platform's first outcome: runs the graph unless it has run already."""
+        if platform not in self.outcomes:
+            doing(f"running on {platform}")
+            self.outcomes[platform] = self.context.run(platform, self.graph, self._want)
+        return self.outcomes[platform]
+
+    def decide(self, outcome: Outcome) -> Row:
+        """Compares an outcome with the reference's, and judges it where that does not decide."""
+        row = compare_outcomes(self.name, outcome, self.reference)
+        if row is None:
+            return self._judged(row_of(self.name, outcome), outcome)
+        settings = self.context.settings
+        return self._failure_traced(row, outcome) if is_traced(row, settings.trace and settings.judge) else row
+
+    def _judged(self, row: Row, outcome: Outcome) -> Row:
+        """Runs both sides again for whole outputs where they are not at hand, and judges them."""
+        whole = outcome
+        if whole.arrays is None:
+            doing("running again for whole outputs")
+            whole = self.context.run(row.platform, self.graph, "outputs")
+        row = dataclasses.replace(row, status=whole.status, message=whole.message or row.message)
+        if not whole.ran:
+            detail = "the platform ran once, and failed when it was run again"
+            return dataclasses.replace(row, verdict="failed", blame="platform", detail=detail)
+        with self._judging:
+            reference = self._whole_reference()
+            if not reference.ran:
+                detail = f"the reference ran once, and failed when it was run again: {reference.message}"
+                return dataclasses.replace(row, verdict="reference_failed", blame="reference", detail=detail)
+            if not self.context.settings.judge:
+                return without_judge(row, whole, reference)
+            started = time.perf_counter()
+            judge = self._the_judge()
+            from mindgap.judge.oracle import OracleMemoryError
+
+            try:
+                judgement = judge.judge(whole, reference)
+            except (OracleMemoryError, UnknownOperator) as error:
+                return dataclasses.replace(row, unjudged=True, detail=f"not judged: {error}")
+            return with_judgement(row, judgement, self.context, time.perf_counter() - started)
+
+    def _failure_traced(self, row: Row, outcome: Outcome) -> Row:
+        """The same row with the operator that makes the platform fail."""
+        with self._judging:
+            started = time.perf_counter()
+            try:
+                judgement = self._the_judge().judge_failure(outcome)
+            except (OutOfTime, UnknownOperator) as error:
+                return dataclasses.replace(row, detail=f"{outcome.status} (no operator is named: {error})")
+            return with_judgement(row, judgement, self.context, time.perf_counter() - started)
+
+    def _whole_reference(self) -> Outcome:
+        if self._whole is None:
+            again = self.reference.arrays is None
+            reference = self.context.settings.reference
+            self._whole = self.context.run(reference, self.graph, "outputs") if again else self.reference
+        return self._whole
+
+    def _the_judge(self) -> Judge:
+        if self._judge is None:
+            from mindgap.judge.trace.judge import Judge
+
+            settings = self.context.settings
+            self._judge = Judge(
+                self.graph,
+                materialise_all(self.graph, self.context.tensors),
+                self.context.execute,
+                settings.reference,
+                trace=settings.trace,
+                deadline_s=settings.deadline_s,
+                internal=settings.internal,
+                dtypes=self.context.dtypes,
+                decomposes=self.context.decomposes,
+                failures=self.context.failures,
+            )
+        return self._judge
+
+
+def without_judge(row: Row, outcome: Outcome, reference: Outcome) -> Row:
+    """The row with how far the outputs are apart. Whether that is more than rounding stays open; another number, shape
+    or dtype of outputs is a finding without a judge."""
+    from mindgap.judge.trace.metrics import fixed_tolerances, row_metrics
+
+    assert outcome.arrays is not None and reference.arrays is not None, "both were asked for whole outputs"
+    ours, theirs = ([(str(a.dtype), a.shape) for a in side] for side in (outcome.arrays, reference.arrays))
+    if ours != theirs:
+        detail = "outputs have another number, shape or dtype than the reference's; no judge looked for the operator"
+        return dataclasses.replace(row, verdict="structural", blame="undecided", detail=detail)
+    detail = "not judged (--no-judge): whether the difference is more than rounding, and what makes it, is not proven"
+    return dataclasses.replace(
+        row, unjudged=True, detail=detail, metrics=row_metrics(outcome.arrays, reference.arrays, None),
+        profiles=fixed_tolerances(outcome.arrays, reference.arrays),
+    )  # fmt: skip
+
+
+def with_judgement(row: Row, judgement: Judgement, context: RunContext, seconds: float) -> Row:
+    """The row with the judge's decision, and a script for each fault that has a short one. `seconds`: how long the
+    judge took."""
+    faults = tuple(
+        dataclasses.replace(found.fault, script=context.script(row.platform, found, context.settings.reference))
+        for found in judgement.faults
+    )
+    judged = dataclasses.replace(
+        row,
+        verdict=judgement.verdict,
+        blame=judgement.blame,
+        culprit=judgement.culprit,
+        profiles=judgement.profiles,
+        metrics=judgement.metrics,
+        verdicts=judgement.verdicts,
+        detail=judgement.detail,
+        nodes=tuple(judgement.nodes),
+        weaknesses=(*row.weaknesses, *judgement.weaknesses),
+        example=judgement.example,
+        script=faults[0].script if faults else "",
+        faults=faults,
+        timings={**row.timings, "judge": seconds},
+    )
+    return dataclasses.replace(judged, faults=judged.independent_faults)

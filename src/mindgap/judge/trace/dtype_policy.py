@@ -1,0 +1,273 @@
+"""Checks whether a platform's treatment of a dtype explains a finding.
+
+A platform that computes float64 in float32 differs in nearly every graph with a float64 value. That is one fact about
+the platform, not one defect per operator: its description says it (`describe()["dtypes"]`, measured when the platform
+is opened), and what it explains has one culprit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import torch
+
+from mindgap.aten.operators import packet_of
+from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, to_torch
+from mindgap.graph import Graph, Labels, TensorSpec, kind_of, numpy_dtype
+from mindgap.graph.compare.verdict import DTYPE_POLICY, Verdict
+from mindgap.graph.operators import traits
+from mindgap.judge.oracle import Oracle, OracleError, OracleMemoryError, local_expectation
+from mindgap.judge.oracle.evaluation.formats import FORMATS, is_real
+from mindgap.judge.trace.single_operators import Confirmed, SingleOperators, kind_of_error
+from mindgap.judge.trace.subgraphs import Array
+
+#: Shadows of the graph in the narrower dtype lie beside those in its own, in smaller segments (bytes).
+_SEGMENT_BYTES: Final = 64 << 20
+
+#: Platform -> dtype -> what `describe()` says of it: `computes_in`, `returns`, `overflow`.
+Dtypes = Callable[[str], Mapping[str, Mapping[str, str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class DtypeSubstitution:
+    """One dtype that a platform treats as another. `saturates`: its integers end at their limits and do not wrap.
+    `products`: only sums of products are computed in the other (matrix products, convolutions, attention)."""
+
+    declared: str
+    computed: str
+    saturates: bool = False
+    products: bool = False
+
+    @property
+    def culprit(self) -> str:
+        """What a finding names in place of an operator."""
+        what = f"{self.declared} products" if self.products else self.declared
+        how = f"computed in {self.computed}" if self.computed != self.declared else "saturates"
+        return f"{DTYPE_POLICY}{what} {how}"
+
+    @property
+    def verdict(self) -> Verdict:
+        """Fewer bits than declared, or other results."""
+        return "reduced_precision" if self.computed != self.declared else "discrepant"
+
+
+def policies_of(dtypes: Mapping[str, Mapping[str, str]], graph: Graph) -> list[DtypeSubstitution]:
+    """The policies that make results of this graph differ: dtypes it has, computed in fewer bits or saturating, or
+    whose sums of products are computed in fewer bits."""
+    present = {spec.dtype for spec in graph.values if spec is not None}
+    found: list[DtypeSubstitution] = []
+    for declared, policy in dtypes.items():
+        computed, saturates = policy.get("computes_in", ""), policy.get("overflow") == "saturates"
+        if declared not in present:
+            continue
+        if computed in TORCH_DTYPES and _narrower(computed, declared):
+            found.append(DtypeSubstitution(declared, computed, saturates))
+        elif saturates:
+            # Whatever it computes in, no result is beyond the limits of the dtype that comes back.
+            found.append(DtypeSubstitution(declared, declared, saturates))
+        elif (within := policy.get("matmul_in", "")) in TORCH_DTYPES and _narrower(within, declared):
+            found.append(DtypeSubstitution(declared, within, products=True))
+    return found
+
+
+def _narrower(computed: str, declared: str) -> bool:
+    if is_real(declared):
+        return is_real(computed) and FORMATS[computed].u > FORMATS[declared].u
+    if kind_of(declared) != "int" or kind_of(computed) != "int":
+        return False
+    return torch.iinfo(TORCH_DTYPES[computed]).bits < torch.iinfo(TORCH_DTYPES[declared]).bits
+
+
+class Explanation:
+    """Whether one policy explains what a platform gives for a graph.
+
+    `undecided`: why that could not be decided for an operator or the outputs, empty where it could.
+    """
+
+    def __init__(
+        self, policy: DtypeSubstitution, oracle: Oracle, inputs: Sequence[Array], singles: SingleOperators
+    ) -> None:
+        self.policy, self._oracle, self._inputs, self._singles = policy, oracle, inputs, singles
+        self._integers = kind_of(policy.declared) == "int"
+        self._operators: dict[tuple[str, tuple[int, ...]], bool] = {}
+        self.undecided = ""
+
+    def beyond(self, confirmed: Sequence[Confirmed], platform: str) -> list[Confirmed]:
+        """Of the operators that the platform gets wrong, those that the policy does not explain."""
+        return [one for one in confirmed if not self.operator(one, platform)]
+
+    def operator(self, confirmed: Confirmed, platform: str) -> bool:
+        """Nothing that this operator gives on common operands is beyond what the dtype that is computed in allows."""
+        asked = platform, confirmed.nodes
+        if asked not in self._operators:
+            self._operators[asked] = self._operator(confirmed, platform)
+        return self._operators[asked]
+
+    def _operator(self, confirmed: Confirmed, platform: str) -> bool:
+        if len(confirmed.nodes) != 1:
+            return False
+        if self.policy.products and not _sums_products(self._oracle.graph.nodes[confirmed.nodes[0]].op):
+            return False
+        single = self._singles.cut(confirmed.nodes)
+        arrays = confirmed.arrays
+        if not arrays:
+            # Of the first few operators alone they are kept.
+            result = next(self._singles.run([single], platform), None)
+            arrays = {} if result is None else dict(zip(single.outputs, result.arrays or (), strict=False))
+        inputs = [self._singles.value(border) for border in single.borders]
+        explained = self._integer_result if self._integers else self._float_result
+        first = self._oracle.graph.first_value[confirmed.nodes[0]]
+        slots = {n - first: a for n, a in arrays.items()}
+        if any(a.dtype != numpy_dtype(spec.dtype) for n, a in slots.items() if (spec := _output(single.graph, n))):
+            # It is measured that the declared dtype comes back: another one is this operator's own.
+            return False
+        try:
+            return bool(slots) and explained(single.graph, inputs, slots)
+        except OracleMemoryError as error:
+            self.undecided = str(error)
+            return False
+        except (OracleError, RuntimeError):
+            # A view of bits, say, has no meaning in another dtype.
+            return False
+
+    def outputs(self, arrays: Sequence[Array], public: Sequence[bool]) -> bool:
+        """Every public output is what a computation in the narrower dtype may give. Integers are exact: what explains
+        their operators explains the outputs."""
+        if self._integers:
+            return True
+        wanted = [(n, a) for n, a, shown in zip(self._oracle.graph.outputs, arrays, public, strict=True) if shown]
+        graph = replace(self._oracle.graph, outputs=tuple(n for n, _ in wanted), labels=Labels())
+        self._oracle.release()
+        try:
+            return any(self._calm(graph, narrow, [a for _, a in wanted]) for narrow in self._narrowed(self._inputs))
+        except (OracleError, RuntimeError) as error:
+            self.undecided = f"{type(error).__name__}: {error}".splitlines()[0]
+            return False
+
+    def _narrowed(self, inputs: Sequence[Array]) -> Iterator[list[Array]]:
+        """The inputs in the narrower dtype. Where some are out of its range, also with these as its largest number
+        instead of infinity."""
+        narrow = [self._as(array, self.policy.computed) for array in inputs]
+        yield narrow
+        cut_off = [_cut_off(array, wide) for array, wide in zip(narrow, inputs, strict=True)]
+        if any(cut is not array for cut, array in zip(cut_off, narrow, strict=True)):
+            yield cut_off
+
+    def _calm(self, graph: Graph, narrow: Sequence[Array], arrays: Sequence[Array]) -> bool:
+        oracle = self._retyped(graph, narrow, self.policy.computed)
+        numbers = zip(graph.outputs, arrays, strict=True)
+        return all(
+            oracle.examine_value(n, self._given(array, oracle.step.values[n])).kind == "calm" for n, array in numbers
+        )
+
+    def _float_result(self, graph: Graph, inputs: Sequence[Array], arrays: Mapping[int, Array]) -> bool:
+        """Within the bounds of the narrower dtype around the exact results on operands rounded to it. What is out of
+        its range may be infinite or its largest number, in operands and results."""
+        if any(self._within(graph, narrow, arrays) for narrow in self._narrowed(inputs)):
+            return True
+        # A kernel may round the factors alone, or what is added to the products too.
+        return self.policy.products and any(self._of_rounded(graph, inputs, arrays, least) for least in (2, 0))
+
+    def _of_rounded(self, graph: Graph, inputs: Sequence[Array], arrays: Mapping[int, Array], least: int) -> bool:
+        """What the operator gives in the declared dtype for operands rounded to the narrower one, those with at least
+        so many dimensions."""
+        rounded = [self._as_rounded(array) if array.ndim >= least else array for array in inputs]
+        oracle = Oracle(graph, rounded)
+        expected = local_expectation(oracle, 0)
+        return all(kind_of_error(expected.examine(slot, array)) is None for slot, array in arrays.items())
+
+    def _as_rounded(self, array: Array) -> Array:
+        return to_numpy(to_torch(self._as(array, self.policy.computed)).to(to_torch(array).dtype))
+
+    def _within(self, graph: Graph, narrow: Sequence[Array], arrays: Mapping[int, Array]) -> bool:
+        oracle = self._retyped(graph, narrow, self.policy.computed)
+        expected, first = local_expectation(oracle, 0), oracle.graph.first_value[0]
+        for slot, array in arrays.items():
+            given = self._given(array, oracle.step.values[first + slot])
+            if kind_of_error(expected.examine(slot, given)) is not None:
+                return False
+        return True
+
+    def _integer_result(self, graph: Graph, inputs: Sequence[Array], arrays: Mapping[int, Array]) -> bool:
+        """The exact result, wrapped or cut off at the limits of the dtype that is computed in."""
+        computed = TORCH_DTYPES[self.policy.computed]
+        limits = torch.iinfo(computed)
+        oracle = self._retyped(graph, [self._as(array, "int64") for array in inputs], "int64")
+        for slot, array in arrays.items():
+            exact = oracle.step.values[oracle.graph.first_value[0] + slot]
+            if exact.dtype != torch.int64 or tuple(exact.shape) != array.shape:
+                return False
+            got = to_torch(array).to(torch.int64)
+            if not bool(((got == exact.to(computed)) | (got == exact.clamp(limits.min, limits.max))).all()):
+                return False
+        return True
+
+    def _retyped(self, graph: Graph, inputs: Sequence[Array], dtype: str) -> Oracle:
+        """The oracle of a graph whose values of the policy's dtype have another one, as `inputs` have already."""
+        return Oracle(retyped(graph, self.policy.declared, dtype), inputs, segment_bytes=_SEGMENT_BYTES)
+
+    def _as(self, array: Array, dtype: str) -> Array:
+        """An array of the policy's dtype in another one."""
+        tensor = to_torch(array)
+        declared = tensor.dtype == TORCH_DTYPES[self.policy.declared]
+        return to_numpy(tensor.to(TORCH_DTYPES[dtype])) if declared else array
+
+    def _given(self, array: Array, right: torch.Tensor) -> Array:
+        """A result as it was computed. The largest number stands for infinity, where that is right."""
+        computed = to_torch(self._as(array, self.policy.computed))
+        if not computed.is_floating_point() or computed.shape != right.shape:
+            return to_numpy(computed)
+        largest = torch.finfo(computed.dtype).max
+        ended = torch.isinf(right) & (computed == largest * torch.sign(right))
+        return to_numpy(torch.where(ended, right.to(computed.dtype), computed))
+
+
+def _sums_products(op: str) -> bool:
+    if traits(op).contracts:
+        # Recurrent cells and distances do more than sum products.
+        return not packet_of(op).startswith(("gru", "lstm", "rnn_", "cdist", "_cdist", "_euclidean"))
+    return "dot_product_attention" in op
+
+
+def _output(graph: Graph, slot: int) -> TensorSpec | None:
+    return graph.nodes[0].outputs[slot]
+
+
+def _cut_off(narrow: Array, wide: Array) -> Array:
+    """Numbers that the narrower dtype has made infinite, at its limits. The array itself where there are none."""
+    tensor = to_torch(narrow)
+    if not tensor.is_floating_point():
+        return narrow
+    limits = torch.finfo(tensor.dtype)
+    overflowed = torch.isinf(tensor) & torch.isfinite(to_torch(wide))
+    if not bool(overflowed.any()):
+        return narrow
+    return to_numpy(torch.where(overflowed, tensor.clamp(limits.min, limits.max), tensor))
+
+
+def retyped(graph: Graph, declared: str, dtype: str) -> Graph:
+    """The graph with another dtype wherever one is declared."""
+
+    def spec(given: TensorSpec) -> TensorSpec:
+        return replace(given, dtype=dtype) if given.dtype == declared else given
+
+    return replace(
+        graph,
+        inputs=tuple(replace(each, spec=spec(each.spec)) for each in graph.inputs),
+        nodes=tuple(
+            replace(node, outputs=tuple(None if out is None else spec(out) for out in node.outputs))
+            for node in graph.nodes
+        ),
+    )
+
+
+def detail_of_policy(policy: DtypeSubstitution, platform: str, shown: str, *, everything: bool = True) -> str:
+    """One sentence for a person. `shown`: one element that is off, or nothing. `everything`: it is the only fault."""
+    what = f"sums of products of {policy.declared}" if policy.products else policy.declared
+    how = f"computes {what} in {policy.computed}"
+    if policy.computed == policy.declared:
+        how = f"cuts {policy.declared} off at its limits, where it should wrap"
+    explains = "every difference" if everything else "differences"
+    return f"{platform} {how}, which explains {explains} here" + (f": {shown}" if shown else "")

@@ -1,0 +1,359 @@
+"""Decides the verdict on two outcomes of one graph."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from mindgap.aten.functional import functionalize
+from mindgap.aten.state import TORCH_STATE
+from mindgap.graph import Graph, GraphError, MindgapError, materialise
+from mindgap.graph.compare.culprit import GRAPH_OUTPUTS, Culprit
+from mindgap.graph.compare.fault import Fault
+from mindgap.graph.compare.verdict import Verdict
+from mindgap.graph.compare.weakness import Missing, Weakness
+from mindgap.judge.oracle import (
+    Examined,
+    InternalValues,
+    Oracle,
+    OracleError,
+    OracleMemoryError,
+    examine_cheaply,
+    examine_value_cheaply,
+    internal_values,
+)
+from mindgap.judge.oracle.evaluation.formats import FORMATS
+from mindgap.judge.trace.blame import blamed
+from mindgap.judge.trace.culprit_search import CulpritSearch, ObservedOutputs
+from mindgap.judge.trace.dtype_policy import Dtypes, detail_of_policy
+from mindgap.judge.trace.example import example
+from mindgap.judge.trace.failure import failing_part
+from mindgap.judge.trace.independent_faults import MAX_CARRIED, MAX_RUNS, FaultSearch, IndependentFault
+from mindgap.judge.trace.judgement import FoundFault, Judgement, OperatorAlone
+from mindgap.judge.trace.known_failures import KnownFailures
+from mindgap.judge.trace.metrics import fixed_tolerances, row_metrics
+from mindgap.judge.trace.output_verdicts import (
+    overall_verdict,
+    public_only,
+    same_bits,
+    undefined_outputs,
+    verdicts_of_outputs,
+    worst_of_runs,
+)
+from mindgap.judge.trace.roles import Role, node_roles
+from mindgap.judge.trace.sentences import detail_of_calm, detail_of_finding, words_of_part
+from mindgap.judge.trace.single_operators import Confirmed, SingleOperators
+from mindgap.judge.trace.smallest_part import Part
+from mindgap.judge.trace.structure import first_difference, side_to_blame, sides_first, structural_detail
+from mindgap.judge.trace.subgraphs import Array, Execute, leading_to
+from mindgap.judge.trace.wrong_part import wrong_part
+from mindgap.models.capture import CaptureError, with_explicit_gradients
+from mindgap.run.outcome import Outcome
+
+#: Elements of the operands of a culprit that is kept by itself, for a script.
+MAX_WRITTEN: Final = 512
+
+
+class Judge:
+    """Judges platforms on one graph. Shadows, replays and singles results of the reference are computed once.
+
+    `inputs`: every graph input as numpy, in order. `execute` runs a job on any platform. `trace=False` leaves out the
+    roles of nodes (which take one more run of each side). `internal`: judge results that no public function returns
+    like any other. `dtypes`: what a platform does to each dtype, which may explain a finding.
+    `decomposes`: whether a platform declares `PYTORCH_DECOMPOSITIONS`. `failures`: what made platforms fail in other
+    graphs.
+    """
+
+    def __init__(
+        self, graph: Graph, inputs: Sequence[Array], execute: Execute, reference: str, *, trace: bool = True,
+        deadline_s: float = 300.0, internal: bool = False, dtypes: Dtypes | None = None,
+        decomposes: Callable[[str], bool] = lambda platform: False, failures: KnownFailures | None = None,
+    ) -> None:  # fmt: skip
+        self._graph, self._inputs, self._execute, self._reference = graph, list(inputs), execute, reference
+        self._asked = graph
+        self._trace, self._deadline_s = trace, deadline_s
+        self._internal_asked, self._internal = internal, InternalValues()
+        self._dtypes, self._decomposes, self._failures = dtypes, decomposes, failures
+        self._oracle: Oracle | None = None
+        self._origin: tuple[int, ...] = ()
+        self._search: CulpritSearch | None = None
+        self._examined: dict[str, list[Examined]] = {}
+        self._one_at_a_time = threading.RLock()
+
+    def judge(self, outcome: Outcome, reference: Outcome) -> Judgement:
+        """Judges a platform's outcome against the reference's. Outcomes that ran carry whole outputs.
+
+        Raises `OracleMemoryError` where the machine's free memory does not suffice. Thread-safe: platforms of one graph
+        take turns, because they share its shadows and replays.
+        """
+        with self._one_at_a_time:
+            if not outcome.ran:
+                return self.judge_failure(outcome)
+            if outcome.arrays is None or reference.arrays is None:
+                raise MindgapError("to judge two outcomes, ask for whole outputs of both (Job.want = 'outputs')")
+            judgement = self._decide(outcome, outcome.arrays, reference.arrays)
+            return replace(judgement, profiles=fixed_tolerances(outcome.arrays, reference.arrays))
+
+    def _decide(self, outcome: Outcome, ours: tuple[Array, ...], theirs: tuple[Array, ...]) -> Judgement:
+        try:
+            self._prepare()
+            return self._judge(outcome, ours, theirs)
+        except OracleMemoryError:
+            raise
+        except OracleError as error:
+            metrics = row_metrics(ours, theirs, None)
+            return Judgement("ill_conditioned", metrics=metrics, detail=f"nothing can be said of the outputs: {error}")
+
+    def judge_failure(self, failure: Outcome) -> Judgement:
+        """Finds the operators that make the platform fail. `unsupported` is no finding and is not judged."""
+        given = dict(enumerate(self._inputs[: len(self._asked.inputs)]))
+        found = failing_part(self._asked, failure, self._execute, given, self._failures)
+        if not found.nodes:
+            named = f"; the platform names {failure.op}, which alone does not fail" if failure.op else ""
+            why = f"no operator is named: {found.reason}{named}"
+            return Judgement("failed", "platform", detail=f"{failure.status} ({why}): {failure.message}")
+        detail = f"{failure.status} ({words_of_part(found, 'fails')}): {failure.message}"
+        culprit = self._culprit_of_part(self._asked, found)
+        fault = Fault(culprit, "failed", "platform", found.nodes, detail)
+        return Judgement("failed", "platform", culprit, detail=detail, faults=(FoundFault(fault),))
+
+    def _prepare(self) -> None:
+        if self._oracle is None:
+            self._write_gradients_out()
+            try:
+                functional = functionalize(self._graph)
+            except GraphError as error:
+                raise OracleError(str(error)) from error
+            self._oracle, self._origin = Oracle(functional.graph, self._inputs), functional.origin
+            original = [self._graph.nodes[i].op for i in functional.origin]
+            self._internal = internal_values(functional.graph, self._internal_asked)
+            singles = SingleOperators(self._oracle, original, self._execute, self._deadline_s, self._internal)
+            self._search = CulpritSearch(
+                self._oracle,
+                singles,
+                self._inputs,
+                self._execute,
+                self._reference,
+                self._deadline_s,
+                self._internal,
+                self._dtypes,
+            )
+
+    def _write_gradients_out(self) -> None:
+        """A graph that asks for gradients is judged as one that computes them, node by node."""
+        if self._graph.grad:
+            try:
+                with TORCH_STATE:
+                    self._graph = with_explicit_gradients(self._asked)
+            except CaptureError as error:
+                raise OracleError(f"the backward pass cannot be written out: {error.reason}") from error
+            self._inputs += [materialise(given) for given in self._graph.inputs[len(self._inputs) :]]
+
+    @property
+    def oracle(self) -> Oracle:
+        """The oracle of the functional graph."""
+        self._prepare()
+        assert self._oracle is not None
+        return self._oracle
+
+    @property
+    def search(self) -> CulpritSearch:
+        """The search for culprits in the functional graph."""
+        self._prepare()
+        assert self._search is not None
+        return self._search
+
+    def _judge(self, outcome: Outcome, ours: tuple[Array, ...], theirs: tuple[Array, ...]) -> Judgement:
+        internal = [n in self._internal.values for n in self.oracle.graph.outputs]
+        metrics = row_metrics(ours, theirs, self.oracle, internal)
+        if len(ours) != len(self._graph.outputs):
+            detail = f"{len(ours)} outputs where the graph has {len(self._graph.outputs)}"
+            return Judgement("structural", "platform", metrics=metrics, detail=detail)
+        runs = [ours, *outcome.repeats]
+        if self._reference not in self._examined:
+            self._examined[self._reference] = examine_cheaply(self.oracle, theirs)
+        reference = self._examined[self._reference]
+        mine = worst_of_runs([self._examine(run, theirs, reference) for run in runs])
+        mine, reference = sides_first(mine, reference, ours, theirs)
+        seen = ObservedOutputs(ours, theirs, runs, mine, reference, internal)
+        public = public_only(mine, internal), public_only(reference, internal)
+        finding = None
+        if any(e.kind != "calm" or e.ill for side in public for e in side) or self._narrow():
+            finding = self.search.find(outcome.platform, *public, ours, theirs)
+        policy, undecided = None, list[str]()
+        if finding is not None and finding[1] == outcome.platform:
+            finding, policy = self.search.explained(finding, seen, undecided)
+        words = self._words(seen, policy.verdict if policy else None if finding is None else finding[0].kind)
+        if finding is None:
+            found = self._unconfirmed(seen, words)
+        else:
+            first = IndependentFault(*finding, finding[0].nodes, policy)
+            found = self._finding(outcome.platform, *self._independent(outcome.platform, first, seen, public))
+            if policy is None:
+                found = replace(found, nodes=self._roles(outcome.platform, ours, theirs, finding[0]))
+        weak = [*self._weaknesses(seen, words), *found.weaknesses]
+        if finding is not None:
+            weak += [self._weakness(finding[0], "dtype policy", why) for why in undecided]
+        return replace(found, metrics=metrics, verdicts=tuple(words), weaknesses=tuple(weak))
+
+    def _weaknesses(self, seen: ObservedOutputs, words: Sequence[Verdict]) -> Iterator[Weakness]:
+        """What the oracle did without on the way to outputs that differ, by node of the captured graph."""
+        differing = [n for n, word in zip(self.oracle.graph.outputs, words, strict=True) if word != "identical"]
+        on_the_way = set(leading_to(self.oracle.graph, differing))
+        for weak in self.oracle.weaknesses:
+            if weak.node in on_the_way:
+                yield replace(weak, node=self._origin[weak.node], op=self._graph.nodes[self._origin[weak.node]].op)
+
+    def _examine(self, run: tuple[Array, ...], theirs: tuple[Array, ...], known: list[Examined]) -> list[Examined]:
+        """A platform's outputs, of which those that the reference has bit for bit are `known`."""
+        numbers = self.oracle.graph.outputs
+        return [
+            seen if same_bits(array, other) else examine_value_cheaply(self.oracle, number, array)
+            for number, array, other, seen in zip(numbers, run, theirs, known, strict=True)
+        ]
+
+    def _words(self, seen: ObservedOutputs, finding: Verdict | None) -> list[Verdict]:
+        """Each output's own verdict."""
+        numbers = self.oracle.graph.outputs
+        undefined = [a.tied + b.tied > 0 for a, b in zip(seen.mine, seen.reference, strict=True)]
+        if any(e.tainted for e in seen.mine):
+            tainted = undefined_outputs(numbers, self.oracle.tainted, seen.ours, seen.theirs)
+            undefined = [a or b for a, b in zip(undefined, tainted, strict=True)]
+        return verdicts_of_outputs(seen.mine, seen.reference, seen.runs, seen.theirs, undefined, seen.internal, finding)
+
+    def _unconfirmed(self, seen: ObservedOutputs, words: list[Verdict]) -> Judgement:
+        """No operator was found at fault. Another shape or dtype needs none to be a finding."""
+        index = first_difference(seen.ours, seen.theirs, seen.internal)
+        if index is None:
+            return self._calm(seen, words)
+        number, ours, theirs = self.oracle.graph.outputs[index], seen.ours[index], seen.theirs[index]
+        producer = self.oracle.graph.producer[number]
+        culprit = self._culprit_of_part(self._graph, Part((self._origin[producer],))) if producer >= 0 else None
+        words[index] = "structural"
+        blame = side_to_blame(self.oracle.graph.values[number], ours, theirs)
+        detail = structural_detail(self.oracle.graph, index, ours, theirs)
+        return Judgement("structural", blame, culprit, detail=detail)
+
+    def _calm(self, seen: ObservedOutputs, words: list[Verdict]) -> Judgement:
+        """Nothing was confirmed: every difference is explained, or nothing can be said."""
+        detail = detail_of_calm(self.oracle, words, seen.mine, seen.reference)
+        return Judgement(overall_verdict(words), detail=detail)
+
+    def _independent(
+        self, platform: str, first: IndependentFault, seen: ObservedOutputs,
+        public: tuple[list[Examined], list[Examined]],
+    ) -> tuple[list[IndependentFault], Confirmed | None]:  # fmt: skip
+        """The faults, the first of them given, and the first operator that was left undecided."""
+        if first.confirmed.whole:
+            return [first], None
+        singles, sides = self.search.singles, (platform, self._reference)
+        local = self._narrow() or any(e.ill for side in public for e in side)
+        misshapen = {
+            side: [n for n, e in zip(self.oracle.graph.outputs, examined, strict=True) if e.kind == "structural"]
+            for side, examined in zip(sides, public, strict=True)
+        }
+        search = FaultSearch(
+            self.oracle, singles, self.search.policy_of, local=local, misshapen=misshapen,
+            internal=self._internal.values,
+        )  # fmt: skip
+        found = search.all(first, sides)
+        everything = first.policy is not None and not first.policy.products
+        if not everything and search.skipped is None and not singles.shared(*sides):
+            for side, examined, arrays in zip(sides, public, (seen.ours, seen.theirs), strict=True):
+                nodes = {node for each in found for node in each.nodes}
+                beside = self.search.window_beside(side, arrays, examined, nodes)
+                if beside is not None:
+                    found.append(IndependentFault(beside, side, beside.nodes))
+        return found, search.skipped
+
+    def _finding(
+        self, platform: str, faults: Sequence[IndependentFault], skipped: Confirmed | None
+    ) -> Judgement:  # fmt: skip
+        """The judgement of confirmed faults. `skipped`: an operator that no run was left for."""
+        weak: list[Weakness] = []
+        found = [self._fault(platform, each, weak, only=len(faults) == 1) for each in faults]
+        if skipped is not None:
+            why = f"the limit of {MAX_RUNS} more runs and {MAX_CARRIED} evaluations was reached"
+            weak.append(self._weakness(skipped, "independent fault", why))
+        first = found[0].fault
+        return Judgement(
+            first.verdict, first.blame, first.culprit, detail=first.detail, weaknesses=tuple(weak),
+            example=first.example, faults=tuple(found),
+        )  # fmt: skip
+
+    def _fault(self, platform: str, one: IndependentFault, weak: list[Weakness], *, only: bool) -> FoundFault:
+        """One fault as a row of its own would have it. `weak` gets what was missing. `only`: there is no other."""
+        confirmed, side = one.confirmed, one.side
+        shown = example(self.oracle, confirmed)
+        nodes = tuple(dict.fromkeys(sorted(self._origin[node] for node in one.nodes)))
+        if one.policy is not None:
+            culprit = Culprit(-1, one.policy.culprit)
+            detail = detail_of_policy(one.policy, side, shown.sentence if shown else "", everything=only)
+            fault = Fault(culprit, one.policy.verdict, "platform", nodes, detail, shown)
+            return FoundFault(fault, self._alone(confirmed))
+        other = self._reference if side == platform else platform
+        also = any(set(c.nodes) & set(confirmed.nodes) for c in self.search.singles.confirmed(other))
+        failures: list[str] = []
+        blame = blamed(
+            self.oracle, confirmed, side == platform, also, decomposes=self._decomposes(side), failures=failures
+        )
+        weak += [self._weakness(confirmed, "independent implementation", why) for why in failures]
+        culprit, how = self._culprit_of_finding(confirmed, side)
+        detail = detail_of_finding(self.oracle, confirmed, side, culprit.op if culprit else "no operator", shown) + how
+        if confirmed.whole:
+            nodes = () if culprit is None else (culprit.node,)
+        return FoundFault(Fault(culprit, confirmed.kind, blame, nodes, detail, shown), self._alone(confirmed))
+
+    def _weakness(self, confirmed: Confirmed, missing: Missing, why: str) -> Weakness:
+        node = self._origin[confirmed.nodes[0]]
+        return Weakness(node, self._graph.nodes[node].op, missing, why)
+
+    def _alone(self, confirmed: Confirmed) -> OperatorAlone | None:
+        """The operator with the operands on which it is wrong, where they are few enough to be written down."""
+        if len(confirmed.nodes) != 1 or confirmed.whole:
+            return None
+        part = self.search.singles.as_it_ran(confirmed.nodes[0])
+        if sum(given.spec.numel for given in part.graph.inputs) > MAX_WRITTEN:
+            return None
+        return OperatorAlone(part.graph, tuple(self.search.singles.value(number) for number in part.borders))
+
+    def _culprit_of_finding(self, confirmed: Confirmed, side: str) -> tuple[Culprit | None, str]:
+        """The operators to name, and what the detail adds. Of the whole graph, the smallest part that is wrong."""
+        if confirmed.whole:
+            given = dict(enumerate(self._inputs[: len(self._graph.inputs)]))
+            part = wrong_part(self._graph, given, side, self._execute, self._deadline_s)
+            if not part.nodes:
+                return None, f" is named: {part.reason}"
+            return self._culprit_of_part(self._graph, part), f"; {words_of_part(part, 'wrong')}"
+        node = self._origin[confirmed.nodes[-1]]
+        ops = "+".join(dict.fromkeys(self.oracle.graph.nodes[n].op for n in confirmed.nodes))
+        op = self._graph.nodes[node].op if len(confirmed.nodes) == 1 else ops
+        return Culprit(node, op, _label(self._graph, node)), ""
+
+    def _roles(
+        self, platform: str, ours: tuple[Array, ...], theirs: tuple[Array, ...], confirmed: Confirmed
+    ) -> tuple[tuple[int, str, Role], ...]:
+        if not self._trace:
+            return ()
+        mine, reference = self.search.values_of(platform, ours), self.search.values_of(self._reference, theirs)
+        if mine is None or reference is None:
+            return ()
+        introducers = {n for c in self.search.singles.confirmed(platform) for n in c.nodes} | {confirmed.nodes[-1]}
+        roles = node_roles(self.oracle.graph, mine.values, reference.values, introducers)
+        return tuple((self._origin[n], self._graph.nodes[self._origin[n]].op, role) for n, role in roles)
+
+    def _narrow(self) -> bool:
+        """Some value is kept in 16 bits or fewer: whole outputs hide single wrong elements there."""
+        return any(s is not None and s.dtype in FORMATS and FORMATS[s.dtype].narrow for s in self.oracle.graph.values)
+
+    def _culprit_of_part(self, graph: Graph, part: Part) -> Culprit:
+        last = part.nodes[-1]
+        ops = "+".join(dict.fromkeys(graph.nodes[node].op for node in part.nodes))
+        op = f"{GRAPH_OUTPUTS}: a value returned twice" if part.twice else ops
+        return Culprit(last, op, _label(graph, last))
+
+
+def _label(graph: Graph, node: int) -> str:
+    return graph.labels.nodes[node] if graph.labels.nodes else ""

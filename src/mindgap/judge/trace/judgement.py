@@ -1,0 +1,55 @@
+"""The judge's decision on one outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mindgap.graph import Graph
+from mindgap.graph.compare.culprit import Culprit
+from mindgap.graph.compare.example import Example
+from mindgap.graph.compare.fault import Fault
+from mindgap.graph.compare.row_metrics import RowMetrics
+from mindgap.graph.compare.verdict import Blame, Verdict
+from mindgap.graph.compare.weakness import Weakness
+from mindgap.judge.trace.roles import Role
+from mindgap.judge.trace.subgraphs import Array
+
+
+@dataclass(frozen=True)
+class OperatorAlone:
+    """An operator as a graph of its own, and the operands on which it was found wrong, in the graph's order."""
+
+    graph: Graph
+    inputs: tuple[Array, ...]
+
+
+@dataclass(frozen=True)
+class FoundFault:
+    """A fault, and its operator by itself; None for a set of operators and for large operands."""
+
+    fault: Fault
+    alone: OperatorAlone | None = None
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Verdict, blame, culprit and metrics of one outcome.
+
+    `verdicts`: each output's own. `profiles`: whether each fixed tolerance passes. `detail`: one sentence for a person.
+    `nodes`: (node of the captured graph, operator, role) for each node that the difference reaches. `weaknesses`:
+    operators judged on weaker evidence. `example`: one element that the culprit gets wrong. `faults`: of a finding with
+    a confirmed culprit, its independent faults; the first has the row's verdict, blame, culprit, detail and example.
+    """
+
+    verdict: Verdict
+    blame: Blame | None = None
+    culprit: Culprit | None = None
+    metrics: RowMetrics = field(default_factory=RowMetrics)
+    detail: str = ""
+    nodes: tuple[tuple[int, str, Role], ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    profiles: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    weaknesses: tuple[Weakness, ...] = ()
+    example: Example | None = None
+    faults: tuple[FoundFault, ...] = ()

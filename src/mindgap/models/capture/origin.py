@@ -1,0 +1,91 @@
+"""Finds the module and the line of the user's program that a call comes from."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from types import CodeType, FrameType, TracebackType
+from typing import Final
+
+import torch
+
+from mindgap.aten.torch_private.modules import MODULE_CALL
+
+_HERE: Final = os.path.dirname(os.path.abspath(__file__))
+_OURS: Final = os.path.dirname(_HERE) + os.sep
+_TORCH: Final = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_STDLIB: Final = os.path.dirname(os.path.abspath(os.__file__))
+#: The function that starts the program: beyond it are the callers of capture.
+_START: Final = (os.path.join(_HERE, "tracing.py"), "run_traced")
+
+
+def _is_users(code: CodeType) -> bool:
+    name = code.co_filename
+    if name.startswith((_OURS, _TORCH, "<frozen", "<__array_function__", "<eval_with_key>")):
+        return False
+    return not (name.startswith(_STDLIB) and "site-packages" not in name)
+
+
+def _is_start(frame: FrameType) -> bool:
+    return (frame.f_code.co_filename, frame.f_code.co_name) == _START
+
+
+def _shown(frame: FrameType, line: int) -> str:
+    return f"{os.path.basename(frame.f_code.co_filename)}:{line}"
+
+
+def current_origin(modules: dict[int, str]) -> str:
+    """Returns the innermost module's path and the user's line of the running call: `layer1.0 (model.py:42)`.
+
+    `modules`: the path of every module of the program, by id. If a root module has neither path nor line, returns its
+    class.
+    """
+    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] # the only way to the caller
+    line, path, kind = "", "", ""
+    while frame is not None and not _is_start(frame):
+        code = frame.f_code
+        if not line and _is_users(code):
+            line = _shown(frame, frame.f_lineno)
+        if not path and code is MODULE_CALL:
+            module = frame.f_locals["self"]
+            path, kind = modules.get(id(module), ""), kind or type(module).__name__
+        if line and path:
+            break
+        frame = frame.f_back
+    return f"{path} ({line})" if path and line else path or line or kind
+
+
+def user_line_of(traceback: TracebackType | None) -> str:
+    """Returns the innermost line of the user's code in a traceback, or "" (see `_lines_shown`)."""
+    frames: list[tuple[FrameType, int]] = []
+    while traceback is not None:
+        frames.append((traceback.tb_frame, traceback.tb_lineno))
+        traceback = traceback.tb_next
+    return _lines_shown(reversed(frames))
+
+
+def current_line() -> str:
+    """Returns the innermost line of the user's code that is running now, or "" (see `_lines_shown`)."""
+    return _lines_shown(_running())
+
+
+def _running() -> Iterator[tuple[FrameType, int]]:
+    """Yields the frames of the program and their lines, innermost first."""
+    frame: FrameType | None = sys._getframe(2)  # pyright: ignore[reportPrivateUsage] # the only way to the caller
+    while frame is not None and not _is_start(frame):
+        yield frame, frame.f_lineno
+        frame = frame.f_back
+
+
+def _lines_shown(frames: Iterable[tuple[FrameType, int]]) -> str:
+    """Returns the first line that is not PyTorch's: `model.py:42`. If that is a library's, the first line outside of
+    installed packages comes before it: `model.py:42, in utils.py:2897`."""
+    library = ""
+    for frame, line in frames:
+        if _is_users(frame.f_code):
+            shown = _shown(frame, line)
+            if "site-packages" not in frame.f_code.co_filename:
+                return f"{shown}, in {library}" if library else shown
+            library = library or shown
+    return library

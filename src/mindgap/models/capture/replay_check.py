@@ -1,0 +1,295 @@
+"""Checks a capture: runs the graph and the program on two inputs and compares them bit for bit."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from mindgap.aten.tape import OnNode, Tape
+from mindgap.aten.tensors import to_numpy, to_torch, torch_dtype_name
+from mindgap.aten.torch_private.pre_dispatch import (
+    PreDispatchMode,
+    call_without_python_dispatcher,
+    run_under_pre_dispatch,
+)
+from mindgap.aten.torch_private.storage import lazy_clone
+from mindgap.graph import Graph, Node, Recipe, Role, TensorSpec
+from mindgap.graph.materialisation import materialise
+from mindgap.models.capture import random_operators
+from mindgap.models.capture.errors import CaptureError
+from mindgap.models.capture.origin import user_line_of
+from mindgap.models.capture.program import HeldTensor, ProgramCopy, copy_program, leaves
+from mindgap.models.capture.recording import RecordedInput
+from mindgap.models.capture.redraw import dense, input_demands, is_real, own_copy, redraw
+
+_log = logging.getLogger(__name__)
+
+#: Elements from which a parameter is not copied before it must be.
+_BIG = 1 << 14
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """A copy of the program with other tensors, ready to run.
+
+    `held`: original and replacement of each tensor; `made`: inputs of the graph that are no tensors of the program, by
+    name; `pool`: the drawn tensors in order.
+    """
+
+    copied: ProgramCopy
+    held: Sequence[tuple[HeldTensor, torch.Tensor]]
+    made: Mapping[str, torch.Tensor]
+    pool: Sequence[torch.Tensor]
+
+
+#: Runs a program as it was captured: the tensors that the graph returns, but for those that it writes to.
+Run = Callable[[PreparedRun], Sequence[torch.Tensor]]
+
+
+def run_calls(ready: PreparedRun) -> list[torch.Tensor]:
+    """Runs the program with the random numbers of the graph."""
+    modes = run_under_pre_dispatch(_CallReplayMode(ready.pool)) if ready.pool else nullcontext()
+    with modes:
+        result = ready.copied.program(*ready.copied.args, **ready.copied.kwargs)
+    return [leaf for _, leaf in leaves(result) if isinstance(leaf, torch.Tensor)]
+
+
+@dataclass(frozen=True)
+class CheckSubject:
+    """A graph and the program to check it against. `returned`: how many of the outputs the program returns."""
+
+    graph: Graph
+    sources: Sequence[RecordedInput]
+    returned: int
+    program: Any
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    run: Run = run_calls
+
+
+#: Whether a graph that was traced is to be proven, which costs four runs of the program and more.
+Verify = bool | Callable[[Graph], bool]
+
+
+def checked(subject: CheckSubject, verify: Verify) -> tuple[Graph, str]:
+    """Returns the graph after `check`, and "". Where the check is skipped: the graph as it is, and the reason."""
+    if any(s.real is not None and s.real.device.type == "meta" for s in subject.sources):
+        return subject.graph, "captured from meta tensors: there is nothing to replay, so it is not proven"
+    if verify is True or (callable(verify) and verify(subject.graph)):
+        return check(subject), ""
+    return subject.graph, "verify=False: the capture was not replayed, so it is not proven"
+
+
+def check(subject: CheckSubject) -> Graph:
+    """Returns the checked graph, with the dtypes that the kernels gave (fake tensors keep statistics of bfloat16 in
+    float32).
+
+    Raises `CaptureError` with the first output on which graph and program differ.
+    """
+    graph, sources = subject.graph, subject.sources
+    tape = Tape(graph)
+    drawn = [_materialised(graph, i) if s.real is None else None for i, s in enumerate(sources)]
+    given = [_lazy_copy(s.real, s.role) if s.real is not None else d for s, d in zip(sources, drawn, strict=True)]
+    tensors = [t for t in given if t is not None]
+    given_dtypes: dict[int, Node] = {}
+
+    def note(index: int, results: list[torch.Tensor | None]) -> None:
+        node = graph.nodes[index]
+        outputs = tuple(_of_dtype(spec, real) for spec, real in zip(node.outputs, results, strict=True))
+        if outputs != node.outputs:
+            given_dtypes[index] = replace(node, outputs=outputs)
+
+    try:
+        _compare_runs(subject, tape, tensors, "the given arguments", note)
+    except _InvalidInputs as error:
+        raise CaptureError(f"the program was traced, but fails when it runs for real ({error})", error.line) from error
+    demanded = input_demands(graph)
+    other = redraw(tensors, sources, whole=True, demanded=demanded)
+    try:
+        _compare_runs(subject, tape, other, "other arguments of the same kind")
+    except _InvalidInputs as error:
+        # Shuffled integers need not be valid (offsets, lengths): then only the floating-point arguments change.
+        _log.info("the second input of the check changes floating-point arguments only: %s", error)
+        other = redraw(tensors, sources, whole=False, demanded=demanded)
+        try:
+            _compare_runs(subject, tape, other, "other arguments of the same kind")
+        except _InvalidInputs as error:
+            raise CaptureError(
+                f"the program refuses other values for its arguments ({error}), so that the capture cannot be proven",
+                error.line,
+            ) from error
+    if not given_dtypes:
+        return graph
+    return replace(graph, nodes=tuple(given_dtypes.get(i, node) for i, node in enumerate(graph.nodes)))
+
+
+def _of_dtype(spec: TensorSpec | None, real: torch.Tensor | None) -> TensorSpec | None:
+    return None if spec is None else spec if real is None else replace(spec, dtype=torch_dtype_name(real.dtype))
+
+
+class _InvalidInputs(Exception):
+    """The program itself failed on these inputs."""
+
+    def __init__(self, message: str, line: str) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def _lazy_copy(tensor: torch.Tensor, role: Role) -> torch.Tensor:
+    """Copies as `own_copy` does. The memory of a large parameter is copied only if it is written to, which is
+    rare."""
+    if role != "parameter" or tensor.numel() < _BIG or not dense(tensor):
+        return own_copy(tensor)
+    return lazy_clone(tensor.detach())
+
+
+def _materialised(graph: Graph, index: int) -> torch.Tensor:
+    one = graph.inputs[index]
+    return to_torch(materialise(one), one.spec)
+
+
+def _compare_runs(
+    subject: CheckSubject, tape: Tape, tensors: list[torch.Tensor], which: str, on_node: OnNode | None = None
+) -> None:
+    expected, left = _program_outputs(subject, tensors)
+    try:
+        actual = tape.run(tensors, on_node)
+    except Exception as error:
+        message = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise CaptureError(f"the program runs on {which}, but the graph of it does not: {message}") from error
+    names = subject.graph.labels.outputs
+    if len(expected) != subject.returned:
+        raise CaptureError(f"the program returned {len(expected)} tensors, {subject.returned} when it was captured")
+    for name, one, other in zip(names, [*expected, *left.written], actual, strict=True):
+        if not same_bits(one, other):
+            raise CaptureError(
+                f"output {name} replays differently on {which}: the program depends on something that is no input "
+                "(a value turned into a Python number or array, Python state, memory written behind PyTorch)"
+            )
+    for name in left.unexpected:
+        raise CaptureError(f"the program writes to {name} in a way that the capture does not see")
+
+
+@dataclass
+class _StateAfterRun:
+    """State of the inputs after a run: those that the graph declares as written, and others that changed."""
+
+    written: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
+    unexpected: list[str] = field(default_factory=list[str])
+
+
+def _program_outputs(subject: CheckSubject, tensors: list[torch.Tensor]) -> tuple[list[torch.Tensor], _StateAfterRun]:
+    """Runs the program with `tensors` in place of its own; returns its outputs and the state of the inputs
+    afterwards."""
+    sources = subject.sources
+    by_name = {(s.role, s.name): (i, t) for i, (s, t) in enumerate(zip(sources, tensors, strict=True))}
+    placed = {i: own_copy(tensors[i]) for i, s in enumerate(sources) if s.real is None and s.role != "random"}
+    made = {sources[i].name: t for i, t in placed.items()}
+    taken: list[tuple[HeldTensor, torch.Tensor]] = []
+    originals: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def swap(held: HeldTensor) -> torch.Tensor:
+        known = by_name.get((held.role, held.name))
+        if held.role == "constant":
+            # The very tensor: Python may write to its memory by another name, which a copy would not show.
+            copied = held.tensor
+            originals.append((copied, own_copy(copied)))
+        else:
+            copied = _lazy_copy(held.tensor if known is None else known[1], held.role)
+        if isinstance(held.tensor, torch.nn.Parameter):
+            copied = torch.nn.Parameter(copied, requires_grad=False)
+        if known is not None:
+            placed[known[0]] = copied
+        taken.append((held, copied))
+        return copied
+
+    program_copy = copy_program(subject.program, subject.args, subject.kwargs, swap)
+    originals += [(s.real, own_copy(s.real)) for i, s in enumerate(sources) if s.real is not None and i not in placed]
+    pool = [t for s, t in zip(sources, tensors, strict=True) if s.role == "random"]
+    try:
+        outputs = [t.detach().clone() for t in _run_program(subject.run, PreparedRun(program_copy, taken, made, pool))]
+        left = _StateAfterRun()
+        declared = subject.graph.outputs[subject.returned :]
+        after = {**placed, **{i: s.real for i, s in enumerate(sources) if s.real is not None and i not in placed}}
+        left.written = [after[i].clone() for i in declared]
+        left.unexpected = [
+            sources[i].name for i, t in placed.items() if i not in declared and not same_bits(t, tensors[i])
+        ]
+        return outputs, left
+    finally:
+        for real, before in originals:
+            if not same_bits(real, before):
+                real.detach().copy_(before)
+
+
+def _run_program(run: Run, ready: PreparedRun) -> Sequence[torch.Tensor]:
+    try:
+        return run(ready)
+    except CaptureError:
+        raise
+    except (Exception, SystemExit) as error:
+        message = (str(error).strip().splitlines() or [""])[0]
+        raise _InvalidInputs(f"{type(error).__name__}: {message}", user_line_of(error.__traceback__)) from error
+
+
+class _CallReplayMode(PreDispatchMode):
+    """Gives the program the drawn tensors of the graph, in order, for its random calls. Leaves other calls alone."""
+
+    def __init__(self, pool: Sequence[torch.Tensor]) -> None:
+        super().__init__()
+        self._pool = DrawnTensors(pool)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not random_operators.is_random(func, args, kwargs):
+            return call_without_python_dispatcher(func, args, kwargs)
+        return self._pool.lowered(func, args, kwargs, self)
+
+
+class DrawnTensors:
+    """Hands out drawn tensors in order."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self._left = iter(tensors)
+
+    def lowered(
+        self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], mode: AbstractContextManager[Any]
+    ) -> Any:
+        """Returns the result of a random call, computed from the next drawn tensors under `mode`."""
+        plain = {k: None if k == "generator" else v for k, v in kwargs.items()}
+        like = func(*args, **plain) if random_operators.needs_result(func) else None
+        with mode:
+            return random_operators.lower(func, args, plain, like, self._next)
+
+    def _next(self, make: Callable[[int], Recipe], shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        found = next(self._left, None)
+        if found is None or tuple(found.shape) != shape or found.dtype != dtype:
+            raise CaptureError("the program draws other random numbers than when it was captured")
+        return found.clone()
+
+
+def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether dtype, shape and bytes are equal. Any NaN equals any NaN."""
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    words = one.element_size() == 4 and dense(one) and dense(other)
+    # Without a copy of either: parameters are many and big.
+    if words and torch.equal(one.detach().view(torch.int32), other.detach().view(torch.int32)):
+        return True
+    a, b = to_numpy(one), to_numpy(other)
+    if a.tobytes() == b.tobytes():
+        return True
+    if not is_real(one):
+        return False
+    a, b = (np.ascontiguousarray(x).reshape(-1) for x in (a, b))
+    if np.iscomplexobj(a):
+        a, b = (x.view(np.float32 if x.dtype == np.complex64 else np.float64) for x in (a, b))
+    bits = np.dtype(f"u{a.dtype.itemsize}")
+    both = np.isnan(a) & np.isnan(b)
+    return bool(np.all(both | (a.view(bits) == b.view(bits))))

@@ -1,0 +1,391 @@
+"""Keeps the values of a recording: a number for each fake tensor, shared memory, and which values are constants.
+
+The dispatch modes that see calls write into it.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Final
+
+import torch
+
+from mindgap.aten.arguments import bind
+from mindgap.aten.fake_call import fake_call
+from mindgap.aten.operators import facts, overload_name
+from mindgap.aten.tape import flatten_result
+from mindgap.aten.tensors import to_torch, torch_dtype_name
+from mindgap.aten.torch_private.fake_tensors import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    unset_fake_temporarily,
+)
+from mindgap.aten.torch_private.pre_dispatch import tensors_in
+from mindgap.aten.torch_private.storage import storage_id
+from mindgap.graph import Arg, Device, DType, Input, Layout, MemoryFormat, Recipe, Ref, Role, TensorSpec
+from mindgap.graph.materialisation import materialise
+from mindgap.models.capture import random_operators
+from mindgap.models.capture.errors import CaptureError
+from mindgap.models.capture.origin import current_line
+from mindgap.models.capture.recording import CallRecording, RecordedCall, RecordedInput
+
+#: Operators of one device or of one library: a portable graph holds none.
+_DEVICE_BOUND: Final = (
+    "mkldnn",
+    "_for_cpu",
+    "cudnn",
+    "miopen",
+    "_native_multi_head",
+    "_transformer_encoder_layer",
+    "_efficient_attention",
+    "_flash_attention",
+    "onednn",
+    "_mps_",
+    "_for_mps",
+    "_scaled_dot_product_fused",
+    "_overrideable",
+    "quantized.",
+)
+#: Operators whose result's size depends on the data of some operands only, and the positions of those.
+_SIZED_BY: Final = {
+    "aten.index.Tensor": {1},
+    "aten.masked_select.default": {1},
+    "aten.repeat_interleave.self_Tensor": {1},
+    "aten.ctc_loss.Tensor": {2, 3},
+}
+
+
+class ValueTable:
+    """Records the calls of one dispatch mode and numbers their values.
+
+    `place` returns the origin of the running call. `seen` puts the mode back in force for a block; `unseen` suspends
+    it.
+    """
+
+    def __init__(
+        self,
+        fake_mode: FakeTensorMode,
+        place: Callable[[], str],
+        seen: Callable[[], AbstractContextManager[Any]],
+        unseen: Callable[[], AbstractContextManager[Any]],
+    ) -> None:
+        self.recorded = CallRecording()
+        self._fake_mode = fake_mode
+        self._origin = place
+        self._seen = seen
+        self._unseen = unseen
+        self._numbers: dict[int, int] = {}
+        self._alive: list[Any] = []
+        self._slots = 0
+        self._memory: dict[int, list[tuple[int, torch.Tensor]]] = {}
+        self._inputs_of: dict[int, set[int]] = {}
+        self._variable: set[int] = set()
+        self._actual: dict[int, torch.Tensor] = {}
+        self._evaluated = 0
+        self._within = ""
+
+    # What the program hands over and takes back.
+
+    def add_input(
+        self, real: torch.Tensor | None, fake: torch.Tensor, role: Role, name: str, recipe: Recipe | None = None
+    ) -> None:
+        """Adds a tensor as the next input. `real` is None if its recipe gives the values."""
+        index = len(self.recorded.inputs)
+        self.recorded.inputs.append(RecordedInput(real, fake, role, name, recipe))
+        memory = storage_id(fake)
+        self._inputs_of.setdefault(memory, set()).add(index)
+        self._name(fake, -(index + 1))
+        if role not in ("constant", "buffer"):
+            self._variable.add(memory)
+
+    def number(self, tensor: torch.Tensor) -> int:
+        """Returns the value number of a tensor of the program."""
+        found = self._arg(tensor)
+        assert isinstance(found, Ref)
+        return found.index
+
+    def alias(self, tensor: torch.Tensor, of: torch.Tensor) -> None:
+        """Gives `tensor` the number of `of`: they are the same value in a graph."""
+        self._numbers[id(tensor)] = self.number(of)
+        self._alive.append(tensor)
+
+    # Calls.
+
+    def draw(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Records a random call as arithmetic on drawn tensors."""
+        plain = {k: None if k == "generator" else v for k, v in kwargs.items()}
+        like = func(*args, **plain) if random_operators.needs_result(func) else None
+        with self.within(func), self._seen():
+            return random_operators.lower(func, args, plain, like, self._drawn)
+
+    @contextmanager
+    def within(self, func: Any) -> Generator[None]:
+        """Names `func`, or the operator around it, in the origin of the calls inside the block, its parts."""
+        outer, self._within = self._within, self._within or overload_name(func)
+        try:
+            yield
+        finally:
+            self._within = outer
+
+    def _drawn(self, make: Callable[[int], Recipe], shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        count = sum(source.role == "random" for source in self.recorded.inputs)
+        return self.made("random", f"random.{count}", make(count + 1), shape, dtype)
+
+    def made(
+        self,
+        role: Role,
+        name: str,
+        recipe: Recipe,
+        shape: tuple[int, ...],
+        dtype: torch.dtype,
+        readable: bool = False,
+    ) -> torch.Tensor:
+        """Adds an input that a recipe gives and that is no tensor of the program.
+
+        `readable`: its values are fixed, and Python code may decide by them.
+        """
+        with self._unseen():
+            fake = torch.empty(shape, dtype=dtype)
+        self.add_input(None, fake, role, name, recipe)
+        if not readable:
+            self._variable.add(storage_id(fake))
+        return fake
+
+    def record(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Records a call and returns its result. Raises `CaptureError` for operands or results that no graph holds."""
+        name = overload_name(func)
+        noted = tuple(self._arg(arg) for arg in args)
+        named = tuple(sorted((key, self._arg(arg)) for key, arg in kwargs.items() if not _is_idle(key, arg)))
+        fixed = all(storage_id(fake) not in self._variable for fake in self._fakes((args, kwargs)))
+        # The call runs on fakes: a tensor of the program that is real is a constant and has one.
+        real_args, real_kwargs = _swap(args, self.faked), _swap(kwargs, self.faked)
+        try:
+            result = fake_call(func, real_args, real_kwargs)
+        except DataDependentOutputException:
+            return self._scalar(func, noted, named, fixed, name)
+        except DynamicOutputShapeException:
+            result = self._sized(func, noted, named, real_args)
+        flat = flatten_result(result)
+        if not any(isinstance(slot, torch.Tensor) for slot in flat) and flat:
+            return result
+        self._append(func, noted, named, flat, fixed, random_operators.bind(func, real_args, real_kwargs))
+        return result
+
+    def _append(
+        self,
+        func: Any,
+        args: tuple[Arg, ...],
+        kwargs: tuple[tuple[str, Arg], ...],
+        flat: list[Any],
+        fixed: bool,
+        bound: Mapping[str, Any],
+    ) -> None:
+        name = overload_name(func)
+        if any(word in name for word in _DEVICE_BOUND):
+            raise CaptureError(f"{name} exists on one device only; use the plain operator", current_line())
+        origin = self._origin()
+        if self._within:
+            origin = f"{origin} in {self._within}".strip()
+        slots = tuple(None if slot is None else _spec(slot) for slot in flat)
+        self.recorded.calls.append(RecordedCall(func, args, kwargs, slots, origin, fixed, self._slots))
+        writes = facts(name).mutates
+        for key, value in bound.items():
+            if key in writes:
+                for tensor in self._fakes(value):
+                    self._written(storage_id(tensor), fixed)
+        for offset, slot in enumerate(flat):
+            if slot is not None:
+                if not fixed:
+                    self._variable.add(storage_id(slot))
+                self._name(slot, self._slots + offset)
+        self._slots += len(flat)
+
+    def _written(self, memory: int, fixed: bool) -> None:
+        owners = self._inputs_of.get(memory, set())
+        if len(owners) > 1:
+            names = " and ".join(sorted(self.recorded.inputs[i].name for i in owners))
+            raise CaptureError(f"{names} share memory, and it is written to", current_line())
+        self.recorded.written |= owners
+        if not fixed:
+            self._variable.add(memory)
+
+    # Values by identity.
+
+    def _name(self, tensor: torch.Tensor, number: int) -> None:
+        self._numbers[id(tensor)] = number
+        self._alive.append(tensor)
+        self._memory.setdefault(storage_id(tensor), []).append((number, tensor))
+
+    def _arg(self, arg: Any) -> Arg:
+        if isinstance(arg, torch.Tensor):
+            self.faked(arg)
+            return Ref(self._numbers[id(arg)])
+        if isinstance(arg, (list, tuple)):
+            return tuple(self._arg(item) for item in arg)  # pyright: ignore[reportUnknownVariableType] # operator arguments are untyped
+        return _plain(arg)
+
+    def faked(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Returns the fake of a tensor of the program. A tensor that is new becomes a constant."""
+        if isinstance(tensor, FakeTensor):
+            if id(tensor) not in self._numbers:
+                self._adopt(tensor)
+            return tensor
+        if id(tensor) not in self._numbers:
+            self._add_constant(tensor)
+        return self.recorded.inputs[-self._numbers[id(tensor)] - 1].fake
+
+    def _fakes(self, tree: Any) -> Iterator[torch.Tensor]:
+        return (self.faked(tensor) for tensor in tensors_in(tree))
+
+    def _add_constant(self, tensor: torch.Tensor) -> None:
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout != torch.strided:
+            raise CaptureError(f"a constant tensor of kind {type(tensor).__name__}, {tensor.layout}", current_line())
+        count = sum(source.role == "constant" for source in self.recorded.inputs)
+        with unset_fake_temporarily():
+            real = tensor.detach()
+        fake = self._fake_mode.from_tensor(real, static_shapes=True)
+        self.add_input(real, fake, "constant", f"constant.{count}")
+        self._numbers[id(tensor)] = self._numbers[id(fake)]
+        self._alive.append(tensor)
+        # Made while the program ran, so nobody sees what is written to it except through the outputs.
+        self._inputs_of.pop(storage_id(fake))
+
+    def _adopt(self, tensor: torch.Tensor) -> None:
+        """Numbers a tensor that was made outside the dispatcher (`x.data`, `nn.Parameter(x)`) as an alias of a
+        known one."""
+        known = [(number, one) for number, one in self._memory.get(storage_id(tensor), ()) if one.dtype == tensor.dtype]
+        if not known:
+            raise CaptureError("a tensor that no recorded call made", current_line())
+        place = _place(tensor)
+        alike = [number for number, one in known if _place(one) == place]
+        if alike:
+            self._name(tensor, alike[-1])
+            return
+        number, source = known[-1]
+        self._append(
+            torch.ops.aten.as_strided.default,
+            (Ref(number), *place),
+            (),
+            [tensor],
+            storage_id(source) not in self._variable,
+            {},
+        )
+
+    # Values that the program reads.
+
+    def _scalar(
+        self, func: Any, args: tuple[Arg, ...], kwargs: tuple[tuple[str, Arg], ...], fixed: bool, name: str
+    ) -> Any:
+        if not fixed:
+            raise CaptureError(
+                f"the program reads a value computed from its arguments or parameters ({name}) and may decide by it",
+                current_line(),
+            )
+        return self._run(func, args, kwargs)
+
+    def _sized(
+        self, func: Any, args: tuple[Arg, ...], kwargs: tuple[tuple[str, Arg], ...], fakes: tuple[Any, ...]
+    ) -> Any:
+        """Computes a call whose output shape depends on data, if that data is constant."""
+        sizing = _SIZED_BY.get(overload_name(func))
+        tainted = [any(storage_id(t) in self._variable for t in self._fakes(fake)) for fake in fakes]
+        if any(taint and (sizing is None or position in sizing) for position, taint in enumerate(tainted)):
+            raise CaptureError(
+                f"the size of what {overload_name(func)} returns depends on the data of the arguments", current_line()
+            )
+        with unset_fake_temporarily():
+            # Only the shape is asked for: zeros stand for the operand that holds data.
+            stand_ins = {i: torch.zeros(fakes[i].shape, dtype=fakes[i].dtype) for i, t in enumerate(tainted) if t}
+        result = self._run(func, args, kwargs, stand_ins)
+        return _swap(result, lambda tensor: self._fake_mode.from_tensor(tensor, static_shapes=True))
+
+    def _run(
+        self,
+        func: Any,
+        args: tuple[Arg, ...],
+        kwargs: tuple[tuple[str, Arg], ...],
+        stand_ins: Mapping[int, torch.Tensor] = types.MappingProxyType({}),
+    ) -> Any:
+        """Runs the call on the real values of constants and unchanged buffers."""
+        with unset_fake_temporarily():
+            for call in self.recorded.calls[self._evaluated :]:
+                if call.fixed:
+                    result = call.func(
+                        *[bind(a, self._real) for a in call.args], **{k: bind(a, self._real) for k, a in call.kwargs}
+                    )
+                    for offset, slot in enumerate(flatten_result(result)):
+                        if slot is not None:
+                            self._actual[call.first + offset] = slot
+            self._evaluated = len(self.recorded.calls)
+            operands = [stand_ins[i] if i in stand_ins else bind(a, self._real) for i, a in enumerate(args)]
+            return func(*operands, **{k: bind(a, self._real) for k, a in kwargs})
+
+    def _real(self, index: int) -> torch.Tensor:
+        """Returns the value that a `Ref` of this index names. Copies an input when it is first read."""
+        if index not in self._actual:
+            source = self.recorded.inputs[-index - 1]
+            real = source.real if source.real is not None else _made(source)
+            if real.device.type == "meta":
+                raise CaptureError("the program reads a value that was never set (a meta tensor)", current_line())
+            self._actual[index] = real.clone()
+        return self._actual[index]
+
+
+def _made(source: RecordedInput) -> torch.Tensor:
+    assert source.recipe is not None
+    spec = _spec(source.fake)
+    return to_torch(materialise(Input(spec, source.recipe)), spec)
+
+
+def _place(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    return tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset())
+
+
+def _spec(tensor: torch.Tensor) -> TensorSpec:
+    try:
+        return TensorSpec(
+            torch_dtype_name(tensor.dtype), tuple(map(int, tensor.shape)), tuple(map(int, tensor.stride()))
+        )
+    except KeyError:
+        raise CaptureError(f"a tensor of dtype {tensor.dtype}, which graphs do not hold", current_line()) from None
+    except RuntimeError:
+        raise CaptureError(f"a tensor of layout {tensor.layout}; graphs hold strided ones", current_line()) from None
+
+
+def _is_idle(key: str, arg: Any) -> bool:
+    return arg is None or key == "generator" or (key == "pin_memory" and not arg)
+
+
+def _plain(arg: Any) -> Arg:
+    if arg is None or isinstance(arg, (bool, int, float, complex, str)):
+        return arg
+    if isinstance(arg, torch.dtype):
+        try:
+            return DType(torch_dtype_name(arg))
+        except KeyError:
+            raise CaptureError(f"a tensor of dtype {arg}, which graphs do not hold", current_line()) from None
+    if isinstance(arg, torch.device):
+        if arg.type != "cpu":
+            raise CaptureError(f"device {arg}: capture on the CPU; each platform puts its own device", current_line())
+        return Device()
+    if isinstance(arg, torch.memory_format):
+        return MemoryFormat(str(arg).removeprefix("torch."))
+    if isinstance(arg, torch.layout):
+        if arg != torch.strided:
+            raise CaptureError(f"layout {arg}; graphs hold strided tensors", current_line())
+        return Layout("strided")
+    raise CaptureError(f"an operand of type {type(arg).__name__}", current_line())
+
+
+def _swap(tree: Any, faked: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    if isinstance(tree, torch.Tensor):
+        return faked(tree)
+    if isinstance(tree, (list, tuple)):
+        return type(tree)(_swap(item, faked) for item in tree) if type(tree) in (list, tuple) else tree  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] # operator arguments are untyped
+    if isinstance(tree, dict):
+        return {key: _swap(item, faked) for key, item in tree.items()}  # pyright: ignore[reportUnknownVariableType] # operator arguments are untyped
+    return tree

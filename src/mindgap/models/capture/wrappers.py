@@ -1,0 +1,53 @@
+"""Finds what stands between a program and its operators: compiled, parallel and quantised modules."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Final, cast
+
+import torch
+
+from mindgap.aten.torch_private.modules import unwrap_compiled
+from mindgap.models.capture.errors import CaptureError, CompiledPart
+from mindgap.models.capture.program import as_written, modules_of
+
+#: Packages of modules with packed int8 weights, and what is in them and has none.
+_QUANTISED: Final = ("torch.ao.nn.quantized.", "torch.ao.nn.intrinsic.quantized.")
+_FLOAT: Final = ("FloatFunctional", "FXFloatFunctional")
+
+
+def unwrapped(program: Any) -> Any:
+    """Returns the program inside `torch.compile` and inside `DistributedDataParallel`, which compute the same."""
+    program = unwrap_compiled(program)
+    distributed = getattr(torch.nn.parallel, "DistributedDataParallel", None)
+    return unwrapped(program.module) if distributed and isinstance(program, distributed) else program
+
+
+def tell_compiled(program: Any) -> None:
+    """Warns `CompiledPart` of the submodules that are compiled: they are captured as they were written."""
+    parts = [as_written(path) for path, module in _named(program) if unwrap_compiled(module) is not module]
+    if parts:
+        more = f" and {len(parts) - 3} more" if len(parts) > 3 else ""
+        text = f"{', '.join(parts[:3])}{more}: torch.compile is not applied; it is captured as it was written"
+        warnings.warn(text, CompiledPart, stacklevel=3)
+
+
+def refuse_quantised(program: Any) -> None:
+    """Raises `CaptureError` for a program with a quantised module, with its path, its class and the remedy."""
+    for path, module in _named(program):
+        kind = type(module)
+        packed = kind.__module__.startswith(_QUANTISED) and ".reference." not in kind.__module__
+        if packed and kind.__name__ not in _FLOAT:
+            raise CaptureError(
+                f"{path or 'the program'} is a quantised module ({kind.__module__}.{kind.__name__}), whose packed "
+                "weights and operators belong to one library; capture the model from before the conversion, or with "
+                "fake quantisation (torch.ao.quantization.prepare_qat)"
+            )
+
+
+def _named(program: Any) -> list[tuple[str, torch.nn.Module]]:
+    found: list[tuple[str, torch.nn.Module]] = []
+    for prefix, root in modules_of(program):
+        inside = cast("list[tuple[str, torch.nn.Module]]", list(root.named_modules()))  # pyright: ignore[reportUnknownArgumentType] # untyped in PyTorch
+        found += [(".".join(part for part in (prefix, path) if part), module) for path, module in inside]
+    return found

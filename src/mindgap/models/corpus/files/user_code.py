@@ -1,0 +1,166 @@
+"""Opens the user's own programs: a callable in a file or a module that returns models with their arguments."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import traceback
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from mindgap.aten.torch_private import pytree
+from mindgap.models.corpus.libraries import declare_operators
+from mindgap.models.corpus.program import Built, Program
+from mindgap.models.corpus.source import Source, SourceError, SourceOptions, one_line, schemes, source_options, suggest
+from mindgap.models.corpus.type_guards import is_list, is_sequence, is_tuple
+from mindgap.models.corpus.weights.construction import torch_seed
+
+_SHAPES = "return (module, args), (module, args, kwargs), (name, module, args[, kwargs]), or a list of such"
+
+
+def open_user_code(source: Source) -> list[Program]:
+    """Calls the user's callable once and returns a program for each model that it returned, or for the one after `#`.
+
+    Raises `SourceError` if there is no such file, module or callable, if the code raises, or if the result has another
+    form.
+    """
+    chosen = source_options(source)
+    # Before the user's code imports torchvision, or a library that does.
+    declare_operators()
+    path, _, name = source.target.rpartition(":")
+    name, _, item = name.partition("#")
+    with torch_seed(chosen.seed):
+        module = _load_file(Path(path)) if path.endswith(".py") else _load_module(path)
+    make = getattr(module, name, None)
+    if make is None:
+        callables = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
+        raise SourceError(f"{path}: it has no {name!r}{suggest(name, callables)}")
+    if not callable(make) or isinstance(make, nn.Module):
+        raise SourceError(f"{source.target}: {name} is a {type(make).__name__}; name a function that will {_SHAPES}")
+    result = _call(make, source, chosen)
+    items = list(result) if is_list(result) else [result]
+    if not items:
+        raise SourceError(f"{source.target}: it returned an empty list; {_SHAPES}")
+    stem = f"{Path(path).stem}:{name}"
+    named = [_item(item, stem, index, len(items), source) for index, item in enumerate(items)]
+    programs = [
+        Program(label, _text(source, index, len(named)), _ready(built, chosen))
+        for index, (label, built) in enumerate(named)
+    ]
+    if item and int(item) >= len(programs):
+        raise SourceError(f"{source.target}: there is no item {item}, it returned {len(programs)} (the first is #0)")
+    return [programs[int(item)]] if item else programs
+
+
+def _text(source: Source, index: int, count: int) -> str:
+    """Returns the source that names one of several returned models: `FILE.py:CALLABLE#2`."""
+    if count == 1 or "#" in source.target:
+        return source.text
+    return source.text.replace(source.target, f"{source.target}#{index}", 1)
+
+
+def _load_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        near = suggest(path.name, [p.name for p in path.parent.glob("*.py")]) if path.parent.is_dir() else ""
+        raise SourceError(f"{path}: no such file{near}")
+    name = f"{path.stem}_{zlib.crc32(str(path.resolve()).encode()):08x}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    folder = str(path.resolve().parent)
+    before = sys.modules.get(name)
+    sys.modules[name] = module
+    sys.path.insert(0, folder)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        if before is not None and "TORCH_LIBRARY" in str(error):
+            # A process can define a library of operators once: the file that defined it is used again.
+            sys.modules[name] = before
+            return before
+        del sys.modules[name]
+        raise SourceError(f"{path}: importing it raised {one_line(error)}{_where(error, path)}") from error
+    finally:
+        sys.path.remove(folder)
+    return module
+
+
+def _load_module(name: str) -> ModuleType:
+    here = str(Path.cwd())
+    sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise SourceError(
+                f"{name}: no such module here or in the installed packages{suggest(name, schemes())}"
+            ) from None
+        raise SourceError(f"{name}: importing it needs {error.name!r}, which is not installed") from error
+    except (Exception, SystemExit) as error:
+        raise SourceError(f"{name}: importing it raised {one_line(error)}") from error
+    finally:
+        sys.path.remove(here)
+
+
+def _call(make: Callable[[], Any], source: Source, chosen: SourceOptions) -> Any:
+    with torch_seed(chosen.seed):
+        try:
+            return make()
+        except (Exception, SystemExit) as error:
+            path = Path(source.target.rpartition(":")[0])
+            raise SourceError(f"{source.target}: it raised {one_line(error)}{_where(error, path)}") from error
+
+
+def _where(error: BaseException, path: Path) -> str:
+    """Returns ` (line 12)`, the innermost line of the user's file in a traceback."""
+    if isinstance(error, SyntaxError):
+        return f" (line {error.lineno})"
+    lines = [
+        f.lineno
+        for f in traceback.extract_tb(error.__traceback__)
+        if Path(f.filename) == path or Path(f.filename) == path.resolve()
+    ]
+    return f" (line {lines[-1]})" if lines else ""
+
+
+def _item(item: Any, stem: str, index: int, count: int, source: Source) -> tuple[str, Built]:
+    """Returns the name and the parts of one returned model, which may have any of the accepted forms."""
+    parts: list[Any] = list(item) if is_tuple(item) else []
+    name = parts.pop(0) if parts and isinstance(parts[0], str) else (f"{stem}[{index}]" if count > 1 else stem)
+    if not 2 <= len(parts) <= 3 or not callable(parts[0]) or (not isinstance(parts[-1], dict) and len(parts) == 3):
+        what = f"a tuple of {len(item)}" if is_tuple(item) else f"a {type(item).__name__}"
+        which = f"item {index} of what it returned" if count > 1 else "what it returned"
+        raise SourceError(f"{source.target}: {which} is {what}; {_SHAPES}")
+    args: Any = parts[1]
+    args = tuple(args) if is_sequence(args) else (args,)
+    return name, Built(parts[0], args, parts[2] if len(parts) == 3 else {})
+
+
+def _ready(built: Built, chosen: SourceOptions) -> Callable[[], Built]:
+    def make() -> Built:
+        if isinstance(built.program, nn.Module) and chosen.train:
+            built.program.train()
+        return cast_floats(built, chosen.dtype)
+
+    return make
+
+
+def cast_floats(built: Built, dtype: str | None) -> Built:
+    """Returns the program with its floating-point weights and arguments in `dtype`."""
+    if dtype is None:
+        return built
+    target: torch.dtype = getattr(torch, dtype)
+
+    def cast(value: Any) -> Any:
+        return value.to(target) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+    program = built.program.to(target) if isinstance(built.program, nn.Module) else built.program
+    args, kwargs = pytree.tree_map(cast, (built.args, dict(built.kwargs)))
+    return Built(program, args, kwargs, built.registry)

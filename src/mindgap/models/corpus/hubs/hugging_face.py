@@ -1,0 +1,270 @@
+"""Opens `hub:OWNER/NAME` or `hub:FOLDER`: a published model, built from its `config.json` by its library's own class.
+
+Code in the model's repository is never run. Weights come from safetensors, bit for bit. If there are only pickles
+(which can run code) or no weights, they are seeded.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import warnings
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+from torch import nn
+
+from mindgap.aten.tensors import torch_dtype_name
+from mindgap.graph import Normal
+from mindgap.models.corpus.hubs.hugging_face_folder import HubModel, located
+from mindgap.models.corpus.libraries import import_library, silence_output, stay_offline
+from mindgap.models.corpus.program import Built, Program
+from mindgap.models.corpus.source import Source, SourceError, SourceOptions, one_line, source_options
+from mindgap.models.corpus.type_guards import is_list, is_table
+from mindgap.models.corpus.weights.construction import construct, parameters_on_meta
+from mindgap.models.corpus.weights.seeding import seed_statistics, seed_weights
+from mindgap.models.corpus.weights.tensor_registry import TensorRegistry, seed_of
+from mindgap.models.corpus.zoos.image_inputs import with_pictures
+
+#: A model that is wider than this is not built whole.
+_MOST_PARAMETERS: Final = 1_000_000_000
+#: Entries that name code to fetch, kernels to fetch or weights to fetch: what is built is the architecture.
+_NOT_ARCHITECTURE: Final = frozenset({"auto_map", "_attn_implementation", "attn_implementation", "_name_or_path"})
+
+
+class SeededInstead(UserWarning):
+    """A model has trained weights only in a form that is never loaded; seeded ones are used."""
+
+
+def open_hub(source: Source) -> list[Program]:
+    """Returns one program, or one for each component of a pipeline.
+
+    Raises `SourceError` if the folder or name does not exist, and if no library has the model's class (code of its own
+    repository is not run).
+    """
+    chosen = source_options(source)
+    found = located(source)
+    stay_offline()
+    programs: list[Program] = []
+    refused: list[SourceError] = []
+    for one in found:
+        try:
+            programs.append(Program(one.name, one.source, functools.partial(_build, source, one, chosen, _maker(one))))
+        except SourceError as error:
+            refused.append(error)
+    if not programs:
+        raise refused[0]
+    return programs
+
+
+_Maker = Callable[[Source, HubModel, SourceOptions], Built]
+
+
+def _build(source: Source, model: HubModel, chosen: SourceOptions, make: _Maker) -> Built:
+    if model.pickles and not model.safetensors:
+        warnings.warn(
+            f"{model.source}: its weights are in {', '.join(model.pickles[:3])}, which can run code and are not "
+            f"loaded: seeded weights instead",
+            SeededInstead,
+            stacklevel=2,
+        )
+    with silence_output():
+        return make(source, model, chosen)
+
+
+def _maker(model: HubModel) -> _Maker:
+    """Returns the function that builds the model, chosen by the form of its configuration. Raises `SourceError` if
+    none fits."""
+    config = model.config
+    if isinstance(config.get("architecture"), str):
+        return functools.partial(_build_timm, str(config["architecture"]))
+    if isinstance(config.get("_class_name"), str):
+        return functools.partial(_build_diffusers, _diffusers_class(model, str(config["_class_name"])))
+    return functools.partial(_build_transformers, _transformers_class(model))
+
+
+def _diffusers_class(model: HubModel, name: str) -> Any:
+    found = getattr(import_library("diffusers", f"{model.source}: diffusers", "diffusers"), name, None)
+    if not (isinstance(found, type) and issubclass(found, nn.Module)):
+        raise SourceError(f"{model.source}: diffusers has no model {name!r}, and other code is not run")
+    return found
+
+
+def _transformers_class(model: HubModel) -> Any:
+    """Returns the class that `architectures` names, or the base class of the model type."""
+    library = import_library("transformers", f"{model.source}: transformers", "transformers")
+    named: Any = model.config.get("architectures")
+    names: list[Any] = list(named) if is_list(named) else []
+    own = " (it brings its own code, auto_map, which is not run)" if "auto_map" in model.config else ""
+    for name in names:
+        found = getattr(library, str(name), None)
+        if isinstance(found, type) and issubclass(found, nn.Module) and hasattr(found, "config_class"):
+            return found
+    if names:
+        raise SourceError(f"{model.source}: transformers has no class {', '.join(map(str, names))}{own}")
+    kind = model.config.get("model_type")
+    types: Any = library.models.auto.modeling_auto.MODEL_MAPPING_NAMES
+    base: Any = types.get(kind)
+    if base is None:
+        raise SourceError(f"{model.source}: its config.json names no architecture that transformers has{own}")
+    return getattr(library, base if isinstance(base, str) else base[0])
+
+
+def _build_transformers(model_class: Any, source: Source, model: HubModel, chosen: SourceOptions) -> Built:
+    from mindgap.models.corpus.zoos.transformers.arguments import Sizes
+    from mindgap.models.corpus.zoos.transformers.models import arguments_of
+    from mindgap.models.corpus.zoos.transformers.shrinking import Shrinking, shrink_configuration
+
+    if "quantization_config" in model.config:
+        raise SourceError(f"{source.text}: its weights are quantised, which takes another library's kernels")
+    table = _architecture(model.config)
+    if chosen.layers is not None:
+        table = shrink_configuration(table, Shrinking("shallow", chosen.layers, chosen.size))
+    config = model_class.config_class.from_dict(table)
+    # One matrix product for all experts: the other ways loop over what the router decided.
+    config._experts_implementation = "batched_mm"
+    _refuse_size(source, lambda: model_class(config))
+    registry = TensorRegistry()
+    built, seeded = _weights(source, model, chosen, registry, lambda: model_class(config),
+                             lambda absent: _pretrained(model_class, model, absent, config=config))  # fmt: skip
+    sizes = Sizes(chosen.batch or 1, chosen.length or 12, chosen.size, chosen.seed, _dtype_of(built))
+    failures: list[str] = []
+    found = arguments_of(built, sizes, registry, failures)
+    if found is None:
+        raise _unanswered(source, failures)
+    return _called(built, found.given, found.fixed, chosen, registry, seeded)
+
+
+def _build_diffusers(model_class: Any, source: Source, model: HubModel, chosen: SourceOptions) -> Built:
+    from mindgap.models.corpus.zoos.diffusers.cases import CASES
+    from mindgap.models.corpus.zoos.diffusers.inputs import InputMaker, ModelCase
+
+    table = _architecture(model.config)
+    if chosen.layers is not None:
+        raise SourceError(f"{source.text}: a network of diffusers keeps its layers; leave layers= out")
+    _refuse_size(source, lambda: model_class.from_config(table))
+    registry = TensorRegistry()
+    built, seeded = _weights(source, model, chosen, registry, lambda: model_class.from_config(table),
+                             lambda absent: _pretrained(model_class, model, absent))  # fmt: skip
+    case = CASES.get(model_class.__name__, ModelCase())
+    try:
+        made = InputMaker(built, case, chosen, registry).arguments()
+    except LookupError as error:
+        raise SourceError(f"{source.text}: there is no telling what its input {error.args[0]} takes") from error
+    try:
+        with torch.no_grad():
+            built(**made)
+    except Exception as error:
+        raise _unanswered(source, [f"with {', '.join(made)} it raised {one_line(error)}"]) from error
+    given = {name: value for name, value in made.items() if name not in case.fixed}
+    fixed = {name: value for name, value in made.items() if name in case.fixed}
+    return _called(built, given, fixed, chosen, registry, seeded)
+
+
+def _build_timm(architecture: str, source: Source, model: HubModel, chosen: SourceOptions) -> Built:
+    timm: Any = import_library("timm", f"{model.source}: timm", "timm")
+    config = model.config
+    if not timm.is_model(architecture):
+        raise SourceError(f"{source.text}: timm has no model {architecture!r}")
+    arguments: dict[str, Any] = dict(config["model_args"]) if is_table(config.get("model_args")) else {}
+    if isinstance(config.get("num_classes"), int):
+        arguments["num_classes"] = config["num_classes"]
+    published: Any = config.get("pretrained_cfg")
+    shape: Any = published.get("input_size") if is_table(published) else None
+    channels, height, width = shape if is_list(shape) and len(shape) == 3 else (3, 224, 224)
+    if chosen.size is not None:
+        height = width = chosen.size
+    shapes = [(chosen.examples, channels, height, width)]
+
+    def create() -> nn.Module:
+        return timm.create_model(architecture, pretrained=False, **arguments)
+
+    _refuse_size(source, create)
+    if not model.safetensors:
+        return with_pictures(construct(source, chosen, create), shapes, chosen)
+    registry = TensorRegistry()
+    built, _ = _weights(source, model, chosen, registry, create, lambda _: _filled(create(), model))
+    picture = registry.draw(Normal(seed_of("picture 0", chosen.seed)), _dtype_of(built), shapes[0])
+    return Built(built.train(chosen.train), (picture,), {}, registry)
+
+
+def _architecture(config: dict[str, Any]) -> dict[str, Any]:
+    """Returns the configuration, towers included, without entries that fetch something or choose a kernel."""
+    kept: dict[str, Any] = {}
+    for key, value in config.items():
+        if key in _NOT_ARCHITECTURE:
+            continue
+        kept[key] = _architecture(dict(value)) if is_table(value) else value
+    if "use_pretrained_backbone" in kept:
+        kept["use_pretrained_backbone"] = False
+    return kept
+
+
+def _refuse_size(source: Source, make: Callable[[], nn.Module]) -> None:
+    """Raises `SourceError` if the model has too many parameters, before memory is taken for them."""
+    count = parameters_on_meta(make)
+    if count is not None and count > _MOST_PARAMETERS:
+        raise SourceError(f"{source.text}: {count:,} parameters; with ?layers=2 it is built with two layers")
+
+
+def _weights(
+    source: Source, model: HubModel, chosen: SourceOptions, registry: TensorRegistry,
+    create: Callable[[], nn.Module], load: Callable[[set[str]], nn.Module],
+) -> tuple[nn.Module, bool]:  # fmt: skip
+    """Returns the model, and whether its weights are seeded rather than trained.
+
+    `load` adds the names of parameters that the files lack to the set it is given; those are seeded.
+    """
+    if not model.safetensors or chosen.layers is not None:
+        built = construct(source, chosen, create)
+        seed_weights(built, chosen.seed, registry)
+        return built, True
+    absent: set[str] = set()
+    built = construct(source, chosen, lambda: load(absent))
+    seed_weights(built, chosen.seed, registry, only=absent)
+    return built, False
+
+
+def _pretrained(model_class: Any, model: HubModel, absent: set[str], **more: Any) -> nn.Module:
+    """Returns the class filled from the folder's safetensors. Raises the library's error if they do not fit."""
+    built, report = model_class.from_pretrained(
+        str(model.folder), use_safetensors=True, local_files_only=True, output_loading_info=True, **more
+    )
+    absent.update(report["missing_keys"])
+    return built
+
+
+def _filled(built: nn.Module, model: HubModel) -> nn.Module:
+    """Returns the model with the tensors of the folder's safetensors. Raises if a name or shape differs."""
+    read: Any = importlib.import_module("safetensors.torch").load_file  # typed in parts
+    state: dict[str, torch.Tensor] = {}
+    for path in sorted(model.folder.glob("*.safetensors")):
+        state.update(read(path))
+    built.load_state_dict(state)
+    return built
+
+
+def _dtype_of(built: nn.Module) -> str:
+    """Returns the dtype of most weights, which its arguments take too."""
+    return next((torch_dtype_name(p.dtype) for p in built.parameters() if p.is_floating_point()), "float32")
+
+
+def _called(
+    model: nn.Module,
+    given: dict[str, Any],
+    fixed: dict[str, Any],
+    chosen: SourceOptions,
+    registry: TensorRegistry,
+    seeded: bool,
+) -> Built:
+    """Returns the model with its arguments. `fixed`: arguments that its Python code decides by."""
+    call = functools.partial(model, **fixed) if fixed else model
+    if seeded:
+        seed_statistics(model, functools.partial(call, **given), chosen.seed, registry)
+    model.train(chosen.train)
+    return Built(call, (), given, registry)
+
+
+def _unanswered(source: Source, failures: list[str]) -> SourceError:
+    return SourceError(f"{source.text}: {failures[0] if failures else 'there is no telling what it takes'}")

@@ -1,0 +1,306 @@
+"""Translates ONNX operators that are network layers: convolution, pooling, normalisation, resizing, losses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+from torch.nn import functional as F
+
+from mindgap.models.corpus.onnx_cases.node import OnnxNode, translates
+
+Tensor = torch.Tensor
+
+
+def _pads(node: OnnxNode, sizes: Sequence[int], kernel: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Returns the padding before and after each spatial dimension, from `pads` or `auto_pad`."""
+    rank = len(sizes)
+    how = node.get("auto_pad", b"NOTSET")
+    if how not in (b"SAME_UPPER", b"SAME_LOWER"):
+        pads = node.get("pads", [0] * 2 * rank) if how == b"NOTSET" else [0] * 2 * rank
+        return list(pads[:rank]), list(pads[rank:])
+    strides, dilations = node.get("strides", [1] * rank), node.get("dilations", [1] * rank)
+    spare = [
+        max(0, (math.ceil(n / s) - 1) * s + (k - 1) * d + 1 - n)
+        for n, k, s, d in zip(sizes, kernel, strides, dilations, strict=True)
+    ]
+    less, more = [n // 2 for n in spare], [n - n // 2 for n in spare]
+    return (less, more) if how == b"SAME_UPPER" else (more, less)
+
+
+def _widths(before: Sequence[int], after: Sequence[int]) -> list[int]:
+    return [n for pair in reversed(list(zip(before, after, strict=True))) for n in pair]
+
+
+def _of(stem: str, rank: int, node: OnnxNode) -> Any:
+    node.only(1 <= rank <= 3, f"of {rank} spatial dimensions")
+    return getattr(F, f"{stem}{rank}d")
+
+
+@translates("Conv")
+def conv(node: OnnxNode, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    rank = x.dim() - 2
+    before, after = _pads(node, x.shape[2:], weight.shape[2:])
+    if before != after:
+        x, before = F.pad(x, _widths(before, after)), [0] * rank
+    return _of("conv", rank, node)(
+        x, weight, bias, node.get("strides", 1), before, node.get("dilations", 1), node.get("group", 1)
+    )
+
+
+@translates("ConvInteger")
+def conv_integer(node: OnnxNode, x: Tensor, w: Tensor, xz: Tensor | None = None, wz: Tensor | None = None) -> Tensor:
+    """Computes in float32, which holds these sums exactly."""
+    left = x.float() - (0 if xz is None else xz.float())
+    right = w.float() - (0 if wz is None else wz.float())
+    return conv(node, left, right).to(torch.int32)
+
+
+@translates("ConvTranspose")
+def conv_transpose(node: OnnxNode, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Computes without padding and then cuts: ONNX cuts each end by a number of its own."""
+    rank = x.dim() - 2
+    strides, dilations = node.get("strides", [1] * rank), node.get("dilations", [1] * rank)
+    extra = node.get("output_padding", [0] * rank)
+    kernel = [(k - 1) * d + 1 for k, d in zip(weight.shape[2:], dilations, strict=True)]
+    whole = [(n - 1) * s + k + e for n, s, k, e in zip(x.shape[2:], strides, kernel, extra, strict=True)]
+    shape, how = node.get("output_shape"), node.get("auto_pad", b"NOTSET")
+    before, after = _pads(node, x.shape[2:], weight.shape[2:]) if how == b"NOTSET" else ([0] * rank, [0] * rank)
+    if shape is None and how in (b"SAME_UPPER", b"SAME_LOWER"):
+        shape = [n * s for n, s in zip(x.shape[2:], strides, strict=True)]
+    if shape is not None:
+        spare = [w - n for w, n in zip(whole, shape[-rank:], strict=True)]
+        less, more = [n // 2 for n in spare], [n - n // 2 for n in spare]
+        before, after = (less, more) if how == b"SAME_UPPER" else (more, less)
+    function = _of("conv_transpose", rank, node)
+    if before == after and shape is None:
+        return function(x, weight, bias, strides, before, extra, node.get("group", 1), dilations)
+    # What is asked for beyond the last stride is bias alone, and PyTorch adds it by its own output padding.
+    spilled = [max(0, -n) for n in after]
+    y = function(
+        x,
+        weight,
+        bias,
+        strides,
+        0,
+        [e + s for e, s in zip(extra, spilled, strict=True)],
+        node.get("group", 1),
+        dilations,
+    )
+    for axis, (low, high) in enumerate(zip(before, after, strict=True)):
+        y = y.narrow(axis + 2, low, whole[axis] - low - high)
+    return y.contiguous()
+
+
+@translates("MaxPool")
+def max_pool(node: OnnxNode, x: Tensor) -> Any:
+    kernel, rank = node.get("kernel_shape"), x.dim() - 2
+    before, after = _pads(node, x.shape[2:], kernel)
+    node.only(not node.get("storage_order", 0), "with indices by column")
+    function = _of("max_pool", rank, node)
+    even = before == after and all(2 * p <= k for p, k in zip(before, kernel, strict=True))
+    wide = x if even else F.pad(x, _widths(before, after), value=-math.inf if x.is_floating_point() else 0)
+    indexed = len(node.wanted) > 1 and node.wanted[1]
+    found = function(
+        wide, kernel, node.get("strides", [1] * rank), before if even else 0, node.get("dilations", 1),
+        bool(node.get("ceil_mode", 0)), indexed,
+    )  # fmt: skip
+    if not indexed:
+        return found
+    node.only(even, "with indices into uneven padding")
+    plane = math.prod(x.shape[2:])
+    first = torch.arange(x.shape[0] * x.shape[1]).reshape([*x.shape[:2], *[1] * rank]) * plane
+    return found[0], found[1] + first
+
+
+@translates("AveragePool")
+def average_pool(node: OnnxNode, x: Tensor) -> Tensor:
+    kernel, rank = node.get("kernel_shape"), x.dim() - 2
+    node.only(all(d == 1 for d in node.get("dilations", [1])), "with dilation")
+    before, after = _pads(node, x.shape[2:], kernel)
+    strides, ceil, all_counted = (
+        node.get("strides", [1] * rank),
+        bool(node.get("ceil_mode", 0)),
+        bool(node.get("count_include_pad", 0)),
+    )
+    function = _of("avg_pool", rank, node)
+    if before == after and all(2 * p <= k for p, k in zip(before, kernel, strict=True)):
+        return function(x, kernel, strides, before, ceil, all_counted)
+    # Uneven padding: the mean over the window, then over the share of it that counts.
+    mean = function(F.pad(x, _widths(before, after)), kernel, strides, 0, ceil)
+    if all_counted:
+        return mean
+    return mean / function(F.pad(torch.ones_like(x), _widths(before, after)), kernel, strides, 0, ceil)
+
+
+@translates("LpPool")
+def lp_pool(node: OnnxNode, x: Tensor) -> Tensor:
+    kernel, rank, p = node.get("kernel_shape"), x.dim() - 2, node.get("p", 2)
+    node.only(all(d == 1 for d in node.get("dilations", [1])), "with dilation")
+    wide = F.pad(x, _widths(*_pads(node, x.shape[2:], kernel)))
+    strides = node.get("strides", [1] * rank)
+    even = kernel[0] if rank == 1 else kernel, strides[0] if rank == 1 else strides
+    # PyTorch takes the powers of signed numbers, ONNX of their magnitudes.
+    return _of("lp_pool", rank, node)(wide.abs(), p, *even, bool(node.get("ceil_mode", 0)))
+
+
+@translates("GlobalAveragePool")
+def global_average_pool(node: OnnxNode, x: Tensor) -> Tensor:
+    return _of("adaptive_avg_pool", x.dim() - 2, node)(x, 1)
+
+
+@translates("GlobalMaxPool")
+def global_max_pool(node: OnnxNode, x: Tensor) -> Tensor:
+    return _of("adaptive_max_pool", x.dim() - 2, node)(x, 1)
+
+
+@translates("MaxUnpool", structural=(2,))
+def max_unpool(node: OnnxNode, x: Tensor, index: Tensor, _: None = None) -> Tensor:
+    kernel, rank = node.get("kernel_shape"), x.dim() - 2
+    strides = node.get("strides", [1] * rank)
+    own = [(n - 1) * s + k for n, s, k in zip(x.shape[2:], strides, kernel, strict=True)]
+    asked = node.integers(2)
+    node.only(asked is None or asked[2:] == own, "into a larger picture")
+    plane = math.prod(own)
+    return _of("max_unpool", rank, node)(x, torch.remainder(index, plane), kernel, strides, 0, own)
+
+
+@translates("BatchNormalization")
+def batch_norm(node: OnnxNode, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor) -> Any:
+    eps = node.get("epsilon", 1e-5)
+    if not node.get("training_mode", 0):
+        return F.batch_norm(x, mean, var, scale, bias, False, 0.0, eps)
+    kept, axes = node.get("momentum", 0.9), [0, *range(2, x.dim())]
+    new_mean = mean * kept + x.mean(axes) * (1 - kept)
+    new_var = var * kept + x.var(axes, correction=0) * (1 - kept)
+    return F.batch_norm(x, None, None, scale, bias, True, 0.0, eps), new_mean, new_var
+
+
+@translates("InstanceNormalization")
+def instance_norm(node: OnnxNode, x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+    return F.instance_norm(x, None, None, scale, bias, True, 0.0, node.get("epsilon", 1e-5))
+
+
+@translates("GroupNormalization")
+def group_norm(node: OnnxNode, x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+    return F.group_norm(x, node.get("num_groups"), scale, bias, node.get("epsilon", 1e-5))
+
+
+@translates("LayerNormalization")
+def layer_norm(node: OnnxNode, x: Tensor, scale: Tensor, bias: Tensor | None = None) -> Any:
+    shape = x.shape[node.get("axis", -1) % x.dim() :]
+    eps = node.get("epsilon", 1e-5)
+    if len(node.wanted) == 1:
+        return F.layer_norm(x, shape, scale.expand(shape), None if bias is None else bias.expand(shape), eps)
+    return torch.native_layer_norm(x, shape, scale.expand(shape), None if bias is None else bias.expand(shape), eps)
+
+
+@translates("RMSNormalization")
+def rms_norm(node: OnnxNode, x: Tensor, scale: Tensor) -> Tensor:
+    shape = x.shape[node.get("axis", -1) % x.dim() :]
+    return F.rms_norm(x, shape, scale.expand(shape), node.get("epsilon", 1e-5))
+
+
+@translates("LRN")
+def local_response_norm(node: OnnxNode, x: Tensor) -> Tensor:
+    return F.local_response_norm(
+        x, node.get("size"), node.get("alpha", 1e-4), node.get("beta", 0.75), node.get("bias", 1.0)
+    )
+
+
+@translates("MeanVarianceNormalization")
+def mean_variance_norm(node: OnnxNode, x: Tensor) -> Tensor:
+    axes = node.get("axes", [0, 2, 3])
+    return (x - x.mean(axes, keepdim=True)) / (x.std(axes, correction=0, keepdim=True) + 1e-9)
+
+
+@translates("Dropout", structural=(1, 2))
+def dropout(node: OnnxNode, x: Tensor, *_: None) -> Any:
+    """Inference only: nothing is dropped."""
+    ratio, training = node.known(1), node.known(2)
+    share = node.get("ratio", 0.5) if ratio is None else float(ratio)
+    node.only(training is None or not bool(training) or share == 0.0, "in training draws numbers of its own and")
+    return x.clone(), torch.ones_like(x, dtype=torch.bool)
+
+
+@translates("Resize", structural=(1, 2, 3))
+def resize(node: OnnxNode, x: Tensor, *_: None) -> Tensor:
+    rank = x.dim() - 2
+    sizes, scales = _target(node, x)
+    mode, placed = node.get("mode", b"nearest"), node.get("coordinate_transformation_mode", b"half_pixel")
+    rounding = node.get("nearest_mode", b"round_prefer_floor")
+    antialias = bool(node.get("antialias", 0))
+    node.only(placed not in (b"tf_crop_and_resize", b"half_pixel_symmetric"), f"by {placed.decode()}")
+    node.only(not node.get("exclude_outside", 0) or antialias, "without what lies outside")
+    given: Any = {"size": sizes} if scales is None else {"scale_factor": scales, "recompute_scale_factor": False}
+    if mode == b"nearest":
+        exact = rounding != b"floor" and placed == b"half_pixel"
+        return F.interpolate(x, mode="nearest-exact" if exact else "nearest", **given)
+    aligned = placed == b"align_corners"
+    node.only(aligned or placed in (b"half_pixel", b"pytorch_half_pixel"), f"by {placed.decode()}")
+    names = {b"linear": ("linear", "bilinear", "trilinear"), b"cubic": ("", "bicubic", "")}[mode]
+    node.only(0 < rank <= 3 and bool(names[rank - 1]), f"of {rank} dimensions by {mode.decode()}")
+    return F.interpolate(x, mode=names[rank - 1], align_corners=aligned, antialias=antialias, **given)
+
+
+def _target(node: OnnxNode, x: Tensor) -> tuple[list[int], list[float] | None]:
+    """Returns sizes of the last dimensions, or their scales if the node gives those."""
+    axes = [axis % x.dim() for axis in node.get("axes", range(x.dim()))]
+    sizes, scales = node.integers(3), node.known(2)
+    node.only(node.get("keep_aspect_ratio_policy", b"stretch") == b"stretch", "that keeps the aspect")
+    whole = list(x.shape)
+    factors = [1.0] * x.dim()
+    for position, axis in enumerate(axes):
+        if sizes:
+            whole[axis] = sizes[position]
+            factors[axis] = whole[axis] / x.shape[axis]
+        elif scales is not None:
+            factors[axis] = float(scales[position])
+    node.only(factors[:2] == [1.0, 1.0] and x.dim() > 2, "of a batch or its channels")
+    return whole[2:], None if sizes else factors[2:]
+
+
+@translates("Upsample", structural=(1,))
+def upsample(node: OnnxNode, x: Tensor, _: None = None) -> Tensor:
+    scales = node.known(1)
+    factors = [float(s) for s in (node.get("scales") if scales is None else scales)]
+    node.only(node.get("mode", b"nearest") == b"nearest", "by lines")
+    return F.interpolate(x, scale_factor=factors[2:], mode="nearest")
+
+
+_GRID_MODES: Final = {
+    b"linear": "bilinear",
+    b"bilinear": "bilinear",
+    b"cubic": "bicubic",
+    b"bicubic": "bicubic",
+    b"nearest": "nearest",
+}
+
+
+@translates("GridSample")
+def grid_sample(node: OnnxNode, x: Tensor, grid: Tensor) -> Tensor:
+    mode = _GRID_MODES[node.get("mode", b"linear")]
+    return F.grid_sample(x, grid, mode, node.get("padding_mode", b"zeros").decode(), bool(node.get("align_corners", 0)))
+
+
+@translates("AffineGrid", structural=(1,))
+def affine_grid(node: OnnxNode, theta: Tensor, _: None) -> Tensor:
+    return F.affine_grid(theta, node.integers(1) or [], bool(node.get("align_corners", 0)))
+
+
+@translates("NegativeLogLikelihoodLoss")
+def nll_loss(node: OnnxNode, x: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
+    return F.nll_loss(x, target, weight, ignore_index=node.get("ignore_index", -100), reduction=_reduced(node))
+
+
+@translates("SoftmaxCrossEntropyLoss")
+def cross_entropy(node: OnnxNode, x: Tensor, target: Tensor, weight: Tensor | None = None) -> Any:
+    log_likely = F.log_softmax(x, 1)
+    loss = F.nll_loss(log_likely, target, weight, ignore_index=node.get("ignore_index", -100), reduction=_reduced(node))
+    return (loss, log_likely) if len(node.wanted) > 1 else loss
+
+
+def _reduced(node: OnnxNode) -> str:
+    return node.get("reduction", b"mean").decode()

@@ -1,0 +1,119 @@
+"""Opens sources: as programs, or captured as graphs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from mindgap.graph import Graph, MindgapError
+from mindgap.graph.tensors import TensorStore
+from mindgap.models.capture import CaptureError, Optimizer, capture
+from mindgap.models.capture.errors import CompiledPart
+from mindgap.models.capture.program_capture import UnprovenCapture
+from mindgap.models.capture.replay_check import Verify
+from mindgap.models.corpus.inside import inside, submodule_of
+from mindgap.models.corpus.program import Built, Captured, Program
+from mindgap.models.corpus.source import SourceError, parse
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureFailure:
+    """A program that was opened and could not be captured; `reason` is one line."""
+
+    name: str
+    reason: str
+
+
+def open_source(text: str) -> list[Program | Captured]:
+    """Returns the programs that a source names, not built yet; at least one.
+
+    Calls the user's callable, which alone knows how many models it returns. Raises `SourceError` if the source names
+    nothing.
+    """
+    asked, source = submodule_of(parse(text))
+    opened = source.kind.open(source)
+    return [*opened] if asked is None else [inside(one, asked) for one in opened]
+
+
+def capture_source(
+    text: str,
+    tensors: TensorStore | None = None,
+    weights: Literal["stored", "seeded", "auto"] = "auto",
+    verify: Verify = True,
+    backward: bool = False,
+    optimizer: Optimizer | None = None,
+) -> Iterator[tuple[str, Graph | CaptureFailure]]:
+    """Yields (name, graph or failure) for each model that a source names.
+
+    `weights`: "auto" replaces the weights of library models and records by the recipes that they were drawn from, and
+    stores the bytes of the user's; "stored" keeps the bytes of all in `tensors`; "seeded" replaces the user's weights
+    by seeded ones with similar statistics. `backward`, `optimizer`: capture gradients, or a training step (see
+    `capture_kernels`). Raises `SourceError` if the source names nothing. If the source names several models, one that
+    cannot be built or captured is yielded as a failure; if it names one, the error is raised.
+    """
+    opened = open_source(text)
+    for one in opened:
+        try:
+            if isinstance(one, Captured):
+                yield one.name, captured_graph(one, backward or optimizer is not None)
+            else:
+                yield one.name, capture_program(one, tensors, weights, verify, backward, optimizer)
+        except (SourceError, CaptureError) as error:
+            yield one.name, CaptureFailure(one.name, str(error))
+
+
+def capture_program(
+    program: Program,
+    tensors: TensorStore | None = None,
+    weights: Literal["stored", "seeded", "auto"] = "auto",
+    verify: Verify = True,
+    backward: bool = False,
+    optimizer: Optimizer | None = None,
+) -> Graph:
+    """Builds one program and captures it. Raises `SourceError` or `CaptureError`. Arguments as for
+    `capture_source`."""
+    return capture_built(program.make(), tensors, weights, verify, backward, optimizer)
+
+
+def capture_built(
+    built: Built,
+    tensors: TensorStore | None = None,
+    weights: Literal["stored", "seeded", "auto"] = "auto",
+    verify: Verify = True,
+    backward: bool = False,
+    optimizer: Optimizer | None = None,
+) -> Graph:
+    """Captures a program that is built and leaves it as it was. Raises `CaptureError`."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Zoo code warns of its own deprecations; a user has no part in them.
+            warnings.simplefilter("default", UnprovenCapture)
+            warnings.simplefilter("default", CompiledPart)
+            return _captured(built, tensors, weights, verify, backward, optimizer)
+    except CaptureError:
+        raise
+    except MindgapError as error:
+        raise CaptureError(str(error)) from error
+
+
+def captured_graph(one: Captured, backward: bool) -> Graph:
+    """Returns the graph. Raises `SourceError` if `backward`: only a program can be captured with gradients."""
+    if backward:
+        raise SourceError(f"{one.source}: it is a graph already; a backward pass is captured from the program itself")
+    return one.graph
+
+
+def _captured(
+    built: Built, tensors: TensorStore | None, weights: str, verify: Verify, backward: bool, optimizer: Optimizer | None
+) -> Graph:
+    kept = built.registry.store() if weights == "auto" and built.registry else None
+    seeded = weights == "seeded" or built.registry.describes
+    graph = capture(
+        built.program, built.args, built.kwargs, tensors=tensors if kept is None else kept,
+        weights="seeded" if seeded else "stored", verify=verify, backward=backward, optimizer=optimizer,
+    )  # fmt: skip
+    # First, since a memory store's keys must not leave this function.
+    graph = graph if kept is None else built.registry.restore(graph, kept, tensors)
+    return built.registry.described(graph) if built.registry.describes else graph

@@ -1,0 +1,49 @@
+"""Defines the results of opening a source: a program still to be built, or a captured graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mindgap.graph import Graph
+from mindgap.models.corpus.weights.tensor_registry import TensorRegistry
+
+#: An `nn.Module` or a function, its positional arguments, its keyword arguments.
+Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A program with its arguments, and the registry of its drawn tensors."""
+
+    program: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    registry: TensorRegistry = field(default_factory=TensorRegistry)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program that is built on demand, the same each time.
+
+    `source`: the text that names exactly this program.
+    """
+
+    name: str
+    source: str
+    make: Callable[[], Built]
+
+    def build(self) -> Call:
+        """Returns (callable, args, kwargs). Raises `SourceError` if the model cannot be built."""
+        built = self.make()
+        return built.program, built.args, dict(built.kwargs)
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A graph that was captured before."""
+
+    name: str
+    source: str
+    graph: Graph

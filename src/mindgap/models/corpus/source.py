@@ -1,0 +1,213 @@
+"""Parses sources, the text that names models on the command line, and lists their schemes.
+
+SCHEME:NAME            timm:resnet18, transformers:BertModel, records:FILE.parquet#ID
+FILE.mindgap           what `mindgap capture` wrote, with its weights
+FILE.py:CALLABLE       mymodel.py:make, mymodel.py:make#2 (the third of the models that it returns)
+PACKAGE.MODULE:CALLABLE
+…?OPTION=VALUE&OPTION=VALUE at the end of any of them
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import re
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from types import ModuleType
+from typing import Any, Final
+
+from mindgap.aten.tensors import TORCH_DTYPES
+from mindgap.graph import MindgapError, kind_of
+
+
+class SourceError(MindgapError):
+    """A source names nothing, or names a model that cannot be built. The message is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """One kind of source.
+
+    `form`: what follows the colon, for messages. `opener`: MODULE:FUNCTION, imported when a source of this scheme is
+    opened; a module that begins with a dot is relative to `mindgap.models.corpus`. The function takes a `Source` and
+    returns programs. `options`: the names of the options that the scheme accepts. `listed`: the module has a function
+    `names` that returns all targets, and patterns such as `timm:resnet*` are matched against them.
+    """
+
+    form: str
+    opener: str
+    options: tuple[str, ...]
+    listed: bool = False
+
+    def module(self) -> ModuleType:
+        """Imports and returns the module of the opener."""
+        return importlib.import_module(self.opener.partition(":")[0], "mindgap.models.corpus")
+
+    def open(self, source: Source) -> Sequence[Any]:
+        """Returns the programs and graphs (`Program`, `Captured`) that a source names. Raises `SourceError`."""
+        return getattr(self.module(), self.opener.partition(":")[2])(source)
+
+
+_MODEL: Final = ("seed", "dtype", "train")
+_IMAGE: Final = (*_MODEL, "batch", "size")
+_TEXT: Final = (*_IMAGE, "length", "layers")
+
+SCHEMES: Final[Mapping[str, Scheme]] = {
+    "timm": Scheme("NAME", ".zoos.timm_models:open_timm", _IMAGE, listed=True),
+    "torchvision": Scheme("NAME", ".zoos.torchvision_models:open_torchvision", _IMAGE, listed=True),
+    "transformers": Scheme("CLASS or MODEL_TYPE", ".zoos.transformers.models:open_transformers", _TEXT, listed=True),
+    "diffusers": Scheme("CLASS", ".zoos.diffusers.models:open_diffusers", _TEXT, listed=True),
+    "open_clip": Scheme("NAME", ".zoos.open_clip_models:open_open_clip", _IMAGE, listed=True),
+    "pyg": Scheme("CLASS", ".zoos.pyg.models:open_pyg", _MODEL, listed=True),
+    "pytorchcv": Scheme("NAME", ".zoos.pytorchcv_models:open_pytorchcv", _IMAGE, listed=True),
+    "ops": Scheme(
+        "OPERATOR or OPERATOR#SAMPLE", ".operator_samples.operators:open_operators", ("seed", "dtype"), listed=True
+    ),
+    "modules": Scheme("MODULE or MODULE#SAMPLE", ".operator_samples.modules:open_modules", _MODEL, listed=True),
+    "onnx": Scheme("CASE", ".onnx_cases.conformance:open_onnx_case", ("seed",), listed=True),
+    "hub": Scheme("OWNER/NAME or FOLDER", ".hubs.hugging_face:open_hub", _TEXT),
+    "torchhub": Scheme("OWNER/NAME:ENTRYPOINT or FOLDER:ENTRYPOINT", ".hubs.torch_hub:open_torchhub", _IMAGE),
+    "records": Scheme("FILE.parquet#ID", ".records.parquet:open_records", ("seed", "dtype")),
+    "graphnet": Scheme("DIR", ".records.graphnet_folder:open_graphnet", ("seed", "dtype")),
+    "pt2": Scheme("FILE.pt2", ".files.exported_program:open_pt2", ("seed",)),
+    "graph": Scheme("FILE.graph", ".files.graph_file:open_graph", ()),
+    "model": Scheme("FILE.mindgap", ".files.graph_file:open_model", ()),
+}
+
+#: The entry-point group in which an installed package registers schemes of its own (name: scheme, object: `Scheme`).
+GROUP: Final = "mindgap.sources"
+
+
+@cache
+def schemes() -> Mapping[str, Scheme]:
+    """Returns all schemes by name: those of mindgap, then those of installed packages (see `GROUP`).
+
+    A package cannot replace a scheme of mindgap. Warns of an entry point that cannot be loaded, and leaves it out.
+    """
+    found = dict(SCHEMES)
+    for point in entry_points(group=GROUP):
+        try:
+            scheme = point.load()
+        except (ImportError, AttributeError) as error:
+            warnings.warn(f"scheme {point.name}: {point.value} cannot be loaded ({one_line(error)})", stacklevel=2)
+            continue
+        if not isinstance(scheme, Scheme):
+            warnings.warn(f"scheme {point.name}: {point.value} is no mindgap.models.corpus.Scheme", stacklevel=2)
+            continue
+        found.setdefault(point.name, scheme)
+    return found
+
+
+#: The user's own code, which no scheme announces.
+PYTHON: Final = Scheme("FILE.py:CALLABLE or PACKAGE.MODULE:CALLABLE", ".files.user_code:open_user_code", _MODEL)
+
+_OPTIONS = re.compile(r"\?(\w+=[^&?]*(?:&\w+=[^&?]*)*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A parsed source. `scheme`: a name in `schemes()`, or `python` for the user's file or module."""
+
+    text: str
+    scheme: str
+    target: str
+    options: Mapping[str, str]
+
+    @property
+    def kind(self) -> Scheme:
+        """Returns the description of its scheme."""
+        return schemes().get(self.scheme, PYTHON)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """The options of a source as values.
+
+    `seed`: of weights and inputs. `dtype`: floating weights and inputs are cast to it. `train`: leaves the model in
+    training mode. `batch`: examples in the input. `size`: edge of square images in pixels. `length`: tokens in a text.
+    `layers`: repeated blocks kept in a shrunk transformer. None: the model's default.
+    """
+
+    seed: int = 0
+    dtype: str | None = None
+    train: bool = False
+    batch: int | None = None
+    size: int | None = None
+    length: int | None = None
+    layers: int | None = None
+
+    @property
+    def examples(self) -> int:
+        """The examples in an input: `batch`, or 2 in training mode, where statistics of one are undefined, else 1."""
+        return self.batch or (2 if self.train else 1)
+
+
+def parse(text: str) -> Source:
+    """Parses a source. Raises `SourceError` if it has no known form."""
+    found = _OPTIONS.search(text)
+    body = text[: found.start()] if found else text
+    pairs = found.group(1).split("&") if found else []
+    options = dict(pair.split("=", 1) for pair in pairs)
+    head, colon, tail = body.partition(":")
+    if colon and head in schemes():
+        if not tail:
+            raise SourceError(f"{text}: nothing after {head}:; write {head}:{schemes()[head].form}")
+        return Source(text, head, tail, options)
+    if body.endswith(".mindgap"):
+        return Source(text, "model", body, options)
+    path, colon, name = body.rpartition(":")
+    called, hash_, item = name.partition("#")
+    if colon and path and called.isidentifier() and (not hash_ or item.isdecimal()):
+        if not path.endswith(".py") and not all(part.isidentifier() for part in path.split(".")):
+            raise SourceError(f"{text}: {path!r} is neither a .py file nor a module{suggest(path, schemes())}")
+        return Source(text, "python", body, options)
+    forms = ", ".join(f"{scheme}:{kind.form}" for scheme, kind in schemes().items())
+    raise SourceError(
+        f"{text}: no source; write FILE.py:CALLABLE, PACKAGE.MODULE:CALLABLE, {forms}{suggest(head, schemes())}"
+    )
+
+
+def source_options(source: Source) -> SourceOptions:
+    """Returns the source's options as values. Raises `SourceError` with the name of a wrong option."""
+    understood = source.kind.options
+    values: dict[str, int | str | bool] = {}
+    for name, value in source.options.items():
+        if name not in understood:
+            known = ", ".join(understood) or "none"
+            raise SourceError(f"{source.text}: no option {name!r} here; there are: {known}")
+        values[name] = _value(source.text, name, value)
+    return SourceOptions(**values)  # pyright: ignore[reportArgumentType] # each option has one type, checked in _value
+
+
+def _value(text: str, name: str, value: str) -> int | str | bool:
+    if name == "dtype":
+        if value not in TORCH_DTYPES or kind_of(value) != "float":
+            floats = ", ".join(dtype for dtype in TORCH_DTYPES if kind_of(dtype) == "float")
+            raise SourceError(f"{text}: dtype={value} is no floating dtype; there are: {floats}")
+        return value
+    if name == "train":
+        if value not in ("0", "1"):
+            raise SourceError(f"{text}: train={value}; write train=1 or train=0")
+        return value == "1"
+    least = 0 if name == "seed" else 1
+    if not value.isdecimal() or int(value) < least:
+        raise SourceError(f"{text}: {name}={value}; it takes a whole number from {least} up")
+    return int(value)
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Returns `; did you mean …?` with similar names, or "" if none is similar."""
+    lowered = {other.lower(): other for other in known}
+    near = [lowered[match] for match in difflib.get_close_matches(name.lower(), lowered, n=3, cutoff=0.6)]
+    return f"; did you mean {', '.join(near)}?" if near else ""
+
+
+def one_line(error: BaseException) -> str:
+    """Formats an exception as one line: its type and the first line of its message."""
+    lines = str(error).strip().splitlines()
+    first = lines[0].strip()[:300] if lines else ""
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__

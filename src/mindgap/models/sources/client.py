@@ -1,0 +1,197 @@
+"""Client of the source worker: opens the sources of one command, captures their programs, explains its deaths."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import sys
+import sysconfig
+import threading
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from mindgap.graph import Graph, MindgapError, TensorStore, decode
+from mindgap.platforms.environments import Environment
+from mindgap.run.channel import Frame
+from mindgap.run.process import RequestLimits, WorkerFailed
+from mindgap.run.worker_client import WorkerClient
+
+if TYPE_CHECKING:
+    from typing import Self
+
+Optimizer = Literal["sgd", "adamw"]
+
+#: Seconds until a new worker must answer: it has imported no framework yet.
+_START_S: Final = 120.0
+#: A request gets this long, however little is left of the time budget.
+_LEAST_S: Final = 0.05
+#: Seconds for the search for submodules of a refused program that can be captured.
+_WAY_ON_S: Final = 20.0
+#: A line of faulthandler's dump of a Python stack, innermost frame first.
+_FRAME: Final = re.compile(r'^  File "(.+)", line (\d+) in ')
+_NOT_THE_USERS: Final = (
+    os.path.dirname(os.path.dirname(__file__)) + os.sep,
+    sysconfig.get_path("stdlib") + os.sep,
+    "<",
+)
+_STAGES: Final = {"open": "opening it", "capture": "capturing it", "way_on": "running its submodules"}
+_FAULTS: Final = {
+    "timeout": "--deadline sets this limit",
+    "crash": "its own code ended the process",
+    "oom": "the model does not fit into memory",
+}
+
+
+class _ProgramRefused(MindgapError):
+    """A program was opened and built, and cannot be captured."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedSource:
+    """A source that was opened: its number, its text, and for each program its name and the source of it alone."""
+
+    key: int
+    source: str
+    programs: tuple[tuple[str, str], ...]
+
+
+class SourceClient:
+    """Opens sources and captures their programs in a process of its own, which a user's code may end.
+
+    Thread-safe. Use as a context manager: leaving it ends the process.
+    """
+
+    def __init__(
+        self, tensors: TensorStore, deadline_s: float, budget_s: float | None = None, where: Environment | None = None
+    ) -> None:
+        """`deadline_s`: seconds for opening a source, and for one capture. `budget_s`: for all together, from now.
+
+        `where`: the environment in which the user's code runs and is captured, None for mindgap's own. Raises
+        `EnvironmentProblem` where no worker can run there.
+        """
+        if where is not None:
+            where.check("torch")
+        self.where = where
+        self.tensors = tensors
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        start = RequestLimits(_START_S)
+        options = {"tensors": tensors.path}
+        self._client = WorkerClient(
+            "mindgap.models.sources.worker", options, environment, start, where=where, forks=True
+        )
+        self._deadline_s = deadline_s
+        self._until = math.inf if budget_s is None else time.monotonic() + budget_s
+        self._lock = threading.Lock()
+        #: How many programs of each opened source the process holds.
+        self._held: dict[int, int] = {}
+        self._count = 0
+        self._stopping = False
+
+    def open(self, source: str) -> OpenedSource:
+        """Opens a source. Raises `MindgapError`, and `RuntimeError` where mindgap itself failed."""
+        with self._lock:
+            self._count += 1
+            return self._open(self._count, source)
+
+    def capture(
+        self, opened: OpenedSource, index: int, *, backward: bool = False, optimizer: Optimizer | None = None
+    ) -> Graph:
+        """Captures a program of an opened source. Warns `UserWarning` where the capture is not proven.
+
+        Raises `MindgapError`, and `RuntimeError` where mindgap itself failed.
+        """
+        with self._lock:
+            worker, key = self._client.process, opened.key
+            if key not in self._held or worker is None or not worker.alive:
+                self._open(key, opened.source)
+            how = {"backward": backward, "optimizer": optimizer}
+            try:
+                frame = self._ask({"kind": "capture", "key": key, "index": index, **how}, opened.source)
+            except _ProgramRefused as refused:
+                raise MindgapError(f"{refused}{self._way_on(opened, index, how)}") from None
+            finally:
+                self._held[key] = self._held.get(key, 1) - 1
+                if not any(self._held.values()):
+                    self._stop()
+        for warning in frame.header["warnings"]:
+            warnings.warn(warning, stacklevel=2)
+        return decode(frame.arrays[0].tobytes())
+
+    def _way_on(self, opened: OpenedSource, index: int, how: Mapping[str, object]) -> str:
+        """Returns which submodules of a refused program can be captured, or "" if it cannot be found out."""
+        source = opened.programs[index][1]
+        seconds = min(_WAY_ON_S, self._deadline_s / 4, (self._until - time.monotonic()) / 4)
+        try:
+            frame = self._ask({"kind": "way_on", "source": source, "seconds": seconds, **how}, source)
+        except (MindgapError, RuntimeError):
+            return ""
+        return str(frame.header["text"])
+
+    def stop(self) -> None:
+        """Ends the process from another thread, which waits for it. Starts no other."""
+        self._stopping = True
+        worker = self._client.process
+        if worker is not None:
+            worker.kill()
+
+    def close(self) -> None:
+        """Ends the process."""
+        with self._lock:
+            self._stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _stop(self) -> None:
+        self._held.clear()
+        self._client.close()
+
+    def _open(self, key: int, source: str) -> OpenedSource:
+        programs = self._ask({"kind": "open", "key": key, "source": source}, source).header["programs"]
+        self._held[key] = len(programs)
+        return OpenedSource(key, source, tuple((name, text) for name, text in programs))
+
+    def _ask(self, header: Mapping[str, object], source: str) -> Frame:
+        if self._stopping:
+            raise MindgapError(f"{source}: interrupted")
+        if time.monotonic() >= self._until:
+            raise MindgapError(f"{source}: not run: the time budget was used up")
+        stage = _STAGES[str(header["kind"])]
+        try:
+            worker = self._client.started()
+            worker.stage = stage
+            left = self._until - time.monotonic()
+            frame = worker.ask(header, (), RequestLimits(min(self._deadline_s, max(left, _LEAST_S))))
+        except OSError as error:
+            raise MindgapError(f"the process that opens sources cannot be started: {error}") from None
+        except WorkerFailed as failed:
+            self._stop()
+            if failed.fault == "timeout" and time.monotonic() >= self._until:
+                raise MindgapError(f"{source}: not run: the time budget was used up while {stage}") from None
+            place = _users_line(failed.tail)
+            raise MindgapError(
+                f"{source}: {failed.message}{f' ({place})' if place else ''}: {_FAULTS[failed.fault]}"
+            ) from None
+        sys.stderr.write(worker.printed())
+        if frame.header["kind"] != "failed":
+            return frame
+        if frame.header["broken"]:
+            raise RuntimeError(frame.header["broken"])
+        error = _ProgramRefused if frame.header.get("refused") else MindgapError
+        raise error(str(frame.header["reason"]))
+
+
+def _users_line(tail: str) -> str:
+    """Returns `model.py:42`, the innermost frame of the user's code in a stack that a dying worker printed, or ""."""
+    for line in tail.splitlines():
+        frame = _FRAME.match(line)
+        if frame and not frame[1].startswith(_NOT_THE_USERS) and "site-packages" not in frame[1]:
+            return f"{os.path.basename(frame[1])}:{frame[2]}"
+    return ""

@@ -1,0 +1,258 @@
+"""Reads and publishes the files of a store, in a local directory or through fsspec.
+
+Publishing is atomic. Locally it is a temporary file in the same directory, `fsync`, a rename, and `fsync` of the
+directory. An object store (and fsspec's memory) shows an object when its upload is complete, so it is put under
+its name at once. Any other filesystem gets a temporary file and a move, which is as atomic as that filesystem's
+move; see docs/store.md.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+import time
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, Final, Protocol
+
+from mindgap.results.store.errors import StoreError
+
+#: `.tmp-HOST-PID-RANDOM`. It ends in nothing that a reader looks for.
+_TEMPORARY: Final = re.compile(r"\.tmp-(?P<host>.*)-(?P<pid>\d+)-[0-9a-f]{8}")
+#: A temporary file of a process that cannot be asked for is a leftover after this long.
+_STALE_S: Final = 86_400.0
+#: Filesystems on which an upload appears whole.
+_ATOMIC: Final = frozenset({"memory", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oci", "oss"})
+
+
+class StoreLocation(Protocol):
+    """Files by name relative to the root, with `/` between directories. Published files never change."""
+
+    def url(self, name: str = "") -> str:
+        """Returns the full name, for messages and for DuckDB."""
+        ...
+
+    def names(self, directory: str) -> list[str]:
+        """Lists the files of a directory by full relative name, sorted; without temporary files and directories."""
+        ...
+
+    def directories(self, directory: str) -> list[str]: ...
+
+    def read(self, name: str) -> bytes | None:
+        """Returns the file's bytes, None if it does not exist."""
+        ...
+
+    def exists(self, name: str) -> bool: ...
+
+    def open(self, name: str) -> BinaryIO: ...
+
+    def publish(self, name: str, data: bytes) -> None:
+        """Publishes a file atomically. Raises `StoreError`."""
+        ...
+
+    def remove(self, name: str) -> None: ...
+
+    def clean(self) -> int:
+        """Removes temporary files of killed writers. Returns how many."""
+        ...
+
+
+def location_at(path: str | Path) -> tuple[StoreLocation, Any]:
+    """Returns the location, and the fsspec filesystem through which DuckDB reads it (None for a local one)."""
+    if isinstance(path, str) and "://" in path and not path.startswith(("file://", "local://")):
+        import fsspec
+
+        try:
+            filesystem, root = fsspec.core.url_to_fs(path)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] # fsspec has no types
+        except (ImportError, ValueError) as error:
+            raise StoreError(f"{path} cannot be reached: {error}") from None
+        return RemoteLocation(filesystem, str(root), path), filesystem  # pyright: ignore[reportUnknownArgumentType] # as above
+    text = str(path)
+    return LocalLocation(Path(text.removeprefix("file://").removeprefix("local://"))), None
+
+
+class LocalLocation:
+    """A directory of this machine, or of a network filesystem that it has mounted."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def url(self, name: str = "") -> str:
+        return str(self.root / name) if name else str(self.root)
+
+    def names(self, directory: str) -> list[str]:
+        return sorted(f"{directory}/{e.name}" if directory else e.name for e in self._entries(directory) if _is_file(e))
+
+    def directories(self, directory: str) -> list[str]:
+        return sorted(f"{directory}/{e.name}" if directory else e.name for e in self._entries(directory) if e.is_dir())
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return (self.root / name).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise StoreError(f"{self.url(name)} cannot be read: {error.strerror}") from None
+
+    def exists(self, name: str) -> bool:
+        return (self.root / name).is_file()
+
+    def open(self, name: str) -> BinaryIO:
+        return (self.root / name).open("rb")
+
+    def publish(self, name: str, data: bytes) -> None:
+        try:
+            try:
+                self._publish(self.root / name, data)
+            except FileNotFoundError:
+                # Another process took our temporary file for a leftover, which a process table of its own lets happen.
+                self._publish(self.root / name, data)
+        except OSError as error:
+            raise StoreError(_unwritten(self.url(name), len(data), error)) from None
+
+    def remove(self, name: str) -> None:
+        (self.root / name).unlink(missing_ok=True)
+
+    def clean(self) -> int:
+        removed = 0
+        for directory, _, files in os.walk(self.root):
+            for file in files:
+                with suppress(OSError):
+                    path = Path(directory, file)
+                    if _is_leftover(file, path):
+                        path.unlink()
+                        removed += 1
+        return removed
+
+    def _publish(self, path: Path, data: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(_temporary_name())
+        try:
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.rename(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    def _entries(self, directory: str) -> list[os.DirEntry[str]]:
+        try:
+            with os.scandir(self.root / directory) as entries:
+                return list(entries)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise StoreError(f"{self.url(directory)} cannot be listed: {error.strerror}") from None
+
+
+class RemoteLocation:
+    """A directory behind an fsspec URL (`s3://bucket/store`, `memory://store`)."""
+
+    def __init__(self, filesystem: Any, root: str, url: str) -> None:
+        self._fs = filesystem
+        self._root = root.rstrip("/")
+        self._url = url.rstrip("/")
+        protocol = filesystem.protocol
+        self._atomic = not _ATOMIC.isdisjoint([protocol] if isinstance(protocol, str) else protocol)
+
+    def url(self, name: str = "") -> str:
+        return f"{self._url}/{name}" if name else self._url
+
+    def names(self, directory: str) -> list[str]:
+        return [name for name, kind in self._entries(directory) if kind == "file" and not _is_temporary(name)]
+
+    def directories(self, directory: str) -> list[str]:
+        return [name for name, kind in self._entries(directory) if kind == "directory"]
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return self._fs.cat_file(self._path(name))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StoreError(f"{self.url(name)} cannot be read: {error}") from None
+
+    def exists(self, name: str) -> bool:
+        return bool(self._fs.isfile(self._path(name)))
+
+    def open(self, name: str) -> BinaryIO:
+        return self._fs.open(self._path(name), "rb")
+
+    def publish(self, name: str, data: bytes) -> None:
+        path = PurePosixPath(self._path(name))
+        try:
+            self._fs.makedirs(str(path.parent), exist_ok=True)
+            if self._atomic:
+                self._fs.pipe_file(str(path), data)
+                return
+            temporary = str(path.with_name(_temporary_name()))
+            self._fs.pipe_file(temporary, data)
+            self._fs.mv(temporary, str(path))
+        except OSError as error:
+            raise StoreError(_unwritten(self.url(name), len(data), error)) from None
+
+    def remove(self, name: str) -> None:
+        with suppress(FileNotFoundError):
+            self._fs.rm_file(self._path(name))
+
+    def clean(self) -> int:
+        # Nobody can be asked whether a writer elsewhere is alive, so its leftovers stay; readers pass them over.
+        return 0
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}" if name else self._root
+
+    def _entries(self, directory: str) -> list[tuple[str, str]]:
+        try:
+            self._fs.invalidate_cache(self._path(directory))
+            listed: list[dict[str, Any]] = self._fs.ls(self._path(directory), detail=True)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise StoreError(f"{self.url(directory)} cannot be listed: {error}") from None
+        return sorted(
+            (f"{directory}/{leaf}" if directory else leaf, str(entry["type"]))
+            for entry in listed
+            if (leaf := str(entry["name"]).rstrip("/").rpartition("/")[2])
+        )
+
+
+def _temporary_name() -> str:
+    return f".tmp-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def _is_temporary(name: str) -> bool:
+    return name.rpartition("/")[2].startswith(".tmp-")
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    return not _is_temporary(entry.name) and entry.is_file()
+
+
+def _is_leftover(name: str, path: Path) -> bool:
+    """Returns whether a temporary file's writer is gone: dead on this machine, or idle for a day elsewhere."""
+    found = _TEMPORARY.fullmatch(name)
+    if found is None:
+        return False
+    if found["host"] == socket.gethostname():
+        try:
+            os.kill(int(found["pid"]), 0)
+        except ProcessLookupError:
+            return True
+        except OSError:
+            pass
+    return time.time() - path.stat().st_mtime > _STALE_S
+
+
+def _unwritten(url: str, size: int, error: OSError) -> str:
+    why = error.strerror or str(error)
+    return f"{url} cannot be written ({size} bytes): {why}; what was published before is intact: make room and go on"

@@ -1,0 +1,119 @@
+"""Writes and checks segments: immutable Parquet files of one table.
+
+A segment's name holds its time, its writer and the XXH3-128 of its bytes. So a copy can be checked, and equal
+names mean equal content.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownParameterType=false
+# (pyarrow has no types)
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+
+from mindgap.results.store.errors import RowError, StoreError
+from mindgap.results.store.location import LocalLocation, StoreLocation
+from mindgap.results.store.tables import VERSION, TableSchema
+
+SUFFIX: Final = ".parquet"
+_NAME: Final = re.compile(r"[0-9a-f]{16}-[0-9a-f]+-(?P<hash>[0-9a-f]{32})\.parquet")
+#: Bytes that are read at a time.
+_PIECE: Final = 1 << 22
+_AGAIN: Final = "copy it again, or move it away and run again what it held: its rows are lost, no others"
+
+
+def folder_of(table: TableSchema) -> str:
+    return f"tables/{table.name}"
+
+
+def to_arrow(table: TableSchema, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Converts rows to an Arrow table. Raises `RowError` naming the value that a column cannot hold."""
+    columns: list[pa.Array[Any]] = []
+    for field in table.schema:
+        values = [_plain(row.get(field.name)) for row in rows]
+        try:
+            column: pa.Array[Any] = pa.array(values, field.type)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError) as error:
+            raise RowError(f"table {table.name}, column {field.name} holds {field.type}: {error}") from None
+        if not field.nullable and column.null_count:
+            raise RowError(f"table {table.name}: {field.name} is part of the key and cannot be null")
+        columns.append(column)
+    return pa.Table.from_arrays(columns, schema=table.schema)
+
+
+def packed(rows: pa.Table) -> bytes:
+    """Returns the bytes of a segment."""
+    sink = io.BytesIO()
+    pq.write_table(rows, sink, compression="zstd", compression_level=3, write_page_checksum=True)
+    return sink.getvalue()
+
+
+def segment_name(table: TableSchema, data: bytes, written: int, writer: str) -> str:
+    """Returns a segment's file name. `written`: microseconds since 1970, of the youngest row."""
+    return f"{folder_of(table)}/{written:016x}-{writer}-{xxhash.xxh3_128_hexdigest(data)}{SUFFIX}"
+
+
+def check_segment(location: StoreLocation, name: str, table: TableSchema) -> None:
+    """Checks a segment before it is queried: the footer, which a truncated file lacks, and the digest in its name.
+
+    Elsewhere than in a local directory, only the footer. Raises `StoreError` for a damaged file, one of another
+    version, or one of another table.
+    """
+    where = location.url(name)
+    try:
+        with location.open(name) as file:
+            found = pq.read_metadata(file)
+            schema = found.schema.to_arrow_schema()
+    except (pa.ArrowException, OSError) as error:
+        why = str(error).strip().splitlines()[0]
+        raise StoreError(f"segment {where} is damaged or cut short ({why}): {_AGAIN}") from None
+    about = found.metadata or {}
+    version = about.get(b"mindgap.results.store", b"none").decode(errors="replace")
+    if version != str(VERSION):
+        raise StoreError(f"segment {where} is of store version {version}, this mindgap reads {VERSION}: move it away")
+    if about.get(b"mindgap.table") != table.name.encode() or not schema.equals(table.schema):
+        raise StoreError(f"segment {where} is not of the table {table.name}: move it to the folder that it came from")
+    if isinstance(location, LocalLocation):
+        _check_digest(location, name)
+
+
+def checked_bytes(location: StoreLocation, name: str) -> bytes:
+    """Returns the segment's bytes. Raises `StoreError` if they do not match the digest in its name."""
+    data = location.read(name)
+    if data is None:
+        raise StoreError(f"segment {location.url(name)} is gone: list the store again")
+    _compare(location, name, xxhash.xxh3_128_hexdigest(data))
+    return data
+
+
+def _check_digest(location: StoreLocation, name: str) -> None:
+    """Raises `StoreError` if the bytes of the file do not match the digest in its name."""
+    found = xxhash.xxh3_128()
+    try:
+        with location.open(name) as file:
+            while piece := file.read(_PIECE):
+                found.update(piece)
+    except OSError as error:
+        raise StoreError(f"segment {location.url(name)} cannot be read ({error.strerror}): {_AGAIN}") from None
+    _compare(location, name, found.hexdigest())
+
+
+def _compare(location: StoreLocation, name: str, digest: str) -> None:
+    named = _NAME.fullmatch(name.rpartition("/")[2])
+    if named is None:
+        raise StoreError(f"{location.url(name)} is no segment, going by its name: move it away")
+    if digest != named["hash"]:
+        raise StoreError(f"segment {location.url(name)} does not hold what its name promises: {_AGAIN}")
+
+
+def _plain(value: Any) -> Any:
+    """Converts mappings to dicts: Arrow takes no other mapping."""
+    return dict(value) if isinstance(value, Mapping) else value

@@ -1,0 +1,227 @@
+"""Opens, appends to, queries, merges and compacts a store."""
+
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownParameterType=false
+# (pyarrow has no types)
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mindgap.graph import Graph, GraphError, TensorStore, decode, digest, digest_of_bytes, encode, stored_keys
+from mindgap.results.store.errors import StoreError
+from mindgap.results.store.location import LocalLocation, location_at
+from mindgap.results.store.segment import checked_bytes, folder_of, packed, segment_name
+from mindgap.results.store.tables import TABLES, VERSION, TableSchema
+from mindgap.results.store.views import Views
+from mindgap.results.store.writer import Row, Writer
+
+#: In every store, and in nothing else: what it is, and of which version.
+MARKER: Final = "mindgap-store.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Counts of what a merge copied, without what was here already."""
+
+    segments: int
+    graphs: int
+    tensors: int
+
+
+class Store:
+    """A directory (or fsspec URL) of immutable segments: `tables/TABLE/*.parquet`, `graphs/`, `tensors/`.
+
+    Any number of processes may read and write one at once. Thread-safe.
+    """
+
+    def __init__(self, path: str | Path, *, create: bool = True) -> None:
+        """Opens a store, and removes temporary files of killed writers. `create`: makes a store where there is none.
+
+        Raises `StoreError` for a store of another version, and for a directory that holds something else.
+        """
+        self._location, filesystem = location_at(path)
+        self._path = path
+        if not self._opened():
+            if not create:
+                raise StoreError(f"{self.url} is no store: there is no {MARKER} in it (--store DIR makes one)")
+            self._make()
+        self._location.clean()
+        self._views = Views(self._location, filesystem)
+
+    @property
+    def url(self) -> str:
+        """The store's directory or URL."""
+        return self._location.url()
+
+    @property
+    def tensors(self) -> TensorStore:
+        """The tensors beside the tables. Raises `StoreError` where the store is not a directory of this machine."""
+        if not isinstance(self._location, LocalLocation):
+            raise StoreError(f"tensors are kept in local stores only, not in {self.url}")
+        return TensorStore(self._location.root / "tensors")
+
+    def writer(self, *, rows: int = 4096, nbytes: int = 8 << 20, age_s: float = 5.0) -> Writer:
+        """Returns a buffered writer, which the caller closes; the limits are those of `Writer`."""
+        return Writer(self, rows=rows, nbytes=nbytes, age_s=age_s)
+
+    def append(self, table: str, rows: Row | Iterable[Row]) -> None:
+        """Publishes rows at once, as one segment. For many small appends, use a `writer`. Raises `StoreError`."""
+        with self.writer() as writer:
+            writer.append(table, rows)
+
+    def publish(self, table: TableSchema, rows: pa.Table) -> str:
+        """Publishes stamped rows as a segment. Returns its name. Raises `StoreError` if it cannot be written."""
+        data = packed(rows)
+        last = rows.num_rows - 1
+        written: int = rows["_written"][last].as_py()
+        name = segment_name(table, data, written, rows["_writer"][last].as_py())
+        self._location.publish(name, data)
+        return name
+
+    def query(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> pa.Table:
+        """Runs SQL in DuckDB over views named like the tables, in which each key occurs once.
+
+        `params` fill `?`, `$1` (a sequence) or `$name` (a mapping). Raises `StoreError` for SQL that fails, and
+        for a damaged segment, naming it.
+        """
+        return self._views.query(sql, params)
+
+    def rows(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """Runs SQL and returns Python values, a dict per row; maps are dicts."""
+        return self.query(sql, params).to_pylist(maps_as_pydicts="strict")
+
+    def put_graph(self, graph: Graph, *, tensors: TensorStore | None = None) -> str:
+        """Keeps a graph's bytes under its digest, and returns that. `tensors`: the store of its tensors."""
+        key = digest(graph)
+        if not self._location.exists(_graph_file(key)):
+            self._location.publish(_graph_file(key), encode(graph))
+        if tensors is not None:
+            self.tensors.copy(stored_keys(graph), tensors)
+        return key
+
+    def put_graph_bytes(self, key: str, data: bytes) -> None:
+        """Keeps the bytes of an encoded graph under its digest; reading checks that they match."""
+        if not self._location.exists(_graph_file(key)):
+            self._location.publish(_graph_file(key), data)
+
+    def remove_graph(self, key: str) -> None:
+        """Removes the bytes of a graph, if there are any. Rows that name it stay."""
+        self._location.remove(_graph_file(key))
+
+    def get_graph(self, key: str) -> Graph:
+        """Returns the graph with this digest. Raises `StoreError` if it is missing or damaged."""
+        data = self._location.read(_graph_file(key))
+        if data is None:
+            raise StoreError(f"{self.url} does not keep the graph {key}")
+        where = self._location.url(_graph_file(key))
+        try:
+            other = digest_of_bytes(data) != key
+            graph = decode(data)
+        except GraphError as error:
+            raise StoreError(f"graph file {where}: {error}; copy it again, or remove it and run again") from None
+        if other:
+            raise StoreError(f"graph file {where} holds another graph: copy it again, or remove it and run again")
+        return graph
+
+    def merge(self, other: Store | str | Path) -> Merged:
+        """Copies from another store what is not here yet. Idempotent.
+
+        Every segment is checked before it is published here. Raises `StoreError` naming a damaged one; what was
+        copied before it stays, and merging again goes on from there.
+        """
+        source = other if isinstance(other, Store) else Store(other, create=False)
+        segments = sum(self._copy(source, folder_of(table), check=True) for table in TABLES.values())
+        graphs = sum(self._copy(source, directory) for directory in source._location.directories("graphs"))
+        return Merged(segments, graphs, self._copy(source, "tensors"))
+
+    def check(self) -> list[str]:
+        """Checks every byte of the store's segments. Returns a sentence for each damaged one."""
+        wrong: list[str] = []
+        for table in TABLES.values():
+            for name in self._location.names(folder_of(table)):
+                try:
+                    checked_bytes(self._location, name)
+                except StoreError as error:
+                    wrong.append(str(error))
+        return wrong
+
+    def compact(self, *, below: int = 4 << 20) -> int:
+        """Merges a table's segments smaller than `below` bytes. Returns how many files that removed.
+
+        The new segment is published before the old ones go, and rows keep their stamps, so that a kill in between,
+        or an old segment that is copied in again, leaves duplicates that queries do not see.
+        """
+        removed = 0
+        for table in TABLES.values():
+            small = [
+                (name, data)
+                for name in self._location.names(folder_of(table))
+                if len(data := checked_bytes(self._location, name)) < below
+            ]
+            if len(small) < 2:
+                continue
+            together = pa.concat_tables([pq.read_table(pa.BufferReader(data)) for _, data in small])
+            stamp = [(column, "ascending") for column in ("_written", "_writer", "_seq")]
+            new = self.publish(
+                table, together.sort_by(stamp).cast(table.schema).replace_schema_metadata(table.schema.metadata)
+            )
+            for name, _ in small:
+                if name != new:
+                    self._location.remove(name)
+                    removed += 1
+        return removed
+
+    def _opened(self) -> bool:
+        """Returns whether there is a store. Raises `StoreError` for one that cannot be read."""
+        data = self._location.read(MARKER)
+        if data is None:
+            return False
+        where = self._location.url(MARKER)
+        try:
+            found = json.loads(data)
+            version = found["version"]
+        except (ValueError, KeyError, TypeError):
+            raise StoreError(f"{where} is damaged: write {_marker().decode()} into it if this is a store") from None
+        if version != VERSION:
+            known = f"is a store of version {version}, this mindgap reads {VERSION}"
+            raise StoreError(f"{self.url} {known}: use another directory, or the mindgap that wrote it")
+        return True
+
+    def _make(self) -> None:
+        occupied = self._location.names("") + self._location.directories("")
+        # Another process may have made the store since we looked.
+        if occupied and not self._opened():
+            raise StoreError(f"{self.url} is no store and not empty ({occupied[0]}, …): name a new or empty directory")
+        self._location.publish(MARKER, _marker())
+
+    def _copy(self, source: Store, directory: str, *, check: bool = False) -> int:
+        here = set(self._location.names(directory))
+        new = [name for name in source._location.names(directory) if name not in here]
+        for name in new:
+            data = checked_bytes(source._location, name) if check else source._location.read(name)
+            if data is not None:
+                self._location.publish(name, data)
+        return len(new)
+
+
+def new_run(kind: str) -> str:
+    """Returns a unique name for a run, sorted by time: `diff-20261121T041500-1a2b3c4d`."""
+    return f"{kind}-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{secrets.token_hex(4)}"
+
+
+def _marker() -> bytes:
+    return json.dumps({"format": "mindgap-store", "version": VERSION}).encode()
+
+
+def _graph_file(key: str) -> str:
+    return f"graphs/{key[:2]}/{key}.graph"

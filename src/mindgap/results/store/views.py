@@ -1,0 +1,140 @@
+"""Answers SQL over the segments: keeps a DuckDB view per table up to date with the files.
+
+In a view, each key occurs once: the last written row counts. This depends on the rows only, so the order and number
+of copied files do not matter.
+"""
+
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownParameterType=false
+# (pyarrow has no types)
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import pyarrow as pa
+
+from mindgap.results.store.errors import StoreError
+from mindgap.results.store.location import StoreLocation
+from mindgap.results.store.segment import SUFFIX, check_segment, checked_bytes, folder_of
+from mindgap.results.store.tables import STAMP, TABLES, TableSchema
+
+if TYPE_CHECKING:
+    import duckdb
+
+_WORD: Final = re.compile(r"\w+")
+_RANK: Final = ", ".join(f"{column} DESC" for column in STAMP)
+
+
+class Views:
+    """A DuckDB connection, and for each table the files that its view was made of. Thread-safe."""
+
+    def __init__(self, location: StoreLocation, filesystem: Any) -> None:
+        self._location = location
+        self._filesystem = filesystem
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._seen: dict[str, tuple[str, ...]] = {}
+        self._sound: set[str] = set()
+        self._lock = threading.Lock()
+
+    def query(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None) -> pa.Table:
+        """Runs SQL. Raises `StoreError` for SQL that fails, and for a damaged segment."""
+        # Imported late: a command that asks nothing of a store need not wait for it.
+        import duckdb
+
+        # A name in a string or a comment costs a view that nobody asked for, and nothing else.
+        named = {word.lower() for word in _WORD.findall(sql)}
+        wanted = [table for table in TABLES.values() if table.name in named]
+        with self._lock:
+            try:
+                return self._answer(sql, params, wanted)
+            except duckdb.IOException:
+                # A compaction may have taken a file away between listing and reading: look again, once.
+                self._seen.clear()
+                try:
+                    return self._answer(sql, params, wanted)
+                except duckdb.Error as error:
+                    raise self._explained(error, wanted) from None
+            except duckdb.Error as error:
+                raise self._explained(error, wanted) from None
+
+    def _answer(
+        self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None, tables: Sequence[TableSchema]
+    ) -> pa.Table:
+        connection = self._connection = self._connection or self._connected()
+        for table in tables:
+            self._refresh(connection, table)
+        # Typed as if never None, which it is where a statement asks nothing.
+        found = cast("duckdb.DuckDBPyRelation | None", connection.sql(sql, params=params))
+        return pa.table({}) if found is None else found.to_arrow_table()
+
+    def _connected(self) -> duckdb.DuckDBPyConnection:
+        import duckdb
+
+        # Nothing is fetched from anywhere, and what does not fit in memory does not land in the current directory.
+        spill = os.path.join(tempfile.gettempdir(), f"mindgap-duckdb-{os.getpid()}")
+        settings: dict[str, Any] = {"autoinstall_known_extensions": False, "temp_directory": spill}
+        connection = duckdb.connect(config=settings)
+        connection.execute("SET TimeZone = 'UTC'")
+        if self._filesystem is not None:
+            connection.register_filesystem(self._filesystem)
+        return connection
+
+    def _refresh(self, connection: duckdb.DuckDBPyConnection, table: TableSchema) -> None:
+        files = tuple(name for name in self._location.names(folder_of(table)) if name.endswith(SUFFIX))
+        if self._seen.get(table.name) == files:
+            return
+        for name in files:
+            if name not in self._sound:
+                check_segment(self._location, name, table)
+                self._sound.add(name)
+        connection.execute(f"DROP VIEW IF EXISTS {table.name}")
+        connection.execute(f"DROP TABLE IF EXISTS _superseded_{table.name}")
+        if files:
+            self._make_view(connection, table, files)
+        else:
+            connection.register("_empty", table.schema.empty_table())
+            connection.execute(f"CREATE OR REPLACE TABLE _none_{table.name} AS SELECT * FROM _empty")
+            connection.unregister("_empty")
+            connection.execute(f"CREATE VIEW {table.name} AS SELECT * FROM _none_{table.name}")
+        self._seen[table.name] = files
+
+    def _make_view(self, connection: duckdb.DuckDBPyConnection, table: TableSchema, files: Sequence[str]) -> None:
+        """A view without the rows that another with their key supersedes.
+
+        Ranking every row would cost each query more than the query itself. Keys that occur twice are few: they are
+        found once for a set of files, their losing rows noted by file and row, and the view leaves those out.
+        """
+        listed = ", ".join("'" + self._location.url(name).replace("'", "''") + "'" for name in files)
+        key = ", ".join(table.key)
+        place = "filename, file_row_number"
+        source = f"read_parquet([{listed}], filename = true, file_row_number = true)"
+        connection.execute(
+            f"CREATE TABLE _superseded_{table.name} AS "
+            f"SELECT {place} FROM {source} SEMI JOIN "
+            f"(SELECT {key} FROM {source} GROUP BY {key} HAVING count(*) > 1) USING ({key}) "
+            f"QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {_RANK}, {place}) > 1"
+        )
+        (count,) = connection.execute(f"SELECT count(*) FROM _superseded_{table.name}").fetchone() or (0,)
+        source = source if count else f"read_parquet([{listed}])"
+        left_out = f"ANTI JOIN _superseded_{table.name} USING ({place})" if count else ""
+        columns = ", ".join(table.schema.names)
+        connection.execute(f"CREATE VIEW {table.name} AS SELECT {columns} FROM {source} {left_out}")
+
+    def _explained(self, error: duckdb.Error, tables: Sequence[TableSchema]) -> StoreError:
+        """Returns the error to raise: it names the damaged segment, if there is one, else it has DuckDB's message."""
+        import duckdb
+
+        if not isinstance(error, duckdb.ProgrammingError):
+            for table in tables:
+                for name in self._seen.get(table.name, ()):
+                    try:
+                        checked_bytes(self._location, name)
+                    except StoreError as damage:
+                        return damage
+        return StoreError(f"the query fails: {' '.join(str(error).split())}")

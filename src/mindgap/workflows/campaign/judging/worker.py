@@ -1,0 +1,160 @@
+"""Runs a judge process: `python -m mindgap.workflows.campaign.judging.worker`.
+
+Judging runs operators of unusual graphs many times, in float64. In a process of its own it may hang or crash, which
+costs one row. Jobs on platforms are sent to the parent.
+
+parent → judge    judge     a graph, the outcomes of the reference and of a platform, the settings, and what both
+                            platforms declare about dtypes and decompositions
+judge → parent    job       a job to run; answered by `outcome`, by `refused` if it is invalid, or by `stop`
+                  row       the answer; or `broken`, with the traceback; or `stopped`, after `stop`
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import gc
+import json
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from mindgap.graph import Graph, MindgapError, TensorStore, decode, default_tensor_store
+from mindgap.graph.cache import Cache
+from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
+from mindgap.results.rows import Row
+from mindgap.results.settings import RunSettings
+from mindgap.run.channel import ChannelClosed, Frame, FrameReader, send_frame
+from mindgap.run.identity import bytes_of, digest_of, remember
+from mindgap.run.machine import own_bytes
+from mindgap.run.message import PROTOCOL, job_frame, outcome_frame, read_outcome
+from mindgap.run.outcome import Job, Outcome
+from mindgap.run.worker_setup import claim_channel, prepare_to_die, serve_until_hangup
+
+#: Graphs whose shadows and replays are kept, for the next platform that differs on them: a slow platform may be as many
+#: cases behind as the drive has rows under way. They are fewer where their values are large.
+_KEPT: Final = 256
+_KEPT_BYTES: Final = 512 << 20
+#: What is kept of a graph, as a multiple of all its values: those of both shadows, their bounds, whole outputs.
+_TIMES: Final = 6
+#: However large they are, so many are kept, unless the memory of the process does not suffice.
+_FEWEST: Final = 12
+#: Of the memory that the process may take, what may stay taken between rows.
+_HOLD: Final = 0.5
+
+
+class Stopped(BaseException):
+    """Raised when the parent stops the row. Not an `Exception`: no code in between may record it as a failure."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serves until the parent hangs up. Returns the exit status."""
+    parser = argparse.ArgumentParser(prog="mindgap.workflows.campaign.judging.worker", description=__doc__)
+    parser.add_argument("--tensors", type=Path, help="the directory of stored tensors")
+    parser.add_argument("--parent", type=int, help="the process to die with")
+    parser.add_argument("--memory-limit", type=int, help="resident bytes at which it ends itself")
+    arguments = parser.parse_args(argv)
+    requests, answers = claim_channel()
+    prepare_to_die(arguments.parent, requests, arguments.memory_limit)
+    tensors = default_tensor_store() if arguments.tensors is None else TensorStore(arguments.tensors)
+    _import_what_judging_needs()
+    server = _JudgeServer(FrameReader(requests), answers, tensors, arguments.memory_limit)
+    serve_until_hangup(server.serve)
+
+
+def _import_what_judging_needs() -> None:
+    """Imports the judge before the first row, so that imports do not count against its limit.
+
+    Freezes the imported objects, so that the garbage collector does not visit them.
+    """
+    import mindgap.judge.trace.judge as _  # noqa: F401
+    from mindgap.aten.torch_private.fake_tensors import FakeTensorMode
+
+    # The first one imports the compiler that it is made for.
+    FakeTensorMode(allow_non_fake_inputs=True)
+    gc.collect()
+    gc.freeze()
+
+
+class _JudgeServer:
+    def __init__(self, reader: FrameReader, answers: int, tensors: TensorStore, memory: int | None) -> None:
+        self._reader, self._answers, self._tensors, self._memory = reader, answers, tensors, memory
+        self._comparisons: Cache[str, GraphComparison] = Cache(_KEPT, _KEPT_BYTES)
+        self._descriptions: dict[str, Mapping[str, Any]] = {}
+
+    def serve(self) -> None:
+        """Answers every frame. Raises `ChannelClosed` when the parent hangs up."""
+        self._send({"kind": "ready", "protocol": PROTOCOL})
+        while True:
+            frame = self._reader.next()
+            try:
+                row = self._row(frame)
+                header = {"kind": "row", "row": encode_row(row)}
+            except Stopped:
+                header = {"kind": "stopped"}
+            except ChannelClosed:
+                raise
+            except Exception:
+                header = {"kind": "broken", "traceback": traceback.format_exc()}
+            if self._memory is not None and own_bytes("self") > _HOLD * self._memory:
+                self._comparisons.clear()
+            self._send(header)
+
+    def _row(self, frame: Frame) -> Row:
+        header = frame.header
+        digest: str = header["graph"]
+        self._descriptions.update(header["described"])
+        comparison = self._comparisons.get(digest)
+        if comparison is None:
+            graph = decode(frame.arrays[0].tobytes())
+            remember(graph, digest)
+            settings = RunSettings(**header["settings"])
+            context = RunContext(self._execute, settings, self._tensors, self._descriptions.__getitem__)
+            reference = _outcome(header["reference"], digest)
+            comparison = GraphComparison(context, header["name"], graph, reference)
+            self._comparisons.put(digest, comparison, _bytes_kept(graph))
+        # Another case may have the same graph, and then what is known of it.
+        return dataclasses.replace(comparison.decide(_outcome(header["outcome"], digest)), model=header["name"])
+
+    def _execute(self, job: Job) -> Outcome:
+        """Has the parent run a job. Raises `Stopped`, and `MindgapError` for an invalid job."""
+        digest = digest_of(job.graph)
+        header, arrays = job_frame(job, digest, bytes_of(job.graph), {})
+        self._send({**header, "platform": job.platform, "deadline_s": job.deadline_s}, arrays)
+        answer = self._reader.next()
+        kind = answer.header["kind"]
+        if kind == "stop":
+            raise Stopped
+        if kind == "refused":
+            raise MindgapError(answer.header["message"])
+        return read_outcome(answer, job.platform, digest, answer.header["fingerprint"])
+
+    def _send(self, header: Mapping[str, Any], arrays: Sequence[Any] = ()) -> None:
+        send_frame(self._answers, header, arrays)
+
+
+def _bytes_kept(graph: Graph) -> int:
+    """Estimates the bytes that a judge keeps for a graph, capped so that `_FEWEST` graphs fit."""
+    held = _TIMES * sum(spec.nbytes for spec in graph.values if spec is not None)
+    return min(held, _KEPT_BYTES // _FEWEST)
+
+
+def outcome_header(outcome: Outcome) -> dict[str, Any]:
+    """Encodes an outcome without its arrays as JSON data; `_outcome` is the inverse."""
+    header, _ = outcome_frame(dataclasses.replace(outcome, arrays=None, repeats=(), values=None), 0)
+    return {**header, "platform": outcome.platform, "fingerprint": outcome.fingerprint}
+
+
+def encode_row(row: Row) -> str:
+    """Encodes a row as JSON, with `NaN` and `Infinity` as Python writes them, and NumPy scalars as numbers."""
+    return json.dumps(dataclasses.asdict(row), default=lambda value: value.item())
+
+
+def _outcome(header: Mapping[str, Any], digest: str) -> Outcome:
+    return read_outcome(Frame(header, ()), header["platform"], digest, header["fingerprint"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

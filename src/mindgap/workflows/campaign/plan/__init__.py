@@ -1,0 +1,18 @@
+"""Reads `campaign.toml`, the plan of a campaign.
+
+Input: TOML text. Output: a validated `Plan`, or an error that names file, line and key. Runs nothing.
+"""
+
+from mindgap.workflows.campaign.plan.model import (
+    CHANGEABLE,
+    Plan,
+    PlanError,
+    Size,
+    VariantLimits,
+    Variants,
+    changed,
+    parse_plan,
+    read_plan,
+)
+
+__all__ = ["CHANGEABLE", "Plan", "PlanError", "Size", "VariantLimits", "Variants", "changed", "parse_plan", "read_plan"]

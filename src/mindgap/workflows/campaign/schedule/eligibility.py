@@ -1,0 +1,65 @@
+"""Decides which graphs a platform runs: none with operators that it refuses, and no gradient operators on an
+inference-only platform. The answers are copied when the campaign begins and do not change afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from pathlib import Path
+
+from mindgap.aten.gradient_operators import is_gradient_operator
+from mindgap.graph import Graph
+from mindgap.platforms.protocol import INFERENCE_ONLY
+from mindgap.results.store import Store
+from mindgap.run.local import fingerprint_of
+from mindgap.run.pool import WorkerPool
+from mindgap.workflows.campaign.plan import Plan
+from mindgap.workflows.support.answers import SupportTable, read_support, rows_of
+
+
+class Eligibility:
+    """Looks up refusals by platform name. Answers count only for the platform's current fingerprint."""
+
+    def __init__(self, support: SupportTable, inference_only: Set[str] = frozenset()) -> None:
+        """`inference_only`: platforms that run no graph with a gradient operator."""
+        self._support, self._inference_only = support, inference_only
+
+    @property
+    def platforms(self) -> frozenset[str]:
+        """Returns the platforms that were surveyed."""
+        return frozenset(name for name, each in self._support.platforms.items() if self._support.answers(each))
+
+    def refuses(self, platform: str, graph: Graph) -> str | None:
+        """Returns the operator for which the platform does not run the graph; None if it runs it.
+
+        That is an operator that it refuses, or a gradient operator on an inference-only platform.
+        """
+        if platform in self._inference_only:
+            for node in graph.nodes:
+                if is_gradient_operator(node.op):
+                    return f"{node.op}: a gradient operator, and the platform runs inference only"
+        fingerprint = self._support.platforms.get(platform)
+        return None if fingerprint is None else self._support.refuses(fingerprint, graph)
+
+
+def read_eligibility(
+    store: Store, elsewhere: Path | None, pool: WorkerPool, plan: Plan, platforms: Sequence[str], *, fresh: bool
+) -> Eligibility:
+    """Reads the answers for the platforms' current fingerprints from the campaign's store.
+
+    `fresh`: a new campaign, which first copies the answers of the store `elsewhere`. A resume copies none, so that it
+    selects the same cases. Raises `StoreError` for a damaged store.
+    """
+    prints = {platform: fingerprint_of(pool.describe(platform)) for platform in dict.fromkeys(platforms)}
+    if fresh and elsewhere is not None and elsewhere.is_dir():
+        there = read_support(Store(elsewhere, create=False), prints)
+        for platform, fingerprint in prints.items():
+            rows = list(rows_of(platform, fingerprint, there.answers(fingerprint).values()))
+            if rows:
+                store.append("support", rows)
+    return Eligibility(read_support(store, prints), frozenset(p for p in prints if _inference_only(pool, plan, p)))
+
+
+def _inference_only(pool: WorkerPool, plan: Plan, platform: str) -> bool:
+    """Tells whether the platform runs no gradient operators: by the plan, else by its description."""
+    asked = plan.platforms[platform].gradients if platform in plan.platforms else None
+    return bool(pool.describe(platform).get(INFERENCE_ONLY)) if asked is None else not asked

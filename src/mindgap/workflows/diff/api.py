@@ -1,0 +1,74 @@
+"""Runs one model or many on platforms and reports the differences: `diff` and `diff_many`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from mindgap.graph import Graph
+from mindgap.graph.tensors import TensorStore, default_tensor_store
+from mindgap.results.rows import Report
+from mindgap.results.settings import RunSettings
+from mindgap.results.store import Store
+from mindgap.workflows.diff.session import Session
+from mindgap.workflows.diff.subject import OnProgress, Subject
+
+__all__ = ["OnProgress", "diff", "diff_many"]
+
+
+def diff(
+    model: Graph | Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    platforms: Sequence[str],
+    reference: str = "cpu/eager",
+    trace: bool = True,
+    name: str = "",
+    repeat: int = 2,
+    deadline_s: float = 300.0,
+    tensors: TensorStore | None = None,
+    backward: bool = False,
+) -> Report:
+    """Runs a model (or a captured graph) on every platform and compares each with the reference.
+
+    `report.rows` has one row per platform, in the order given. Raises `MindgapError` where the model cannot be
+    captured (a `sys.exit` in it too), or a platform is unknown or not available on this machine. What a platform does
+    wrong is a row. The model is captured in this process: a crash or an `os._exit` in it ends the process. The command
+    line captures in a process of its own.
+    `tensors` is where the weights are kept: by default the user's store for a graph that was captured before,
+    and a temporary directory for a model. `backward`: the model's gradients are compared too (`capture_kernels`).
+    Each call starts worker processes; a `Session` keeps them for the next call.
+    """
+    if tensors is None and isinstance(model, Graph):
+        tensors = default_tensor_store()
+    with Session(tensors=tensors) as session:
+        return session.diff(
+            model, args, kwargs, platforms=platforms, reference=reference, trace=trace, name=name, repeat=repeat,
+            deadline_s=deadline_s, backward=backward,
+        )  # fmt: skip
+
+
+def diff_many(
+    subjects: Iterable[Subject],
+    platforms: Sequence[str],
+    *,
+    settings: RunSettings | None = None,
+    progress: OnProgress | None = None,
+    tensors: TensorStore | None = None,
+    jobs: int | None = None,
+    skip_unavailable: bool = False,
+    store: Store | None = None,
+) -> Report:
+    """Compares every subject on every platform. A subject that gives no graph is `refused`; the others continue.
+
+    `jobs`: how many workers work at once (default: one per core). `skip_unavailable`: a platform that is not
+    on this machine gives no rows, and its facts say why; otherwise it raises `PlatformError`, as does an unknown one.
+    `store`: where everything is also written as it is found (weights are not). Where that fails the comparison goes
+    on, and `StoreNotWritten`, which has the report, is raised at its end. Ctrl-C raises `DiffInterrupted`, which has
+    what is known by then.
+    """
+    with Session(tensors=tensors or default_tensor_store(), jobs=jobs) as session:
+        return session.diff_many(
+            subjects, platforms, settings=settings, progress=progress, skip_unavailable=skip_unavailable, store=store
+        )

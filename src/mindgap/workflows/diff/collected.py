@@ -1,0 +1,89 @@
+"""Collects models, rows and refusals as they become known, and reports progress."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from mindgap.results.rows import Model, Refused, Report, Row
+from mindgap.workflows.diff.subject import OnProgress, ProgressEvent, Stage
+
+#: What is being done is reported no more often.
+_TOLD_EVERY_S: Final = 0.2
+
+
+class Collected:
+    """What is known so far, by position of the subject. Thread-safe. Takes nothing after `close`."""
+
+    def __init__(self, platforms: Sequence[str], progress: OnProgress | None) -> None:
+        self._platforms = list(platforms)
+        self._progress = progress
+        self._done = self._total = 0
+        self._models: dict[int, Model] = {}
+        self._refused: dict[int, Refused] = {}
+        self._rows: dict[tuple[int, int], Row] = {}
+        self._closed = False
+        self._told = 0.0
+        self._lock = threading.Lock()
+
+    def expect(self, subjects: int) -> None:
+        """Sets the number of subjects, each of which gives a row per platform."""
+        self._total = subjects * len(self._platforms)
+
+    def close(self) -> None:
+        """Takes nothing more: the workers are about to be killed, and what follows from that is no result."""
+        with self._lock:
+            self._closed = True
+
+    def model(self, position: int, model: Model, reference: str) -> None:
+        """Takes a model that the reference ran."""
+        with self._lock:
+            if not self._closed:
+                self._models[position] = model
+        self.tick("ran", model.name, reference)
+
+    def row(self, position: int, row: Row) -> bool:
+        """Takes a row. Returns False if it came after `close`."""
+        with self._lock:
+            if self._closed:
+                return False
+            self._rows[position, self._platforms.index(row.platform)] = row
+        self.tick("judged", row.model, row.platform, row, 1)
+        return True
+
+    def refused(self, position: int, refused: Refused) -> None:
+        """Takes a subject that gave no graph."""
+        with self._lock:
+            if not self._closed:
+                self._refused[position] = refused
+        self.tick("refused", refused.source, "", None, len(self._platforms))
+
+    def tick(
+        self, stage: Stage, model: str, platform: str, row: Row | None = None, finished: int = 0, text: str = ""
+    ) -> None:
+        """Reports one step; `finished`: how many rows it finishes."""
+        with self._lock:
+            self._done += finished
+            if self._progress is not None and not self._closed:
+                self._progress(ProgressEvent(stage, model, platform, self._done, self._total, row, text))
+
+    def doing(self, model: str, platform: str, text: str) -> None:
+        """Reports what is being done, unless that was reported a moment ago."""
+        now = time.monotonic()
+        if now - self._told >= _TOLD_EVERY_S:
+            self._told = now
+            self.tick("doing", model, platform, text=text)
+
+    def report(self, empty: Report, seconds: float) -> Report:
+        """Returns the report with everything collected, in the order of subjects, then of platforms."""
+        with self._lock:
+            return dataclasses.replace(
+                empty,
+                models=tuple(self._models[key] for key in sorted(self._models)),
+                rows=tuple(self._rows[key] for key in sorted(self._rows)),
+                refused=tuple(self._refused[key] for key in sorted(self._refused)),
+                seconds=seconds,
+            )

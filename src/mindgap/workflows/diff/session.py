@@ -1,0 +1,240 @@
+"""Keeps worker processes for any number of comparisons: `Session`."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import itertools
+import os
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from functools import partial
+from importlib.metadata import version
+from typing import Any, Self
+
+from mindgap.findings.script.culprit_script import culprit_script
+from mindgap.graph import Graph, MindgapError, stored_keys
+from mindgap.graph.tensors import TensorStore, default_tensor_store
+from mindgap.judge.pipeline.comparison import RunContext
+from mindgap.judge.pipeline.time_budget import TimeBudget
+from mindgap.results.recording import Recording, recording
+from mindgap.results.rows import PlatformFacts, Report
+from mindgap.results.settings import RunSettings
+from mindgap.results.store import Store
+from mindgap.run.pool import WorkerPool
+from mindgap.workflows.diff.batches import Batches
+from mindgap.workflows.diff.collected import Collected
+from mindgap.workflows.diff.errors import DiffInterrupted, StoreNotWritten
+from mindgap.workflows.diff.large_models import Turns
+from mindgap.workflows.diff.platform_facts import facts_of, spelled
+from mindgap.workflows.diff.subject import OnProgress, Subject
+from mindgap.workflows.diff.subject_runner import SubjectRunner
+
+
+class Session:
+    """Compares models on platforms, with worker processes that stay between comparisons.
+
+    The first comparison on a platform starts its worker, the next ones use it. Use as a context manager: leaving it
+    ends the workers. One comparison at a time.
+    """
+
+    def __init__(self, *, tensors: TensorStore | None = None, jobs: int | None = None) -> None:
+        """`tensors`: where weights are kept (default: a temporary directory, emptied after each comparison).
+
+        `jobs`: how many workers work at once (default: one per core).
+        """
+        self._stack = ExitStack()
+        self._own = tensors is None
+        if tensors is None:
+            tensors = TensorStore(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="mindgap-")))
+        self._tensors = tensors
+        self._busy = jobs or os.cpu_count() or 2
+        self._pool = self._stack.enter_context(WorkerPool([], tensors=tensors, busy=self._busy))
+        self._turns = Turns(self._pool, self._busy)
+        self._facts: dict[tuple[str, ...], tuple[PlatformFacts, ...]] = {}
+        self._judge_import: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the workers and removes the temporary directory. May be called again."""
+        self._stack.close()
+
+    def diff(
+        self,
+        model: Graph | Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        platforms: Sequence[str],
+        reference: str = "cpu/eager",
+        trace: bool = True,
+        name: str = "",
+        repeat: int = 2,
+        deadline_s: float = 300.0,
+        backward: bool = False,
+    ) -> Report:
+        """Compares one model, as `mindgap.diff` does; raises what it raises."""
+        if backward and isinstance(model, Graph):
+            raise MindgapError(
+                "backward=True takes a model: a graph that was captured already has no program to go back through"
+            )
+        captured: list[Graph] = []
+
+        def graph() -> Graph:
+            captured.append(self._captured(model, args, kwargs, backward))
+            return captured[0]
+
+        called = name or ("graph" if isinstance(model, Graph) else _name_of(model))
+        settings = RunSettings(reference, trace, repeat, deadline_s)
+        try:
+            report = self.diff_many([Subject(called, graph)], platforms, settings=settings)
+        finally:
+            if self._own:
+                for key in {key for each in captured for key in stored_keys(each)}:
+                    self._tensors.remove(key)
+        for refused in report.refused:
+            raise RuntimeError(refused.broken) if refused.broken else MindgapError(refused.reason)
+        for row in report.rows:
+            if row.broken:
+                raise RuntimeError(f"mindgap failed while judging {row.platform}:\n{row.broken}")
+        return report
+
+    def diff_many(
+        self,
+        subjects: Iterable[Subject],
+        platforms: Sequence[str],
+        *,
+        settings: RunSettings | None = None,
+        progress: OnProgress | None = None,
+        skip_unavailable: bool = False,
+        store: Store | None = None,
+    ) -> Report:
+        """Compares every subject on every platform, as `mindgap.diff_many` does; raises what it raises."""
+        started = time.perf_counter()
+        settings = settings or RunSettings()
+        settings = dataclasses.replace(settings, reference=spelled(settings.reference))
+        budget = TimeBudget(settings.budget_s)
+        asked = [spelled(platform) for platform in platforms]
+        facts = self._facts_of([settings.reference, *asked], settings.reference, skip_unavailable)
+        there = {fact.platform for fact in facts if fact.available}
+        wanted = [platform for platform in dict.fromkeys(asked) if platform in there]
+        empty = Report(
+            settings.reference, facts, (), (), created=datetime.now(UTC).isoformat(timespec="seconds"),
+            version=version("mindgap"),
+        )  # fmt: skip
+        # Workers start while sources are opened and captured.
+        self._pool.add([settings.reference, *wanted])
+        collected = Collected(wanted, progress)
+        with recording(store, settings, self._pool.describe) as record:
+            try:
+                self._run(subjects, wanted, settings, budget, collected, record, empty)
+            except KeyboardInterrupt:
+                collected.close()
+                self._pool.close()
+                raise DiffInterrupted(collected.report(empty, time.perf_counter() - started)) from None
+            seconds = time.perf_counter() - started
+            if not budget.over:
+                # Otherwise it stays in the store as a run that was cut short.
+                record.finish(seconds)
+        report = collected.report(empty, seconds)
+        if record.failure is not None:
+            raise StoreNotWritten(str(record.failure), report)
+        return report
+
+    def _run(
+        self, subjects: Iterable[Subject], wanted: Sequence[str], settings: RunSettings, budget: TimeBudget,
+        collected: Collected, record: Recording, empty: Report,
+    ) -> None:  # fmt: skip
+        """Runs every subject on every platform."""
+        named = with_distinct_names(list(subjects))
+        collected.expect(len(named))
+        sources = {"sources": {each.name: each.source for each in named}}
+        record.begin(empty.created, empty.version, empty.platforms, wanted, sources)
+        context = RunContext(
+            budget.limited(self._pool.run), settings, self._tensors, self._pool.describe, script=culprit_script
+        )
+        with ThreadPoolExecutor(self._busy, "mindgap-model") as threads:
+            prepare = partial(self._import_judge_meanwhile, wanted)
+            one = SubjectRunner(context, wanted, collected, record, budget, prepare, self._turns, self._pool.release)
+            batches = Batches.of(self._pool, [settings.reference, *wanted], settings.deadline_s, budget)
+            try:
+                if batches.size > 1 and len(named) > 1:
+                    _run_in_batches(one, batches, named, threads)
+                else:
+                    _ = [*threads.map(one.run, range(len(named)), named)]
+            except BaseException:
+                collected.close()
+                threads.shutdown(wait=False, cancel_futures=True)
+                for stop in {each.stop for each in named if each.stop is not None}:
+                    stop()
+                self._pool.close()
+                raise
+
+    def _import_judge_meanwhile(self, platforms: Sequence[str]) -> None:
+        """Imports the judge in another thread if a worker still starts. Most platforms that start slowly need it.
+
+        A core is idle then: the model is captured, and the import takes as long as that of PyTorch.
+        """
+        if self._judge_import is None and not self._pool.opened(platforms):
+            self._judge_import = threading.Thread(target=importlib.import_module, args=("mindgap.judge.trace.judge",))
+            self._judge_import.start()
+
+    def _facts_of(self, platforms: Sequence[str], reference: str, skip: bool) -> tuple[PlatformFacts, ...]:
+        """The facts of platforms, looked up once. Raises `PlatformError`."""
+        key = (*platforms, str(skip))
+        if key not in self._facts:
+            self._facts[key] = facts_of(platforms, reference=reference, skip_unavailable=skip)
+        return self._facts[key]
+
+    def _captured(
+        self, model: Graph | Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None, backward: bool
+    ) -> Graph:
+        if isinstance(model, Graph):
+            if self._own:
+                self._tensors.copy(stored_keys(model), default_tensor_store())
+            return model
+        from mindgap.models.capture import capture
+
+        return capture(model, args, kwargs, tensors=self._tensors, backward=backward)
+
+
+def _run_in_batches(
+    one: SubjectRunner, batches: Batches, subjects: Sequence[Subject], threads: ThreadPoolExecutor
+) -> None:
+    """Captures `batches.size` subjects, loads their graphs together, runs them, and goes on with the next."""
+    numbered = enumerate(subjects)
+    while batch := [*itertools.islice(numbered, batches.size)]:
+        captured = threads.map(one.capture, *zip(*batch, strict=True))
+        for group in batches.groups([each for each in captured if each is not None]):
+            if len(group) > 1:
+                one.collected.doing(group[0].subject.name, "", f"loading {len(group)} graphs together")
+                batches.load([each.graph for each in group], threads)
+            _ = [*threads.map(one.compare, group)]
+
+
+def with_distinct_names(subjects: list[Subject]) -> list[Subject]:
+    """The same subjects, alike names numbered: a row is known by its model's name."""
+    often = Counter(subject.name for subject in subjects)
+    seen: Counter[str] = Counter()
+    named: list[Subject] = []
+    for subject in subjects:
+        seen[subject.name] += 1
+        number = f"#{seen[subject.name]}" if often[subject.name] > 1 else ""
+        named.append(dataclasses.replace(subject, name=subject.name + number))
+    return named
+
+
+def _name_of(model: Callable[..., Any]) -> str:
+    """A function's own name; a module's class."""
+    return getattr(model, "__name__", None) or type(model).__name__

@@ -1,0 +1,147 @@
+"""Takes one subject from capture to its last row."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from mindgap.graph import Graph, MindgapError
+from mindgap.graph.activity import telling
+from mindgap.graph.sizes import output_bytes
+from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
+from mindgap.judge.pipeline.outcome_rows import refusal, row_or_failure
+from mindgap.judge.pipeline.time_budget import USED_UP, OutOfTime, TimeBudget
+from mindgap.results.recording import Recording
+from mindgap.results.rows import Row
+from mindgap.workflows.diff.collected import Collected
+from mindgap.workflows.diff.large_models import Turns, expected_seconds
+from mindgap.workflows.diff.subject import Subject
+
+#: Outputs of a large graph that take more bytes, those of all platforms together, are asked for only where digests
+#: differ.
+_MOST_WHOLE: Final = 512 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedSubject:
+    """A subject with its graph. `seconds`: how long capturing took."""
+
+    position: int
+    subject: Subject
+    graph: Graph
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectRunner:
+    """Takes subjects from capture to their last row. `prepare`: called once one is captured. `release`: ends a
+    platform's worker."""
+
+    context: RunContext
+    platforms: Sequence[str]
+    collected: Collected
+    record: Recording
+    budget: TimeBudget
+    prepare: Callable[[], None]
+    turns: Turns
+    release: Callable[[str], None]
+
+    def run(self, position: int, subject: Subject) -> None:
+        """Captures one subject and runs it on every platform."""
+        captured = self.capture(position, subject)
+        if captured is not None:
+            self.compare(captured)
+
+    def capture(self, position: int, subject: Subject) -> CapturedSubject | None:
+        """Captures one subject. One that gives no graph is recorded as refused."""
+        started = time.perf_counter()
+        self.collected.doing(subject.name, "", "capturing")
+        try:
+            if self.budget.over and subject.in_process:
+                raise MindgapError(f"not run: {USED_UP} before it was captured")
+            graph = subject.captured()
+        except Exception as error:
+            self._refuse(position, subject, error)
+            return None
+        seconds = time.perf_counter() - started
+        self.collected.tick("captured", subject.name, "")
+        self.prepare()
+        self.record.graph(subject.name, graph)
+        return CapturedSubject(position, subject, graph, seconds)
+
+    def compare(self, captured: CapturedSubject) -> None:
+        """Runs a captured subject on every platform, and judges it."""
+        with self.turns.turn(captured.graph) as alone:
+            self._compare(captured, alone)
+
+    def _refuse(self, position: int, subject: Subject, error: Exception) -> None:
+        self.collected.refused(position, self.record.refused(position, refusal(subject.name, error)))
+
+    def _compare(self, captured: CapturedSubject, alone: bool) -> None:
+        """`alone`: run one platform after the other, and end its worker before the next. Judge when all have run."""
+        position, subject, graph = captured.position, captured.subject, captured.graph
+        reference, name = self.context.settings.reference, subject.name
+        memory, too_large = self._memory(graph) if alone else (0, {})
+        if reference in too_large:
+            self._refuse(position, subject, MindgapError(f"not run: {too_large[reference]}"))
+            return
+        try:
+            self.collected.doing(name, reference, "running")
+            whole = alone and output_bytes(graph) * (len(self.platforms) + 1) <= _MOST_WHOLE
+            comparison = GraphComparison(self.context, name, graph, whole=whole)
+        except OutOfTime as error:
+            self._refuse(position, subject, MindgapError(f"not run: {error} before the reference had run it"))
+            return
+        model = dataclasses.replace(comparison.model({"capture": captured.seconds}), source=subject.source)
+        self.record.model(position, model, comparison.reference)
+        self.collected.model(position, model, reference)
+        if alone:
+            run = [each for each in self.platforms if each not in too_large and each != reference]
+            timings = comparison.reference.timings
+            once = timings.get("second_run", timings.get("run", 0.0))
+            minutes = len(run) * expected_seconds(graph, once, judged=self.context.settings.judge) / 60
+            expected = f"about {memory / 2**30:.1f} GiB of memory and {max(minutes, 1):.0f} min expected"
+            self.collected.tick("expected", name, "", text=expected)
+            self._run_ahead(comparison, run)
+
+        def judge(platform: str) -> None:
+            if platform in too_large:
+                row = Row(name, platform, "not_run", None, detail=f"not run: {too_large[platform]}")
+            else:
+                with telling(lambda text: self.collected.doing(name, platform, text)):
+                    row = row_or_failure(name, platform, lambda: comparison.row(platform))
+            if self.collected.row(position, row):
+                self.record.row(graph, row, comparison.outcomes.get(platform))
+            if alone:
+                self.release(platform)
+
+        with ThreadPoolExecutor(1 if alone else max(len(self.platforms), 1), "mindgap-platform") as threads:
+            for _ in threads.map(judge, self.platforms):
+                pass
+
+    def _run_ahead(self, comparison: GraphComparison, platforms: Sequence[str]) -> None:
+        """Runs the graph on each platform, and ends its worker: the judge needs the memory, and seldom the worker."""
+        reference = self.context.settings.reference
+        self.release(reference)
+        for platform in platforms:
+            self.collected.doing(comparison.name, platform, "running")
+            # The row runs it again and says what was raised.
+            with suppress(Exception):
+                comparison.run(platform)
+            self.release(platform)
+
+    def _memory(self, graph: Graph) -> tuple[int, dict[str, str]]:
+        """The bytes that the graph is expected to take, and for each platform that it does not fit on, why."""
+        # Needs PyTorch, which the command imports for large graphs only.
+        from mindgap.judge.pipeline.estimate import MemoryEstimate
+
+        estimate = MemoryEstimate(graph)
+        copies = {each: self.context.weight_copies(each) for each in (self.context.settings.reference, *self.platforms)}
+        reasons = {platform: estimate.too_large(count) for platform, count in copies.items()}
+        too_large = {platform: why for platform, why in reasons.items() if why is not None}
+        return max(estimate.on(copies[each]) for each in copies.keys() - too_large.keys() or copies), too_large

@@ -1,0 +1,128 @@
+"""Stores and looks up the answers of a survey: which operator calls a platform runs, by operator, dtype and layout.
+
+Answers belong to a platform's fingerprint: its versions, hardware and settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+
+from mindgap.graph import Graph
+from mindgap.results.store import Store
+from mindgap.results.store.records import writable
+from mindgap.run.outcome import Outcome
+from mindgap.workflows.support.key import Key, key_of
+
+#: `decomposed`: it runs, and as other operators. `refuses`: a typed refusal of every sample. `fails`: any other end.
+Word = Literal["runs", "decomposed", "refuses", "fails"]
+WORDS: Final[tuple[Word, ...]] = ("runs", "decomposed", "fails", "refuses")
+RUNNING: Final = frozenset({"runs", "decomposed"})
+_LONGEST: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer of a platform for one operator, dtype and layout, after `count` samples.
+
+    `status`: the outcome's that decided. `reason`: what `decomposed` becomes, or the platform's message.
+    """
+
+    op: str
+    dtype: str
+    layout: str
+    answer: Word
+    status: str
+    reason: str
+    signature: str
+    count: int
+
+    @property
+    def key(self) -> Key:
+        return Key(self.op, self.dtype, self.layout)
+
+
+def answer_of(key: Key, outcomes: Iterable[Outcome]) -> Answer:
+    """Derives the answer from the outcomes of a key's samples.
+
+    One sample that runs decides. A refusal takes all of them: one that ends otherwise makes it `fails`, which is a
+    finding and no reason to leave the operator out.
+    """
+    seen = list(outcomes)
+    ran = next((outcome for outcome in seen if outcome.ran), None)
+    if ran is not None:
+        parts: Any = ran.facts.get("decomposed", {})
+        became = ", ".join(parts[key.op]) if key.op in parts else ""
+        return Answer(*key, "decomposed" if became else "runs", ran.status, became, "", len(seen))
+    failed = next((outcome for outcome in seen if outcome.status != "unsupported"), None)
+    told = failed or seen[0]
+    # A refusal begins with the operator, which the answer names already.
+    reason = " ".join(told.message.split()).removeprefix(f"{key.op}: ")[:_LONGEST]
+    return Answer(*key, "fails" if failed else "refuses", told.status, reason, told.signature, len(seen))
+
+
+class SupportTable:
+    """Answers by fingerprint. A call without an answer is run."""
+
+    def __init__(self, answers: Mapping[str, Mapping[Key, Answer]], platforms: Mapping[str, str]) -> None:
+        """`platforms`: each platform's fingerprint, by name."""
+        self._answers = answers
+        self.platforms = dict(platforms)
+        self._refused: dict[str, dict[str, dict[tuple[str, str], str]]] = {}
+        #: Overloads that were refused plain float32 and whatever else was asked of them: all of them is refused.
+        self._lacking: dict[str, dict[str, str]] = {}
+        for fingerprint, known in answers.items():
+            refused = self._refused.setdefault(fingerprint, {})
+            able: set[str] = set()
+            for key, answer in known.items():
+                if answer.answer == "refuses":
+                    refused.setdefault(key.op, {})[key.dtype, key.layout] = f"{key.op}: {answer.reason}"
+                else:
+                    able.add(key.op)
+            self._lacking[fingerprint] = {
+                op: reasons["float32", "contiguous"]
+                for op, reasons in refused.items()
+                if op not in able and ("float32", "contiguous") in reasons
+            }
+
+    def answers(self, fingerprint: str) -> Mapping[Key, Answer]:
+        """Returns all answers of a platform; empty if it was never surveyed."""
+        return self._answers.get(fingerprint, {})
+
+    def refuses(self, fingerprint: str, graph: Graph) -> str | None:
+        """Returns the operator that the platform refuses, with the reason; None if no answer is a refusal.
+
+        Only typed refusals count. A call that failed is a finding, and is run.
+        """
+        refused = self._refused.get(fingerprint)
+        if not refused:
+            return None
+        lacking = self._lacking[fingerprint]
+        for node in graph.nodes:
+            known = refused.get(node.op)
+            if known is None:
+                continue
+            why = lacking.get(node.op) or known.get(key_of(graph, node)[1:])
+            if why is not None:
+                return why
+        return None
+
+
+def rows_of(platform: str, fingerprint: str, answers: Iterable[Answer]) -> Iterator[dict[str, Any]]:
+    """Returns rows for the table `support`."""
+    for answer in answers:
+        told = {"reason": writable(answer.reason), "signature": writable(answer.signature)}
+        yield {"platform": platform, "fingerprint": fingerprint, **asdict(answer), **told}
+
+
+def read_support(store: Store, platforms: Mapping[str, str]) -> SupportTable:
+    """Reads the answers for platforms, given by name and fingerprint."""
+    found: dict[str, dict[Key, Answer]] = {fingerprint: {} for fingerprint in platforms.values()}
+    columns = ", ".join(Answer.__dataclass_fields__)
+    sql = f"SELECT fingerprint, {columns} FROM support WHERE list_contains($wanted, fingerprint)"
+    for row in store.rows(sql, {"wanted": sorted(found)}):
+        fingerprint = row.pop("fingerprint")
+        answer = Answer(**row)
+        found[fingerprint][answer.key] = answer
+    return SupportTable(found, platforms)

@@ -1,0 +1,98 @@
+"""Makes the probes of the installed PyTorch once, and keeps them in one file."""
+
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
+# (pyarrow has no types)
+
+from __future__ import annotations
+
+import hashlib
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mindgap.graph import MindgapError
+from mindgap.graph.tensors import home
+from mindgap.models.catalogue import Catalogue, ModelLimits, build
+from mindgap.results.store.location import LocalLocation
+from mindgap.run.pool import WorkerPool
+from mindgap.workflows.support.probes import CallProbe, OnProgress, probes
+
+#: Raised when other probes would be made of the same samples.
+FORMAT: Final = 2
+REFERENCE: Final = "cpu/eager"
+#: What is captured where no catalogue is given: PyTorch's own samples, forward and backward.
+SOURCES: Final = ("ops:*", "modules:*")
+_COLUMNS: Final = ("op", "dtype", "layout", "graph")
+_LIMITS: Final = ModelLimits(cpu_seconds=60.0, memory_bytes=4 << 30)
+
+
+def probe_set(
+    catalogue: Catalogue | None = None,
+    *,
+    folder: Path | None = None,
+    on_progress: OnProgress = lambda done, total, what: None,
+) -> list[CallProbe]:
+    """The probes of a catalogue's graphs, or of PyTorch's samples where none is given, sorted by their keys.
+
+    Read from a file of `folder` (by default under `home`) where they were made before with this PyTorch and of the same
+    graphs; otherwise made, which takes some minutes of processor time without a catalogue and less than one with it.
+    Raises `MindgapError` where there is no sample at all.
+    """
+    folder = home() / "probes" if folder is None else folder
+    name = f"torch-{version('torch')}-{_identity(catalogue)}.parquet"
+    file = folder / name
+    if file.is_file() and (found := _read(file)) is not None:
+        return found
+    folder.mkdir(parents=True, exist_ok=True)
+    graphs = catalogue if catalogue is not None else _samples(folder, on_progress)
+    with WorkerPool([REFERENCE], tensors=graphs.tensors, busy=1) as pool:
+        made = list(probes(graphs, pool.run, REFERENCE, on_progress))
+    if not made:
+        where = "PyTorch's samples" if catalogue is None else str(catalogue.path)
+        raise MindgapError(
+            f"{where} hold no operator that {REFERENCE} runs: capture some (mindgap corpus build DIR 'ops:*')"
+        )
+    _write(folder, name, made)
+    return made
+
+
+def _samples(folder: Path, on_progress: OnProgress) -> Catalogue:
+    """Builds the catalogue of PyTorch's samples beside the probes, or continues a killed build."""
+    found = Catalogue(folder / f"samples-{version('torch')}-{version('mindgap')}", create=True)
+    build(
+        found,
+        SOURCES,
+        ("forward", "backward"),
+        limits=_LIMITS,
+        on_tick=lambda t: on_progress(t.done, t.total, t.source),
+    )
+    return found
+
+
+def _identity(catalogue: Catalogue | None) -> str:
+    """Returns a digest of the probes' graphs."""
+    of = ["samples", version("mindgap")]
+    if catalogue is not None:
+        of = sorted({entry.holder for entry in catalogue.entries("status = 'captured'")})
+    return hashlib.sha256(f"{FORMAT} {' '.join(of)}".encode()).hexdigest()[:16]
+
+
+def _read(file: Path) -> list[CallProbe] | None:
+    """Reads the probes in a file; None if it is damaged, so that it is made again."""
+    try:
+        table = pq.read_table(file, columns=list(_COLUMNS))
+    except (pa.ArrowException, OSError):
+        return None
+    columns = [table.column(name).to_pylist() for name in _COLUMNS]
+    return [CallProbe(*row) for row in zip(*columns, strict=True)]
+
+
+def _write(folder: Path, name: str, made: list[CallProbe]) -> None:
+    rows = [[one.op for one in made], [one.dtype for one in made], [one.layout for one in made]]
+    table = pa.table([*rows, pa.array([one.data for one in made], pa.binary())], names=list(_COLUMNS))
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    LocalLocation(folder).publish(name, sink.getvalue().to_pybytes())

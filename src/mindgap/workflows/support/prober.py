@@ -1,0 +1,165 @@
+"""Runs probes on one platform: several calls in one job while that succeeds, halved after a failure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Final
+
+from mindgap.graph import Graph, concatenate
+from mindgap.run.cpu_meter import CpuMeter
+from mindgap.run.outcome import Job, Outcome
+from mindgap.run.pool import WorkerPool
+from mindgap.workflows.support.answers import Answer, answer_of
+from mindgap.workflows.support.call_forms import DTYPES
+from mindgap.workflows.support.key import Key
+from mindgap.workflows.support.probes import CallProbe, OnProgress
+
+#: Calls in one job: at first, and the most.
+_FIRST: Final = 4
+_LARGEST: Final = 64
+#: How an outcome ends a worker as well.
+_DEADLY: Final = frozenset({"crash", "timeout", "oom"})
+#: Seconds for a job, and for each call in it.
+_DEADLINE_S: Final = 120.0
+_EACH_S: Final = 10.0
+
+
+@dataclass
+class SurveyBudget:
+    """The limit of a survey in processor seconds. `spent`: seconds of the platform's worker and its children."""
+
+    seconds: float | None = None
+    spent: float = 0.0
+
+    @property
+    def gone(self) -> bool:
+        return self.seconds is not None and self.spent >= self.seconds
+
+
+@dataclass
+class _Asked:
+    """A key, its samples, and the outcomes of those that were tried."""
+
+    key: Key
+    samples: Sequence[CallProbe]
+    outcomes: list[Outcome] = field(default_factory=list[Outcome])
+
+
+def ask(
+    platform: str,
+    probes: Iterable[CallProbe],
+    pool: WorkerPool,
+    *,
+    known: Mapping[Key, Answer],
+    batched: bool = True,
+    budget: SurveyBudget | None = None,
+    keep: Callable[[Answer], None] = lambda answer: None,
+    on_progress: OnProgress = lambda done, total, what: None,
+) -> list[Key]:
+    """Asks a platform of `pool` every key that is not `known`, and hands each answer to `keep` as it comes.
+
+    float32 comes first, then the other dtypes in the order of `DTYPES`, then other layouts; what the budget did not
+    reach is returned. `batched`: calls are laid side by side in one job, more of them while jobs succeed, and a job
+    that fails is halved until the calls that fail stand alone (at once, where it took its worker with it). Of an
+    operator that was refused for contiguous float32 the rest comes last, one by one, and one refusal of each key is
+    enough.
+    """
+    waiting, later = _queue(probes, known.keys()), deque[_Asked]()
+    asker = _Asker(platform, pool, budget or SurveyBudget(), keep)
+    asker.refused.update(answer.op for answer in known.values() if _throughout(answer))
+    total = len(waiting)
+    size = _FIRST if batched else 1
+    while (waiting or later) and not asker.budget.gone:
+        group = _group(waiting, later, asker.refused, size) or [later.popleft()]
+        went_well = asker.ask(group)
+        if batched and group[0].key.op not in asker.refused:
+            size = min(2 * size, _LARGEST) if went_well else max(size // 2, 1)
+        on_progress(total - len(waiting) - len(later), total, group[-1].key.op)
+    return [asked.key for asked in (*waiting, *later)]
+
+
+def _group(waiting: deque[_Asked], later: deque[_Asked], refused: Set[str], most: int) -> list[_Asked]:
+    """Takes the next calls to try together. Calls of refused operators move to `later`."""
+    group: list[_Asked] = []
+    while waiting and len(group) < most and (not group or _alike(waiting[0], group[0])):
+        asked = waiting.popleft()
+        (later if asked.key.op in refused else group).append(asked)
+    return group
+
+
+def _queue(probes: Iterable[CallProbe], known: Set[Key]) -> deque[_Asked]:
+    samples: dict[Key, list[CallProbe]] = {}
+    for probe in probes:
+        samples.setdefault(probe.key, []).append(probe)
+    rank = {dtype: position for position, dtype in enumerate(DTYPES)}
+    order = sorted(samples.keys() - known, key=lambda key: (_plain(key), rank.get(key.dtype, len(rank)), key))
+    return deque(_Asked(key, samples[key]) for key in order)
+
+
+def _plain(key: Key) -> int:
+    """Returns the sort key: common calls first, then other dtypes, then other layouts."""
+    if key.layout in ("contiguous", "scalar"):
+        return 0 if key.dtype == "float32" else 1
+    return 2
+
+
+def _throughout(answer: Answer) -> bool:
+    """Tells whether a refusal probably holds for all forms of the operator: it is for contiguous float32."""
+    return answer.answer == "refuses" and (answer.dtype, answer.layout) == ("float32", "contiguous")
+
+
+def _alike(one: _Asked, other: _Asked) -> bool:
+    return (one.key.dtype, _plain(one.key)) == (other.key.dtype, _plain(other.key))
+
+
+class _Asker:
+    def __init__(self, platform: str, pool: WorkerPool, budget: SurveyBudget, keep: Callable[[Answer], None]) -> None:
+        self._platform = platform
+        self._pool = pool
+        self._keep = keep
+        self.budget = budget
+        self._meter = CpuMeter(lambda: pool.pids().get(platform))
+        #: Operators that were refused where they are plainest.
+        self.refused: set[str] = set()
+
+    def ask(self, group: Sequence[_Asked]) -> bool:
+        """Tries a group of calls and stores the answers. Returns whether the first job of the group ran."""
+        first = self._try([asked.samples[0].graph for asked in group])
+        if first.ran:
+            for asked in group:
+                self._settle(asked, [first])
+        elif len(group) == 1:
+            self._settle(group[0], [first, *self._more(group[0], first)])
+        else:
+            # A job that takes its worker with it costs new ones, more than all of its calls one by one.
+            parts = len(group) if first.status in _DEADLY else 2
+            step = -(-len(group) // parts)
+            for start in range(0, len(group), step):
+                self.ask(group[start : start + step])
+        return first.ran
+
+    def _more(self, asked: _Asked, first: Outcome) -> list[Outcome]:
+        """Tries the other samples of a call that did not run, until one does."""
+        if first.status == "unsupported" and asked.key.op in self.refused:
+            return []
+        found: list[Outcome] = []
+        for sample in asked.samples[1:]:
+            found.append(self._try([sample.graph]))
+            if found[-1].ran:
+                break
+        return found
+
+    def _settle(self, asked: _Asked, outcomes: Sequence[Outcome]) -> None:
+        answer = answer_of(asked.key, outcomes)
+        if _throughout(answer):
+            self.refused.add(asked.key.op)
+        self._keep(answer)
+
+    def _try(self, graphs: Sequence[Graph]) -> Outcome:
+        joined = graphs[0] if len(graphs) == 1 else concatenate(graphs)
+        deadline = _DEADLINE_S + _EACH_S * len(graphs)
+        outcome = self._pool.run(Job(self._platform, joined, repeat=1, deadline_s=deadline, purpose="asking"))
+        self.budget.spent += self._meter.read()
+        return outcome
