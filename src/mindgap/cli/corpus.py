@@ -140,6 +140,8 @@ def show(
         for name, shown in {**told, "operators": ", ".join(entry.operators)}.items():
             if shown not in ("", 0):
                 out.write(f"{name.replace('_', ' '):>12}  {shown}\n")
+        if entry.graph:
+            out.write(f"\n{catalogue.graph(entry)}\n")
 
 
 @corpus.command()

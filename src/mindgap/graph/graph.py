@@ -105,6 +105,12 @@ class Graph:
     grad: tuple[int, ...] = ()
     labels: Labels = field(default=Labels(), compare=False)
 
+    def __str__(self) -> str:
+        """Prints the graph: one line for each input, node and output."""
+        from mindgap.graph.text import graph_text  # which needs this class
+
+        return graph_text(self)
+
     @cached_property
     def values(self) -> tuple[TensorSpec | None, ...]:
         """The spec of every value, by number."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from platform import python_version
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mindgap.findings.script.target import Target
-from mindgap.judge.trace.judgement import FoundFault
 from mindgap.platforms.eager import EagerBackend
 from mindgap.platforms.elsewhere import BackendElsewhere
 from mindgap.platforms.listing import package_versions
 from mindgap.platforms.registry import environment, find, is_import_path, parse
+
+if TYPE_CHECKING:
+    from mindgap.judge.trace.judgement import FoundFault
 
 #: The packages whose versions a script names.
 _NAMED: Final = (
