@@ -86,6 +86,34 @@ def test_an_operator_without_a_rule_is_reported_and_still_judged(monkeypatch: py
     assert y is not None and one.kinds() == [None] and one.kind(y * 1.5) == "discrepant"
 
 
+INDEX = torch.tensor([0, 2, 0, 1])
+MEASURED = {
+    "aten.scatter_reduce.two": (normal(4), 0, INDEX, normal(4), "prod"),
+    "aten.index_reduce.default": (normal(4, 3), 0, INDEX, normal(4, 3), "mean"),
+    "aten.put.default": (normal(4), INDEX, normal(4), True),
+    "aten.histc.default": (normal(64),),
+    "aten.bincount.default": (INDEX, normal(4)),
+    "aten.embedding_bag.default": (normal(8, 3), INDEX, torch.tensor([0, 2])),
+    "aten.scatter.reduce": (normal(4), 0, INDEX, normal(4)),
+    "aten.linalg_eigh.default": (torch.eye(3) + 1,),
+}
+
+
+@pytest.mark.parametrize("op", MEASURED)
+def test_a_bound_that_is_measured_is_weak_evidence(op: str) -> None:
+    named = {"reduce": "multiply"} if op == "aten.scatter.reduce" else {}
+    (found,) = applied(op, *MEASURED[op], **named).oracle.weaknesses
+    assert (found.node, found.op, found.missing) == (0, op, "bound rule")
+    assert found.reason.startswith("no bound is derived for ")
+
+
+@pytest.mark.parametrize("accumulate", [True, False])
+def test_a_bound_that_is_derived_is_strong_evidence(accumulate: bool) -> None:
+    index = applied("aten.index_put.default", normal(4), [INDEX], normal(4), accumulate)
+    added = applied("aten.scatter_add.default", normal(4), 0, INDEX, normal(4))
+    assert index.oracle.weaknesses == added.oracle.weaknesses == ()
+
+
 def test_strong_evidence_has_no_weakness() -> None:
     assert applied("aten.tanh.default", normal(64)).oracle.weaknesses == ()
 

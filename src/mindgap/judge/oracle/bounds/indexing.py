@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from mindgap.judge.oracle.bounds.rules import Bound, Site, exact, perturbed, rule
+from mindgap.judge.oracle.bounds.rules import Bound, OperatorBounds, Site, exact, perturbed, rule
 from mindgap.judge.oracle.bounds.terms import (
     STRUCTURED,
     absolute,
@@ -21,13 +21,13 @@ from mindgap.judge.oracle.bounds.terms import (
 @rule("scatter_add", "index_add", "index_put", "scatter_reduce", "index_reduce", "_unsafe_index_put", "put", "histc",
       "bincount", "segment_reduce", "embedding_bag", "_embedding_bag", "_embedding_bag_forward_only",
       "col2im")  # fmt: skip
-def scattered(site: Site) -> list[Bound | None]:
+def scattered(site: Site) -> list[Bound | None] | OperatorBounds:
     """Where values accumulate, magnitudes and counts do too; where they only land, nothing is computed."""
     accumulates = site.arg(3, "accumulate", True) if "put" in site.call.packet else True
     if not accumulates:
         return exact(site)
     if site.call.packet not in ("scatter_add", "index_add", "index_put", "_unsafe_index_put", "col2im"):
-        return perturbed(site)
+        return perturbed(site, "no bound is derived for how it reduces")
     hard, square, counts = (_accumulated(site, of) for of in (absolute, squared, torch.ones_like))
     found = summed(site, hard, square.sqrt(), counts)
     narrow = site.u_out > site.u and site.call.packet != "scatter_add"
@@ -53,10 +53,10 @@ def _accumulated(site: Site, of: Callable[[Any], Any]) -> torch.Tensor:
 
 
 @rule("scatter")
-def placed(site: Site) -> list[Bound | None]:
+def placed(site: Site) -> list[Bound | None] | OperatorBounds:
     """Elements put in place; with `reduce`, added or multiplied there."""
     reduces = site.kwargs.get("reduce") is not None or len(site.args) > 4
-    return perturbed(site) if reduces else exact(site)
+    return perturbed(site, "no bound is derived for how it reduces") if reduces else exact(site)
 
 
 @rule("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward", "adaptive_max_pool2d_backward",

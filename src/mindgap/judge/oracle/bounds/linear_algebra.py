@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from mindgap.judge.oracle.bounds.rules import Bound, Site, perturbed, rule
+from mindgap.judge.oracle.bounds.rules import Bound, OperatorBounds, Site, perturbed, rule
 
 
 def _of_the_largest(site: Site, y: torch.Tensor, order: float, dims: int) -> Bound:
@@ -25,12 +25,12 @@ def spectrum(site: Site) -> list[Bound | None]:
 
 
 @rule("_linalg_svd", "linalg_svd", "_linalg_eigh", "linalg_eigh")
-def spectrum_with_vectors(site: Site) -> list[Bound | None]:
+def spectrum_with_vectors(site: Site) -> OperatorBounds:
     """As above for the values; vectors have no sign, and are not judged."""
     order = float(max(site.args[0].shape[-2:]))
     values = 1 if "svd" in site.call.packet else 0
-    found = perturbed(site)
-    found[values] = _of_the_largest(site, site.results[values], order, 1)
+    found = perturbed(site, "no bound is derived for its vectors")
+    found.slots[values] = _of_the_largest(site, site.results[values], order, 1)
     return found
 
 

@@ -80,7 +80,8 @@ class Site:
 
 #: What a defective rule raises. Recorded as a `Weakness`, never dropped.
 RULE_ERRORS: Final = (IndexError, KeyError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError)
-Rule = Callable[[Site], "list[Bound | None]"]
+#: A rule whose bounds were measured, for all calls or for some, returns `OperatorBounds` with the reason.
+Rule = Callable[[Site], "list[Bound | None] | OperatorBounds"]
 #: Of an operator without a rule.
 _PERTURBATIONS: Final = 8
 _RULES: Final[dict[str, Rule]] = {}
@@ -100,7 +101,7 @@ def rule(*packets: str) -> Callable[[Rule], Rule]:
 
 
 def has_rule(packet: str) -> bool:
-    """Whether the bound of this operator is derived, not measured."""
+    """Whether this operator has a rule, which may measure the bound of some calls."""
     return _rule_of(packet) is not None
 
 
@@ -160,18 +161,19 @@ def _apply(site: Site) -> OperatorBounds:
     """
     found = _rule_of(site.call.packet)
     if found is None:
-        return _filled_up(site, perturbed(site), "the operator has no bound rule")
+        return _filled_up(site, perturbed(site, "the operator has no bound rule"))
     try:
         return _filled_up(site, found(site))
     except OracleMemoryError:
         raise
     except (OracleError, *RULE_ERRORS) as error:
-        return _filled_up(site, perturbed(site), f"{found.__name__} raised {first_line(error)}")
+        return _filled_up(site, perturbed(site, f"{found.__name__} raised {first_line(error)}"))
 
 
-def _filled_up(site: Site, bounds: list[Bound | None], missing: str = "") -> OperatorBounds:
+def _filled_up(site: Site, found: list[Bound | None] | OperatorBounds) -> OperatorBounds:
     """None for the slots that a rule leaves out."""
-    return OperatorBounds([*bounds, *[None] * (len(site.results) - len(bounds))], missing)
+    slots, missing = (found.slots, found.missing) if isinstance(found, OperatorBounds) else (found, "")
+    return OperatorBounds([*slots, *[None] * (len(site.results) - len(slots))], missing)
 
 
 def _narrow(site: Site, bound: Bound | None, result: Any, step: float) -> Bound | None:
@@ -210,8 +212,10 @@ def exact(site: Site) -> list[Bound | None]:
     return [None] * len(site.results)
 
 
-def perturbed(site: Site) -> list[Bound | None]:
-    """No rule: what backward stability allows, measured on operands perturbed by √K·u, K the terms per result.
+def perturbed(site: Site, reason: str) -> OperatorBounds:
+    """Measures what backward stability allows, on operands perturbed by √K·u, K the terms per result.
+
+    `reason`: why no rule derives the bounds; the judgement reports it as a `Weakness`.
 
     Eight random perturbations. For an operator composed of others eight more, of the results of those: its operands may
     be labels, which a perturbation changes to none. The hard bound is twice the largest response.
@@ -231,8 +235,9 @@ def perturbed(site: Site) -> list[Bound | None]:
         with StepNoise(site.call.packet, max(site.u, site.u_out), generator) as noise:
             inner.add(evaluate(site.call, list(site.args), site.kwargs))
         if not noise.steps:
-            return responses.bounds()
-    return [_wider(a, b) for a, b in zip(responses.bounds(), inner.bounds(), strict=True)]
+            return OperatorBounds(responses.bounds(), reason)
+    wider = [_wider(a, b) for a, b in zip(responses.bounds(), inner.bounds(), strict=True)]
+    return OperatorBounds(wider, reason)
 
 
 class _Responses:
