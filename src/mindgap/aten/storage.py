@@ -202,7 +202,7 @@ class _ValueLocations:
             result = flatten_result(call_on(node.op, node.args, node.kwargs, known))[number - graph.first_value[index]]
         except (RuntimeError, ValueError, TypeError) as error:
             raise UnknownStorage(
-                f"node {index} ({node.op}): whose memory its result is cannot be said: {error}"
+                f"node {index} ({node.op}): it is unknown which operand's memory its result shares: {error}"
             ) from None
         assert result is not None
         for root, fake, views in places.values():
@@ -210,7 +210,7 @@ class _ValueLocations:
                 return root, result, (*views, index)
         if result.storage_offset() or (extent(result) > 0 and tuple(result.stride()) != spec.stride):
             raise UnknownStorage(
-                f"node {index} ({node.op}): its result is a part of a memory that the graph does not show"
+                f"node {index} ({node.op}): its result is a view of memory that belongs to no value of the graph"
             )
         return number, empty(spec), ()
 

@@ -1,6 +1,7 @@
-"""What a process in another environment does to open a backend: it has the backend's place, and no registry.
+"""Opens backends by their place (`package.module:attribute`) in a process of another environment.
 
-As a module it takes the places of backends and prints their probes, as one JSON object by place.
+That process has no registry of platforms. Run as a module, it takes places, probes the backend at each, and prints the
+answers as one JSON object by place.
 """
 
 from __future__ import annotations

@@ -214,7 +214,10 @@ class CulpritSearch:
         return nodes[:: max(1, len(nodes) // MOST_SPREAD)]
 
     def _first_off(self, seen: IntermediateValues, among: Collection[int]) -> list[int]:
-        """The first nodes whose shown value is further from S than σ-free rounding of such a depth could leave it."""
+        """Finds the first nodes whose observed value is further from the stepwise shadow than rounding explains.
+
+        Each value is examined like an output of the graph up to its node, with few replays.
+        """
         graph, found, inside = self._oracle.graph, list[int](), frozenset(among)
         shown = [n for n in sorted(filter(self._public, seen.values)) if graph.producer[n] in inside]
         for numbers in by_size(graph, shown, MAX_WATCHED_BYTES):

@@ -29,9 +29,10 @@ def remainder(site: Site) -> list[Bound | None]:
 
 
 def _of_a_rounded_divisor(site: Site) -> list[Bound | None] | None:
-    """A number as divisor that may be rounded to the narrow dtype of x first: off by x times its error, no more than y.
+    """Bounds a remainder whose divisor, a Python number, may first be rounded to the narrow dtype of the dividend.
 
-    None where the divisor is what it is.
+    Rounding the divisor moves the remainder by the quotient times the divisor's error. Near a multiple of the divisor
+    the remainder may jump by the whole divisor. Returns None if the divisor is not rounded.
     """
     coarse = coarse_scalar(site, site.args[1])
     if not coarse:

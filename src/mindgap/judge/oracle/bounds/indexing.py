@@ -22,7 +22,10 @@ from mindgap.judge.oracle.bounds.terms import (
       "bincount", "segment_reduce", "embedding_bag", "_embedding_bag", "_embedding_bag_forward_only",
       "col2im")  # fmt: skip
 def scattered(site: Site) -> list[Bound | None] | OperatorBounds:
-    """Where values accumulate, magnitudes and counts do too; where they only land, nothing is computed."""
+    """Bounds writes at indices: sums of the values that meet at an element, exact where they replace each other.
+
+    The magnitudes, squares and counts of the terms are summed by the same operator.
+    """
     accumulates = site.arg(3, "accumulate", True) if "put" in site.call.packet else True
     if not accumulates:
         return exact(site)

@@ -57,7 +57,10 @@ def with_distant_operands(
 
 
 def _far(moved: Any, clean: Any, times: float) -> Any:
-    """The operand so many times as far from S's; where either is not finite, the operand itself."""
+    """Moves an operand to `times` its distance from the value of the stepwise shadow.
+
+    An element stays where it was if it is not finite, or if the moved one is not.
+    """
     if not isinstance(moved, torch.Tensor) or not moved.is_floating_point() or moved.shape != clean.shape:
         return moved
     far = clean + times * (moved - clean)

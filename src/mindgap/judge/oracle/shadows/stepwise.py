@@ -110,11 +110,11 @@ class Stepwise:
         return len(self.parts) == 1 or self._noise[0] == noise
 
     def known(self, kind: Kind) -> set[int]:
-        """The numbers of the values of which there is such a tensor."""
+        """Returns the numbers of the values that have a tensor of this kind."""
         return self._known[kind]
 
     def find(self, kind: Kind, number: int) -> torch.Tensor:
-        """One tensor. Raises `KeyError`."""
+        """Returns the tensor of this kind for one value. Raises `KeyError`."""
         if kind == "values" and number in self._kept:
             return self._kept[number]
         if kind == self._noise[0]:

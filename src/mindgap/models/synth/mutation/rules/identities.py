@@ -16,9 +16,10 @@ _KEYS = {"name", "to", "when", "kinds", "sign"}
 
 @dataclass(frozen=True)
 class IdentityRule:
-    """A row of `identities.toml`: calls on a row-major tensor `x`, the last of which gives it back, row-major.
+    """A row of `identities.toml`: calls that return their row-major operand `x` unchanged and row-major.
 
-    `sign`: it does so for -0 too; where it does not, only readers may see it for which both zeros are the same.
+    `lines`: the calls. `when`: conditions on the spec of `x`. `kinds`: kinds of dtypes that the rule is for. `sign`: the
+    calls keep the sign of zero. A rule that may turn -0 into +0 is used only before operators to which both are equal.
     """
 
     name: str
