@@ -18,8 +18,9 @@ _KEYS = {"name", "to", "when", "kinds", "sign"}
 class IdentityRule:
     """A row of `identities.toml`: calls that return their row-major operand `x` unchanged and row-major.
 
-    `lines`: the calls. `when`: conditions on the spec of `x`. `kinds`: kinds of dtypes that the rule is for. `sign`: the
-    calls keep the sign of zero. A rule that may turn -0 into +0 is used only before operators to which both are equal.
+    `lines`: the calls. `when`: conditions on the spec of `x`. `kinds`: kinds of dtypes that the rule is for.
+    `sign`: the calls keep the sign of zero. A rule that may turn -0 into +0 is used only before operators to which
+    both are equal.
     """
 
     name: str
