@@ -1,4 +1,4 @@
-"""Facts about operators, one file per family: `traits("aten.relu.default").non_smooth`.
+"""Facts about operators, by family: `traits("aten.relu.default").non_smooth`.
 
 Comes in: the name of an operator. Goes out: its `Traits`. Knows no framework. What
 PyTorch's schemas hold (what is written to, what may alias) is in `mindgap.aten.operators`. Error bounds are in
