@@ -29,7 +29,7 @@ BASE_PACKAGES: Final = "packages_of_mindgap.pth"
 #: An environment has no record until it is complete.
 _RECORD: Final = "environment.json"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_PACKAGE: Final = Path(__file__).parent.parent
+_PACKAGE: Final = Path(__file__).parents[2]
 _START: Final = Path(__file__).with_name("start.py")
 _FACTS_S: Final = 60.0
 
