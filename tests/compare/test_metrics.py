@@ -22,7 +22,6 @@ from mindgap.graph.compare.metrics import (
     measure,
     remaining_precision,
     to_json,
-    ulp_distance,
 )
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -209,15 +208,16 @@ def test_integer_distance_does_not_wrap(a: int, b: int, name: str, gap: int) -> 
 def test_neighbours_are_one_apart_everywhere(name: str) -> None:
     dtype = numpy_dtype(name)
     below_one = np.array([1.0], dtype).view(f"u{dtype.itemsize}") - 1
-    assert int(ulp_distance(np.array([1.0], dtype), below_one.view(dtype))[0]) == 1
+    assert metrics(np.array([1.0], dtype), below_one.view(dtype), name).max_ulp == 1
     smallest = np.array([1], f"u{dtype.itemsize}").view(dtype)
-    assert int(ulp_distance(smallest, -smallest)[0]) == 2
-    assert int(ulp_distance(smallest, np.zeros(1, dtype))[0]) == 1
+    assert metrics(smallest, -smallest, name).max_ulp == 2
+    assert metrics(smallest, np.zeros(1, dtype), name).max_ulp == 1
 
 
 def test_ulp_distance_of_complex_parts() -> None:
     a = np.array([[1 + 1j]], np.complex64)
-    assert ulp_distance(a, a + np.complex64(2**-23 * 1j)).tolist() == [[[0, 1]]]
+    found = measure(a, a + np.complex64(2**-23 * 1j))
+    assert isinstance(found, Metrics) and found.max_ulp == 1 and found.n_differing == 1
 
 
 def test_remaining_precision_across_a_power_of_two() -> None:

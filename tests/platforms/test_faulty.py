@@ -15,7 +15,7 @@ from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import TORCH_DTYPES, to_numpy, to_torch
 from mindgap.graph import DTYPES, Arg, Constant, Graph, Input, Node, Ref, TensorSpec, kind_of, numpy_dtype
 from mindgap.graph.codec import digest
-from mindgap.graph.compare.metrics import ulp_distance
+from mindgap.graph.compare.metrics import ordered
 from mindgap.platforms.faulty.backend import BACKEND
 from mindgap.platforms.protocol import CompileFailure, PlatformError, Unsupported
 from mindgap.run.outcome import Job
@@ -44,6 +44,14 @@ def load(tmp_path: Path, text: str, graph: Graph) -> Any:
     file = tmp_path / "faults.toml"
     file.write_text(text)
     return BACKEND.open({"faults": str(file)}).load(graph, ())
+
+
+def ulp_distance(right: Array, found: Array) -> Array:
+    """The representable values between each pair of floats; of complex numbers, between their parts."""
+    if right.dtype.kind == "c":
+        part = f"f{right.dtype.itemsize // 2}"
+        right, found = right.view(part), found.view(part)
+    return np.abs(ordered(right) - ordered(found))
 
 
 def run(tmp_path: Path, text: str, graph: Graph, inputs: Sequence[Array]) -> list[Array]:

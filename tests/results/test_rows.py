@@ -84,6 +84,16 @@ def test_json_comes_back_equal_and_is_strict(report: Report) -> None:
     assert decode_report(text) == report
 
 
+def test_a_report_of_an_earlier_version_has_its_verdicts_among_the_metrics() -> None:
+    model = Model("m", "", 1, 1, (), (), "ok")
+    row = Row("m", "p/a", "ok", "discrepant", {"max_abs": 1.0}, verdicts=("rounding", "discrepant"))
+    report = Report("p/ref", (), (model,), (row,))
+    old = json.loads(report.to_json())
+    assert "verdicts" not in old["rows"][0]["metrics"]
+    old["rows"][0]["metrics"]["verdicts"] = old["rows"][0].pop("verdicts")
+    assert decode_report(json.dumps(old)) == report
+
+
 def test_what_is_not_finite_survives_json() -> None:
     row = Row("m", "p/a", "ok", "exceptional", {"max_abs": math.inf, "mad": math.nan, "per": {"x": -math.inf}})
     model = Model("m", "", 1, 1, (), (), "ok")

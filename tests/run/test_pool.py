@@ -15,7 +15,9 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -23,12 +25,15 @@ import psutil
 import pytest
 from misbehaving import graph
 
-from mindgap.graph import Graph, Input, MindgapError, Stored, TensorStore
+from mindgap.graph import Graph, Input, MindgapError, Stored
 from mindgap.platforms.delegation import Delegation, delegation_of
 from mindgap.platforms.protocol import PlatformError
+from mindgap.run.cpu import CpuAccount
+from mindgap.run.fair_semaphore import FairSemaphore
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
-from mindgap.run.worker_supervisor import START_ATTEMPTS
+from mindgap.run.process import spawned
+from mindgap.run.worker_supervisor import START_ATTEMPTS, WorkerLimits, WorkerSupervisor
 
 ZOO = "misbehaving:BACKEND"
 MakePool = Callable[..., WorkerPool]
@@ -42,6 +47,15 @@ def well(pool: WorkerPool, platform: str = ZOO) -> bool:
     """The platform still answers, and rightly."""
     outcome = pool.run(job("add", platform, want="outputs"))
     return outcome.status == "ok" and outcome.arrays is not None and 1.0 <= outcome.arrays[0].min() < 2.0
+
+
+@contextmanager
+def supervised(command: Sequence[str]) -> Generator[WorkerSupervisor]:
+    """A supervisor whose workers are started by another command line."""
+    limits = WorkerLimits(300.0, 1 << 40, 1 << 40, 1 << 40)
+    supervisor = WorkerSupervisor(ZOO, lambda _: spawned(command, os.environ), limits, FairSemaphore(1), CpuAccount())
+    yield supervisor
+    supervisor.close()
 
 
 def gone(pid: int, within_s: float = 5.0) -> bool:
@@ -91,18 +105,6 @@ def test_a_graph_that_the_worker_forgot_is_sent_again(calm_pool: WorkerPool) -> 
         calm_pool.run(job("add", seed=seed))
     assert calm_pool.run(job("add", seed=0)).outputs == first.outputs
     assert calm_pool.starts(ZOO) == 1
-
-
-def test_stored_tensors_reach_a_worker_with_a_store_of_its_own(make_pool: MakePool, tmp_path: Path) -> None:
-    store, far = TensorStore(tmp_path / "here"), tmp_path / "there"
-    array = np.arange(4, dtype=np.float32)
-    base = graph("add")
-    stored = Graph((Input(base.inputs[0].spec, Stored(store.put(array)), "parameter"),), base.nodes, base.outputs)
-    command = [sys.executable, "-P", "-m", "mindgap.run.worker", "--tensors", str(far)]
-    pool = make_pool(ZOO, tensors=store, launch={ZOO: command})
-    outcome = pool.run(Job(ZOO, stored, want="outputs"))
-    assert outcome.arrays is not None and np.array_equal(outcome.arrays[0], array + 1)
-    assert [file.suffix for file in far.iterdir()] == [".safetensors"]
 
 
 def test_a_stored_tensor_that_is_nowhere_is_bad_input(calm_pool: WorkerPool) -> None:
@@ -204,16 +206,16 @@ def test_a_hang_costs_its_deadline_and_says_where(make_pool: MakePool, what: str
     assert well(pool) and pool.starts(ZOO) == 2
 
 
-def test_a_worker_that_reads_nothing_cannot_hold_up_its_parent(make_pool: MakePool) -> None:
+def test_a_worker_that_reads_nothing_cannot_hold_up_its_parent() -> None:
     """Far more than a pipe holds is sent to a process that never reads; it says it is ready and sleeps."""
     code = (
         "import sys, time; from mindgap.run.channel import send_frame; from mindgap.run.message import PROTOCOL\n"
         "send_frame(1, {'kind': 'ready', 'protocol': PROTOCOL, 'description': {}, 'fingerprint': 'f', 'rss': 0})\n"
         "time.sleep(1000)"
     )
-    pool = make_pool(ZOO, launch={ZOO: [sys.executable, "-c", code]})
     sent = np.zeros(4_000_000, np.float32)
-    outcome = pool.run(Job(ZOO, graph("add", size=sent.size), deadline_s=0.5, inputs={0: sent}))
+    with supervised([sys.executable, "-c", code]) as supervisor:
+        outcome = supervisor.run(Job(ZOO, graph("add", size=sent.size), deadline_s=0.5, inputs={0: sent}))
     assert outcome.status == "timeout"
 
 
@@ -224,12 +226,12 @@ def test_memory_past_the_limit_is_oom(make_pool: MakePool) -> None:
     assert well(pool)
 
 
-def test_a_worker_whose_parent_cannot_see_its_memory_ends_itself(make_pool: MakePool) -> None:
-    """As over ssh: the process that the parent sees is only the messenger."""
+def test_a_worker_whose_parent_cannot_see_its_memory_ends_itself() -> None:
+    """The process that the parent sees is a shell, and has no limit of its own."""
     worker = f"{sys.executable} -P -m mindgap.run.worker --memory-limit {200 << 20} --platform {ZOO}; exit $?"
-    pool = make_pool(ZOO, launch={ZOO: ["sh", "-c", worker]}, memory_limit_bytes=1 << 40)
-    assert pool.run(job("devour")).status == "oom"
-    assert well(pool)
+    with supervised(["sh", "-c", worker]) as supervisor:
+        assert supervisor.run(job("devour")).status == "oom"
+        assert supervisor.run(job("add")).status == "ok"
 
 
 def test_a_leaking_worker_is_replaced(make_pool: MakePool) -> None:
@@ -359,13 +361,15 @@ def test_a_platform_that_is_not_available_says_so(make_pool: MakePool) -> None:
     assert pool.starts("misbehaving:ABSENT") == 1
 
 
-def test_a_command_that_is_not_there(make_pool: MakePool) -> None:
-    outcome = make_pool(ZOO, launch={ZOO: ["/nowhere/python"]}).run(job("add"))
+def test_a_command_that_is_not_there() -> None:
+    with supervised(["/nowhere/python"]) as supervisor:
+        outcome = supervisor.run(job("add"))
     assert outcome.status == "runtime_error" and "/nowhere/python" in outcome.message
 
 
-def test_a_command_that_is_no_worker(make_pool: MakePool) -> None:
-    outcome = make_pool(ZOO, launch={ZOO: ["echo", "hello"]}).run(job("add"))
+def test_a_command_that_is_no_worker() -> None:
+    with supervised(["echo", "hello"]) as supervisor:
+        outcome = supervisor.run(job("add"))
     assert outcome.status == "crash" and "garbage on the channel" in outcome.message
 
 
@@ -400,12 +404,6 @@ def test_options_reach_the_worker_as_environment(make_pool: MakePool) -> None:
     assert len({pool.run(job("add", name)).fingerprint for name in names}) == 2
 
 
-def test_a_worker_started_by_another_command_gets_its_environment_all_the_same(make_pool: MakePool) -> None:
-    name = f"{ZOO}@flag=green"
-    command = ["env", "-u", "ZOO_FLAG", sys.executable, "-P", "-m", "mindgap.run.worker"]
-    assert make_pool(name, launch={name: command}).describe(name)["flag"] == "green"
-
-
 def test_platforms_work_side_by_side_and_no_more_than_allowed(make_pool: MakePool) -> None:
     names = [f"{ZOO}@flag={i}" for i in range(3)]
 
@@ -413,7 +411,8 @@ def test_platforms_work_side_by_side_and_no_more_than_allowed(make_pool: MakePoo
         pool = make_pool(*names, busy=busy)
         assert all(pool.run(job("add", name)).ran for name in names)
         started = time.monotonic()
-        outcomes = list(pool.map(job("long_nap", name, repeat=1) for name in names))
+        with ThreadPoolExecutor(len(names)) as threads:
+            outcomes = list(threads.map(pool.run, [job("long_nap", name, repeat=1) for name in names]))
         assert [o.platform for o in outcomes] == names and all(o.ran for o in outcomes)
         return time.monotonic() - started
 
@@ -421,22 +420,14 @@ def test_platforms_work_side_by_side_and_no_more_than_allowed(make_pool: MakePoo
     assert naps(busy=3) < 0.85
 
 
-def test_outcomes_come_in_the_order_of_the_jobs(make_pool: MakePool) -> None:
+def test_each_thread_gets_the_outcome_of_its_own_job(make_pool: MakePool) -> None:
     names = [ZOO, f"{ZOO}@flag=x"]
     pool = make_pool(*names)
     jobs = [job("nap" if n % 5 == 0 else "add", names[n % 2], seed=n, want="outputs") for n in range(40)]
-    outcomes = list(pool.map(jobs))
+    with ThreadPoolExecutor(4) as threads:
+        outcomes = list(threads.map(pool.run, jobs))
     singly = [pool.run(j) for j in jobs]
     assert [(o.platform, o.graph, o.outputs) for o in outcomes] == [(o.platform, o.graph, o.outputs) for o in singly]
-
-
-def test_a_map_that_is_abandoned_does_not_run_on(make_pool: MakePool) -> None:
-    pool = make_pool()
-    outcomes = pool.map(job("long_nap", seed=n) for n in range(1000))
-    assert next(outcomes).ran
-    outcomes.close()  # type: ignore[attr-defined]
-    started = time.monotonic()
-    assert well(pool) and time.monotonic() - started < 5
 
 
 def test_many_threads_share_a_pool(make_pool: MakePool) -> None:
@@ -493,7 +484,7 @@ def test_killed_at_random_moments_during_fifty_jobs(make_pool: MakePool) -> None
 
     thread = threading.Thread(target=killer)
     thread.start()
-    outcomes = list(pool.map(job("nap", seed=n) for n in range(50)))
+    outcomes = [pool.run(job("nap", seed=n)) for n in range(50)]
     done.set()
     thread.join()
     assert len(kills) >= 4
@@ -539,10 +530,11 @@ def test_no_worker_and_no_zombie_is_left(make_pool: MakePool) -> None:
 def test_closing_in_the_middle_of_a_job_does_not_wait_for_it(make_pool: MakePool) -> None:
     pool = make_pool()
     assert well(pool)
-    future = pool.submit(job("hang", deadline_s=100))
-    time.sleep(0.2)
-    started = time.monotonic()
-    pool.close()
+    with ThreadPoolExecutor(1) as threads:
+        future = threads.submit(pool.run, job("hang", deadline_s=100))
+        time.sleep(0.2)
+        started = time.monotonic()
+        pool.close()
     assert future.result(timeout=5).status == "crash" and time.monotonic() - started < 5
 
 

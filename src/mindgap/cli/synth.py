@@ -218,7 +218,8 @@ def _ran(graphs: Sequence[bytes]) -> dict[str, Any]:
     useful = elements = 0
     failed: list[str] = []
     with WorkerPool([platform]) as workers:
-        for outcome in workers.map(Job(platform, decode(data), repeat=1) for data in graphs):
+        for data in graphs:
+            outcome = workers.run(Job(platform, decode(data), repeat=1))
             if not outcome.ran:
                 failed.append(f"{outcome.status}: {outcome.signature[:120]}")
             for output in outcome.outputs:

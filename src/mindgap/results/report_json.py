@@ -22,9 +22,6 @@ def encode_report(report: Report) -> str:
     data = dataclasses.asdict(report)
     for row, plain in zip(report.rows, data["rows"], strict=True):
         plain["word"] = row.word
-        # Readers of the first version find each output's verdict among the metrics.
-        plain["metrics"] |= {"verdicts": plain.pop("verdicts")} if row.verdicts else {}
-        plain.pop("verdicts", None)
         plain["finding"] = row.finding
         plain["faults"] = [dataclasses.asdict(each) for each in row.independent_faults]
         plain["outputs"] = [{"index": index, "verdict": word} for index, word in enumerate(row.outputs)]
@@ -62,8 +59,9 @@ def _undo_additions(rows: Any) -> None:
         if not isinstance(row, dict):
             continue
         metrics: Any = row.get("metrics")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] # any JSON
-        if isinstance(metrics, dict):
-            row["verdicts"] = metrics.pop("verdicts", ())  # pyright: ignore[reportUnknownMemberType] # any JSON
+        # Earlier versions wrote each output's verdict among the metrics.
+        if isinstance(metrics, dict) and "verdicts" in metrics:
+            row["verdicts"] = metrics.pop("verdicts")  # pyright: ignore[reportUnknownMemberType] # any JSON
         if "judge" not in (row.get("timings") or ()):  # pyright: ignore[reportUnknownMemberType] # any JSON
             row.pop("faults", None)  # pyright: ignore[reportUnknownMemberType] # any JSON
 

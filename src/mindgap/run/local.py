@@ -22,7 +22,6 @@ from mindgap.graph import (
     Graph,
     GraphError,
     Recipe,
-    Stored,
     TensorSpec,
     TensorStore,
     UnknownOperator,
@@ -134,18 +133,6 @@ def run_job(
 def key_of(job: Job) -> tuple[str, str]:
     """Returns what a loaded graph depends on: the graph, and the replaced inputs that a platform may fold into it."""
     return digest_of(job.graph), _replaced(job)
-
-
-def missing_tensors(job: Job, tensors: TensorStore, caches: Caches) -> list[str]:
-    """Returns the keys of stored tensors that the job needs and that neither the store nor a cache has."""
-    return [
-        given.recipe.key
-        for index, given in enumerate(job.graph.inputs)
-        if isinstance(given.recipe, Stored)
-        and index not in job.inputs
-        and caches.inputs.get((given.recipe, given.spec)) is None
-        and given.recipe.key not in tensors
-    ]
 
 
 def _replace(made: list[Array], sent: Mapping[int, Array]) -> list[Array]:

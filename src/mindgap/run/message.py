@@ -1,12 +1,12 @@
 """Encodes jobs and outcomes as frames, and decodes them.
 
 parent → worker   job        the graph by digest, the arrays that replace inputs; then, if they are asked for or
-                             known to be missing, the graph's bytes and stored tensors
+                             known to be missing, the graph's bytes
                   prepare    graphs that jobs will name, with the arrays that replace inputs, to be loaded together
 worker → parent   ready      the platform's description and fingerprint; first frame of a worker that lives
                   failed     why the platform could not be opened; last frame of one that does not
                   stage      the next stage of a graph that the worker had not loaded
-                  need       the graph or stored tensors that the worker lacks: the job is to be sent again with them
+                  need       the worker lacks the graph: the job is to be sent again with it
                   refused    bad input: the job could not be begun
                   outcome
                   prepared   how many of the graphs it has an answer for now
@@ -25,15 +25,13 @@ from mindgap.run.channel import Array, Frame
 from mindgap.run.outcome import Job, Outcome
 
 #: Raised when either side would misread the other: a worker may be another installation.
-PROTOCOL: Final = 4
+PROTOCOL: Final = 5
 #: The exit status of a worker that saw itself past its memory limit.
 OOM_EXIT: Final = 86
 
 
-def job_frame(
-    job: Job, digest: str, graph: bytes | None, tensors: Mapping[str, Array]
-) -> tuple[dict[str, Any], list[Array]]:
-    """Encodes a job as header and arrays: replaced inputs, then the graph's bytes, then stored tensors by key."""
+def job_frame(job: Job, digest: str, graph: bytes | None) -> tuple[dict[str, Any], list[Array]]:
+    """Encodes a job as header and arrays: replaced inputs, then the graph's bytes."""
     header: dict[str, Any] = {
         "kind": "job",
         "graph": digest,
@@ -49,9 +47,6 @@ def job_frame(
     if graph is not None:
         header["bytes"] = True
         arrays.append(np.frombuffer(graph, np.uint8))
-    if tensors:
-        header["tensors"] = list(tensors)
-        arrays.extend(tensors.values())
     return header, arrays
 
 
@@ -80,12 +75,6 @@ def graph_bytes(frame: Frame) -> bytes | None:
     if not frame.header.get("bytes"):
         return None
     return frame.arrays[len(frame.header["inputs"])].tobytes()
-
-
-def sent_tensors(frame: Frame) -> dict[str, Array]:
-    """Returns the stored tensors of a job frame, by key."""
-    keys: Sequence[str] = frame.header.get("tensors", ())
-    return dict(zip(keys, frame.arrays[len(frame.arrays) - len(keys) :], strict=True))
 
 
 def read_job(frame: Frame, platform: str, graph: Graph) -> Job:

@@ -6,9 +6,8 @@ import os
 import shutil
 import sys
 import threading
-from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from typing import Self
 
 _MODULE: Final = "mindgap.run.worker"
-#: How many jobs `map` reads ahead: enough to keep every platform busy when jobs come platform by platform.
-LOOK_AHEAD: Final = 256
 #: Resident bytes at which a worker empties its caches while one large graph has the machine for itself.
 _CACHES_OF_ONE: Final = 384 << 20
 
@@ -39,10 +36,7 @@ _CACHES_OF_ONE: Final = 384 << 20
 class WorkerPool:
     """One worker process per platform, started at its first job; at most `busy` of them work at once.
 
-    `launch` gives a platform's worker another command line (`["ssh", "host", "python", "-m",
-    "mindgap.run.worker"]`, an interpreter of another environment, a container, an emulator);
-    `--platform` and `--tensors` are appended where the command has none. `memory_limit_bytes`
-    (default: four fifths of the machine's, over `busy`) ends a worker; one that holds more than
+    `memory_limit_bytes` (default: four fifths of the machine's, over `busy`) ends a worker; one that holds more than
     `recycle_bytes` (default: half of that) after a job is replaced, as is one that has been idle for
     `idle_s`. `grows`: a platform is added with its first job. `forks`: workers may come from the fork
     server (`run.forking`), which has imported PyTorch; they share its memory layout and hash seed.
@@ -56,7 +50,6 @@ class WorkerPool:
         tensors: TensorStore | Path | None = None,
         memory_limit_bytes: int | None = None,
         recycle_bytes: int | None = None,
-        launch: Mapping[str, Sequence[str]] | None = None,
         busy: int = 2,
         idle_s: float = 300.0,
         start_s: float = 300.0,
@@ -65,7 +58,6 @@ class WorkerPool:
     ) -> None:
         """Raises `PlatformError` for a platform that is not known, or an option that it does not take, and
         `EnvironmentProblem` for an environment in which no worker can run."""
-        launch = launch or {}
         memory = memory_limit_bytes or memory_bytes() * 4 // 5 // busy
         recycle = recycle_bytes or memory // 2
         limits = WorkerLimits(start_s, memory, recycle, recycle)
@@ -76,7 +68,6 @@ class WorkerPool:
         # A worker is killed when the *thread* that started it ends, so all are started from one that stays.
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="mindgap-start")
         semaphore = FairSemaphore(busy)
-        environments = {name: _environment(name, name in launch) for name in platforms}
         self._shared = make_shared()
         self._one = self._limits = limits
         self._store, self._semaphore = store, semaphore
@@ -85,9 +76,8 @@ class WorkerPool:
         self._grows, self._forks = grows, forks
         self._growing = threading.Lock()
         self._supervisors: dict[str, WorkerSupervisor] = {}
-        self._queues: dict[str, ThreadPoolExecutor] = {}
-        for platform, own in environments.items():
-            self._supervisors[platform] = self._supervised(platform, own, launch.get(platform))
+        for platform in platforms:
+            self._supervisors[platform] = self._supervised(platform)
         self._closed = threading.Event()
         self._keeper = threading.Thread(target=self._keep, args=(idle_s,), name="mindgap-idle", daemon=True)
         self._keeper.start()
@@ -143,28 +133,6 @@ class WorkerPool:
             raise MindgapError("jobs that run together are for one platform")
         return run_batch(self._supervisor(jobs[0].platform), jobs, deadline_s) if jobs else []
 
-    def submit(self, job: Job) -> Future[Outcome]:
-        """Queues one job. Jobs of one platform run in the order in which they were submitted."""
-        self._supervisor(job.platform)
-        queue = self._queues.get(job.platform)
-        if queue is None:
-            queue = self._queues.setdefault(job.platform, ThreadPoolExecutor(1, thread_name_prefix="mindgap-queue"))
-        return queue.submit(self.run, job)
-
-    def map(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
-        """Yields outcomes in the order of the jobs. Platforms run in parallel. Reads `LOOK_AHEAD` jobs ahead."""
-        waiting: deque[Future[Outcome]] = deque()
-        try:
-            for job in jobs:
-                waiting.append(self.submit(job))
-                if len(waiting) >= LOOK_AHEAD:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()
-
     def describe(self, platform: str) -> Mapping[str, Any]:
         """Returns hardware, versions and settings that the worker found; `{"error": reason}` if it cannot start."""
         return self._supervisor(platform).describe()
@@ -184,8 +152,6 @@ class WorkerPool:
     def close(self) -> None:
         """Ends every worker at once; a running job counts as crashed. May be called again."""
         self._closed.set()
-        for queue in self._queues.values():
-            queue.shutdown(wait=False, cancel_futures=True)
         for supervisor in [*self._supervisors.values()]:
             supervisor.close()
         self._starter.shutdown()
@@ -213,33 +179,30 @@ class WorkerPool:
             if self._closed.is_set():
                 raise MindgapError("the worker pool is closed")
             if platform not in self._supervisors:
-                own = _environment(platform, launched=False)
-                self._supervisors[platform] = self._supervised(platform, own, None)
+                self._supervisors[platform] = self._supervised(platform)
             return self._supervisors[platform]
 
-    def _supervised(self, platform: str, own: Mapping[str, str], launch: Sequence[str] | None) -> WorkerSupervisor:
-        backend = None if launch is not None else find_backend(platform)[0]
+    def _supervised(self, platform: str) -> WorkerSupervisor:
+        backend, options = find_backend(platform)
         elsewhere = backend if isinstance(backend, BackendElsewhere) else None
         # An exporter of another version writes another model.
         shared = self._shared / elsewhere.where.name if elsewhere else self._shared
         shared.mkdir(exist_ok=True)
-        environment = {**os.environ, "MINDGAP_SHARED": str(shared), **own}
+        environment = {**os.environ, "MINDGAP_SHARED": str(shared), **backend.environment(options)}
         may_fork = self._forks and isinstance(backend, Forkable) and backend.forkable
         if may_fork:
             forking.begin()
-        if launch is None:
-            launch = elsewhere.worker_command() if elsewhere else [sys.executable, "-P", "-m", _MODULE]
+        command = elsewhere.worker_command() if elsewhere else [sys.executable, "-P", "-m", _MODULE]
 
         def start(within_s: float) -> WorkerProcess:
+            given = _options(platform, self._store.path, self._limits)
             if may_fork:
-                options = _options(platform, (), self._store.path, self._limits)
-                process = forking.forked(_MODULE, options, environment, within_s, self._closed.is_set)
+                process = forking.forked(_MODULE, given, environment, within_s, self._closed.is_set)
                 if process is not None:
                     return WorkerProcess(process)
-            command = [*launch, *_options(platform, launch, self._store.path, self._limits)]
-            return self._starter.submit(spawned, command, environment).result()
+            return self._starter.submit(spawned, [*command, *given], environment).result()
 
-        return WorkerSupervisor(platform, start, self._limits, self._semaphore, self._store, self.cpu)
+        return WorkerSupervisor(platform, start, self._limits, self._semaphore, self.cpu)
 
     def _set_limits(self, limits: WorkerLimits) -> None:
         """Workers that run have other limits, so they end."""
@@ -257,30 +220,9 @@ class WorkerPool:
                 supervisor.stop_if_idle(idle_s)
 
 
-def _options(platform: str, launch: Sequence[str], tensors: Path, limits: WorkerLimits) -> list[str]:
-    """Returns the worker's options that its command line lacks."""
-    options = [
-        ("--platform", platform),
-        ("--tensors", str(tensors)),
-        ("--parent", str(os.getpid())),
-        ("--memory-limit", str(limits.memory_bytes)),
-        ("--recycle", str(limits.cache_bytes)),
-    ]
+def _options(platform: str, tensors: Path, limits: WorkerLimits) -> list[str]:
+    """Returns the worker's command-line options."""
     return [
-        part
-        for option, value in options
-        if not any(given == option or given.startswith(f"{option}=") for given in launch)
-        for part in (option, value)
+        *("--platform", platform, "--tensors", str(tensors), "--parent", str(os.getpid())),
+        *("--memory-limit", str(limits.memory_bytes), "--recycle", str(limits.cache_bytes)),
     ]
-
-
-def _environment(platform: str, launched: bool) -> Mapping[str, str]:
-    """Returns the environment variables that the backend needs before the worker starts."""
-    try:
-        backend, options = find_backend(platform)
-        return backend.environment(options)
-    except MindgapError:
-        # A platform with a command line of its own may be known on the other side only.
-        if launched:
-            return {}
-        raise

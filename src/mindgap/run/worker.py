@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from mindgap.graph import Graph, GraphError, MindgapError, TensorStore, decode, default_tensor_store
+from mindgap.graph import Graph, MindgapError, TensorStore, decode, default_tensor_store
 from mindgap.graph.cache import Cache
 from mindgap.platforms.inside import add_options, described, probed
 from mindgap.platforms.protocol import Platform
@@ -25,9 +25,9 @@ from mindgap.run.backend_lookup import backend_inside, find_backend
 from mindgap.run.batch_loading import prepare
 from mindgap.run.channel import Frame, FrameReader, send_frame
 from mindgap.run.identity import remember
-from mindgap.run.local import Caches, fingerprint_of, missing_tensors, run_job
+from mindgap.run.local import Caches, fingerprint_of, run_job
 from mindgap.run.machine import own_bytes
-from mindgap.run.message import PROTOCOL, graph_bytes, outcome_frame, read_job, sent_graphs, sent_tensors
+from mindgap.run.message import PROTOCOL, graph_bytes, outcome_frame, read_job, sent_graphs
 from mindgap.run.outcome import Job
 from mindgap.run.worker_setup import claim_channel, prepare_to_die, serve_until_hangup
 
@@ -70,9 +70,6 @@ def _open(arguments: argparse.Namespace) -> tuple[Platform, dict[str, Any]]:
     name: str = arguments.platform
     place: str | None = arguments.backend
     backend, options = find_backend(name) if place is None else backend_inside(name, place)
-    # A local parent has set these already; over ssh or in a container nobody has.
-    for key, value in backend.environment(options).items():
-        os.environ.setdefault(key, value)
     availability = probed(backend, arguments)
     if not availability.available:
         raise MindgapError(f"platform {name} is not available: {availability.reason}")
@@ -130,15 +127,9 @@ class _Server:
         try:
             graph = self._graph(frame)
             if graph is None:
-                self._send({"kind": "need", "graph": True})
+                self._send({"kind": "need"})
                 return
             job = read_job(frame, self._name, graph)
-            for key, array in sent_tensors(frame).items():
-                if self._tensors.put(array) != key:
-                    raise GraphError(f"the tensor sent is not {key}: does the worker run another version of mindgap?")
-            if missing := missing_tensors(job, self._tensors, self._caches):
-                self._send({"kind": "need", "tensors": missing})
-                return
             outcome = run_job(
                 self._platform,
                 job,

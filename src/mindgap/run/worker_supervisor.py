@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from mindgap.graph import MindgapError, TensorStore
-from mindgap.run.channel import Array, Frame
+from mindgap.graph import MindgapError
+from mindgap.run.channel import Frame
 from mindgap.run.cpu import CpuAccount
 from mindgap.run.failure_signature import signature
 from mindgap.run.fair_semaphore import FairSemaphore
@@ -37,8 +37,6 @@ _BACK_OFF_S: Final = 0.2
 _LEAST_S: Final = 0.05
 #: Fewer graphs than a worker keeps, so that none is forgotten before its job comes.
 BATCH_SIZE: Final = 128
-#: A worker may lack the graph, then the stored tensors that it names.
-_ASKS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +59,15 @@ class WorkerSupervisor:
         start: Callable[[float], WorkerProcess],
         limits: WorkerLimits,
         busy: FairSemaphore,
-        tensors: TensorStore,
         account: CpuAccount,
     ) -> None:
         """`start`: starts a worker, which is to be ready within so many seconds. `busy`: the pool's semaphore, held
-        while the worker starts or works. `account`: charged for both.
-
-        `tensors`: holds stored tensors that a worker on another machine may ask for.
-        """
+        while the worker starts or works. `account`: charged for both."""
         self.platform = platform
         self._start = start
         #: May be replaced: what runs then keeps its own.
         self.limits = limits
         self._busy = busy
-        self._tensors = tensors
         self._account, self._spent = account, 0.0
         self._lock = FairSemaphore()
         self._worker: WorkerProcess | None = None
@@ -207,18 +200,14 @@ class WorkerSupervisor:
     def _ask(self, worker: WorkerProcess, job: Job, digest: str) -> Outcome:
         """Sends the job once. Raises `WorkerFailed`, and `MindgapError` for bad input."""
         limits = RequestLimits(max(job.seconds_left(), _LEAST_S), self.limits.memory_bytes)
-        with_graph = digest not in self._sent
-        stored: dict[str, Array] = {}
-        for _ in range(_ASKS):
+        worker.stage = "running"
+        data = None if digest in self._sent else bytes_of(job.graph)
+        frame = worker.ask(*job_frame(job, digest, data), limits)
+        if frame.header.get("kind") == "need" and data is None:
             worker.stage = "running"
-            data = bytes_of(job.graph) if with_graph else None
-            frame = worker.ask(*job_frame(job, digest, data, stored), limits)
-            self._sent.add(digest)
-            if frame.header.get("kind") != "need":
-                return self._read(worker, frame, digest)
-            with_graph = bool(frame.header.get("graph"))
-            stored = {str(key): self._tensors.get(str(key)) for key in frame.header.get("tensors", ())}
-        raise _nonsense(worker, "asked again and again for what it was sent")
+            frame = worker.ask(*job_frame(job, digest, bytes_of(job.graph)), limits)
+        self._sent.add(digest)
+        return self._read(worker, frame, digest)
 
     def _read_prepared(self, worker: WorkerProcess, frame: Frame, digests: Sequence[str]) -> Prepared:
         if frame.header.get("kind") == "refused":

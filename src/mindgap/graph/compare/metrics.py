@@ -91,15 +91,6 @@ def ordered(parts: Array) -> Array:
     return np.where(bits < 0, -magnitude, magnitude)
 
 
-def ulp_distance(reference: Array, other: Array) -> Array:
-    """For each pair of floats of one dtype, how many representable steps lie between them, as uint64.
-
-    Of the operands' shape; for complex ones with a last dimension of 2, real and imaginary.
-    """
-    shape = (*reference.shape, 2) if reference.dtype.kind == "c" else reference.shape
-    return _gap(ordered(_flat(reference)), ordered(_flat(other))).reshape(shape)
-
-
 def remaining_precision(bits: int, distance: int) -> int:
     """Mantissa bits that still agree: `bits` less the length of the ULP distance in binary, at least 0."""
     return max(0, bits - distance.bit_length())
