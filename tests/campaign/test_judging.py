@@ -20,7 +20,12 @@ from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.campaign.cases.case import Case
-from mindgap.workflows.campaign.judging.judge_process import JudgeFailed, JudgeLimits, JudgeProcess
+from mindgap.workflows.campaign.judging.judge_process import (
+    JudgeFailed,
+    JudgeLimits,
+    JudgeProcess,
+    case_job,
+)
 from mindgap.workflows.campaign.plan import parse_plan
 
 SETTINGS = RunSettings("toys:EXACT", deadline_s=60.0)
@@ -75,6 +80,33 @@ def test_rows_are_those_of_this_process_and_outlive_the_other(
     assert found[0].culprit is not None and found[0].culprit.op == "aten.exp.default"
     judging.close()
     assert judging.pid is None
+
+
+def test_outputs_that_came_with_their_digests_are_not_computed_again(
+    pool: WorkerPool, starter: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    (case,) = cases(1)
+    whole: list[Job] = []
+
+    def execute(job: Job) -> Outcome:
+        if job.graph == case.graph and not job.inputs:
+            whole.append(job)
+        return pool.run(job)
+
+    judging = JudgeProcess(JudgeLimits(SETTINGS, 60.0, 4 << 30, TensorStore(tmp_path)), execute, starter)
+    bare_outcomes = run(pool, "toys:WRONG", case), run(pool, "toys:EXACT", case)
+    again = judging.row(case, *bare_outcomes)
+    assert [job.platform for job in whole if job.want == "outputs"] == ["toys:WRONG", "toys:EXACT"]
+    assert judging.pid is not None
+    # What it knows of the graph goes with the process.
+    os.kill(judging.pid, signal.SIGKILL)
+    whole.clear()
+    plan = parse_plan(plan_text(1, {"toys:WRONG": ""}), "p")
+    outcomes = [pool.run(case_job(plan, name, case.graph)) for name in ("toys:WRONG", "toys:EXACT")]
+    once = judging.row(case, outcomes[0], outcomes[1])
+    assert not [job for job in whole if job.want == "outputs"]
+    assert bare(once) == bare(again)
+    judging.close()
 
 
 def test_what_a_platform_does_to_dtypes_reaches_the_judge(

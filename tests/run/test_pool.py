@@ -86,6 +86,15 @@ def test_digests_outputs_and_traces(calm_pool: WorkerPool) -> None:
     assert lean.fingerprint and lean.fingerprint == whole.fingerprint
 
 
+def test_small_outputs_come_with_their_digests(calm_pool: WorkerPool) -> None:
+    small, large = (calm_pool.run(job("add", attach_up_to=most)) for most in (16, 15))
+    assert large.arrays is None and small.arrays is not None and small.outputs == large.outputs
+    whole = calm_pool.run(job("add", want="outputs"))
+    assert whole.arrays is not None and np.array_equal(small.arrays[0], whole.arrays[0])
+    unsteady = calm_pool.run(job("random", attach_up_to=16, repeat=3))
+    assert unsteady.status == "nondeterministic" and len(unsteady.repeats) == 3
+
+
 def test_arrays_sent_with_the_job_replace_what_recipes_make(calm_pool: WorkerPool) -> None:
     sent = np.array([1, 2, 3, np.nan], np.float32)
     outcome = calm_pool.run(job("add", inputs={0: sent}, want="outputs"))

@@ -43,6 +43,8 @@ def job_frame(job: Job, digest: str, graph: bytes | None) -> tuple[dict[str, Any
         header["values"] = list(job.values)
     if not job.confirmed:
         header["confirmed"] = False
+    if job.attach_up_to:
+        header["attach_up_to"] = job.attach_up_to
     arrays = list(job.inputs.values())
     if graph is not None:
         header["bytes"] = True
@@ -86,7 +88,7 @@ def read_job(frame: Frame, platform: str, graph: Graph) -> Job:
     values = None if wanted is None else tuple(wanted)
     return Job(
         platform, graph, want=header["want"], repeat=header["repeat"], inputs=inputs, values=values,
-        confirmed=header.get("confirmed", True),
+        confirmed=header.get("confirmed", True), attach_up_to=header.get("attach_up_to", 0),
     )  # fmt: skip
 
 

@@ -32,6 +32,7 @@ class Job:
     `purpose`: the account of its processor time; it changes no result. `until`: a moment of `time.monotonic` at which
     it must be over, whatever `deadline_s` allows; past it, the outcome is `timeout` and nothing runs. `confirmed`:
     where it ends a worker that had run other jobs, it runs once more on a fresh one, whose outcome counts.
+    `attach_up_to`: with want="digests", whole outputs come along all the same where they take at most so many bytes.
     """
 
     platform: str
@@ -44,6 +45,7 @@ class Job:
     values: tuple[int, ...] | None = None
     until: float | None = None
     confirmed: bool = True
+    attach_up_to: int = 0
 
     def seconds_left(self) -> float:
         """Returns the seconds that the job may take from now: `deadline_s`, or fewer up to `until`."""
@@ -67,7 +69,8 @@ def check_job(job: Job) -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a job. `outputs`: digest and sketch of each output (first run). `arrays`: outputs if wanted.
+    """The result of a job. `outputs`: digest and sketch of each output (first run). `arrays`: outputs if wanted, or
+    small enough to be attached.
 
     `values`: with want="trace", the value of every node output slot, None for those not wanted. With
     want="value_digests", `value_digests` has an entry for every such slot, and `observed` the digests of the outputs of

@@ -1,7 +1,7 @@
 """Judges one graph on any number of platforms against one reference.
 
-Digests are compared first: whole outputs travel only where digests differ. The judge of a graph is made at the first
-difference and serves all platforms.
+Digests are compared first. Small outputs travel with them; larger ones are fetched by a second run, and only where
+digests differ. The judge of a graph is made at the first difference and serves all platforms.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Graph, UnknownOperator, materialise_all
 from mindgap.graph.activity import doing
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 Execute = Callable[[Job], Outcome]
 #: Writes the script of a fault: the platform, the fault, the reference. Empty where it has no short form.
 FaultScript = Callable[[str, "FoundFault", str], str]
+
+
+#: Outputs of a graph that take at most so many bytes are fetched with their digests.
+_ATTACHED_BYTES: Final = 1 << 20
 
 
 def no_description(_: str) -> Mapping[str, Any]:
@@ -75,7 +79,8 @@ class RunContext:
     def run(self, platform: str, graph: Graph, want: Want = "digests") -> Outcome:
         """Runs one job."""
         limits = self.settings
-        return self.execute(Job(platform, graph, want=want, repeat=limits.repeat, deadline_s=limits.deadline_s))
+        job = Job(platform, graph, want=want, repeat=limits.repeat, deadline_s=limits.deadline_s)
+        return self.execute(dataclasses.replace(job, attach_up_to=_ATTACHED_BYTES))
 
 
 class GraphComparison:

@@ -14,10 +14,9 @@ from mindgap.graph import MindgapError, default_tensor_store, encode
 from mindgap.graph.compare.verdict import FINDINGS
 from mindgap.judge.pipeline.outcome_rows import compare_outcomes, is_traced
 from mindgap.results.recording import Recording
-from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.campaign.cases.case import Case
-from mindgap.workflows.campaign.judging.judge_process import judge_limits, judge_processes
+from mindgap.workflows.campaign.judging.judge_process import case_job, judge_limits, judge_processes
 from mindgap.workflows.campaign.session import RunOptions
 from mindgap.workflows.campaign.state.directory import open_directory
 
@@ -68,10 +67,7 @@ def judge_again(
         def again(row: Mapping[str, Any]) -> tuple[str, str]:
             graph = directory.store.get_graph(row["graph"])
             case = Case(row["position"], row["model"], encode(graph, labels=False), row["graph"], "", (), row["nodes"])
-            reference, outcome = (
-                pool.run(Job(name, graph, repeat=plan.limits.repeat, deadline_s=plan.limits.deadline_s))
-                for name in (plan.reference, row["platform"])
-            )
+            reference, outcome = (pool.run(case_job(plan, name, graph)) for name in (plan.reference, row["platform"]))
             found = compare_outcomes(case.name, outcome, reference)
             if found is None or is_traced(found, plan.limits.trace):
                 found = judges[case.index % len(judges)].row(case, outcome, reference)

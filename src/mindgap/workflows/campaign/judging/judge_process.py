@@ -13,10 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
-import numpy as np
 from pydantic import TypeAdapter
 
-from mindgap.graph import MindgapError, TensorStore, decode
+from mindgap.graph import Graph, MindgapError, TensorStore, decode
 from mindgap.judge.pipeline.comparison import Execute, no_description
 from mindgap.judge.pipeline.outcome_rows import compare_outcomes, row_of
 from mindgap.platforms.protocol import PYTORCH_DECOMPOSITIONS
@@ -31,7 +30,7 @@ from mindgap.run.outcome import Job, Outcome, Purpose
 from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess, spawned
 from mindgap.run.worker_client import WorkerClient
 from mindgap.workflows.campaign.cases.case import Case
-from mindgap.workflows.campaign.judging.worker import outcome_header
+from mindgap.workflows.campaign.judging.worker import judge_frame
 from mindgap.workflows.campaign.plan import Plan
 
 _log = logging.getLogger(__name__)
@@ -40,6 +39,8 @@ _log = logging.getLogger(__name__)
 _START_S: Final = 300.0
 #: On a machine that others use too, processor seconds pass this much more slowly than seconds.
 _SLOW: Final = 20.0
+#: Outputs of a case that take at most so many bytes come with their digests. Some thousand outcomes wait at a time.
+_ATTACHED_BYTES: Final = 1 << 16
 _ROWS: Final = TypeAdapter(Row)
 
 
@@ -71,6 +72,12 @@ def judge_limits(plan: Plan, tensors: TensorStore) -> JudgeLimits:
     limits = plan.limits
     settings = plan.run_settings
     return JudgeLimits(settings, limits.judge_s, int(limits.memory_gib * (1 << 30)), tensors, limits.follow_s)
+
+
+def case_job(plan: Plan, platform: str, graph: Graph) -> Job:
+    """Returns the job that runs a case on a platform for its row."""
+    job = Job(platform, graph, repeat=plan.limits.repeat, deadline_s=plan.limits.deadline_s)
+    return dataclasses.replace(job, attach_up_to=_ATTACHED_BYTES)
 
 
 @contextmanager
@@ -169,18 +176,11 @@ class JudgeProcess:
     def _ask(self, worker: WorkerProcess, case: Case, outcome: Outcome, reference: Outcome) -> Row:
         """Sends one row to the process and answers its jobs. Raises `WorkerFailed` and `_OutOfBounds`."""
         meter = _Meter(worker, self._limits, self._limits.limit(outcome))
-        header: dict[str, Any] = {
-            "kind": "judge",
-            "name": case.name,
-            "graph": case.digest,
-            "settings": dataclasses.asdict(self._limits.settings),
-            "reference": outcome_header(reference),
-            "outcome": outcome_header(outcome),
-            "described": {name: self._facts(name) for name in (outcome.platform, reference.platform)},
-        }
+        described = {name: self._facts(name) for name in (outcome.platform, reference.platform)}
         worker.jobs += 1
         worker.stage = "judging"
-        frame = worker.ask(header, [np.frombuffer(case.data, np.uint8)], meter.limits())
+        request = judge_frame(case, outcome, reference, self._limits.settings, described)
+        frame = worker.ask(*request, meter.limits())
         while frame.header["kind"] == "job":
             answer, arrays = self._run(frame, meter)
             frame = worker.ask(answer, arrays, meter.limits())

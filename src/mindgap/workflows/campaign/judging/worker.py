@@ -3,8 +3,8 @@
 Judging runs operators of unusual graphs many times, in float64. In a process of its own it may hang or crash, which
 costs one row. Jobs on platforms are sent to the parent.
 
-parent → judge    judge     a graph, the outcomes of the reference and of a platform, the settings, and what both
-                            platforms declare about dtypes and decompositions
+parent → judge    judge     a graph, the outcomes of the reference and of a platform with the outputs that came with
+                            them, the settings, and what both platforms declare about dtypes and decompositions
 judge → parent    job       a job to run; answered by `outcome`, by `refused` if it is invalid, or by `stop`
                   row       the answer; or `broken`, with the traceback; or `stopped`, after `stop`
 """
@@ -21,17 +21,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from mindgap.graph import Graph, MindgapError, TensorStore, decode, default_tensor_store
 from mindgap.graph.cache import Cache
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
-from mindgap.run.channel import ChannelClosed, Frame, FrameReader, send_frame
+from mindgap.run.channel import Array, ChannelClosed, Frame, FrameReader, send_frame
 from mindgap.run.identity import bytes_of, digest_of, remember
 from mindgap.run.machine import own_bytes
 from mindgap.run.message import PROTOCOL, job_frame, outcome_frame, read_outcome
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.worker_setup import claim_channel, prepare_to_die, serve_until_hangup
+from mindgap.workflows.campaign.cases.case import Case
 
 #: Graphs whose shadows and replays are kept, for the next platform that differs on them: a slow platform may be as many
 #: cases behind as the drive has rows under way. They are fewer where their values are large.
@@ -106,22 +109,22 @@ class _JudgeServer:
         header = frame.header
         digest: str = header["graph"]
         self._descriptions.update(header["described"])
+        reference, outcome = _outcomes(frame)
         comparison = self._comparisons.get(digest)
         if comparison is None:
             graph = decode(frame.arrays[0].tobytes())
             remember(graph, digest)
             settings = RunSettings(**header["settings"])
             context = RunContext(self._execute, settings, self._tensors, self._descriptions.__getitem__)
-            reference = _outcome(header["reference"], digest)
             comparison = GraphComparison(context, header["name"], graph, reference)
             self._comparisons.put(digest, comparison, _bytes_kept(graph))
         # Another case may have the same graph, and then what is known of it.
-        return dataclasses.replace(comparison.decide(_outcome(header["outcome"], digest)), model=header["name"])
+        return dataclasses.replace(comparison.decide(outcome), model=header["name"])
 
     def _execute(self, job: Job) -> Outcome:
         """Has the parent run a job. Raises `Stopped`, and `MindgapError` for an invalid job."""
         digest = digest_of(job.graph)
-        header, arrays = job_frame(job, digest, bytes_of(job.graph), {})
+        header, arrays = job_frame(job, digest, bytes_of(job.graph))
         self._send({**header, "platform": job.platform, "deadline_s": job.deadline_s}, arrays)
         answer = self._reader.next()
         kind = answer.header["kind"]
@@ -141,10 +144,24 @@ def _bytes_kept(graph: Graph) -> int:
     return min(held, _KEPT_BYTES // _FEWEST)
 
 
-def outcome_header(outcome: Outcome) -> dict[str, Any]:
-    """Encodes an outcome without its arrays as JSON data; `_outcome` is the inverse."""
-    header, _ = outcome_frame(dataclasses.replace(outcome, arrays=None, repeats=(), values=None), 0)
-    return {**header, "platform": outcome.platform, "fingerprint": outcome.fingerprint}
+def judge_frame(
+    case: Case, outcome: Outcome, reference: Outcome, settings: RunSettings, described: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[Array]]:
+    """Encodes a request to judge as header and arrays: the graph's bytes, then the reference's outputs and the
+    platform's, where they came with the outcomes. `described`: what is known of both platforms."""
+    header: dict[str, Any] = {
+        "kind": "judge",
+        "name": case.name,
+        "graph": case.digest,
+        "settings": dataclasses.asdict(settings),
+        "described": described,
+    }
+    arrays = [np.frombuffer(case.data, np.uint8)]
+    for side, each in (("reference", reference), ("outcome", outcome)):
+        about, outputs = outcome_frame(each, 0)
+        header[side] = {**about, "platform": each.platform, "fingerprint": each.fingerprint, "arrays": len(outputs)}
+        arrays += outputs
+    return header, arrays
 
 
 def encode_row(row: Row) -> str:
@@ -152,8 +169,15 @@ def encode_row(row: Row) -> str:
     return json.dumps(dataclasses.asdict(row), default=lambda value: value.item())
 
 
-def _outcome(header: Mapping[str, Any], digest: str) -> Outcome:
-    return read_outcome(Frame(header, ()), header["platform"], digest, header["fingerprint"])
+def _outcomes(frame: Frame) -> tuple[Outcome, Outcome]:
+    """Decodes the reference's outcome and the platform's of a request to judge."""
+    rest = frame.arrays[1:]
+    count: int = frame.header["reference"]["arrays"]
+    reference, outcome = (
+        read_outcome(Frame(about, arrays), about["platform"], frame.header["graph"], about["fingerprint"])
+        for about, arrays in ((frame.header["reference"], rest[:count]), (frame.header["outcome"], rest[count:]))
+    )
+    return reference, outcome
 
 
 if __name__ == "__main__":

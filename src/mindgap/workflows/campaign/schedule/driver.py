@@ -19,10 +19,10 @@ from mindgap.graph import MindgapError
 from mindgap.judge.pipeline.outcome_rows import compare_outcomes, is_traced, model_of, row_of_reference
 from mindgap.results.recording import Recording
 from mindgap.results.rows import Row
-from mindgap.run.outcome import Job, Outcome
+from mindgap.run.outcome import Outcome
 from mindgap.run.pool import WorkerPool
 from mindgap.workflows.campaign.cases.case import BLOCK, Case, CaseSource
-from mindgap.workflows.campaign.judging.judge_process import JudgeProcess
+from mindgap.workflows.campaign.judging.judge_process import JudgeProcess, case_job
 from mindgap.workflows.campaign.schedule.batch import run_batch
 from mindgap.workflows.campaign.schedule.block import OpenBlock, Saturation
 from mindgap.workflows.campaign.schedule.budget import CpuBudget
@@ -166,7 +166,7 @@ class CampaignDriver:
         waiting = [platform for platform in platforms if block.known(case, platform) is None]
         outcome: Outcome | None = None
         if waiting:
-            outcome = self._context.pool.run(self._job(self.plan.reference, case))
+            outcome = self._context.pool.run(case_job(self.plan, self.plan.reference, case.graph))
             if self._closing:
                 return
             self._record_case(case, outcome)
@@ -198,7 +198,7 @@ class CampaignDriver:
             self._known(block, platform, known)
             return
         assert reference is not None, "the reference runs whatever a platform has still to run"
-        outcome = self._context.pool.run(self._job(platform, case))
+        outcome = self._context.pool.run(case_job(self.plan, platform, case.graph))
         if not self._closing:
             self._decide(block, case, outcome, reference)
 
@@ -222,7 +222,9 @@ class CampaignDriver:
                 for _ in fresh:
                     self._finished(block, platform, block.leave(platform))
                 continue
-            for case, outcome in run_batch(self._context.pool, [(case, self._job(platform, case)) for case in fresh]):
+            for case, outcome in run_batch(
+                self._context.pool, [(case, case_job(self.plan, platform, case.graph)) for case in fresh]
+            ):
                 if self._closing:
                     return
                 budget.spent += outcome.timings.get("cpu", 0.0)
@@ -300,10 +302,6 @@ class CampaignDriver:
         graph = case.graph
         self._context.record.variant(case.name, graph, case.description)
         self._context.record.model(case.index, model_of(case.name, graph, outcome, {}), outcome)
-
-    def _job(self, platform: str, case: Case) -> Job:
-        limits = self.plan.limits
-        return Job(platform, case.graph, repeat=limits.repeat, deadline_s=limits.deadline_s)
 
     def _guarded(self, work: Callable[..., None], *arguments: Any) -> None:
         """Runs a task unless the session is ending. An exception of the task ends the session."""
