@@ -20,7 +20,7 @@ def test_verbose_shows_the_command_and_its_workers(tmp_path: Path, monkeypatch: 
     lines = LINE.findall(loud.err)
     assert {level for _, level, _, _ in lines} == {"INFO"}
     (command,) = [pid for pid, _, name, _ in lines if name == "mindgap.cli.app"]
-    workers = {pid for pid, _, name, _ in lines if name == "mindgap.run.worker_setup"}
+    workers = {pid for pid, _, name, _ in lines if name == "mindgap.run.server"}
     assert workers and command not in workers
     monkeypatch.setenv("MINDGAP_LOG", "shout")
     wrong = mindgap("platforms", cwd=tmp_path)

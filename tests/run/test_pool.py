@@ -6,6 +6,7 @@ Real worker processes with the platforms of `misbehaving.py`.
 from __future__ import annotations
 
 import _thread
+import json
 import os
 import random
 import signal
@@ -32,7 +33,8 @@ from mindgap.run.cpu import CpuAccount
 from mindgap.run.fair_semaphore import FairSemaphore
 from mindgap.run.outcome import Job, Outcome
 from mindgap.run.pool import WorkerPool
-from mindgap.run.process import spawned
+from mindgap.run.process import WorkerProcess, spawned
+from mindgap.run.worker_client import WorkerStart
 from mindgap.run.worker_supervisor import START_ATTEMPTS, WorkerLimits, WorkerSupervisor
 
 ZOO = "misbehaving:BACKEND"
@@ -52,8 +54,13 @@ def well(pool: WorkerPool, platform: str = ZOO) -> bool:
 @contextmanager
 def supervised(command: Sequence[str]) -> Generator[WorkerSupervisor]:
     """A supervisor whose workers are started by another command line."""
+
+    class CommandLine(WorkerStart):
+        def process(self, *_: object) -> WorkerProcess:
+            return spawned(command, os.environ)
+
     limits = WorkerLimits(300.0, 1 << 40, 1 << 40, 1 << 40)
-    supervisor = WorkerSupervisor(ZOO, lambda _: spawned(command, os.environ), limits, FairSemaphore(1), CpuAccount())
+    supervisor = WorkerSupervisor(ZOO, CommandLine(""), {}, limits, FairSemaphore(1), CpuAccount())
     yield supervisor
     supervisor.close()
 
@@ -235,9 +242,13 @@ def test_memory_past_the_limit_is_oom(make_pool: MakePool) -> None:
     assert well(pool)
 
 
-def test_a_worker_whose_parent_cannot_see_its_memory_ends_itself() -> None:
+def test_a_worker_whose_parent_cannot_see_its_memory_ends_itself(tmp_path: Path) -> None:
     """The process that the parent sees is a shell, and has no limit of its own."""
-    worker = f"{sys.executable} -P -m mindgap.run.worker --memory-limit {200 << 20} --platform {ZOO}; exit $?"
+    options = json.dumps({"platform": ZOO, "tensors": str(tmp_path)})
+    service = "mindgap.run.worker:platform_service"
+    worker = (
+        f"{sys.executable} -P -m mindgap.run.server {service} --memory-limit {200 << 20} --options '{options}'; exit $?"
+    )
     with supervised(["sh", "-c", worker]) as supervisor:
         assert supervisor.run(job("devour")).status == "oom"
         assert supervisor.run(job("add")).status == "ok"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 
 from pydantic import TypeAdapter
 
 from mindgap.run.process import RequestLimits
-from mindgap.run.worker_client import WorkerClient
+from mindgap.run.worker_client import WorkerClient, WorkerStart
+from mindgap.workflows.selftest.api import SERVICE
 from mindgap.workflows.selftest.report import CaseRow, Trials
 from mindgap.workflows.selftest.trial import try_subject
 
@@ -19,7 +19,7 @@ def plain(trials: Trials) -> list[CaseRow]:
 
 
 def test_a_worker_tries_a_subject_and_says_why_it_skips_one() -> None:
-    client = WorkerClient("mindgap.workflows.selftest.worker", {}, os.environ, RequestLimits(120.0))
+    client = WorkerClient(WorkerStart(SERVICE), {}, RequestLimits(120.0))
     try:
         asked = {"kind": "try", "subject": "pointwise", "seed": 2, "limit": 3}
         found = TypeAdapter(Trials).validate_python(client.ask(asked, (), RequestLimits(240.0)).header)

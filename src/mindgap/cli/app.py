@@ -38,7 +38,6 @@ from mindgap.cli.study import study
 from mindgap.cli.synth import synth
 from mindgap.cli.trace import trace
 from mindgap.cli.upgrade import upgrade
-from mindgap.cli.worker import worker
 from mindgap.graph import MindgapError
 from mindgap.run.log_setup import VARIABLE, configure_logging
 
@@ -79,9 +78,6 @@ app.add_typer(campaign, name="campaign")
 app.add_typer(causes, name="causes")
 app.add_typer(env, name="env")
 app.add_typer(study, name="study")
-app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})(
-    worker
-)
 
 
 @app.callback()

@@ -37,9 +37,10 @@ class BackendElsewhere:
     def environment(self, options: Options) -> Mapping[str, str]:
         return self.backend.environment(options)
 
-    def worker_command(self) -> list[str]:
-        """The command line of its workers. Raises `EnvironmentProblem` where none can run there."""
-        return [*_command(self.where, "mindgap.run.worker"), "--backend", self.place]
+    def service_options(self) -> dict[str, Any]:
+        """The options of `run.worker.platform_service` there. Raises `EnvironmentProblem` where no worker can run."""
+        self.where.check()
+        return {"backend": self.place, "environment": self.where.name, "layered": self.where.layered}
 
     def probe(self) -> Availability:
         return probe_all(self.where, [self.place])[self.place]

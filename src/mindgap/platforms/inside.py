@@ -38,17 +38,17 @@ def backend_at(place: str) -> Backend:
     return found
 
 
-def probed(backend: Backend, arguments: argparse.Namespace) -> Availability:
+def probed(backend: Backend, environment: str, layered: bool) -> Availability:
     """What the backend's probe finds. A layered environment must itself have a package that the backend names: on
     mindgap's packages alone it would be mindgap's own platform under another name."""
     found = backend.probe()
-    if not found.available or not arguments.layered or any(map(_is_own, found.versions)):
+    if not found.available or not layered or any(map(_is_own, found.versions)):
         return found
     names = ", ".join(found.versions)
     return dataclasses.replace(
         found,
         available=False,
-        reason=f"environment {arguments.environment} has not installed {names}: it would run on mindgap's own packages",
+        reason=f"environment {environment} has not installed {names}: it would run on mindgap's own packages",
     )
 
 
@@ -82,7 +82,7 @@ def _main() -> None:
 
 def _probed(place: str, arguments: argparse.Namespace) -> Availability:
     try:
-        return probed(backend_at(place), arguments)
+        return probed(backend_at(place), arguments.environment, arguments.layered)
     except (Exception, SystemExit) as error:  # what a platform does wrong is data
         return Availability(False, f"its probe failed: {type(error).__name__}: {error}")
 

@@ -31,6 +31,7 @@ from mindgap.run.parent_death import die_with
 
 #: What workers of the PyTorch platforms and the worker that opens sources import. They bring torch and numpy along.
 PRELOADED: Final = (
+    "mindgap.run.server",
     "mindgap.run.worker",
     "mindgap.platforms.pytorch.device.settings",
     "mindgap.platforms.pytorch.execution.eager_executable",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,20 +14,19 @@ from typing import TYPE_CHECKING, Any, Final
 from mindgap.graph import Graph, MindgapError, TensorStore, default_tensor_store
 from mindgap.platforms.elsewhere import BackendElsewhere
 from mindgap.platforms.protocol import Forkable
-from mindgap.run import forking
 from mindgap.run.backend_lookup import find_backend
 from mindgap.run.cpu import CpuAccount
 from mindgap.run.fair_semaphore import FairSemaphore
 from mindgap.run.machine import memory_bytes
 from mindgap.run.outcome import Job, Outcome, Prepared
-from mindgap.run.process import WorkerProcess, spawned
 from mindgap.run.shared_directory import make_shared
+from mindgap.run.worker_client import WorkerStart
 from mindgap.run.worker_supervisor import WorkerLimits, WorkerSupervisor, run_batch
 
 if TYPE_CHECKING:
     from typing import Self
 
-_MODULE: Final = "mindgap.run.worker"
+_SERVICE: Final = "mindgap.run.worker:platform_service"
 #: Resident bytes at which a worker empties its caches while one large graph has the machine for itself.
 _CACHES_OF_ONE: Final = 384 << 20
 
@@ -183,26 +181,18 @@ class WorkerPool:
             return self._supervisors[platform]
 
     def _supervised(self, platform: str) -> WorkerSupervisor:
-        backend, options = find_backend(platform)
+        backend, given = find_backend(platform)
         elsewhere = backend if isinstance(backend, BackendElsewhere) else None
         # An exporter of another version writes another model.
         shared = self._shared / elsewhere.where.name if elsewhere else self._shared
         shared.mkdir(exist_ok=True)
-        environment = {**os.environ, "MINDGAP_SHARED": str(shared), **backend.environment(options)}
+        environment = {**os.environ, "MINDGAP_SHARED": str(shared), **backend.environment(given)}
         may_fork = self._forks and isinstance(backend, Forkable) and backend.forkable
-        if may_fork:
-            forking.begin()
-        command = elsewhere.worker_command() if elsewhere else [sys.executable, "-P", "-m", _MODULE]
-
-        def start(within_s: float) -> WorkerProcess:
-            given = _options(platform, self._store.path, self._limits)
-            if may_fork:
-                process = forking.forked(_MODULE, given, environment, within_s, self._closed.is_set)
-                if process is not None:
-                    return WorkerProcess(process)
-            return self._starter.submit(spawned, [*command, *given], environment).result()
-
-        return WorkerSupervisor(platform, start, self._limits, self._semaphore, self.cpu)
+        options = {"platform": platform, "tensors": str(self._store.path)} | (
+            elsewhere.service_options() if elsewhere else {}
+        )
+        start = WorkerStart(_SERVICE, environment, elsewhere.where if elsewhere else None, may_fork, self._starter)
+        return WorkerSupervisor(platform, start, options, self._limits, self._semaphore, self.cpu)
 
     def _set_limits(self, limits: WorkerLimits) -> None:
         """Workers that run have other limits, so they end."""
@@ -211,18 +201,10 @@ class WorkerPool:
         with self._growing:
             self._limits = limits
             for supervisor in self._supervisors.values():
-                supervisor.limits = limits
+                supervisor.set_limits(limits)
                 supervisor.release()
 
     def _keep(self, idle_s: float) -> None:
         while not self._closed.wait(min(5.0, idle_s / 4)):
             for supervisor in [*self._supervisors.values()]:
                 supervisor.stop_if_idle(idle_s)
-
-
-def _options(platform: str, tensors: Path, limits: WorkerLimits) -> list[str]:
-    """Returns the worker's command-line options."""
-    return [
-        *("--platform", platform, "--tensors", str(tensors), "--parent", str(os.getpid())),
-        *("--memory-limit", str(limits.memory_bytes), "--recycle", str(limits.cache_bytes)),
-    ]

@@ -1,73 +1,228 @@
-"""Client of one Python worker process: starts it on demand, sends requests, drops it after a failure.
+"""Client of one worker process: starts it on demand, sends requests, replaces it after a failure, accounts its time.
 
-`WorkerSupervisor` adds what platforms need: retries, back-off, descriptions, graphs that the worker keeps.
+`WorkerSupervisor` adds what platforms need: back-off, platforms that are given up, graphs that the worker keeps.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeVar
 
 from mindgap.platforms.environments import Environment
 from mindgap.run import forking
 from mindgap.run.channel import Array, Frame
+from mindgap.run.cpu import CpuAccount
+from mindgap.run.message import PROTOCOL
+from mindgap.run.outcome import Purpose
 from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess, spawned
 
-#: Starts a process: (command, environment) -> process. Raises OSError.
-Launch = Callable[[Sequence[str], Mapping[str, str]], WorkerProcess]
+T = TypeVar("T")
+
+#: The module that every worker process runs.
+SERVER: Final = "mindgap.run.server"
+#: A request that is sent gets this many seconds, however little time is left for it.
+LEAST_S: Final = 0.05
+#: Decides whether a request that ended its process is sent once more, to a new one. `fresh`: it was the first request.
+Retry = Callable[[WorkerFailed, bool], bool]
+
+
+def never(failed: WorkerFailed, fresh: bool) -> bool:
+    """Sends no request twice."""
+    return False
+
+
+def if_doubtful(failed: WorkerFailed, fresh: bool) -> bool:
+    """Tries again where earlier requests may have damaged the process, or it was killed from outside. Not after a
+    timeout: a second try would cost the deadline again."""
+    return failed.fault != "timeout" and (failed.outside or not fresh)
+
+
+class Lock(Protocol):
+    """What serialises the requests of a client that several threads use."""
+
+    def acquire(self, *, timeout: float) -> bool: ...
+
+    def release(self) -> None: ...
+
+
+class CannotOpen(WorkerFailed):
+    """The worker could not be started, or reports why its service cannot be opened. `permanent`: another try cannot
+    succeed. `ours`: the message is complete, and written for users."""
+
+    def __init__(self, message: str, *, permanent: bool, ours: bool = True) -> None:
+        super().__init__("crash", message)
+        self.permanent, self.ours = permanent, ours
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStart:
+    """How a worker process is started.
+
+    `service`: the function that opens its service (`mindgap.run.server`). `variables`: its environment variables, by
+    default those of this process as they are now. `where`: the environment in which it runs, None for mindgap's own.
+    `forks`: it may come from the fork server. `starter`: a thread that outlives the caller's, with which the process
+    would die.
+    """
+
+    service: str
+    variables: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    where: Environment | None = None
+    forks: bool = False
+    starter: ThreadPoolExecutor | None = None
+
+    def process(
+        self, options: Mapping[str, Any], limits: RequestLimits, cancelled: Callable[[], bool]
+    ) -> WorkerProcess:
+        """Starts it. Raises OSError if that fails."""
+        arguments = [self.service, "--parent", str(os.getpid()), "--options", json.dumps(dict(options), default=str)]
+        if limits.memory_bytes is not None:
+            arguments += ["--memory-limit", str(limits.memory_bytes)]
+        if self.forks and self.where is None:
+            forked = forking.forked(SERVER, arguments, self.variables, limits.deadline_s, cancelled)
+            if forked is not None:
+                return WorkerProcess(forked)
+        command = [sys.executable, "-P", "-m", SERVER] if self.where is None else self.where.command(SERVER)
+        if self.starter is None:
+            return spawned([*command, *arguments], self.variables)
+        return self.starter.submit(spawned, [*command, *arguments], self.variables).result()
 
 
 class WorkerClient:
-    """One process of `python -m MODULE`, replaced by the next request after it died. Not thread-safe."""
+    """One worker process, replaced by the next request after it died. Not thread-safe, except for `kill`."""
 
     def __init__(
-        self, module: str, options: Mapping[str, object], environment: Mapping[str, str], start: RequestLimits,
-        launch: Launch = spawned, where: Environment | None = None, *, forks: bool = False,
+        self, start: WorkerStart, options: Mapping[str, Any], limits: RequestLimits, account: CpuAccount | None = None,
+        name: str = "", purpose: Purpose = "running",
     ) -> None:  # fmt: skip
-        """`options`: command-line options without the dashes, beside `--parent`. `start`: limits until it is ready.
+        """`options`: of the service, as JSON. `limits`: until it is ready; it ends itself at `limits.memory_bytes`.
 
-        `where`: the environment in which it runs, None for mindgap's own. `forks`: it may come from the fork server.
+        `account`: charged for the processor time of `name`, as a rule for `purpose`.
         """
-        self._module, self._forks = module, forks and where is None
-        if self._forks:
+        if start.forks and start.where is None:
             forking.begin()
-        command = [sys.executable, "-P", "-m", module] if where is None else where.command(module)
-        self._options = ["--parent", str(os.getpid())]
-        for name, value in options.items():
-            self._options += [f"--{name}", str(value)]
-        self._command = [*command, *self._options]
-        self._environment, self._start, self._launch = environment, start, launch
+        self._start, self._purpose = start, purpose
+        self._account, self._name = account or CpuAccount(), name
+        #: Of processes that start from now on.
+        self.options, self.limits = dict(options), limits
         #: The process that runs now.
         self.process: WorkerProcess | None = None
         #: What the latest process sent when it was ready.
-        self.ready: Frame | None = None
+        self.about: Mapping[str, Any] = {}
+        #: Processor seconds without those of starting; the caller sets it back.
+        self.spent = 0.0
+        self.closing = False
 
-    def started(self) -> WorkerProcess:
-        """Returns the running process, or starts one. Raises `WorkerFailed`, and OSError if it cannot be started."""
+    @property
+    def pid(self) -> int | None:
+        """The id of the running process, None without one."""
+        worker = self.process
+        return None if worker is None else worker.pid
+
+    def started(self, until: float | None = None) -> WorkerProcess:
+        """Returns the running process, or starts one. Raises `WorkerFailed`, of the kind `CannotOpen` where the process
+        itself says why. `until`: a moment of `time.monotonic` at which it must be ready, whatever `limits` allow."""
         if self.process is not None and self.process.alive:
             return self.process
         self.close()
-        forked = None
-        if self._forks:
-            forked = forking.forked(self._module, self._options, self._environment, self._start.deadline_s)
-        self.process = WorkerProcess(forked) if forked else self._launch(self._command, self._environment)
-        self.ready = self.process.listen(self._start)
+        seconds = self.limits.deadline_s
+        until = time.monotonic() + seconds if until is None else min(until, time.monotonic() + seconds)
+        try:
+            self.about = self._opened(until)
+        except WorkerFailed:
+            self.close("starting")
+            raise
+        self.charge("starting")
+        assert self.process is not None
         return self.process
 
-    def ask(self, header: Mapping[str, object], arrays: Sequence[Array], limits: RequestLimits) -> Frame:
-        """Sends a request and returns the answer. Raises `WorkerFailed`; the next request starts a new process."""
+    def _opened(self, until: float) -> Mapping[str, Any]:
+        limits = self.limits
         try:
-            worker = self.started()
-            worker.jobs += 1
-            worker.stage = str(header["kind"])
-            return worker.ask(header, arrays, limits)
-        except WorkerFailed:
-            self.close()
-            raise
+            left_s = RequestLimits(until - time.monotonic(), limits.memory_bytes)
+            self.process = self._start.process(self.options, left_s, lambda: self.closing)
+        except OSError as error:
+            raise CannotOpen(f"the worker cannot be started: {error}", permanent=True) from error
+        left_s = RequestLimits(max(until - time.monotonic(), LEAST_S), limits.memory_bytes, limits.cpu_s)
+        header = self.process.listen(left_s).header
+        if header.get("kind") == "failed":
+            raise CannotOpen(str(header.get("message")), permanent=bool(header["permanent"]), ours=bool(header["ours"]))
+        if header.get("kind") != "ready" or header.get("protocol") != PROTOCOL:
+            raise CannotOpen("the worker speaks another version of the protocol than this mindgap", permanent=True)
+        return header
 
-    def close(self) -> None:
-        """Stops the process. A later request starts another."""
+    def attempt(
+        self, work: Callable[[WorkerProcess], T], retry: Retry = never, purpose: Purpose | None = None,
+        ready: Callable[[], WorkerProcess] | None = None,
+    ) -> T:  # fmt: skip
+        """Does work with the running process, or a new one. A process that fails is ended.
+
+        Raises `WorkerFailed`; the next request starts a new process. `purpose`: of its processor time. `ready`: gives
+        the process, in place of `started`.
+        """
+        for may_retry in (True, False):
+            worker = (ready or self.started)()
+            fresh = worker.jobs == 0
+            worker.jobs += 1
+            try:
+                return work(worker)
+            except WorkerFailed as failed:
+                self.close(purpose)
+                if not may_retry or self.closing or not retry(failed, fresh):
+                    raise
+            finally:
+                self.charge(purpose)
+        raise AssertionError
+
+    def ask(
+        self, header: Mapping[str, object], arrays: Sequence[Array], limits: RequestLimits, stage: str = ""
+    ) -> Frame:
+        """Sends a request and returns the answer. Raises `WorkerFailed`; the next request starts a new process.
+
+        `stage`: the words for it in the message of a failure.
+        """
+
+        def sent(worker: WorkerProcess) -> Frame:
+            worker.stage = stage or str(header["kind"])
+            return worker.ask(header, arrays, limits)
+
+        return self.attempt(sent)
+
+    def charge(self, purpose: Purpose | None = None) -> None:
+        """Accounts the process's processor time since the last charge."""
+        if self.process is not None:
+            self._charge(self.process, purpose)
+
+    def kill(self) -> None:
+        """Ends the process from another thread. The thread that waits for an answer then gets `WorkerFailed`."""
+        worker = self.process
+        if worker is not None:
+            worker.kill()
+
+    def close(self, purpose: Purpose | None = None) -> None:
+        """Stops the process. A later request starts another. `purpose`: of its last processor time."""
         worker, self.process = self.process, None
         if worker is not None:
             worker.stop()
+            self._charge(worker, purpose)
+
+    def shut(self, lock: Lock) -> None:
+        """Ends the process from another thread, also in the middle of a request, and starts no other. `lock`: held by
+        the thread that waits for an answer."""
+        self.closing = True
+        while not lock.acquire(timeout=0.05):
+            self.kill()
+        try:
+            self.close()
+        finally:
+            lock.release()
+
+    def _charge(self, worker: WorkerProcess, purpose: Purpose | None) -> None:
+        seconds = worker.spent()
+        self._account.add(purpose or self._purpose, self._name, seconds)
+        self.spent += seconds if purpose != "starting" else 0.0

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from mindgap.run.channel import Frame
 from mindgap.run.process import RequestLimits, WorkerFailed
-from mindgap.run.worker_client import WorkerClient
+from mindgap.run.worker_client import WorkerClient, WorkerStart
 
 _log = logging.getLogger(__name__)
 
@@ -54,9 +54,9 @@ class CaptureClient:
         self._limits = limits
         # One thread: as many models at a time as the user asked for, and sums that never depend on the machine.
         threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-        environment = {**os.environ, **threads, "PYTHONUNBUFFERED": "1"}
-        start = replace(self._process_limits(1.0), deadline_s=_START_S, cpu_s=None)
-        self._client = WorkerClient("mindgap.models.catalogue.worker", {"tensors": tensors}, environment, start)
+        variables = {**os.environ, **threads, "PYTHONUNBUFFERED": "1"}
+        start = WorkerStart("mindgap.models.catalogue.worker:capture_service", variables)
+        self._client = WorkerClient(start, {"tensors": str(tensors)}, RequestLimits(_START_S, limits.memory_bytes))
         self._source = ""
 
     def expand(self, pattern: str) -> list[str]:
@@ -111,10 +111,8 @@ class CaptureClient:
     def _ask(self, header: Mapping[str, Any], times: float = 1.0) -> Frame:
         limits = self._process_limits(times)
         try:
-            worker = self._client.started()
-            worker.jobs += 1
-            worker.stage = f"{header['kind']}ing" if header["kind"] != "prove" else "proving"
-            return worker.ask(header, (), limits)
+            stage = f"{header['kind']}ing" if header["kind"] != "prove" else "proving"
+            return self._client.ask(header, (), limits, stage)
         except WorkerFailed as failed:
             self.close()
             tail = failed.tail.strip().splitlines()

@@ -1,4 +1,4 @@
-"""Worker process that builds and captures models: `python -m mindgap.models.catalogue.worker --parent PID`.
+"""Builds and captures models in a worker process: a service of `mindgap.run.server`.
 
 Messages:
 
@@ -16,14 +16,10 @@ worker → parent   listed    the sources that match a pattern
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import gc
 import resource
-import sys
-import time
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,8 +37,8 @@ from mindgap.graph import (
     stored_keys,
     structure_digest,
 )
-from mindgap.run.channel import ChannelClosed, FrameReader, send_frame
-from mindgap.run.worker_setup import claim_channel, prepare_to_die, serve_until_hangup
+from mindgap.run.channel import ChannelClosed, Frame
+from mindgap.run.server import Answer, Channel, Service
 
 if TYPE_CHECKING:
     from mindgap.models.corpus import Built, Captured, Program
@@ -50,16 +46,10 @@ if TYPE_CHECKING:
 Header = dict[str, Any]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Serves requests until the parent closes the channel."""
-    parser = argparse.ArgumentParser(prog="mindgap.models.catalogue.worker", description=__doc__)
-    parser.add_argument("--parent", type=int, help="the process to die with")
-    parser.add_argument("--tensors", type=Path, required=True, help="where tensors too big for a graph file go")
-    arguments = parser.parse_args(argv)
-    requests, answers = claim_channel()
-    prepare_to_die(arguments.parent, requests, None)
-    server = _CaptureServer(FrameReader(requests), answers, TensorStore(arguments.tensors))
-    serve_until_hangup(server.serve)
+def capture_service(channel: Channel, tensors: str) -> Service:
+    """Captures one model at a time. `tensors`: where tensors too big for a graph file go."""
+    answer = _Capturer(channel, TensorStore(tensors)).answer
+    return Service(dict.fromkeys(("list", "open", "capture"), answer))
 
 
 @dataclass
@@ -71,36 +61,30 @@ class _Opened:
 
 
 @dataclass
-class _CaptureServer:
+class _Capturer:
     """Answers the requests of one client."""
 
-    reader: FrameReader
-    answers: int
+    channel: Channel
     tensors: TensorStore
     opened: _Opened = field(default_factory=lambda: _Opened([]))
 
-    def serve(self) -> None:
-        """Answers requests. Raises `ChannelClosed` when the parent closes the channel."""
-        send_frame(self.answers, {"kind": "ready"})
-        while True:
-            header = self.reader.next().header
-            _reset_peak()
-            before = time.process_time()
-            try:
-                # A model's own code may print, warn and call sys.exit(): none of it may end the worker.
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    answer, data = self._answer(header)
-            except ChannelClosed:
-                raise
-            except BaseException as error:
-                answer, data = _failed(error), b""
-                self.opened.built = None
-                # The frames of the traceback hold the model.
-                error.__traceback__ = None
-            answer["cpu_seconds"] = time.process_time() - before
-            answer["peak_bytes"] = _peak_bytes()
-            send_frame(self.answers, answer, [np.frombuffer(data, np.uint8)] if data else [])
+    def answer(self, frame: Frame) -> Answer:
+        """Answers a request; with a reason, whatever a model's code raises."""
+        _reset_peak()
+        try:
+            # A model's own code may print, warn and call sys.exit(): none of it may end the worker.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                answer, data = self._answer(frame.header)
+        except ChannelClosed:
+            raise
+        except BaseException as error:
+            answer, data = _failed(error), b""
+            self.opened.built = None
+            # The frames of the traceback hold the model.
+            error.__traceback__ = None
+        answer["peak_bytes"] = _peak_bytes()
+        return answer, [np.frombuffer(data, np.uint8)] if data else []
 
     def _answer(self, header: Any) -> tuple[Header, bytes]:
         kind = header["kind"]
@@ -181,22 +165,22 @@ class _CaptureServer:
 
     def ask(self, structure: str) -> bool:
         """Asks the parent whether this structure is to be proven and sent."""
-        send_frame(self.answers, {"kind": "traced", "structure": structure})
-        return bool(self.reader.next().header["wanted"])
+        self.channel.send({"kind": "traced", "structure": structure})
+        return bool(self.channel.receive().header["wanted"])
 
 
 @dataclass
 class _TraceAnswer:
     """The parent's answer about the graph that was traced."""
 
-    server: _CaptureServer
+    capturer: _Capturer
     asked: bool = False
     wanted: bool = False
     unproven: bool = False
 
     def proves(self, graph: Graph) -> bool:
         self.asked = True
-        self.wanted = self.server.ask(structure_digest(graph))
+        self.wanted = self.capturer.ask(structure_digest(graph))
         return self.wanted
 
 
@@ -218,7 +202,3 @@ def _peak_bytes() -> int:
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
     except (OSError, StopIteration):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-
-
-if __name__ == "__main__":
-    sys.exit(main())

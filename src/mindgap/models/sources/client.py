@@ -18,7 +18,7 @@ from mindgap.graph import Graph, MindgapError, TensorStore, decode
 from mindgap.platforms.environments import Environment
 from mindgap.run.channel import Frame
 from mindgap.run.process import RequestLimits, WorkerFailed
-from mindgap.run.worker_client import WorkerClient
+from mindgap.run.worker_client import LEAST_S, CannotOpen, WorkerClient, WorkerStart
 
 if TYPE_CHECKING:
     from typing import Self
@@ -27,8 +27,6 @@ Optimizer = Literal["sgd", "adamw"]
 
 #: Seconds until a new worker must answer: it has imported no framework yet.
 _START_S: Final = 120.0
-#: A request gets this long, however little is left of the time budget.
-_LEAST_S: Final = 0.05
 #: Seconds for the search for submodules of a refused program that can be captured.
 _WAY_ON_S: Final = 20.0
 #: A line of faulthandler's dump of a Python stack, innermost frame first.
@@ -77,19 +75,15 @@ class SourceClient:
             where.check("torch")
         self.where = where
         self.tensors = tensors
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        start = RequestLimits(_START_S)
-        options = {"tensors": tensors.path}
-        self._client = WorkerClient(
-            "mindgap.models.sources.worker", options, environment, start, where=where, forks=True
-        )
+        variables = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        start = WorkerStart("mindgap.models.sources.worker:source_service", variables, where, forks=True)
+        self._client = WorkerClient(start, {"tensors": str(tensors.path)}, RequestLimits(_START_S))
         self._deadline_s = deadline_s
         self._until = math.inf if budget_s is None else time.monotonic() + budget_s
         self._lock = threading.Lock()
         #: How many programs of each opened source the process holds.
         self._held: dict[int, int] = {}
         self._count = 0
-        self._stopping = False
 
     def open(self, source: str) -> OpenedSource:
         """Opens a source. Raises `MindgapError`, and `RuntimeError` where mindgap itself failed."""
@@ -133,10 +127,8 @@ class SourceClient:
 
     def stop(self) -> None:
         """Ends the process from another thread, which waits for it. Starts no other."""
-        self._stopping = True
-        worker = self._client.process
-        if worker is not None:
-            worker.kill()
+        self._client.closing = True
+        self._client.kill()
 
     def close(self) -> None:
         """Ends the process."""
@@ -159,17 +151,17 @@ class SourceClient:
         return OpenedSource(key, source, tuple((name, text) for name, text in programs))
 
     def _ask(self, header: Mapping[str, object], source: str) -> Frame:
-        if self._stopping:
+        if self._client.closing:
             raise MindgapError(f"{source}: interrupted")
         if time.monotonic() >= self._until:
             raise MindgapError(f"{source}: not run: the time budget was used up")
         stage = _STAGES[str(header["kind"])]
         try:
             worker = self._client.started()
-            worker.stage = stage
             left = self._until - time.monotonic()
-            frame = worker.ask(header, (), RequestLimits(min(self._deadline_s, max(left, _LEAST_S))))
-        except OSError as error:
+            limits = RequestLimits(min(self._deadline_s, max(left, LEAST_S)))
+            frame = self._client.ask(header, (), limits, stage)
+        except CannotOpen as error:
             raise MindgapError(f"the process that opens sources cannot be started: {error}") from None
         except WorkerFailed as failed:
             self._stop()

@@ -1,5 +1,5 @@
-"""Worker process that opens a command's sources and captures their programs, so that nothing a user's code does can
-end the command: `python -m mindgap.models.sources.worker --parent PID --tensors DIR`.
+"""Opens a command's sources and captures their programs in a worker process, so that nothing a user's code does can
+end the command: a service of `mindgap.run.server`.
 
 Messages:
 
@@ -15,23 +15,20 @@ worker → parent   opened    name and source of each program
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import faulthandler
 import importlib
 import os
-import sys
 import traceback
 import warnings
-from collections.abc import Generator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mindgap.graph import MindgapError, TensorStore, encode
-from mindgap.run.channel import FrameReader, send_frame
-from mindgap.run.worker_setup import claim_channel, prepare_to_die, serve_until_hangup
+from mindgap.run.channel import Frame
+from mindgap.run.server import Answer, Channel, Service
 
 if TYPE_CHECKING:
     from mindgap.models.corpus import Captured, Program
@@ -39,55 +36,47 @@ if TYPE_CHECKING:
 Header = dict[str, Any]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Serves requests until the parent closes the channel."""
-    parser = argparse.ArgumentParser(prog="mindgap.models.sources.worker", description=__doc__)
-    parser.add_argument("--parent", type=int, help="the process to die with")
-    parser.add_argument("--tensors", type=Path, required=True, help="where tensors too big for a graph's bytes go")
-    arguments = parser.parse_args(argv)
-    requests, answers = claim_channel()
-    prepare_to_die(arguments.parent, requests, None)
+def source_service(_: Channel, tensors: str) -> Service:
+    """Opens sources and captures their programs. `tensors`: where tensors too big for a graph's bytes go."""
     # Imported before the first request, whose deadline is for the user's code.
     importlib.import_module("mindgap.models.corpus")
-    server = _SourceServer(TensorStore(arguments.tensors))
-    serve_until_hangup(lambda: server.serve(FrameReader(requests), answers))
+    sources = _Sources(TensorStore(tensors))
+    answers = {"open": sources.open, "capture": sources.capture, "way_on": sources.way_on}
+    return Service({kind: _answering(answer) for kind, answer in answers.items()})
 
 
-class _SourceServer:
-    """Answers the requests of one client."""
+def _answering(answer: Callable[[Mapping[str, Any]], tuple[Header, bytes]]) -> Callable[[Frame], Answer]:
+    """Answers a request with the reason of any failure. A user's code may raise anything, `SystemExit` among it."""
+
+    def answered(frame: Frame) -> Answer:
+        with _explained_exits():
+            try:
+                header, data = answer(frame.header)
+            except BaseException as error:
+                header, data = _failed(error), b""
+                # The frames of the traceback hold the model.
+                error.__traceback__ = None
+        return header, [np.frombuffer(data, np.uint8)] if data else []
+
+    return answered
+
+
+class _Sources:
+    """The sources that are open."""
 
     def __init__(self, tensors: TensorStore) -> None:
         self._tensors = tensors
         self._opened: dict[int, list[Program | Captured | None]] = {}
 
-    def serve(self, reader: FrameReader, answers: int) -> None:
-        """Answers requests. Raises `ChannelClosed` when the parent closes the channel."""
-        send_frame(answers, {"kind": "ready"})
-        while True:
-            header = reader.next().header
-            with _explained_exits():
-                try:
-                    answer, data = self._answer(header)
-                # A user's code may raise anything, SystemExit among it.
-                except BaseException as error:
-                    answer, data = _failed(error), b""
-                    # The frames of the traceback hold the model.
-                    error.__traceback__ = None
-            sys.stderr.flush()
-            send_frame(answers, answer, [np.frombuffer(data, np.uint8)] if data else [])
-
-    def _answer(self, header: Mapping[str, Any]) -> tuple[Header, bytes]:
-        if header["kind"] == "open":
-            return self._open(header)
-        return self._way_on(header) if header["kind"] == "way_on" else self._capture(header)
-
-    def _open(self, header: Mapping[str, Any]) -> tuple[Header, bytes]:
+    def open(self, header: Mapping[str, Any]) -> tuple[Header, bytes]:
+        """Opens a source, under a number."""
         from mindgap.models.corpus import open_source
 
         found = self._opened[header["key"]] = [*open_source(header["source"])]
         return {"kind": "opened", "programs": [[one.name, one.source] for one in found if one is not None]}, b""
 
-    def _capture(self, header: Mapping[str, Any]) -> tuple[Header, bytes]:
+    def capture(self, header: Mapping[str, Any]) -> tuple[Header, bytes]:
+        """Captures a program of an opened source, once."""
         from mindgap.models import corpus
 
         programs = self._opened[header["key"]]
@@ -103,7 +92,8 @@ class _SourceServer:
                 )
         return {"kind": "captured", "warnings": [str(each.message) for each in caught]}, encode(graph)
 
-    def _way_on(self, header: Mapping[str, Any]) -> tuple[Header, bytes]:
+    def way_on(self, header: Mapping[str, Any]) -> tuple[Header, bytes]:
+        """Tells which submodules of a refused program can be captured."""
         from mindgap.models.corpus import Program, open_source
         from mindgap.models.corpus.inside import way_on
 
@@ -144,7 +134,3 @@ def _failed(error: BaseException) -> Header:
 
     line = user_line_of(error.__traceback__)
     return {"kind": "failed", "reason": f"it raised {one_line(error)}{f' ({line})' if line else ''}", "broken": ""}
-
-
-if __name__ == "__main__":
-    sys.exit(main())

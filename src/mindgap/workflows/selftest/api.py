@@ -13,7 +13,7 @@ from typing import Final
 from pydantic import TypeAdapter
 
 from mindgap.run.process import RequestLimits
-from mindgap.run.worker_client import WorkerClient
+from mindgap.run.worker_client import WorkerClient, WorkerStart
 from mindgap.workflows.selftest.failures import try_failures
 from mindgap.workflows.selftest.report import CaseRow, SelftestReport, Trials
 from mindgap.workflows.selftest.subjects import names
@@ -24,6 +24,8 @@ _FULL_FAULTS: Final = 60
 #: Seconds until a worker has started, and seconds for one subject.
 _START_S: Final = 300.0
 _SUBJECT_S: Final = 3600.0
+#: Tries the faults of one subject at a time.
+SERVICE: Final = "mindgap.workflows.selftest.trial:trial_service"
 _TRIALS: Final = TypeAdapter(Trials)
 
 #: Called after each subject: (done, of how many, its name).
@@ -44,7 +46,7 @@ def run(quick: bool = False, seed: int = 0, progress: Progress | None = None) ->
         free = SimpleQueue[WorkerClient]()
         cores = min(os.cpu_count() or 1, len(subjects))
         for _ in range(cores):
-            client = WorkerClient("mindgap.workflows.selftest.worker", {}, os.environ, RequestLimits(_START_S))
+            client = WorkerClient(WorkerStart(SERVICE), {}, RequestLimits(_START_S))
             stack.callback(client.close)
             free.put(client)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
@@ -18,8 +18,10 @@ from mindgap.platforms.protocol import Platform, Unsupported
 from mindgap.platforms.registry import find
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
+from mindgap.run.channel import Frame
 from mindgap.run.local import Caches, run_job
 from mindgap.run.outcome import Job, Outcome
+from mindgap.run.server import Answer, Channel, Service
 from mindgap.workflows.selftest.fault_cases import FaultCase, benign_for, faults_for
 from mindgap.workflows.selftest.ground_truth import Effect, GroundTruth
 from mindgap.workflows.selftest.report import CaseRow, Trials
@@ -57,6 +59,17 @@ def try_subject(name: str, seed: int, limit: int) -> Trials:
         except MindgapError as error:
             return Trials((), str(error))
         return Trials(tuple(_FaultComparison(name, graph, tensors, Path(folder)).rows(seed, limit)))
+
+
+def trial_service(_: Channel) -> Service:
+    """Tries the faults of one subject at a time."""
+
+    def answer(frame: Frame) -> Answer:
+        asked = frame.header
+        trials = try_subject(asked["subject"], asked["seed"], asked["limit"])
+        return {"kind": "tried", **asdict(trials)}, ()
+
+    return Service({"try": answer})
 
 
 class _FaultComparison:

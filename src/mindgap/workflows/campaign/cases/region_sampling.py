@@ -7,22 +7,24 @@ import os
 import queue
 import re
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 import numpy as np
 
-from mindgap.graph import MindgapError, encode
+from mindgap.graph import MindgapError, TensorStore, decode, encode
 from mindgap.models.catalogue import Catalogue
 from mindgap.models.catalogue.integrity import GraphChecker
-from mindgap.models.synth.regions.pool import RegionPool, join_regions
-from mindgap.models.synth.regions.sampler import SamplerOptions
+from mindgap.models.synth.regions.pool import RegionPool, join_regions, to_bytes
+from mindgap.models.synth.regions.sampler import SamplerOptions, sample_regions
 from mindgap.run.channel import Frame
 from mindgap.run.process import RequestLimits, WorkerFailed
-from mindgap.run.worker_client import WorkerClient
+from mindgap.run.server import Answer, Channel, Service
+from mindgap.run.worker_client import WorkerClient, WorkerStart
 
 _START: Final = RequestLimits(120.0, 4 << 30)
 #: For one base: a step that takes longer has met an operator that does not come back.
@@ -137,7 +139,12 @@ class _Sampling:
         return [part for part in self._found if part]
 
     def _work(self) -> None:
-        worker, checker = _client(self._catalogue.tensors), GraphChecker(self._catalogue)
+        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        start = WorkerStart(
+            "mindgap.workflows.campaign.cases.region_sampling:region_service", {**os.environ, **threads}
+        )
+        worker = WorkerClient(start, {"tensors": str(self._catalogue.tensors)}, _START)
+        checker = GraphChecker(self._catalogue)
         try:
             while self._error is None:
                 try:
@@ -184,9 +191,9 @@ class _Sampling:
         if header["kind"] == "lost":
             return lost[-1]
         self.tried.cpu_seconds += header["cpu_seconds"]
-        if header["kind"] == "failed":
-            self.tried.count("found", header["reason"])
-            return str(header["reason"])
+        if header["kind"] == "refused":
+            self.tried.count("found", header["message"])
+            return str(header["message"])
         for kind, reason in header["tried"]:
             self.tried.count(kind, reason)
         if any(not reason for _, reason in header["tried"]):
@@ -202,7 +209,21 @@ def _shortened(fault: str) -> str:
     return re.sub(r"input \d+", "input N", re.sub(r"[0-9a-f]{64}", "…", fault))
 
 
-def _client(tensors: Path) -> WorkerClient:
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    module = "mindgap.workflows.campaign.cases.region_worker"
-    return WorkerClient(module, {"tensors": tensors}, {**os.environ, **threads}, _START)
+def region_service(_: Channel, tensors: str) -> Service:
+    """Samples regions of one base at a time. Mutated operators run for the first time here, and some of them end the
+    process. `tensors`: where the bases' stored tensors are."""
+
+    def answer(frame: Frame) -> Answer:
+        asked = frame.header
+        graph = decode(frame.arrays[0].tobytes())
+        options = SamplerOptions(**asked["wanted"])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tried = list(
+                sample_regions(asked["base"], graph, Random(asked["seed"]), options, tensors=TensorStore(tensors))
+            )
+        data = to_bytes([one.region for one in tried if one.region is not None])
+        header = {"kind": "regions", "tried": [[one.kind, one.reason] for one in tried]}
+        return header, [np.frombuffer(data, np.uint8)] if data else []
+
+    return Service({"sample_regions": answer})

@@ -25,10 +25,10 @@ from mindgap.results.settings import RunSettings
 from mindgap.run.channel import Frame
 from mindgap.run.cpu import CpuAccount
 from mindgap.run.identity import remember
-from mindgap.run.message import PROTOCOL, graph_bytes, outcome_frame, read_job
-from mindgap.run.outcome import Job, Outcome, Purpose
-from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess, spawned
-from mindgap.run.worker_client import WorkerClient
+from mindgap.run.message import graph_bytes, outcome_frame, read_job
+from mindgap.run.outcome import Job, Outcome
+from mindgap.run.process import RequestLimits, WorkerFailed, WorkerProcess
+from mindgap.run.worker_client import WorkerClient, WorkerStart
 from mindgap.workflows.campaign.cases.case import Case
 from mindgap.workflows.campaign.judging.worker import judge_frame
 from mindgap.workflows.campaign.plan import Plan
@@ -108,17 +108,17 @@ class JudgeProcess:
     ) -> None:  # fmt: skip
         """`starter`: a thread that outlives this object; a process dies with the thread that started it."""
         self._limits, self._execute, self._describe = limits, execute, describe
-        self._account, self._spent = account or CpuAccount(), 0.0
         # Rows are judged side by side with what workers run; more threads would only wait for each other.
+        variables = {"OMP_NUM_THREADS": "1", **os.environ}
         self._client = WorkerClient(
-            "mindgap.workflows.campaign.judging.worker",
-            {"tensors": limits.tensors.path, "memory-limit": limits.memory_bytes},
-            {"OMP_NUM_THREADS": "1", **os.environ},
+            WorkerStart("mindgap.workflows.campaign.judging.worker:judge_service", variables, starter=starter),
+            {"tensors": str(limits.tensors.path), "memory_bytes": limits.memory_bytes},
             RequestLimits(_START_S, limits.memory_bytes),
-            lambda command, environment: starter.submit(spawned, command, environment).result(),
+            account,
+            "judge",
+            "judging",
         )
         self._lock = threading.Lock()
-        self._closing = False
 
     def row(self, case: Case, outcome: Outcome, reference: Outcome) -> Row:
         """Judges one row. A row that exceeds its limits is `unjudged`, or a failure without a culprit.
@@ -128,7 +128,7 @@ class JudgeProcess:
         """
         plain = row_of(case.name, outcome)
         with self._lock:
-            self._spent = 0.0
+            self._client.spent = 0.0
             try:
                 found = self._judged(case, outcome, reference)
             except _OutOfBounds as error:
@@ -136,48 +136,47 @@ class JudgeProcess:
             except WorkerFailed as failed:
                 detail = f"mindgap failed, twice: the process that judges was {failed.message}"
                 found = dataclasses.replace(plain, detail=detail, broken=f"{detail}\n{failed.tail}")
-            self._charge(self._client.process)
-            return dataclasses.replace(found, timings={**found.timings, "judge": self._spent})
+            return dataclasses.replace(found, timings={**found.timings, "judge": self._client.spent})
 
     @property
     def pid(self) -> int | None:
         """Returns the id of the running process; None if none runs."""
-        worker = self._client.process
-        return None if worker is None else worker.pid
+        return self._client.pid
 
     def close(self) -> None:
         """Ends the process, also in the middle of a row."""
-        self._closing = True
-        while not self._lock.acquire(timeout=0.05):
-            if (worker := self._client.process) is not None:
-                worker.kill()
-        try:
-            self._drop()
-        finally:
-            self._lock.release()
+        self._client.shut(self._lock)
 
     def _judged(self, case: Case, outcome: Outcome, reference: Outcome) -> Row:
-        for attempt in (1, 2):
-            try:
-                return self._ask(self._ready(), case, outcome, reference)
-            except WorkerFailed as failed:
-                _log.info("judge of %s ended: %s", case.name, failed.message)
-                self._drop()
-                if failed.fault == "timeout":
-                    raise _OutOfBounds(_too_long(self._limits, outcome)) from None
-                if failed.fault == "oom":
-                    allowed = self._limits.memory_bytes / (1 << 30)
-                    raise _OutOfBounds(f"judging took more than {allowed:g} GiB of memory") from None
-                # Whoever is killed from outside (or after rows that may have damaged it) gets another try.
-                if attempt == 2 or self._closing:
-                    raise
-        raise AssertionError
+        def retry(failed: WorkerFailed, fresh: bool) -> bool:
+            # Whoever is killed from outside (or after rows that may have damaged it) gets another try.
+            _log.info("judge of %s ended: %s", case.name, failed.message)
+            return failed.fault == "crash"
+
+        try:
+            return self._client.attempt(
+                lambda worker: self._ask(worker, case, outcome, reference), retry, ready=self._ready
+            )
+        except WorkerFailed as failed:
+            if failed.fault == "timeout":
+                raise _OutOfBounds(_too_long(self._limits, outcome)) from None
+            if failed.fault == "oom":
+                allowed = self._limits.memory_bytes / (1 << 30)
+                raise _OutOfBounds(f"judging took more than {allowed:g} GiB of memory") from None
+            raise
+
+    def _ready(self) -> WorkerProcess:
+        try:
+            return self._client.started()
+        except WorkerFailed as failed:
+            if failed.outside:
+                return self._client.started()
+            raise JudgeFailed(f"no judge can be started: {failed.message} {failed.tail[-500:]}".strip()) from None
 
     def _ask(self, worker: WorkerProcess, case: Case, outcome: Outcome, reference: Outcome) -> Row:
         """Sends one row to the process and answers its jobs. Raises `WorkerFailed` and `_OutOfBounds`."""
         meter = _Meter(worker, self._limits, self._limits.limit(outcome))
         described = {name: self._facts(name) for name in (outcome.platform, reference.platform)}
-        worker.jobs += 1
         worker.stage = "judging"
         request = judge_frame(case, outcome, reference, self._limits.settings, described)
         frame = worker.ask(*request, meter.limits())
@@ -199,7 +198,7 @@ class JudgeProcess:
 
     def _run(self, frame: Frame, meter: _Meter) -> tuple[dict[str, Any], list[Any]]:
         """Runs a job that the judge requested, and returns the answer."""
-        if meter.left() <= 0 or self._closing:
+        if meter.left() <= 0 or self._client.closing:
             return {"kind": "stop"}, []
         header = frame.header
         data = graph_bytes(frame)
@@ -214,39 +213,9 @@ class JudgeProcess:
             return {"kind": "refused", "message": str(error)}, []
         # Not the time spent waiting for a turn, where the worker says how long it took.
         meter.spent += outcome.timings.get("total", time.perf_counter() - started)
-        self._spent += outcome.timings.get("cpu", 0.0)
+        self._client.spent += outcome.timings.get("cpu", 0.0)
         answer, arrays = outcome_frame(outcome, 0)
         return {**answer, "fingerprint": outcome.fingerprint}, arrays
-
-    def _ready(self) -> WorkerProcess:
-        running = self._client.process
-        if running is not None and running.alive:
-            return running
-        self._drop()
-        try:
-            worker = self._client.started()
-            self._charge(worker, "starting")
-        except OSError as error:
-            raise JudgeFailed(f"no judge can be started: {error}") from None
-        except WorkerFailed as failed:
-            if failed.outside:
-                raise
-            raise JudgeFailed(f"no judge can be started: {failed.message} {failed.tail[-500:]}".strip()) from None
-        ready = self._client.ready
-        if ready is None or ready.header.get("kind") != "ready" or ready.header.get("protocol") != PROTOCOL:
-            raise JudgeFailed("the judge that was started is another version of mindgap")
-        return worker
-
-    def _drop(self) -> None:
-        worker = self._client.process
-        self._client.close()
-        self._charge(worker)
-
-    def _charge(self, worker: WorkerProcess | None, purpose: Purpose = "judging") -> None:
-        if worker is not None:
-            seconds = worker.spent()
-            self._account.add(purpose, "judge", seconds)
-            self._spent += seconds if purpose != "starting" else 0.0
 
 
 class _OutOfBounds(Exception):

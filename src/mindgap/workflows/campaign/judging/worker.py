@@ -1,4 +1,4 @@
-"""Runs a judge process: `python -m mindgap.workflows.campaign.judging.worker`.
+"""Judges rows in a worker process: a service of `mindgap.run.server`.
 
 Judging runs operators of unusual graphs many times, in float64. In a process of its own it may hang or crash, which
 costs one row. Jobs on platforms are sent to the parent.
@@ -11,29 +11,25 @@ judge → parent    job       a job to run; answered by `outcome`, by `refused` 
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import gc
 import json
-import sys
 import traceback
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 
-from mindgap.graph import Graph, MindgapError, TensorStore, decode, default_tensor_store
+from mindgap.graph import Graph, MindgapError, TensorStore, decode
 from mindgap.graph.cache import Cache
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
-from mindgap.run.channel import Array, ChannelClosed, Frame, FrameReader, send_frame
+from mindgap.run.channel import Array, ChannelClosed, Frame
 from mindgap.run.identity import bytes_of, digest_of, remember
 from mindgap.run.machine import own_bytes
-from mindgap.run.message import PROTOCOL, job_frame, outcome_frame, read_outcome
+from mindgap.run.message import job_frame, outcome_frame, read_outcome
 from mindgap.run.outcome import Job, Outcome
-from mindgap.run.worker_setup import claim_channel, prepare_to_die, serve_until_hangup
+from mindgap.run.server import Answer, Channel, Service
 from mindgap.workflows.campaign.cases.case import Case
 
 #: Graphs whose shadows and replays are kept, for the next platform that differs on them: a slow platform may be as many
@@ -52,58 +48,40 @@ class Stopped(BaseException):
     """Raised when the parent stops the row. Not an `Exception`: no code in between may record it as a failure."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Serves until the parent hangs up. Returns the exit status."""
-    parser = argparse.ArgumentParser(prog="mindgap.workflows.campaign.judging.worker", description=__doc__)
-    parser.add_argument("--tensors", type=Path, help="the directory of stored tensors")
-    parser.add_argument("--parent", type=int, help="the process to die with")
-    parser.add_argument("--memory-limit", type=int, help="resident bytes at which it ends itself")
-    arguments = parser.parse_args(argv)
-    requests, answers = claim_channel()
-    prepare_to_die(arguments.parent, requests, arguments.memory_limit)
-    tensors = default_tensor_store() if arguments.tensors is None else TensorStore(arguments.tensors)
+def judge_service(channel: Channel, tensors: str, memory_bytes: int) -> Service:
+    """Judges one row at a time. `tensors`: the directory of stored tensors. `memory_bytes`: what it may take."""
     _import_what_judging_needs()
-    server = _JudgeServer(FrameReader(requests), answers, tensors, arguments.memory_limit)
-    serve_until_hangup(server.serve)
+    return Service({"judge": _RowJudge(channel, TensorStore(tensors), memory_bytes).answer})
 
 
 def _import_what_judging_needs() -> None:
-    """Imports the judge before the first row, so that imports do not count against its limit.
-
-    Freezes the imported objects, so that the garbage collector does not visit them.
-    """
+    """Imports the judge before the first row, so that imports do not count against its limit."""
     import mindgap.judge.trace.judge as _  # noqa: F401
     from mindgap.aten.torch_private.fake_tensors import FakeTensorMode
 
     # The first one imports the compiler that it is made for.
     FakeTensorMode(allow_non_fake_inputs=True)
-    gc.collect()
-    gc.freeze()
 
 
-class _JudgeServer:
-    def __init__(self, reader: FrameReader, answers: int, tensors: TensorStore, memory: int | None) -> None:
-        self._reader, self._answers, self._tensors, self._memory = reader, answers, tensors, memory
+class _RowJudge:
+    def __init__(self, channel: Channel, tensors: TensorStore, memory: int) -> None:
+        self._channel, self._tensors, self._memory = channel, tensors, memory
         self._comparisons: Cache[str, GraphComparison] = Cache(_KEPT, _KEPT_BYTES)
         self._descriptions: dict[str, Mapping[str, Any]] = {}
 
-    def serve(self) -> None:
-        """Answers every frame. Raises `ChannelClosed` when the parent hangs up."""
-        self._send({"kind": "ready", "protocol": PROTOCOL})
-        while True:
-            frame = self._reader.next()
-            try:
-                row = self._row(frame)
-                header = {"kind": "row", "row": encode_row(row)}
-            except Stopped:
-                header = {"kind": "stopped"}
-            except ChannelClosed:
-                raise
-            except Exception:
-                header = {"kind": "broken", "traceback": traceback.format_exc()}
-            if self._memory is not None and own_bytes("self") > _HOLD * self._memory:
+    def answer(self, frame: Frame) -> Answer:
+        """Judges one row."""
+        try:
+            return {"kind": "row", "row": encode_row(self._row(frame))}, ()
+        except Stopped:
+            return {"kind": "stopped"}, ()
+        except ChannelClosed:
+            raise
+        except Exception:
+            return {"kind": "broken", "traceback": traceback.format_exc()}, ()
+        finally:
+            if own_bytes("self") > _HOLD * self._memory:
                 self._comparisons.clear()
-            self._send(header)
 
     def _row(self, frame: Frame) -> Row:
         header = frame.header
@@ -125,17 +103,14 @@ class _JudgeServer:
         """Has the parent run a job. Raises `Stopped`, and `MindgapError` for an invalid job."""
         digest = digest_of(job.graph)
         header, arrays = job_frame(job, digest, bytes_of(job.graph))
-        self._send({**header, "platform": job.platform, "deadline_s": job.deadline_s}, arrays)
-        answer = self._reader.next()
+        self._channel.send({**header, "platform": job.platform, "deadline_s": job.deadline_s}, arrays)
+        answer = self._channel.receive()
         kind = answer.header["kind"]
         if kind == "stop":
             raise Stopped
         if kind == "refused":
             raise MindgapError(answer.header["message"])
         return read_outcome(answer, job.platform, digest, answer.header["fingerprint"])
-
-    def _send(self, header: Mapping[str, Any], arrays: Sequence[Any] = ()) -> None:
-        send_frame(self._answers, header, arrays)
 
 
 def _bytes_kept(graph: Graph) -> int:
@@ -178,7 +153,3 @@ def _outcomes(frame: Frame) -> tuple[Outcome, Outcome]:
         for about, arrays in ((frame.header["reference"], rest[:count]), (frame.header["outcome"], rest[count:]))
     )
     return reference, outcome
-
-
-if __name__ == "__main__":
-    sys.exit(main())

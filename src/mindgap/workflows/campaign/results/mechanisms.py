@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import Any, Final
 
 from mindgap.findings.causes import SameMechanism
 from mindgap.run.process import RequestLimits, WorkerFailed
-from mindgap.run.worker_client import WorkerClient
+from mindgap.run.worker_client import WorkerClient, WorkerStart
+from mindgap.workflows.campaign.results.reduce import SERVICE
 from mindgap.workflows.campaign.state.directory import CampaignDirectory
 
 _PAIR_S: Final = 180.0
@@ -25,10 +25,8 @@ def same_mechanisms(
     """
     if len(scripts) < 2:
         return ()
-    options = {"directory": directory.path, "out": out}
-    client = WorkerClient(
-        "mindgap.workflows.campaign.results.mechanism_worker", options, {**os.environ}, RequestLimits(_PAIR_S)
-    )
+    options = {"directory": str(directory.path), "out": str(out)}
+    client = WorkerClient(WorkerStart(SERVICE), options, RequestLimits(_PAIR_S))
     ends = time.monotonic() + seconds
     found: list[SameMechanism] = []
     try:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +14,7 @@ from mindgap.findings.reduction import ReductionLimits
 from mindgap.findings.reduction.files import Summary, read_summary
 from mindgap.graph import MindgapError
 from mindgap.run.process import RequestLimits, WorkerFailed
-from mindgap.run.worker_client import WorkerClient
+from mindgap.run.worker_client import WorkerClient, WorkerStart
 from mindgap.workflows.campaign.results.findings import FindingGroup, findings_of
 from mindgap.workflows.campaign.state.directory import CampaignDirectory
 
@@ -24,6 +23,8 @@ _PATIENCE: Final = 2.0
 _MORE_S: Final = 300.0
 #: So many cases of a group are tried until one is reduced.
 _CASES: Final = 3
+#: Reduces and compares findings of a campaign.
+SERVICE: Final = "mindgap.workflows.campaign.results.reduction_worker:reduction_service"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +58,8 @@ def reduce_groups(
     clients: list[WorkerClient] = []
 
     def serve() -> None:
-        options = {
-            "directory": directory.path, "out": out, "checks": limits.checks, "seconds": limits.seconds,
-            "stage": int(limits.stage), "condition": limits.condition_s,
-        }  # fmt: skip
-        module = "mindgap.workflows.campaign.results.reduction_worker"
-        client = WorkerClient(module, options, {**os.environ}, RequestLimits(_MORE_S))
+        options = {"directory": str(directory.path), "out": str(out), "limits": asdict(limits)}
+        client = WorkerClient(WorkerStart(SERVICE), options, RequestLimits(_MORE_S))
         clients.append(client)
         try:
             last = ""
@@ -82,8 +79,7 @@ def reduce_groups(
             # An interrupt: what runs now would be waited for.
             queue.close()
             for client in clients:
-                if client.process is not None:
-                    client.process.kill()
+                client.kill()
             raise
     return [done[index] for index in range(len(groups))]
 
@@ -159,7 +155,7 @@ def _reduced(
         spent += answer["cpu_seconds"]
         if answer["kind"] == "reduced":
             return GroupReduction(group, read_summary(out / answer["file"]), cpu_seconds=spent)
-        reasons.append(f"{case}: {answer['reason'].removeprefix(f'{case} on {group.platform}: ')}")
+        reasons.append(f"{case}: {answer['message'].removeprefix(f'{case} on {group.platform}: ')}")
     return GroupReduction(group, None, "; ".join(dict.fromkeys(reasons)), spent)
 
 

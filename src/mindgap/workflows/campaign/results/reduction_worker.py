@@ -1,31 +1,36 @@
-"""Process that reduces cases of one campaign, for `mindgap.workflows.campaign.results.reduce`.
+"""Reduces and compares findings of one campaign in a worker process: a service of `mindgap.run.server`.
 
-A case that crashes or hangs the process costs that case. The workers of platforms live from case to case.
+A case, or a pair, that crashes or hangs the process costs that one. The workers of platforms live from case to case.
 
 parent → worker   reduce    a case, its platform, where it was seen
+                  pairs     names of scripts
+                  same      two names of scripts
 worker → parent   reduced   the name of the summary's file
                   failed    why there is none
+                  pairs     the pairs of scripts that may have one mechanism
+                  same      the evidence that two have one mechanism; empty without any
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 
+from mindgap.findings.causes.mechanism import Run, pairs_to_compare, same_mechanism
+from mindgap.findings.causes.reduced_cases import reduced_cases, run_with
 from mindgap.findings.reduction import ReductionLimits
-from mindgap.findings.reduction.files import Summary, write_finding
+from mindgap.findings.reduction.files import Summary, read_summary, write_finding
 from mindgap.findings.reduction.finding import reduce_finding
 from mindgap.graph import MindgapError, TensorStore, default_tensor_store
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
-from mindgap.run.channel import FrameReader, send_frame
+from mindgap.run.channel import Frame
 from mindgap.run.cpu import seconds_of
 from mindgap.run.pool import WorkerPool
-from mindgap.run.worker_setup import claim_channel, prepare_to_die, serve_until_hangup
+from mindgap.run.server import Answer, Channel, Service
 from mindgap.workflows.campaign.results.findings import rows_of_case
 from mindgap.workflows.campaign.results.script import graph_of
 from mindgap.workflows.campaign.state.directory import CampaignDirectory, open_directory
@@ -55,46 +60,49 @@ def new_pool(directory: CampaignDirectory, tensors: TensorStore) -> WorkerPool:
     return WorkerPool([directory.plan.reference], tensors=tensors, busy=1, idle_s=_IDLE_S, grows=True)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Serves requests until the parent closes the channel."""
-    parser = argparse.ArgumentParser(prog="mindgap.workflows.campaign.results.reduction_worker", description=__doc__)
-    parser.add_argument("--parent", type=int, help="the process to die with")
-    parser.add_argument("--directory", type=Path, required=True, help="of the campaign")
-    parser.add_argument("--out", type=Path, required=True, help="where scripts and reports go")
-    parser.add_argument("--checks", type=int, required=True)
-    parser.add_argument("--seconds", type=float, required=True)
-    parser.add_argument("--stage", type=int, required=True, help="1: look for the stage at fault")
-    parser.add_argument("--condition", type=float, required=True, help="seconds to look for what triggers the fault")
-    arguments = parser.parse_args(argv)
-    requests, answers = claim_channel()
-    prepare_to_die(arguments.parent, requests, None)
-    limits = ReductionLimits(arguments.checks, arguments.seconds, bool(arguments.stage), arguments.condition)
-    directory, tensors = open_directory(arguments.directory), default_tensor_store()
-    with new_pool(directory, tensors) as pool:
+def reduction_service(_: Channel, directory: str, out: str, limits: Mapping[str, Any] | None = None) -> Service:
+    """Reduces one case at a time. `out`: where scripts and reports go. `limits`: fields of `ReductionLimits`."""
+    campaign, tensors = open_directory(directory), default_tensor_store()
+    pool, within = new_pool(campaign, tensors), ReductionLimits(**limits or {})
 
-        def serve() -> None:
-            reader = FrameReader(requests)
-            send_frame(answers, {"kind": "ready"})
-            while True:
-                asked = reader.next().header
-                before = _cpu_seconds()
-                try:
-                    summary = reduce_case(
-                        directory, asked["case"], asked["platform"], arguments.out, limits, asked["seen"], tensors, pool
-                    )
-                    answer = {"kind": "reduced", "file": str(Path(summary.script).with_suffix(".json"))}
-                except MindgapError as error:
-                    answer = {"kind": "failed", "reason": str(error)}
-                send_frame(answers, {**answer, "cpu_seconds": _cpu_seconds() - before})
+    def answer(frame: Frame) -> Answer:
+        asked = frame.header
+        before = _cpu_seconds()
+        try:
+            summary = reduce_case(
+                campaign, asked["case"], asked["platform"], Path(out), within, asked["seen"],
+                tensors, pool,
+            )  # fmt: skip
+            header = {"kind": "reduced", "file": str(Path(summary.script).with_suffix(".json"))}
+        except MindgapError as error:
+            header = {"kind": "failed", "message": str(error)}
+        return {**header, "cpu_seconds": _cpu_seconds() - before}, ()
 
-        serve_until_hangup(serve)
+    def compare(frame: Frame) -> Answer:
+        """Compares reduced findings: `pairs` that may have one mechanism, the evidence that two have the `same`."""
+        settings = replace(campaign.plan.run_settings, trace=True)
+        run = run_with(RunContext(pool.run, settings, tensors, pool.describe))
+        return compared(frame.header, Path(out), run), ()
+
+    return Service({"reduce": answer, "pairs": compare, "same": compare})
+
+
+def compared(asked: Mapping[str, Any], out: Path, run: Run) -> dict[str, Any]:
+    """The answer to one request about reduced findings in the directory `out`."""
+    scripts = asked["scripts"]
+    try:
+        cases = reduced_cases(out, [read_summary((out / script).with_suffix(".json")) for script in scripts])
+        if asked["kind"] == "pairs":
+            found = [[one.summary.script, other.summary.script] for one, other in pairs_to_compare(cases)]
+            return {"kind": "pairs", "pairs": found}
+        first, second = cases
+        evidence = same_mechanism(first, second, run)
+    except MindgapError:  # what cannot be run again is no evidence
+        return {"kind": asked["kind"], "pairs": [], "evidence": ""}
+    return {"kind": "same", "evidence": "" if evidence is None else evidence.evidence}
 
 
 def _cpu_seconds() -> float:
     """Of this process and all that it has started."""
     own = psutil.Process()
     return seconds_of(own, own.children(recursive=True))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
