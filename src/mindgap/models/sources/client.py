@@ -32,7 +32,7 @@ _WAY_ON_S: Final = 20.0
 #: A line of faulthandler's dump of a Python stack, innermost frame first.
 _FRAME: Final = re.compile(r'^  File "(.+)", line (\d+) in ')
 _NOT_THE_USERS: Final = (
-    os.path.dirname(os.path.dirname(__file__)) + os.sep,
+    os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep,
     sysconfig.get_path("stdlib") + os.sep,
     "<",
 )
