@@ -61,8 +61,10 @@ def supervised(command: Sequence[str]) -> Generator[WorkerSupervisor]:
 
     limits = WorkerLimits(300.0, 1 << 40, 1 << 40, 1 << 40)
     supervisor = WorkerSupervisor(ZOO, CommandLine(""), {}, limits, FairSemaphore(1), CpuAccount())
-    yield supervisor
-    supervisor.close()
+    try:
+        yield supervisor
+    finally:
+        supervisor.close()
 
 
 def gone(pid: int, within_s: float = 5.0) -> bool:

@@ -66,6 +66,10 @@ class WorkerPool:
         # A worker is killed when the *thread* that started it ends, so all are started from one that stays.
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="mindgap-start")
         semaphore = FairSemaphore(busy)
+        for platform in platforms:
+            # Raises for a wrong name or option before anything is made.
+            backend, given = find_backend(platform)
+            backend.environment(given)
         self._shared = make_shared()
         self._one = self._limits = limits
         self._store, self._semaphore = store, semaphore

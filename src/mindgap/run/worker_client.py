@@ -80,7 +80,7 @@ class WorkerStart:
         self, options: Mapping[str, Any], limits: RequestLimits, cancelled: Callable[[], bool]
     ) -> WorkerProcess:
         """Starts it. Raises OSError if that fails."""
-        arguments = [self.service, "--parent", str(os.getpid()), "--options", json.dumps(dict(options), default=str)]
+        arguments = [self.service, "--parent", str(os.getpid()), "--options", json.dumps(dict(options))]
         if limits.memory_bytes is not None:
             arguments += ["--memory-limit", str(limits.memory_bytes)]
         if self.forks and self.where is None:
@@ -142,16 +142,17 @@ class WorkerClient:
         return self.process
 
     def _opened(self, until: float) -> Mapping[str, Any]:
-        limits = self.limits
+        memory = self.limits.memory_bytes
         try:
-            left_s = RequestLimits(until - time.monotonic(), limits.memory_bytes)
-            self.process = self._start.process(self.options, left_s, lambda: self.closing)
+            within = RequestLimits(until - time.monotonic(), memory)
+            self.process = self._start.process(self.options, within, lambda: self.closing)
         except OSError as error:
             raise CannotOpen(f"the worker cannot be started: {error}", permanent=True) from error
-        left_s = RequestLimits(max(until - time.monotonic(), LEAST_S), limits.memory_bytes, limits.cpu_s)
-        header = self.process.listen(left_s).header
+        header = self.process.listen(RequestLimits(max(until - time.monotonic(), LEAST_S), memory)).header
         if header.get("kind") == "failed":
-            raise CannotOpen(str(header.get("message")), permanent=bool(header["permanent"]), ours=bool(header["ours"]))
+            raise CannotOpen(
+                str(header.get("message")), permanent=bool(header.get("permanent")), ours=bool(header.get("ours", True))
+            )
         if header.get("kind") != "ready" or header.get("protocol") != PROTOCOL:
             raise CannotOpen("the worker speaks another version of the protocol than this mindgap", permanent=True)
         return header
