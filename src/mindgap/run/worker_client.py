@@ -106,7 +106,8 @@ class WorkerClient:
         """
         if start.forks and start.where is None:
             forking.begin()
-        self._start, self._purpose = start, purpose
+        self._start = start
+        self._purpose: Purpose = purpose
         self._account, self._name = account or CpuAccount(), name
         #: Of processes that start from now on.
         self.options, self.limits = dict(options), limits
