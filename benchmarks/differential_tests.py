@@ -22,6 +22,7 @@ import os
 import random
 import resource
 import subprocess
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -137,13 +138,13 @@ def measured(variants: Variants, name: str, wanted: int) -> Tally:
 
 
 def tested(opened: dict, graphs: Sequence[Graph], tally: Tally) -> None:
-    for platform, caches in opened.values():
-        prepare(platform, graphs, TensorStore(Path(os.devnull)), caches)
-    for graph in graphs:
-        one, other = (
-            run_job(platform, Job(name, graph, want="outputs", repeat=1), caches=caches)
-            for name, (platform, caches) in opened.items()
-        )
+    jobs = {name: [Job(name, graph, want="outputs", repeat=1) for graph in graphs] for name in opened}
+    for name, (platform, caches) in opened.items():
+        _, message = prepare(platform, jobs[name], TensorStore(Path(os.devnull)), caches)
+        if message:
+            print(f"{name} loads each graph alone: {message}", file=sys.stderr)
+    for number, graph in enumerate(graphs):
+        one, other = (run_job(platform, jobs[name][number], caches=caches) for name, (platform, caches) in opened.items())
         tally.tests += 1
         tally.nodes += len(graph.nodes)
         tally.kinds[kind(one, other)] += 1
