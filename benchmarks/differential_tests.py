@@ -144,7 +144,9 @@ def tested(opened: dict, graphs: Sequence[Graph], tally: Tally) -> None:
         if message:
             print(f"{name} loads each graph alone: {message}", file=sys.stderr)
     for number, graph in enumerate(graphs):
-        one, other = (run_job(platform, jobs[name][number], caches=caches) for name, (platform, caches) in opened.items())
+        one, other = (
+            run_job(platform, jobs[name][number], caches=caches) for name, (platform, caches) in opened.items()
+        )
         tally.tests += 1
         tally.nodes += len(graph.nodes)
         tally.kinds[kind(one, other)] += 1
