@@ -1,4 +1,4 @@
-"""Counts differential tests per CPU second in one process: make a graph, run it on two platforms, judge differences.
+r"""Counts differential tests per CPU second in one process: make a graph, run it on two platforms, judge differences.
 
     .venv/bin/python benchmarks/differential_tests.py CATALOGUE [--tests 600] [--compiled 50] [--nnsmith PYTHON]
 
@@ -12,6 +12,13 @@ search for inputs, its eager oracle and its comparison: first with its own Torch
 `torch.compile`, for which its last release has no backend.
 
     target, per CPU second   eager and TorchScript >= 43      eager and Inductor >= 2
+
+Two checkouts, with both rates (`paired.py`). In OLD from before batch loading took jobs this script ends with an
+AttributeError; the first line mends it there:
+
+    git show ':/batch loading takes jobs' -- benchmarks/differential_tests.py | git -C ../OLD apply
+    python benchmarks/paired.py ../OLD . --figure 'cpu/jit.* ([\d.]+) tests/CPU s' \
+        --figure 'cpu/aotinductor.* ([\d.]+) tests/CPU s' -- benchmarks/differential_tests.py CATALOGUE
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Measures a campaign's CPU time by purpose.
+r"""Measures a campaign's CPU time by purpose.
 
     python benchmarks/judging_cost.py CATALOGUE [--count 200] [--out STORE] [--against STORE]
 
@@ -14,10 +14,12 @@ later `--against`. `--show` prints the figures of a campaign that has run, and r
 Target: judging <= running cases that are not refused; less than 5 % unaccounted; no row that differs. The exit status
 is 1 if one of them fails; with `--figures-only`, for runs too small for targets, only if a row differs.
 
-Two checkouts compute the same campaign, and none of its rows may differ (`paired.py` compares their processor time):
+Two checkouts: their processor time, then a campaign of 500 variants of which no row may differ.
 
-    cd OLD && .venv/bin/python benchmarks/judging_cost.py CATALOGUE --count 500 --out /tmp/old
-    cd NEW && .venv/bin/python benchmarks/judging_cost.py CATALOGUE --count 500 --against /tmp/old
+    python benchmarks/paired.py ../OLD . --times 3 --figure '([\d.,]+) judging[,;]' --figure '([\d.,]+) running[,;]' \
+        -- benchmarks/judging_cost.py CATALOGUE --count 200
+    (cd ../OLD && .venv/bin/python benchmarks/judging_cost.py CATALOGUE --count 500 --out /tmp/old)
+    python benchmarks/judging_cost.py CATALOGUE --count 500 --against /tmp/old
 """
 
 from __future__ import annotations

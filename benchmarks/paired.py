@@ -10,19 +10,8 @@ other work on the machine disturbs alike. OLD is a worktree of the earlier commi
 
     git worktree add ../OLD COMMIT && make -C ../OLD .venv/.installed-dev
 
-Before and after a change to what runs and judges, from the new checkout, with CATALOGUE of `mindgap corpus build` and
-CAMPAIGN of `mindgap campaign run` given as absolute paths:
-
-    python benchmarks/small_diff.py --runs 10 --against ../OLD
-    python benchmarks/paired.py ../OLD . --figure 'judging / running: ([\\d.]+)' --figure ', ([\\d.]+) judging' \\
-        -- benchmarks/judging_cost.py CATALOGUE --count 200
-    python benchmarks/paired.py ../OLD . --figure '^all: .*median ([\\d.]+) CPU s' \\
-        -- benchmarks/reduction_cost.py CAMPAIGN --most 20
-    python benchmarks/paired.py ../OLD . --figure '^heavy jobs .*: ([+-][\\d.]+) %' -- benchmarks/worker_overhead.py
-    python benchmarks/paired.py ../OLD . --figure 'cpu/jit.* ([\\d.]+) tests/CPU s' \\
-        --figure 'cpu/aotinductor.* ([\\d.]+) tests/CPU s' -- benchmarks/differential_tests.py CATALOGUE
-
-Speed and verdicts of a campaign of 500 variants: `judging_cost.py` says how.
+`small_diff.py`, `judging_cost.py`, `reduction_cost.py`, `worker_overhead.py` and `differential_tests.py` say which
+command compares two checkouts. They are given from NEW, with absolute paths.
 """
 
 from __future__ import annotations
