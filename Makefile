@@ -5,9 +5,11 @@ BIN    := $(VENV)/bin
 # The tests start worker processes with deadlines. More test processes than cores would exceed them.
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 
-# Benchmarks that need arguments: a catalogue, a campaign, two checkouts.
-OF_CATALOGUES := $(addprefix benchmarks/,catalogue_load.py operator_union.py regions.py mutations.py differential_tests.py \
-	differential_tests_nnsmith.py front_ends.py judging_cost.py operator_use.py paired.py reduction_cost.py strided_operands.py)
+# Benchmarks that need arguments: a catalogue, a campaign, two checkouts, environments. `make bench` runs the others, whole.
+# `make nightly` runs all of them, those in folders too, in the short forms of tests/benchmarks/test_short_forms.py.
+NEED_ARGUMENTS := $(addprefix benchmarks/,catalogue_load.py operator_union.py regions.py mutations.py differential_tests.py \
+	differential_tests_nnsmith.py front_ends.py judging_cost.py operator_use.py paired.py reduction_cost.py strided_operands.py \
+	compiled_versions.py operator_schemas.py stages.py bound_cases.py)
 
 RECORDS ?= ../shared/corpus/graphnet.parquet
 
@@ -20,7 +22,7 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not nightly"
 
-# The tests that are too long for CI as well.
+# The tests that are too long for CI as well, and a short run of every benchmark.
 nightly: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(JOBS) --dist worksteal
 
@@ -42,7 +44,7 @@ campaign: $(VENV)/.installed
 	$(BIN)/mindgap study gap out/campaign --html out/campaign.html --csv out/campaign-tables
 
 bench: $(VENV)/.installed-dev
-	for each in $(filter-out $(OF_CATALOGUES),$(wildcard benchmarks/*.py)); do echo "== $$each"; $(BIN)/python "$$each" || exit 1; done
+	for each in $(filter-out $(NEED_ARGUMENTS),$(wildcard benchmarks/*.py)); do echo "== $$each"; $(BIN)/python "$$each" || exit 1; done
 
 install: $(VENV)/.installed
 

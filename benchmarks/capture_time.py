@@ -1,11 +1,12 @@
 """Measures the seconds to capture a model: recording alone, and with the proof on two inputs.
 
-Run it with `python benchmarks/capture_time.py`.
+python benchmarks/capture_time.py [NAME …]
 """
 
 from __future__ import annotations
 
 import statistics
+import sys
 import tempfile
 import time
 import warnings
@@ -45,7 +46,7 @@ def seconds(model: torch.nn.Module, kwargs: dict[str, Any], **options: Any) -> t
     return time.perf_counter() - start, len(graph.nodes)
 
 
-def main() -> None:
+def main(names: list[str]) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
@@ -53,6 +54,8 @@ def main() -> None:
         print(f"{'model':32s}{'nodes':>6s}{'record s':>10s}{'+ proof s':>10s}{'stored s':>10s}{'ms/node':>9s}")
         recording: list[float] = []
         for name, make, kwargs in cases():
+            if names and name not in names:
+                continue
             model = make()
             seconds(model, kwargs, verify=False)  # the first capture of an operator fills PyTorch's caches
             bare, nodes = seconds(model, kwargs, verify=False)
@@ -66,4 +69,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -1,4 +1,4 @@
-"""Counts differential tests per CPU second in one process: make a graph, run it on two platforms, judge differences.
+r"""Counts differential tests per CPU second in one process: make a graph, run it on two platforms, judge differences.
 
     .venv/bin/python benchmarks/differential_tests.py CATALOGUE [--tests 600] [--compiled 50] [--nnsmith PYTHON]
 
@@ -12,6 +12,13 @@ search for inputs, its eager oracle and its comparison: first with its own Torch
 `torch.compile`, for which its last release has no backend.
 
     target, per CPU second   eager and TorchScript >= 43      eager and Inductor >= 2
+
+Two checkouts, with both rates (`paired.py`). In OLD from before batch loading took jobs this script ends with an
+AttributeError; the first line mends it there:
+
+    git show ':/batch loading takes jobs' -- benchmarks/differential_tests.py | git -C ../OLD apply
+    python benchmarks/paired.py ../OLD . --figure 'cpu/jit.* ([\d.]+) tests/CPU s' \
+        --figure 'cpu/aotinductor.* ([\d.]+) tests/CPU s' -- benchmarks/differential_tests.py CATALOGUE
 """
 
 from __future__ import annotations
@@ -22,6 +29,7 @@ import os
 import random
 import resource
 import subprocess
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -137,12 +145,14 @@ def measured(variants: Variants, name: str, wanted: int) -> Tally:
 
 
 def tested(opened: dict, graphs: Sequence[Graph], tally: Tally) -> None:
-    for platform, caches in opened.values():
-        prepare(platform, graphs, TensorStore(Path(os.devnull)), caches)
-    for graph in graphs:
+    jobs = {name: [Job(name, graph, want="outputs", repeat=1) for graph in graphs] for name in opened}
+    for name, (platform, caches) in opened.items():
+        _, message = prepare(platform, jobs[name], TensorStore(Path(os.devnull)), caches)
+        if message:
+            print(f"{name} loads each graph alone: {message}", file=sys.stderr)
+    for number, graph in enumerate(graphs):
         one, other = (
-            run_job(platform, Job(name, graph, want="outputs", repeat=1), caches=caches)
-            for name, (platform, caches) in opened.items()
+            run_job(platform, jobs[name][number], caches=caches) for name, (platform, caches) in opened.items()
         )
         tally.tests += 1
         tally.nodes += len(graph.nodes)

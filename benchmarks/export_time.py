@@ -1,6 +1,6 @@
 """Measures the CPU time to load a graph in ONNX Runtime and OpenVINO, with mindgap's export and the official one.
 
-    python benchmarks/export_time.py
+    python benchmarks/export_time.py [MODEL …] [--islands 20 100 300]
 
 CPU seconds, the second of two runs each (the first fills caches that live as long as a worker). `official`:
 `torch.onnx.export(dynamo=True)`, from the module. `ours`: from the captured graph, with and without onnxscript's
@@ -10,9 +10,10 @@ difference from eager over the largest output, through ONNX and through `convert
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +50,13 @@ class Wrapped(torch.nn.Module):
         return self.program(example)
 
 
-def models() -> None:
+def models(names: Sequence[str]) -> None:
     import openvino
 
     print(f"{'model':10}{'nodes':>6}{'official':>9}{'ours':>6}{'plain':>6}{'ort':>6}{'openvino':>9}", end="")
     print(f"{'convert_model':>14}  distance")
-    for name, make in MODELS.items():
-        program, example = make()
+    for name in names:
+        program, example = MODELS[name]()
         graph, inputs = captured(program, example)
         module = program if isinstance(program, torch.nn.Module) else Wrapped(program).eval()
         reference = eager(graph, inputs)[0]
@@ -105,9 +106,17 @@ def call() -> None:
         print(f"{name}: {cost * 1e3:.0f} µs a call of one node")
 
 
-if __name__ == "__main__":
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", metavar="MODEL", default=[*MODELS], help=" ".join(MODELS))
+    parser.add_argument("--islands", type=int, nargs="*", default=[20, 100, 300], help="small graphs in one load")
+    chosen = parser.parse_args()
     torch.set_num_threads(1)
-    models()
-    for count in (20, 100, 300):
+    models(chosen.models)
+    for count in chosen.islands:
         islands(count)
     call()
+
+
+if __name__ == "__main__":
+    main()

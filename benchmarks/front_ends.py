@@ -1,6 +1,6 @@
 """Counts what each front end of a runtime supports, and where two front ends of one runtime give different results.
 
-    python benchmarks/front_ends.py CATALOGUE [--per 1] [--every 1] [--json rows.json]
+    python benchmarks/front_ends.py CATALOGUE [--per 1] [--every 1] [--samples-only] [--json rows.json]
 
 Runs operator and module samples of a catalogue (`mindgap corpus build CATALOGUE 'ops:*' 'modules:*'`), and a few
 models, on OpenVINO through its PyTorch front end and through ONNX, and on ONNX Runtime through mindgap's own export and
@@ -51,6 +51,7 @@ def main() -> int:
     parser.add_argument("catalogue", type=Path)
     parser.add_argument("--per", type=int, default=1, help="samples of each operator")
     parser.add_argument("--every", type=int, default=1, help="one sample in so many")
+    parser.add_argument("--samples-only", action="store_true", help="without the models")
     parser.add_argument("--json", type=Path, help="write a row for each sample here, as it is done")
     chosen = parser.parse_args()
     rows: list[dict[str, Any]] = []
@@ -58,7 +59,7 @@ def main() -> int:
         store = TensorStore(directory)
         made = [*samples(Catalogue(chosen.catalogue), chosen.per)][:: chosen.every]
         with WorkerPool((REFERENCE, *PLATFORMS), tensors=store) as pool:
-            for name, graph in (*made, *models(store)):
+            for name, graph in (*made, *(() if chosen.samples_only else models(store))):
                 row = compared(name, [pool.run(job(graph, platform)) for platform in (REFERENCE, *PLATFORMS)])
                 rows += [row] if row else []
                 if row and chosen.json:

@@ -1,6 +1,6 @@
 """Counts which calls of operators occur in captured models; severity of causes is ranked by it.
 
-    python benchmarks/operator_use.py GRAPHNET.parquet
+    python benchmarks/operator_use.py GRAPHNET.parquet [--most N --out FILE]
 
 Replays GraphNet's computation graphs (one row per model) on tensors without data, sees every call of an operator of
 ATen, both whole (`conv2d`) and in parts (`convolution`), and writes the distinct calls, each with the models that make
@@ -11,6 +11,7 @@ from them. After a call that cannot be replayed, the calls that need its result 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import time
 from collections import Counter
@@ -278,18 +279,21 @@ def defaults(op: str) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", type=Path, help="the Parquet file of GraphNet's graphs")
+    parser.add_argument("--most", type=int, help="models to replay (default: all)")
+    parser.add_argument("--out", type=Path, default=TABLE, help="instead of the file in the package")
+    asked = parser.parse_args()
     started, replay = time.process_time(), Replay()
     calls: dict[int, list[OperatorCall]] = {}
     failures: Counter[str] = Counter()
     unfinished = 0
-    for number, record in enumerate(records(parser.parse_args().table)):
+    for number, record in enumerate(itertools.islice(records(asked.table), asked.most)):
         found, failed = replay.calls(record)
         calls[number] = [OperatorCall(call[0], dict(call[1]), *call[2:]) for call in found]
         failures.update(failed)
         unfinished += bool(failed)
     overloads = {call.op for made in calls.values() for call in made}
     content = table_bytes(calls, {op: defaults(op) for op in overloads}, unfinished)
-    TABLE.write_bytes(content)
+    asked.out.write_bytes(content)
     spent = time.process_time() - started
     print(f"{len(calls):,} models, {len(overloads)} overloads, {len(content):,} bytes, {spent:.0f} s of processor time")
     print(f"{unfinished} models have calls that could not be replayed")

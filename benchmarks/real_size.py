@@ -41,6 +41,7 @@ model = ViTModel(ViTConfig(hidden_size=1024, num_hidden_layers=24, num_attention
 args = (torch.randn(1, 3, 224, 224),)
 """
 MODELS: Final = {
+    "llama_tiny": _LLAMA.format(hidden=64, inner=128, layers=2, heads=1),
     "llama_0.04b": _LLAMA.format(hidden=384, inner=1024, layers=8, heads=6),
     "llama_0.4b": _LLAMA.format(hidden=1024, inner=2816, layers=24, heads=16),
     "llama_1.1b": _LLAMA.format(hidden=2048, inner=5632, layers=22, heads=4),

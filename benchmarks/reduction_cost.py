@@ -1,8 +1,15 @@
-"""Measures what the reduction of a campaign's findings costs: `python benchmarks/reduction_cost.py DIR [--most N]`.
+r"""Measures what the reduction of a campaign's findings costs.
+
+    python benchmarks/reduction_cost.py CAMPAIGN [--most N] [-p PLATFORM]
 
 Each group of findings is reduced, one at a time, with the stage at fault and the script. The processor time counts all
 processes: the reducer, the workers of platforms, and the scripts. Targets: a median of 3 operators at most, and 20
 processor seconds at most for operators that run in milliseconds.
+
+Two checkouts reduce the findings of one campaign; the path is absolute:
+
+    python benchmarks/paired.py ../OLD . --figure '^all: .*median ([\d.]+) CPU s' \
+        --figure 'CPU s, ([\d.]+) operators' -- benchmarks/reduction_cost.py CAMPAIGN --most 20
 """
 
 from __future__ import annotations
@@ -26,7 +33,7 @@ def show(each: GroupReduction) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("directory", type=Path)
+    parser.add_argument("directory", metavar="CAMPAIGN", type=Path)
     parser.add_argument("--most", type=int)
     parser.add_argument("-p", "--platform", default="")
     arguments = parser.parse_args()

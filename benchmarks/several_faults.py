@@ -1,6 +1,6 @@
 """Counts how many of several faults in one graph the judge names, and what one fault costs.
 
-Usage: `python benchmarks/several_faults.py [SUBJECT…]`.
+Usage: `python benchmarks/several_faults.py [SUBJECT…] [--faults 40] [--graphs 30]`.
 
 Takes the faults of `mindgap selftest` that are findings by themselves, puts two and three of them with unlike culprits
 into one graph, and compares `row.faults` with the culprits of the single faults. Prints, for one, two and three faults
@@ -11,6 +11,7 @@ Target: every fault is named, and no other operator. The exit status is 1 if one
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import random
 import sys
@@ -30,7 +31,6 @@ from mindgap.workflows.selftest.subjects import graph_of
 from mindgap.workflows.selftest.trial import InProcessExecutor
 
 SUBJECTS = ("mlp", "attention", "pointwise", "convnet", "reductions")
-FAULTS, GRAPHS = 40, 30
 #: These end a run, or its process.
 ENDING = ("crash", "hang", "leak", "refusal", "compile_error", "runtime_error", "nondeterministic")
 
@@ -62,11 +62,11 @@ def named(row: Row) -> set[str]:
     return {each.culprit.op for each in row.faults if each.culprit is not None}
 
 
-def try_subject(name: str, counts: dict[int, list[int]]) -> None:
+def try_subject(name: str, most_faults: int, most_graphs: int, counts: dict[int, list[int]]) -> None:
     """Adds to `counts`, by number of faults: graphs, faults, those named, operators named without a fault, jobs."""
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(name, Path(folder))
-        cases = [case for case in faults_for(bench.graph, 1, FAULTS) if case.kind not in ENDING]
+        cases = [case for case in faults_for(bench.graph, 1, most_faults) if case.kind not in ENDING]
         culprits: list[tuple[FaultCase, str]] = []
         for case in cases:
             before, row = bench.jobs, bench.row([case])
@@ -75,7 +75,7 @@ def try_subject(name: str, counts: dict[int, list[int]]) -> None:
                 _add(counts[1], {row.culprit.op}, row, bench.jobs - before)
         for size in (2, 3):
             sets = [s for s in itertools.combinations(culprits, size) if len({op for _, op in s}) == size]
-            for chosen in random.Random(0).sample(sets, min(GRAPHS, len(sets))):
+            for chosen in random.Random(0).sample(sets, min(most_graphs, len(sets))):
                 before, row = bench.jobs, bench.row([case for case, _ in chosen])
                 _add(counts[size], {op for _, op in chosen}, row, bench.jobs - before)
 
@@ -86,11 +86,16 @@ def _add(count: list[int], wanted: set[str], row: Row, jobs: int) -> None:
         count[at] += more
 
 
-def main(subjects: Sequence[str]) -> int:
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("subjects", nargs="*", metavar="SUBJECT", default=SUBJECTS, help=" ".join(SUBJECTS))
+    parser.add_argument("--faults", type=int, default=40, help="of each subject")
+    parser.add_argument("--graphs", type=int, default=30, help="of each subject with two faults, and with three")
+    asked = parser.parse_args()
     torch.set_num_threads(1)
     counts = {size: [0] * 5 for size in (1, 2, 3)}
-    for name in subjects or SUBJECTS:
-        try_subject(name, counts)
+    for name in asked.subjects:
+        try_subject(name, asked.faults, asked.graphs, counts)
     print("faults  graphs  faults in all  named  without a fault  jobs per graph")
     for size, (graphs, faults, found, extra, jobs) in counts.items():
         print(f"{size:6}  {graphs:6}  {faults:13}  {found:5}  {extra:15}  {jobs / max(graphs, 1):14.2f}")
@@ -98,4 +103,4 @@ def main(subjects: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

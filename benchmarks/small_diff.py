@@ -7,7 +7,8 @@
 
 Medians of `--runs` runs, with the fastest and the slowest. Command and bare script alternate, so that other work on the
 machine slows both alike. Processor seconds, which other work changes less, are those of a command and all its
-processes. `--against SRC` alternates with the command of another checkout, and gives the ratio of each pair's seconds.
+processes. `--against CHECKOUT` alternates with the command of another checkout (its `.venv`, if it has one), and gives
+the ratio of each pair's seconds: `python benchmarks/small_diff.py --runs 10 --against ../OLD`.
 `parts` are measured one at a time, and in a command partly overlap: importing the command line, starting each worker
 (the first waits for the fork server, a second does not), opening the source and capturing it, running on the two
 platforms, judging.
@@ -29,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from paired import python_of
 
 MODEL = """
 import torch
@@ -81,12 +83,10 @@ def spread(seconds: list[float]) -> str:
     return f"{statistics.median(seconds):6.2f} s  ({min(seconds):.2f} to {max(seconds):.2f})"
 
 
-def process(folder: Path, *command: str, path: Path | None = None) -> str:
+def process(folder: Path, *command: str, checkout: Path | None = None) -> str:
     """Runs Python in the folder; returns its standard output. Status 1 is a finding, and fine."""
-    environment = {**os.environ} if path is None else {**os.environ, "PYTHONPATH": str(path)}
-    done = subprocess.run(
-        [sys.executable, *command], cwd=folder, capture_output=True, text=True, check=False, env=environment
-    )
+    python, environment = (sys.executable, {**os.environ}) if checkout is None else python_of(checkout)
+    done = subprocess.run([python, *command], cwd=folder, capture_output=True, text=True, check=False, env=environment)
     if done.returncode not in (0, 1):
         raise SystemExit(done.stderr)
     return done.stdout
@@ -101,7 +101,7 @@ def commands(
     (folder / "bare.py").write_text(BARE[platform])
     calls = {"mindgap diff": lambda: process(folder, *diff), "bare script": lambda: process(folder, "bare.py")}
     if against is not None:
-        calls["mindgap diff, other checkout"] = lambda: process(folder, *diff, path=against)
+        calls["mindgap diff, other checkout"] = lambda: process(folder, *diff, checkout=against)
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
     for number in range(runs):
         for name in [*calls] if number % 2 else reversed([*calls]):
@@ -168,7 +168,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("platforms", nargs="*", default=list(BARE), metavar="PLATFORM", help=", ".join(BARE))
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--against", type=Path, metavar="SRC", help="the folder `src` of another checkout")
+    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="another checkout")
     wanted = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     busy = psutil.cpu_percent(3.0)
@@ -177,7 +177,7 @@ def main() -> None:
         folder = Path(name)
         (folder / "model.py").write_text(MODEL)
         for platform in wanted.platforms:
-            found, report = commands(folder, platform, wanted.runs, wanted.against)
+            found, report = commands(folder, platform, wanted.runs, wanted.against and wanted.against.resolve())
             print(f"\n{platform}, medians of {wanted.runs} runs")
             print_commands(found)
             for part, seconds in parts(folder, platform, wanted.runs, report).items():

@@ -9,14 +9,16 @@ and the evidence of each, then a count for each platform.
 from __future__ import annotations
 
 import argparse
-import importlib.util
+import ast
 import json
-import sys
 import time
 from collections import Counter
+from math import inf, nan
 from pathlib import Path
-from types import ModuleType
 from typing import Any
+
+import numpy as np
+import torch
 
 from mindgap.findings.reduction.stage import stage_at_fault
 from mindgap.graph import TensorStore, default_tensor_store
@@ -25,7 +27,6 @@ from mindgap.models.capture import capture
 from mindgap.results.settings import RunSettings
 from mindgap.run.pool import WorkerPool
 
-RUNTIMES = ("jax", "torch_xla", "ncnn", "pnnx", "tvm", "iree", "tinygrad")
 FINDINGS = Path(__file__).parents[1] / "docs" / "findings"
 
 
@@ -65,9 +66,8 @@ def _scripts(place: Path) -> list[Path]:
 
 def _stage(context: RunContext, tensors: TensorStore, script: Path, platform: str) -> tuple[str, tuple[str, ...]]:
     try:
-        module = _imported(script)
-        arguments = _arguments(module)
-        graph = capture(module.Model().eval(), arguments, tensors=tensors)
+        model, arguments = _program(script)
+        graph = capture(model.eval(), arguments, tensors=tensors)
         row = GraphComparison(context, script.stem, graph).row(platform)
     except Exception as error:
         return "not run", (f"{type(error).__name__}: {error}",)
@@ -77,24 +77,17 @@ def _stage(context: RunContext, tensors: TensorStore, script: Path, platform: st
     return found.stage, found.evidence
 
 
-def _imported(script: Path) -> ModuleType:
-    """Imports a script. The runtimes that it imports are in other environments: empty modules stand for them."""
-    stood_in = [name for name in RUNTIMES if name not in sys.modules and importlib.util.find_spec(name) is None]
-    sys.modules |= {name: ModuleType(name) for name in stood_in}
-    try:
-        spec = importlib.util.spec_from_file_location(script.stem, script)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
-    finally:
-        for name in stood_in:
-            del sys.modules[name]
-
-
-def _arguments(module: Any) -> tuple[Any, ...]:
-    numbers = sorted(int(name[1:]) for name in vars(module) if name[0] == "x" and name[1:].isdecimal())
-    return tuple(getattr(module, f"x{number}") for number in numbers)
+def _program(script: Path) -> tuple[Any, tuple[Any, ...]]:
+    """The model of a script, or that of its first case, with arguments. Runs neither its imports nor its `main`."""
+    body = ast.parse(script.read_text(encoding="utf-8")).body
+    body = [node for node in body if isinstance(node, (ast.Assign, ast.ClassDef, ast.FunctionDef))]
+    names: dict[str, Any] = {"__name__": script.stem, "torch": torch, "np": np, "inf": inf, "nan": nan}
+    exec(compile(ast.Module(body, []), str(script), "exec"), names)
+    if "CASES" in names:
+        model, fresh = next(iter(names["CASES"].values()))
+        return model(), fresh()
+    numbers = sorted(int(name[1:]) for name in names if name[0] == "x" and name[1:].isdecimal())
+    return names["Model"](), tuple(names[f"x{number}"] for number in numbers)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -300,9 +299,9 @@ def main() -> None:
             if found:
                 rows.append((case.node.op, name, found, case.source))
                 print(*rows[-1], sep=" | ", flush=True)
-    print(f"{tried['calls']} calls, {tried['comparisons']} comparisons", file=sys.stderr)
+    print(f"{tried['calls']} calls, {tried['comparisons']} comparisons")
     for (op, name, word), count in sorted(Counter((r[0], r[1], r[2].split(" (")[0]) for r in rows).items()):
-        print(f"{op:60} {name:12} {word:40} {count}", file=sys.stderr)
+        print(f"{op:60} {name:12} {word:40} {count}")
     if asked.rows:
         with open(asked.rows, "w", newline="") as file:
             csv.writer(file).writerows([("operator", "layout", "class", "source"), *rows])

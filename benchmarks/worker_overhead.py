@@ -1,4 +1,4 @@
-"""Measures the cost of a job compared with the bare backend: `python benchmarks/worker_overhead.py [PLATFORM]`.
+r"""Measures the cost of a job compared with the bare backend: `python benchmarks/worker_overhead.py [PLATFORM]`.
 
 Three cases are measured, each in one run. Bare calls and jobs alternate, so that a busy machine slows both alike. A job
 runs its graph twice (the default), and digests and sketches the outputs. "Bare" is the same number of calls of the
@@ -8,6 +8,9 @@ platform's executable in this process, with prepared inputs.
     fresh   a 22-node graph that the worker has never seen: encode,
             send, decode, validate, materialise, load, run, digest      target: <= 4 ms a job
     heavy   a loaded graph that takes about 10 ms, inputs cached        target: <= 5 % over bare
+
+Two checkouts: `python benchmarks/paired.py ../OLD . --figure REGEX -- benchmarks/worker_overhead.py`, where REGEX is
+'^heavy.* ([+-][\d.]+) %  <=' for the overhead in CPU time, '^warm.* ([\d.]+) ms  <=' and '^fresh.* ([\d.]+) ms  <='.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Lists the private and gradient operators that public forward functions of PyTorch reach.
 
-    python benchmarks/wild/reached.py > benchmarks/wild/reached.txt
+    python benchmarks/wild/reached.py > benchmarks/wild/reached.txt        # --every 50: a short run, of a part
 
 Private: the name begins with an underscore. Gradient: the name holds `_backward`. Every function and module that
 PyTorch's test suite has samples for is run under `torch.no_grad`, and every function of `torch.nn.functional` and every
@@ -11,6 +11,7 @@ cannot meet it. Imports no mindgap.
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import sys
 import warnings
@@ -52,9 +53,9 @@ class Called(torch.nn.Module):
         })  # fmt: skip
 
 
-def functions() -> Iterator[tuple[str, int, Callable[..., Any], tuple[Any, ...], dict[str, Any]]]:
-    """Name, number of the sample, function, arguments."""
-    for info in op_db:
+def functions(every: int) -> Iterator[tuple[str, int, Callable[..., Any], tuple[Any, ...], dict[str, Any]]]:
+    """Name, number of the sample, function, arguments. Of one function in `every`."""
+    for info in op_db[::every]:
         if info.name.startswith(("_", "jiterator", "ops.aten")) or "_backward" in info.name:
             continue
         for dtype in (torch.float32, torch.complex64, torch.int64):
@@ -63,9 +64,9 @@ def functions() -> Iterator[tuple[str, int, Callable[..., Any], tuple[Any, ...],
                     yield info.name, number, info.op, (sample.input, *sample.args), dict(sample.kwargs)
 
 
-def modules() -> Iterator[tuple[str, int, Callable[..., Any], tuple[Any, ...], dict[str, Any]]]:
+def modules(every: int) -> Iterator[tuple[str, int, Callable[..., Any], tuple[Any, ...], dict[str, Any]]]:
     """The same of modules."""
-    for info, train in itertools.product(module_db, (False, True)):
+    for info, train in itertools.product(module_db[::every], (False, True)):
         samples = info.module_inputs_func(info, device="cpu", dtype=torch.float32, requires_grad=False, training=train)
         for number, sample in enumerate(itertools.islice(samples, RUN)):
             made, given = sample.constructor_input, sample.forward_input
@@ -81,10 +82,13 @@ def unsampled() -> Iterator[tuple[str, int, Callable[..., Any], tuple[Any, ...],
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--every", type=int, default=1, help="one function or module in so many")
+    every: int = parser.parse_args().every
     warnings.filterwarnings("ignore")
     reached: dict[str, set[str]] = {}
     ran = exported = 0
-    for name, number, function, args, kwargs in itertools.chain(functions(), modules(), unsampled()):
+    for name, number, function, args, kwargs in itertools.chain(functions(every), modules(every), unsampled()):
         calls = Calls()
         try:
             with torch.no_grad(), calls:

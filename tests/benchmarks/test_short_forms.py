@@ -1,0 +1,205 @@
+"""Runs every script of `benchmarks/` in its short form, so that none of them rots.
+
+`pytest tests/benchmarks -m nightly -k judging_cost` runs one. A short form reaches the code of the whole run in about
+ten seconds of processor time; its figures mean nothing.
+"""
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from report.browser import needs_driver
+
+ROOT = Path(__file__).parents[2]
+BENCHMARKS = ROOT / "benchmarks"
+
+
+@dataclass(frozen=True)
+class ShortForm:
+    """A script, arguments that make its run short, and its figures.
+
+    `arguments`: separated by blanks; `{name}` is the path that the fixture of that name gives.
+    `figures`: a regular expression that matches what the script prints.
+    """
+
+    script: str
+    arguments: str
+    figures: str
+    marks: tuple[pytest.MarkDecorator, ...] = ()
+
+
+needs_nnsmith = pytest.mark.skipif(importlib.util.find_spec("nnsmith") is None, reason="NNSmith is not installed")
+TINY = "timm:test_resnet?size=32"
+SHORT_FORMS = (
+    ShortForm("assembly.py", f"{TINY} --nodes 100 --assemblies 2", r"content and digest +\d+"),
+    ShortForm("bound_sweep.py", "--op aten.exp. --dtype float32", r"[1-9]\d* rows with an error, .* 0 alarms"),
+    ShortForm("campaign_kills.py", "--moments 2 --cases 10", "2 moments, 0 stores that differ"),
+    ShortForm("campaign_memory.py", "60", r"60 cases, 120 outcomes: driver [\d.]+ CPU s"),
+    ShortForm("capture_kernels.py", "lstm", "1 of 1 models captured at every stage"),
+    ShortForm("capture_time.py", "Bert", r"median seconds to record: [\d.]+"),
+    ShortForm("catalogue_load.py", "{catalogue} --sample 5", r"all +5 "),
+    ShortForm("compiled_versions.py", "variants:{catalogue}?count=2 cpu/eager cpu/jit", "2 graphs: 2 same"),
+    ShortForm(
+        "differential_tests.py", "{catalogue} --tests 2 --compiled 1",
+        r"(?s)cpu/jit.* tests/CPU s  \(2 of .*cpu/aotinductor.* tests/CPU s  \(1 of ",
+    ),
+    ShortForm("differential_tests_nnsmith.py", "jit 1", '"tests": 1', (needs_nnsmith,)),
+    ShortForm("export_speed.py", "--runs 1", r"[\d.]+ s before, [\d.]+ s after"),
+    ShortForm("export_time.py", "bert --islands 3", r"(?s)bert +\d+.*3 islands.*openvino: \d+ µs a call"),
+    ShortForm("findings/publish.py", "{findings}", r"\d+ causes listed, \d+ with an upstream link"),
+    ShortForm("findings/run_scripts.py", "{findings} onnxruntime-cpu/argsort_wrong.py", "^fault: onnxruntime-cpu"),
+    ShortForm("front_ends.py", "{catalogue} --every 3 --samples-only", r"[1-9]\d* samples that cpu/eager runs"),
+    ShortForm("graph_codec.py", TINY, "percentile 50 of 1 graphs"),
+    ShortForm("judge_memory.py", "unet_small", r"unet_small .* \| (identical|rounding|ill_conditioned)"),
+    ShortForm(
+        "judging_cost.py", "{catalogue} --count 4 --nodes 3 --platform cpu/eager@isa=default --figures-only",
+        r"judging / running: [\d.]+",
+    ),
+    ShortForm("mutations.py", "{catalogue} --bases 4", r"all: [\d.]+ % valid"),
+    ShortForm("operator_samples.py", "--every 50", "ops:"),
+    ShortForm("operator_schemas.py", "own own", r"0 of \d{4} overloads differ"),
+    ShortForm("operator_union.py", "{catalogue}", '"union"'),
+    ShortForm("operator_use.py", "{records} --most 1 --out calls.txt.gz", "1 models, 3 overloads"),
+    ShortForm("page_speed.py", "--rows 50", r"(?s)filter .* ms.*zoom .* ms", (needs_driver, pytest.mark.browser)),
+    ShortForm(
+        "paired.py", "{root} {root} --times 1 --figure (\\d) -- -c print(8)", r"(?s)CPU seconds.*new 8, ratio 1.000"
+    ),
+    ShortForm("real_size.py", "llama_tiny -p cpu/jit", r"(?s)llama_tiny: bare .* diff .* s, status [01];.*cpu/jit: "),
+    ShortForm("reduction_cost.py", "{campaign} --most 1", "all: 1 reduced"),
+    ShortForm("refused_programs.py", "--kinds parallel --most 1 --minutes 2", r"all +\d"),
+    ShortForm("regions.py", "{catalogue} --bases 4 --cuts 3", r"[1-9]\d* regions \("),
+    ShortForm(
+        "remaining_precision.py", "--platforms 4 --elements 100000 --classes 3 --small 10000",
+        "times faster than all pairs",
+    ),
+    ShortForm("several_faults.py", "mlp --faults 6 --graphs 1", r" 1 +[1-9]\d* "),
+    ShortForm("small_diff.py", "cpu/jit --runs 1 --against {root}", r"(?s)ratio to .*session: new model +\d"),
+    ShortForm("stages.py", "onnxruntime-cpu/argsort_wrong.py", r"onnxruntime/cpu\t(?!no)[\w ]+\t1"),
+    ShortForm("store_write.py", "10000", r"(?s)rows/s appended.*distinct outputs per graph"),
+    ShortForm("strided_operands.py", "{catalogue} --most 1 --only exp --rows rows.csv", r"[1-9]\d* comparisons"),
+    ShortForm("trace_cost.py", TINY, "1 models: median"),
+    ShortForm("truth/openvino_alone.py", "ov_relu_nan", r"(?s)eager .*openvino f32"),
+    ShortForm("truth/run.py", "--name ov_relu_nan", "1 of 1 right"),
+    ShortForm("wild/classify.py", "{measured}", r"\{'\w+': \d"),
+    ShortForm("wild/draw.py", "{campaign} --findings 2 --calm 2 --seed 1 --out drawn", r"[1-9]\d* findings and"),
+    ShortForm("wild/measure.py", "{campaign} {sample} -j 1", r"([1-9]\d*) of \1 measured"),
+    ShortForm("wild/reached.py", "--every 100", r"# torch .*: [1-9]\d* calls, [1-9]\d* exported"),
+    ShortForm("wild/report.py", "{root}/benchmarks/wild/seed-105/checked.csv", "findings that are real +183 of 184"),
+    ShortForm("worker_overhead.py", "--turns 5", "heavy jobs over the calls inside the same jobs"),
+)  # fmt: skip
+
+#: Cuts of few nodes of these show findings on OpenVINO.
+SOURCES = (TINY, *(f"ops:{name}" for name in ("expm1", "exp", "cumsum", "kthvalue", "log1p", "vstack", "amax", "add")))
+PLAN = """\
+seed = 3
+catalogue = "{catalogue}"
+[variants]
+count = 8
+sizes = [ {{nodes = 3, share = 1.0}} ]
+[platforms]
+"cpu/jit" = {{}}
+"openvino/cpu@precision=f32,threads=1" = {{}}
+"""
+RECORD = {
+    "inputs": [{"name": "x", "kind": "input", "shape": [4, 3], "dtype": "float32", "mean": 0.0, "std": 1.0,
+                "data": None, "original_name": "x"}],
+    "nodes": [
+        {"name": "y", "op": "call_method", "target": "reshape", "args": [{"ref": "x"}, {"tuple": [2, -1]}],
+         "kwargs": {}},
+        {"name": "z", "op": "call_method", "target": "relu", "args": [{"ref": "y"}], "kwargs": {}},
+    ],
+    "outputs": [{"ref": "z"}],
+}  # fmt: skip
+
+
+def ran(*arguments: str, cwd: Path, status: tuple[int, ...] = (0,)) -> str:
+    """Runs Python; returns standard output. Asserts the exit status."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode in status, f"status {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def catalogue(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("catalogue")
+    ran("-m", "mindgap", "corpus", "build", "catalogue", *SOURCES, "--pass", "backward", cwd=folder)
+    return folder / "catalogue"
+
+
+@pytest.fixture(scope="session")
+def campaign(catalogue: Path) -> Path:
+    folder = catalogue.parent
+    (folder / "plan.toml").write_text(PLAN.format(catalogue=catalogue))
+    run = ("-m", "mindgap", "campaign", "run", "plan.toml", "--out", "campaign", "--no-support", "-j", "1")
+    ran(*run, cwd=folder, status=(1,))  # 1: there are findings
+    return folder / "campaign"
+
+
+@pytest.fixture(scope="session")
+def sample(campaign: Path) -> Path:
+    draw = ("--findings", "1", "--calm", "1", "--seed", "1", "--out", "sample")
+    ran(str(BENCHMARKS / "wild" / "draw.py"), str(campaign), *draw, cwd=campaign.parent)
+    return campaign.parent / "sample"
+
+
+@pytest.fixture(scope="session")
+def measured(campaign: Path, sample: Path) -> Path:
+    ran(str(BENCHMARKS / "wild" / "measure.py"), str(campaign), str(sample), "-j", "1", cwd=campaign.parent)
+    return sample
+
+
+@pytest.fixture
+def findings(tmp_path: Path) -> Path:
+    return shutil.copytree(ROOT / "docs" / "findings", tmp_path / "findings")
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    columns = {"id": ["a"], **{column: [json.dumps(value)] for column, value in RECORD.items()}}
+    pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "records.parquet")
+    return tmp_path / "records.parquet"
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("short", [pytest.param(each, id=each.script, marks=each.marks) for each in SHORT_FORMS])
+def test_a_benchmark_runs_and_prints_its_figures(
+    short: ShortForm, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    def path(match: re.Match[str]) -> str:
+        return str(request.getfixturevalue(match[1]))
+
+    arguments = [re.sub(r"\{(\w+)\}", path, each) for each in short.arguments.split()]
+    printed = ran(str(BENCHMARKS / short.script), *arguments, cwd=tmp_path)
+    assert re.search(short.figures, printed), printed
+
+
+def test_every_benchmark_has_a_short_form() -> None:
+    scripts = {
+        path.relative_to(BENCHMARKS).as_posix()
+        for path in BENCHMARKS.rglob("*.py")
+        if '__name__ == "__main__"' in path.read_text(encoding="utf-8")
+    }
+    assert scripts == {each.script for each in SHORT_FORMS}, "add the script to SHORT_FORMS, or take it out"
+    assert len({each.script for each in SHORT_FORMS}) == len(SHORT_FORMS)
