@@ -85,7 +85,7 @@ def test_a_bundle_is_run_looked_at_resumed_and_taken_back(tmp_path: Path) -> Non
     assert ran.status == 2 and "far is another campaign" in ran.err
 
 
-def test_findings_and_a_script(tmp_path: Path) -> None:
+def test_findings_and_a_case_to_run(tmp_path: Path) -> None:
     from small_source import Small, plan_text
 
     from mindgap.workflows.campaign.plan import parse_plan
@@ -104,13 +104,20 @@ def test_findings_and_a_script(tmp_path: Path) -> None:
 
     # The worst row of the case, though another platform comes first by name.
     ran = mindgap("campaign", "show", "out", "v000003", cwd=tmp_path)
-    assert ran.status == 0 and ran.out.startswith('"""v000003: toys:WRONG against toys:EXACT')
-    assert "discrepant" in ran.err and "identical" in ran.err
-    compile(ran.out, "script", "exec")
+    assert ran.status == 0 and "discrepant" in ran.out and "identical" in ran.out
+    command = ran.out.splitlines()[-1]
+    assert command == "mindgap diff v000003.mindgap -p toys:WRONG --reference toys:EXACT"
+    assert "no short script of v000003 on toys:WRONG" in ran.err
+    again = mindgap(*command.split()[1:], cwd=tmp_path)
+    assert again.status == 1 and "aten.exp.default" in again.out
     (tmp_path / "made").mkdir()
-    ran = mindgap("campaign", "show", "out", "v000003", "-o", "made/case.py", cwd=tmp_path)
-    assert ran.status == 0 and "discrepant" in ran.out and "made/case.py" in ran.err
-    assert "class Culprit" in (tmp_path / "made" / "case.py").read_text()
+    ran = mindgap("campaign", "show", "out", "v000003", "-o", "made/case.mindgap", "--node", "1", cwd=tmp_path)
+    assert (
+        ran.status == 0 and (tmp_path / "made" / "case.mindgap").exists() and not (tmp_path / "made/case.py").exists()
+    )
+    assert mindgap(*ran.out.splitlines()[-1].split()[1:], cwd=tmp_path).status == 0, (
+        "the node after the culprit is right"
+    )
     ran = mindgap("campaign", "show", "out", "v000042", cwd=tmp_path)
     assert ran.status == 2 and "no row of a case v000042" in ran.err
 

@@ -41,7 +41,10 @@ def refused(capfd: pytest.CaptureFixture[str], *command: str) -> str:
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        (["campaign", "show", "there", "v000001", "-o", "no/case.py"], "--output no/case.py: there is no directory no"),
+        (
+            ["campaign", "show", "there", "v000001", "-o", "no/case.py"],
+            "--output no/case.mindgap: there is no directory",
+        ),
         (["campaign", "run", "plan.toml", "--out", "models.py/out"], "--out models.py/out: "),
         (["campaign", "export", "there", "no/cases.bundle"], "BUNDLE no/cases.bundle: there is no directory no"),
         (["campaign", "reduce", "there", "--out", "models.py/out"], "--out models.py/out: "),

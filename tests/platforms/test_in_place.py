@@ -51,7 +51,6 @@ def test_a_platform_gets_the_operand_that_no_trace_has_changed(platform: str, tm
         np.testing.assert_allclose(outcome.arrays[0], right.numpy(), atol=1e-3)
     target = target_of(platform)
     text = script_source(ScriptForm("a title", target, CASES))
-    assert text is not None
     file = tmp_path / "script.py"
     file.write_text(text)
     command = [target.python or sys.executable, str(file)]

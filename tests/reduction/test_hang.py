@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,8 @@ import torch
 from mindgap.findings.reduction.finding import reduce_finding
 from mindgap.findings.reduction.hang import HangDeadline
 from mindgap.findings.reduction.specification import SPECIFIER, specified_in_worker
-from mindgap.findings.script.form import FAULT, NO_FAULT, script_source
-from mindgap.findings.script.short import ShownCase, short_form
+from mindgap.findings.script.form import FAULT, NO_FAULT, ScriptForm, script_source
+from mindgap.findings.script.short import ShownCase, with_cases
 from mindgap.findings.script.target import Target
 from mindgap.graph import Constant, Graph, GraphError, Input, Node, Ref, TensorSpec, TensorStore
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
@@ -67,10 +66,9 @@ def test_the_short_script_of_a_process_that_does_not_end_by_itself(
 ) -> None:
     graph = capture(torch.sin, (torch.ones(2),), tensors=TensorStore(tmp_path))
     limit_s = 15.0 if body.startswith("while") else 200.0
-    form = short_form([ShownCase("smallest", graph)], Target("cpu/eager"), "a title", kind=ends)  # type: ignore[arg-type]
-    assert form is not None
-    text = script_source(replace(form, limit_s=limit_s))
-    assert text is not None and "mindgap" not in text
+    form = ScriptForm("a title", Target("cpu/eager"), kind=ends, limit_s=limit_s)  # type: ignore[arg-type]
+    text = script_source(with_cases(form, [ShownCase("smallest", graph)]))
+    assert "mindgap" not in text
     file = tmp_path / "script.py"
     file.write_text(text.replace("return model(*fresh())", body))
     done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=False)

@@ -33,7 +33,7 @@ EAGER = Target("cpu/eager")
 
 def ran(tmp_path: Path, form: ScriptForm, python: str = sys.executable, **replaced: str) -> tuple[int, str]:
     text = script_source(form)
-    assert text is not None and "mindgap" not in text
+    assert "mindgap" not in text
     for old, new in replaced.items():
         text = text.replace({"call": "return model(*fresh())"}[old], new)
     (tmp_path / "script.py").write_text(text)
@@ -44,10 +44,9 @@ def ran(tmp_path: Path, form: ScriptForm, python: str = sys.executable, **replac
 def test_the_case_part_of_a_script_is_what_it_was_made_of() -> None:
     for form in (ScriptForm("a title", EAGER, CASES), ScriptForm("a title", Target("jax/cpu"), CASES, bounded=True)):
         text = script_source(form)
-        assert text is not None
         again = case_part(text)
         renewed = script_source(ScriptForm("a title", form.platform, again, bounded=form.bounded))
-        assert renewed is not None and case_part(renewed) == again and renewed.split() == text.split()
+        assert case_part(renewed) == again and renewed.split() == text.split()
         assert "class Boundary" not in again and "class Names" not in again and "numbers = " in again
     assert declared(CASES + 'COMPARE = "element"\n') == {"COMPARE": "element"}
     with pytest.raises(ValueError, match="no CASES"):

@@ -6,8 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mindgap.findings.script.form import script_source
-from mindgap.findings.script.short import ShownCase, short_form
+import pytest
+
+from mindgap.findings.script.form import NoShortScript, ScriptForm, script_source
+from mindgap.findings.script.short import ShownCase, with_cases
 from mindgap.findings.script.target import Target
 from mindgap.graph import Constant, Graph, Input, Node, Ref, TensorSpec
 
@@ -17,9 +19,8 @@ GRAPH = Graph((Input(SPEC, Constant(1.0)), Input(SPEC, Constant(2.0), "constant"
 
 
 def test_constants_are_buffers_and_the_script_runs(tmp_path: Path) -> None:
-    form = short_form([ShownCase("smallest", GRAPH)], Target("cpu/jit"), "a title", kind="fails", held=True)
-    text = script_source(form) if form is not None else None
-    assert text is not None
+    form = ScriptForm("a title", Target("cpu/jit"), kind="fails")
+    text = script_source(with_cases(form, [ShownCase("smallest", GRAPH)], held=True))
     assert 'self.register_buffer("x1", torch.full((2,), 2.0' in text and "def forward(self, x0):" in text
     assert text.count("torch.full((2,), 2.0") == 1 and "self.x1" in text
     (tmp_path / "script.py").write_text(text)
@@ -31,4 +32,5 @@ def test_without_constants_or_for_a_result_there_is_no_such_script() -> None:
     plain = Graph((GRAPH.inputs[0], Input(SPEC, Constant(2.0))), (NODE,), (2,))
     for graph, kind in ((plain, "fails"), (GRAPH, "wrong")):
         cases = [ShownCase("smallest", graph)]
-        assert short_form(cases, Target("cpu/jit"), "a title", kind=kind, held=True) is None  # type: ignore[arg-type]
+        with pytest.raises(NoShortScript):
+            with_cases(ScriptForm("a title", Target("cpu/jit"), kind=kind), cases, held=True)  # type: ignore[arg-type]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from mindgap.findings.script.form import FAULT, NO_FAULT, script_source
-from mindgap.findings.script.short import ShownCase, short_form, short_script
+from mindgap.findings.script.form import FAULT, NO_FAULT, ScriptForm, script_source
+from mindgap.findings.script.short import ShownCase, short_script, with_cases
 from mindgap.findings.script.target import Target
 from mindgap.graph import Arg, Constant, DType, Graph, Input, Node, Ref, TensorSpec
 
@@ -22,8 +22,7 @@ def graph_of(op: str, dtype: str, *args: Arg, result: str = "") -> Graph:
     return Graph((Input(spec, Constant(0.0)),), (Node(op, (Ref(0), *args), (), (made,)),), (1,))
 
 
-def status_of(text: str | None) -> int:
-    assert text is not None
+def status_of(text: str) -> int:
     names: dict[str, Any] = {"__name__": "script"}
     exec(text, names)
     return names["main"]()
@@ -65,9 +64,8 @@ def test_a_cast_that_cuts_bits_off_is_a_fault_where_elements_must_be_equal(
     shown: dict[str, int] = {}
     for compare in ("largest", "equal"):
         cases = [ShownCase("smallest", graph, [values])]
-        form = short_form(cases, Target("cpu/eager"), "a title", compare=compare)  # type: ignore[arg-type]
-        text = script_source(form) if form is not None else None
-        assert text is not None
+        form = ScriptForm("a title", Target("cpu/eager"), compare=compare)  # type: ignore[arg-type]
+        text = script_source(with_cases(form, cases))
         cut = "return [(model(*fresh())[0].float() - 2**-7).bfloat16()]"
         shown[compare] = status_of(text.replace("return model(*fresh())", cut))
     assert shown == {"largest": 0, "equal": 1}
@@ -78,4 +76,4 @@ def test_a_cast_that_cuts_bits_off_is_a_fault_where_elements_must_be_equal(
 def test_nothing_is_converted_where_the_runtime_takes_tensors_of_pytorch() -> None:
     values = [torch.tensor([1.0, 2.0, 3.0], dtype=torch.bfloat16).view(torch.int16).numpy().view(ml_dtypes.bfloat16)]
     text = short_script(graph_of("aten.abs.default", "bfloat16"), Target("cpu/eager"), "a title", inputs=values)
-    assert text is not None and "Boundary" not in text
+    assert "Boundary" not in text

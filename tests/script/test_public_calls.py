@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mindgap.findings.script.module_source import argument
+from mindgap.findings.script.literals import argument
 from mindgap.findings.script.public_calls import Call, PublicCall, public_call, visit_calls
 from mindgap.graph import Arg, TensorStore, materialise_all
 from mindgap.models.capture import capture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -13,6 +13,7 @@ from mindgap.cli.outputs import check_files, write_file
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import console, plain_table
+from mindgap.graph.model_file import SUFFIX
 
 if TYPE_CHECKING:
     from mindgap.workflows.campaign.results.findings import FindingGroup
@@ -60,38 +61,47 @@ def show(
         str, typer.Option("-p", "--platform", metavar="PLATFORM", help="Which row (default: the worst of the case).")
     ] = "",
     node: Annotated[
-        int | None, typer.Option("--node", metavar="N", help="Run this node alone as well (default: the culprit).")
+        int | None, typer.Option("--node", metavar="N", help="Only this node, on the operands that it had.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE.py", help="Write the script here.")
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE.mindgap", help="Write the case here (default: CASE.mindgap)."),
     ] = None,
 ) -> int:
-    """Show the rows of a case, and a stand-alone script that runs it: both sides beside float64, without mindgap.
+    """Show the rows of a case, and write it as a model file that `mindgap diff` runs; print that command.
 
-    The script goes to standard output unless -o names a file; the rows then go to standard error.
+    A short script that shows the finding without mindgap is written beside the file, FILE.py, where one can be made:
+    it is run twice first.
 
-    Example: mindgap campaign show out/campaign v000042 -p onnxruntime/cpu -o case.py && python case.py
+    Example: mindgap campaign show out/campaign v000042 -p onnxruntime/cpu -o case.mindgap
     """
+    from mindgap.findings.reduction.model_file import diff_command, write_case
+    from mindgap.graph import default_tensor_store
+    from mindgap.workflows.campaign.results.case_file import command_of, graph_of, node_alone, script_of
     from mindgap.workflows.campaign.results.findings import rows_of_case
-    from mindgap.workflows.campaign.results.script import script_of
     from mindgap.workflows.campaign.state.directory import open_directory
 
-    check_files(("--output", output), ("--output", None if output is None else output.with_suffix(".npz")))
+    base = output or Path(re.sub(r"[^\w.-]+", "_", case))
+    stem = base.name.removesuffix(SUFFIX).removesuffix(".py")
+    file, script = base.with_name(stem + SUFFIX), base.with_name(f"{stem}.py")
+    check_files(("--output", file), ("--output", script))
+    folder = open_directory(directory)
+    rows = rows_of_case(folder, case, platform)
+    chosen = min(rows, key=_rank)
     with result_stream() as out:
-        folder = open_directory(directory)
-        rows = rows_of_case(folder, case, platform)
-        chosen = min(rows, key=_rank)
-        _print_rows(rows, out if output is not None else sys.stderr)
-        beside = "" if output is None else f"{output.stem}.npz"
-        script = script_of(folder, chosen, node=node, beside=beside)
-        if output is None:
-            out.write(script.text)
-            return Exit.NOTHING_FOUND
-        write_file(output, script.text)
-        for name, data in script.files.items():
-            write_file(output.with_name(name), data)
-        written = ", ".join([str(output), *(str(output.with_name(name)) for name in script.files)])
-        complain(f"{written}: {case} on {chosen['platform']}; run it with python {output}")
+        _print_rows(rows, out)
+        tensors = default_tensor_store()
+        graph = graph_of(folder, chosen)
+        graph = graph if node is None else node_alone(graph, node, tensors)
+        write_case(file, case, graph, tensors)
+        out.write(diff_command(str(file), command_of(folder, chosen)) + "\n")
+        out.flush()
+        made = script_of(folder, chosen, graph, tensors)
+        if made.text:
+            write_file(script, made.text)
+            out.write(f"python {script}\n")
+        else:
+            complain(f"no short script of {case} on {chosen['platform']}: {made.reason}")
         return Exit.NOTHING_FOUND
 
 
@@ -114,7 +124,7 @@ def _print_groups(groups: Sequence[FindingGroup], directory: Path, out: TextIO) 
         table.add_row(*(cell.replace("[", r"\[") for cell in cells))
     page.print(table)
     page.print(
-        f"{sum(group.count for group in groups):,} findings in {len(groups):,} groups; a script for one: "
+        f"{sum(group.count for group in groups):,} findings in {len(groups):,} groups; to run one: "
         f"mindgap campaign show {directory} {groups[0].case} -p {groups[0].platform}",
         highlight=False, markup=False,
     )  # fmt: skip

@@ -137,6 +137,7 @@ def _print_causes(folder: Path, out: TextIO) -> None:
     causes = read_causes(folder / FILE_NAME)
     verified = [cause for cause in causes if cause.verified]
     for number, cause in enumerate(verified[:_SHOWN], 1):
-        script = folder / cause.findings[0].script
-        out.write(f"\n{number}. {cause.title}\n   {cause.severity}: {cause.severity_reason}\n   python {script}\n")
-    out.write(f"\n{len(causes)} causes, {len(verified)} with a script that was run twice: {folder / 'index.html'}\n")
+        shown = cause.findings[0]
+        run = f"cd {folder} && {shown.command}" if shown.command else f"python {folder / shown.script}"
+        out.write(f"\n{number}. {cause.title}\n   {cause.severity}: {cause.severity_reason}\n   {run}\n")
+    out.write(f"\n{len(causes)} causes, {len(verified)} shown again: {folder / 'index.html'}\n")

@@ -110,7 +110,7 @@ def _reduced(
     from mindgap.findings.reduction.finding import reduce_finding
 
     try:
-        summary = write_finding(out, reduce_finding(context, graph, fault, limits))
+        summary = write_finding(out, reduce_finding(context, graph, fault, limits), tensors=context.tensors)
     except MindgapError as error:
         return None, f"{fault.word}: {error}"
     return summary, summary_text(summary, out)

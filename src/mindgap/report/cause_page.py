@@ -89,6 +89,9 @@ def cause_page(cause: Cause, directory: Path) -> str:
 
 
 def _script(directory: Path, shown: Summary) -> str:
+    """The script's text; of a model file, the command that runs it."""
+    if shown.command:
+        return shown.command
     try:
         return (directory / shown.script).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

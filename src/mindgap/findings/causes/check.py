@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,8 +13,10 @@ from typing import Final, Literal
 
 from mindgap.findings.causes.files import FILE_NAME, read_causes
 from mindgap.findings.causes.ledger import Ledger
+from mindgap.findings.reduction.files import read_summary
 from mindgap.findings.reduction.reproducer import run_script, says_fault
 from mindgap.graph import MindgapError
+from mindgap.graph.model_file import SUFFIX
 from mindgap.platforms.elsewhere import BackendElsewhere, BackendWithoutEnvironment
 from mindgap.platforms.registry import find
 
@@ -23,7 +26,8 @@ _LAST: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Reproducer:
-    """A script. `name`: the title of its cause. `script`: None where a ledger names none. `platform`: may be empty."""
+    """A script, or a model file with its summary beside it. `name`: the title of its cause. `script`: None where a
+    ledger names none. `platform`: may be empty."""
 
     name: str
     script: Path | None
@@ -65,10 +69,10 @@ def check_reproducers(
     reproducers: Iterable[Reproducer], *, python: str | None = None, timeout_s: float = 400.0,
     jobs: int = 1, progress: Callable[[Reproduction], None] | None = None,
 ) -> list[Reproduction]:  # fmt: skip
-    """Runs each script by itself, `jobs` at a time, each at most `timeout_s` seconds.
+    """Runs each script by itself, `jobs` at a time, each at most `timeout_s` seconds; a model file with mindgap.
 
-    `python`: the interpreter; None for that of the environment in which the script's platform runs. A script's exit
-    status is its answer: 1 still there, 0 fixed, 2 it could not check. Raises `MindgapError` where `python` cannot be
+    `python`: the interpreter of scripts; None for that of the environment in which the script's platform runs. The exit
+    status is the answer: 1 still there, 0 fixed, 2 it could not check. Raises `MindgapError` where `python` cannot be
     run.
     """
     python = _absolute(python) if python else None
@@ -94,16 +98,27 @@ def _reproduce(one: Reproducer, python: str | None, timeout_s: float) -> Reprodu
     if not one.script.is_file():
         return Reproduction(one.name, script, "not checked", "there is no such file")
     try:
-        command = [python or _interpreter_of(one.platform), str(one.script.resolve())]
+        model = one.script.suffix == SUFFIX
+        command = (
+            _command(one.script) if model else [python or _interpreter_of(one.platform), str(one.script.resolve())]
+        )
         status, printed, errors = run_script(command, str(one.script.parent), timeout_s)
     except (MindgapError, OSError) as error:
         return Reproduction(one.name, script, "not checked", str(error))
-    if says_fault(status, printed, errors):
+    if says_fault(status, printed, errors) or (model and status == 1):
         return Reproduction(one.name, script, "still there", _head(printed))
     if status == 0:
         return Reproduction(one.name, script, "fixed", _head(printed))
     last = (errors.strip() or printed.strip() or "it printed nothing").splitlines()[-1]
     return Reproduction(one.name, script, "not checked", f"exit status {status}: {last}"[:_LAST])
+
+
+def _command(file: Path) -> list[str]:
+    """The command that runs a model file, by the summary beside it. Raises `MindgapError` where there is none."""
+    about = file.with_suffix(".json")
+    if not about.is_file():
+        raise MindgapError(f"there is no {about.name} beside it, which has its command")
+    return [sys.executable, "-m", *shlex.split(read_summary(about).command)]
 
 
 def _absolute(python: str) -> str:

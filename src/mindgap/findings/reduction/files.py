@@ -10,9 +10,11 @@ from typing import Any
 
 from mindgap.findings.reduction.evidence import evidence_file, evidence_of, evidence_text
 from mindgap.findings.reduction.finding import ReducedFinding
+from mindgap.findings.reduction.model_file import diff_command, write_case
 from mindgap.findings.reduction.reproducer import VersionRun, report, title_of
 from mindgap.findings.reduction.stage import Stage
-from mindgap.graph import Graph, MindgapError, digest, save
+from mindgap.graph import Graph, MindgapError, TensorStore, digest, save
+from mindgap.graph.model_file import SUFFIX
 from mindgap.graph.operators import traits
 from mindgap.results.rows import Row
 
@@ -23,7 +25,9 @@ class Summary:
 
     `nodes`: of the graph before. `operators`, `dtypes`: of the reduced graph and its inputs. `signature`: of a failure;
     of another shape or dtype, what becomes of an output (`float32[2,1] becomes float32[2]`).
-    `verified`: the script showed the finding twice without mindgap. `short`: it is the short form. `complete`: no limit
+    `verified`: the script showed the finding twice without mindgap, or mindgap found it in the model file. `short`:
+    there is a short script; where there is none, `script` is a model file and `command` runs it. (In a file of an older
+    version without `command`, `script` is then a long script.) `complete`: no limit
     ended the reduction. `seconds`: wall-clock time of the reduction. `script`: name of the file. `stage`: the stage of
     the platform that brings the fault; `stage_evidence`: one sentence for each run that tells so. `status`: of the
     platform's outcome. `culprit`: what the row names, an operator, several joined by `+`, or a dtype policy. `origin`:
@@ -64,19 +68,23 @@ class Summary:
     refused: str = ""
     condition: str = ""
     right_for: str = ""
+    command: str = ""
 
 
-def write_finding(out: Path, found: ReducedFinding, seen: str = "") -> Summary:
-    """Writes NAME.py, .md, .graph, .json, .evidence.json into `out`; where there are such graphs, also
-    NAME.passing.graph and NAME.natural.graph, a graph of ordinary size that shows the finding.
+def write_finding(out: Path, found: ReducedFinding, seen: str = "", tensors: TensorStore | None = None) -> Summary:
+    """Writes NAME.py, .md, .graph, .json, .evidence.json into `out`; NAME.mindgap in place of NAME.py where there is no
+    short script; where there are such graphs, also NAME.passing.graph and NAME.natural.graph, a graph of ordinary size
+    that shows the finding.
 
-    The directory is made. `seen`: how often and where the finding was met, for the report. Raises
-    `MindgapError` where the directory cannot be written.
+    The directory is made. `seen`: how often and where the finding was met, for the report. `tensors`: of the graph, by
+    default the user's store. Raises `MindgapError` where the directory cannot be written.
     """
     row, reduction, made = found.row, found.reduction, found.reproducer
     graph = reduction.graph
     packets = "-".join(dict.fromkeys(node.op.split(".")[1] for node in graph.nodes[:3]))
     name = re.sub(r"[^\w.-]+", "_", f"{row.model}-{row.platform}-{packets}-{digest(graph)[:6]}")
+    script = f"{name}.py" if made.text else f"{name}{SUFFIX}"
+    command = diff_command(script, made.command) if made.command else ""
     summary = Summary(
         title=made.title or title_of(graph, row),
         platform=row.platform,
@@ -89,9 +97,9 @@ def write_finding(out: Path, found: ReducedFinding, seen: str = "") -> Summary:
         checks=reduction.checks,
         seconds=round(reduction.seconds, 2),
         complete=reduction.complete,
-        short=made.short,
+        short=bool(made.text),
         verified=made.verified,
-        script=f"{name}.py",
+        script=script,
         status=row.status,
         culprit=row.culprit.op if row.culprit is not None else "",
         origin=row.culprit.label if row.culprit is not None else "",
@@ -104,11 +112,15 @@ def write_finding(out: Path, found: ReducedFinding, seen: str = "") -> Summary:
         refused=found.refused,
         condition=found.condition.phrase,
         right_for=found.condition.right_for,
+        command=command,
     )
     try:
         out.mkdir(parents=True, exist_ok=True)
-        Path(out, f"{name}.py").write_text(made.text)
-        Path(out, f"{name}.md").write_text(report(graph, row, made, found.stage, seen))
+        if made.text:
+            Path(out, script).write_text(made.text)
+        else:
+            write_case(Path(out, script), name, graph, tensors)
+        Path(out, f"{name}.md").write_text(report(graph, row, made, found.stage, seen, command))
         Path(out, f"{name}.json").write_text(json.dumps(asdict(summary), indent=1) + "\n")
         evidence_file(out, summary.script).write_text(evidence_text(evidence_of(found)), encoding="utf-8")
         save(graph, Path(out, f"{name}.graph"))
@@ -154,6 +166,9 @@ def read_summary(file: Path) -> Summary:
 def summary_text(summary: Summary, out: Path) -> str:
     """The summary in four lines of text."""
     verified = "verified twice without mindgap" if summary.verified else "NOT VERIFIED: it does not show the finding"
+    if summary.command:
+        again = "found again" if summary.verified else "NOT VERIFIED: not found again"
+        verified = f"no short script; {again} by {summary.command}"
     told = "".join(f"\n  {run.platform}: {run.shown} ({run.versions})" for run in summary.runs)
     ended = "" if summary.complete else ", ended by its limit"
     spent = f"in {summary.checks} checks, {summary.seconds:.1f} s{ended}"

@@ -10,8 +10,9 @@ import numpy as np
 
 from mindgap.findings.reduction.condition import Condition, condition_of
 from mindgap.findings.reduction.hang import with_hang_deadline
+from mindgap.findings.reduction.model_file import with_model_file
 from mindgap.findings.reduction.reducer import Reduction, ReductionLimits, reduce
-from mindgap.findings.reduction.reproducer import CRASH_LIMIT_S, Array, Reproducer, reproducer
+from mindgap.findings.reduction.reproducer import CRASH_LIMIT_S, Array, Reproducer, short_reproducer
 from mindgap.findings.reduction.specification import specified_in_worker
 from mindgap.findings.reduction.stage import StageAtFault, stage_at_fault
 from mindgap.findings.reduction.symptom import check_of, symptom_of
@@ -75,7 +76,9 @@ def reduce_finding(
     limits = limits or ReductionLimits()
     if limits.condition_s > 0:
         condition = condition_of(found.graph, check, context.tensors, specify=specify, seconds=limits.condition_s)
-    made = _reproducer(context, found.graph, inputs, final, limit_s, condition)
+    made = _script(context, found.graph, inputs, final, limit_s, condition)
+    if not made.text:
+        made = with_model_file(made, found.graph, final, context)
     special = not all(np.isfinite(array).all() for array in inputs)
     asked = limits.stage and final.verdict is not None
     stage = (
@@ -86,16 +89,16 @@ def reduce_finding(
     )
 
 
-def _reproducer(
+def _script(
     context: RunContext, graph: Graph, inputs: Sequence[Array], row: Row, limit_s: float, condition: Condition
 ) -> Reproducer:
-    """The script of a finding, run: in two environments where platform and reference are two versions of one."""
+    """The short script of a finding, run: in two environments where platform and reference are two versions of one."""
     natural = condition.natural
     cases = [] if natural is None else [ShownCase("natural", natural, materialise_all(natural, context.tensors))]
     names = (row.platform, context.settings.reference)
     target, reference = map(target_of, names)
     if not are_versions(target, reference):
-        return reproducer(graph, inputs, target, reference, row, limit_s, cases)
+        return short_reproducer(graph, inputs, target, reference, row, limit_s, cases)
     fails = row.verdict in ("failed", None)
     outputs = [() if fails else _outputs(context, name, graph) for name in names]
     new = Version(names[0], target, version_words(target, reference), outputs[0])

@@ -1,9 +1,8 @@
-"""A script that shows a reduced finding without mindgap, run before it is shown; and a report for an issue tracker."""
+"""A short script that shows a finding without mindgap, run before it is shown; and a report for an issue tracker."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import re
 import signal
@@ -18,11 +17,10 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from mindgap.findings.reduction.stage import StageAtFault
-from mindgap.findings.script.form import FAULT, RAISED, Kind, ScriptForm, script_source
+from mindgap.findings.script.form import FAULT, RAISED, Kind, NoShortScript, ScriptForm, script_source
 from mindgap.findings.script.frame import Compare
-from mindgap.findings.script.rendering import render
-from mindgap.findings.script.short import ShownCase, short_form
-from mindgap.findings.script.target import Recorded, Target, TwoResults
+from mindgap.findings.script.short import ShownCase, with_cases
+from mindgap.findings.script.target import Target, TwoResults
 from mindgap.graph import Graph
 from mindgap.graph.operators import traits
 from mindgap.results.rows import Row
@@ -33,9 +31,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 RUNS: Final = 2
 #: The share of a message's words that another report of the same failure has at least.
 _COMMON: Final = 0.3
-#: Longer than the long script's own limit for the platform.
+#: Longer than a short script's own limit for a platform that crashes.
 _TIMEOUT_S: Final = 400.0
-_PRINTED: Final = 8000
+#: Characters that are kept of what a reproducer prints.
+PRINTED: Final = 8000
 #: Seconds that a short script gives a platform that crashes.
 CRASH_LIMIT_S: Final = 150.0
 #: Status of an outcome whose process did not end by itself -> what the short script looks for.
@@ -78,82 +77,102 @@ class VersionRun:
 
 @dataclass(frozen=True, slots=True)
 class Reproducer:
-    """`text`: the script. `short`: it is the short form. `verified`: it ended with status 1 each time that it was run
+    """What shows a finding: a short script, or where there is none a model file, which mindgap runs.
+
+    `text`: the script; empty: there is none, for the reason `reason`. `command`: of a model file, the arguments of
+    mindgap that follow the file's name (`model_file.py`). `verified`: it showed the finding, a script each of two times
     in a process without mindgap. `printed`: what it printed the last time, at most 8,000 characters. `runs`: of a
     script for two versions of a platform, what it did in the environment of each, the one at fault first; it is then
     verified where it showed the fault in that one, and none in the other. `title`: of such a script.
     """
 
     text: str
-    short: bool
     verified: bool
     printed: str
     runs: tuple[VersionRun, ...] = ()
     title: str = ""
+    reason: str = ""
+    command: tuple[str, ...] = ()
 
 
-def reproducer(
+def short_reproducer(
     graph: Graph, inputs: Sequence[Array], platform: Target, reference: Target, row: Row,
     limit_s: float = CRASH_LIMIT_S, natural: Sequence[ShownCase] = (), title: str = "",
 ) -> Reproducer:  # fmt: skip
-    """The short script where it shows the fault, otherwise the long one, verified or not.
+    """The short script that shows the fault, verified; without text where there is none.
 
     `row`: of this graph, as it was judged; its platform and verdict are named in the script. `limit_s`: of a crash or
     a hang: seconds that the short script gives the platform. `natural`: further cases that show it, of ordinary size.
     `title`: of the script, by default the operators and what happens.
     """
-    if reference.device_mode == "cpu/eager" and not reference.options:
-        shown = (ShownCase("smallest", graph, inputs), *natural)
-        # Without the case of ordinary size where that one does not show the fault outside mindgap.
-        for cases in (shown, shown[:1]) if natural else (shown,):
+    if reference.device_mode != "cpu/eager" or reference.options:
+        reason = f"a script compares with eager PyTorch, and the reference here is {reference.name}"
+        return Reproducer("", False, "", reason=reason)
+    reason, printed = "", ""
+    shown = (ShownCase("smallest", graph, inputs), *natural)
+    # Without the case of ordinary size where that one does not show the fault outside mindgap.
+    for cases in (shown, shown[:1]) if natural else (shown,):
+        try:
             for form in short_forms(cases, platform, row, limit_s, title):
                 made = verified_script(form, row)
-                if made is not None:
+                if made.verified:
                     return made
-    if platform.python != reference.python:
-        # A script runs in one environment: where the platform is, beside eager PyTorch there.
-        reference = Target("cpu/eager", python=platform.python)
-    words = f"Recorded: {row.word}, blamed on the {row.blame}. {row.detail or row.message}"
-    culprit = row.culprit.node if row.culprit is not None and row.culprit.node >= 0 else None
-    long = render(graph, inputs, platform, reference, name="reduced", culprit=culprit, recorded=Recorded(words=words))
-    shown, printed, _ = verify(long.text, platform.python)
-    return Reproducer(long.text, False, shown and _long_shows(printed, row), printed)
+                reason, printed = made.reason, made.printed
+        except NoShortScript as none:
+            reason = str(none)
+    return Reproducer("", False, printed, reason=reason)
 
 
 def short_forms(
     cases: Sequence[ShownCase], platform: Target, row: Row, limit_s: float, title: str = "",
     two: TwoResults | None = None,
 ) -> Iterator[ScriptForm]:  # fmt: skip
-    """Yields the forms of a script that may show what `row` found, the plainest first. `two`: for two versions."""
+    """Yields the forms of a script that may show what `row` found, the plainest first. `two`: for two versions.
+
+    Raises `NoShortScript` where there is none at all.
+    """
     # A failure may end the process where the user's exporter wrote the model.
     kinds: tuple[Kind, ...] = ("wrong",)
     if row.verdict in ("failed", None):
         kinds = (ENDS[row.status],) if row.status in ENDS else ("fails", "crashes")
     graph = cases[0].graph
+    none: NoShortScript | None = None
+    count = 0
     for kind, compare, held, public in itertools.product(kinds, _comparisons(graph, row), (False, True), (True, False)):
-        form = short_form(
-            cases, platform, title or title_of(graph, row), kind=kind, wrong=row.blame or "undecided", public=public,
-            two=two, compare=compare, held=held,
+        form = ScriptForm(
+            title or title_of(graph, row), platform, kind=kind, wrong=row.blame or "undecided", compare=compare,
+            limit_s=limit_s,
         )  # fmt: skip
-        if form is not None:
-            yield replace(form, limit_s=limit_s)
+        try:
+            form = with_cases(form, cases, public=public, held=held, two=two)
+        except NoShortScript as error:
+            none = none or error
+            continue
+        count += 1
+        yield form
+    if none is not None and not count:
+        raise none
 
 
-def verified_script(form: ScriptForm, row: Row) -> Reproducer | None:
-    """The script of a form with its signature, run in fresh processes; None where it does not show what `row` found.
+def verified_script(form: ScriptForm, row: Row) -> Reproducer:
+    """The script of a form with its signature, run in fresh processes: verified where it shows what `row` found.
 
     Of a failure the script runs once without a signature. The type and the stable part of the message that it prints
     are its signature, if they are those of the row.
     """
-    signed = _signed(form, row) if form.kind == "fails" and form.failure is None else form
-    text = None if signed is None else script_source(signed)
-    if text is None:
-        return None
+    if form.kind == "fails" and form.failure is None:
+        _, printed, errors = run_alone(script_source(form), form.platform.python)
+        raised = re.search(rf"{RAISED} (\w+) ([\s\S]*)", printed)
+        if raised is None or not is_the_failure(printed + errors, row):
+            return Reproducer("", False, printed, reason=_reason(printed))
+        form = replace(form, failure=(raised[1], stable_part(raised[2])))
+    text = script_source(form)
     shown, printed, errors = verify(text, form.platform.python)
     # A compiler says what is wrong on standard error, and raises an exception that does not repeat it.
     told = (form.kind in ("crashes", "hangs") and row.status != "crash") or is_the_failure(printed + errors, row)
-    shown = shown and printed.rstrip().endswith(f"\n{FAULT}") and told and every_case_shows(printed)
-    return Reproducer(text, True, True, printed) if shown else None
+    if shown and printed.rstrip().endswith(f"\n{FAULT}") and told and every_case_shows(printed):
+        return Reproducer(text, True, printed)
+    return Reproducer("", False, printed, reason=_reason(printed))
 
 
 def every_case_shows(printed: str) -> bool:
@@ -165,16 +184,10 @@ def every_case_shows(printed: str) -> bool:
     return all(cases.values()) and runs is None
 
 
-def _signed(form: ScriptForm, row: Row) -> ScriptForm | None:
-    """The form with the exception that it raises as its signature; None where that is not the one of the row."""
-    text = script_source(form)
-    if text is None:
-        return None
-    _, printed, errors = _run(text, form.platform.python)
-    raised = re.search(rf"{RAISED} (\w+) ([\s\S]*)", printed)
-    if raised is None or not is_the_failure(printed + errors, row):
-        return None
-    return replace(form, failure=(raised[1], stable_part(raised[2])))
+def _reason(printed: str) -> str:
+    """Why a script shows nothing, with the last line that it printed."""
+    last = next(iter(printed.strip().splitlines()[-1:]), "it printed nothing")
+    return f"run without mindgap, a script of it does not show the finding: {last[:200]}"
 
 
 def stable_part(message: str) -> str:
@@ -192,15 +205,6 @@ def _comparisons(graph: Graph, row: Row) -> tuple[Compare, ...]:
     known = [traits(node.op) for node in graph.nodes]
     exact = all(each.casts or each.moves_data or each.hands_on or each.depends_on_dtype for each in known)
     return ("largest", "element", "equal") if exact and row.blame != "reference" else ("largest", "element")
-
-
-def _long_shows(printed: str, row: Row) -> bool:
-    """Whether the JSON that the long script prints last has a platform that failed, or ran, as in the row."""
-    try:
-        status = json.loads(printed.rstrip().splitlines()[-1])["status"]["platform"]["status"]
-    except (ValueError, KeyError, IndexError, TypeError):
-        return False
-    return (status != "ok") == (row.verdict == "failed") and is_the_failure(printed, row)
 
 
 def is_the_failure(printed: str, row: Row) -> bool:
@@ -231,28 +235,23 @@ def verify(text: str, python: str = "") -> tuple[bool, str, str]:
     """
     printed = errors = ""
     for _ in range(RUNS):
-        status, printed, errors = _run(text, python)
+        status, printed, errors = run_alone(text, python)
         if status != 1:
             return False, printed, errors
     return True, printed, errors
 
 
-def run_once(text: str, python: str) -> tuple[int, str]:
-    """The exit status of a script in a fresh process without mindgap, 2 where it was not told by the script itself, and
-    what it printed."""
-    status, printed, _ = _run(text, python)
-    return status, printed
-
-
-def _run(text: str, python: str) -> tuple[int, str, str]:
+def run_alone(text: str, python: str) -> tuple[int, str, str]:
+    """Runs a script in a fresh process without mindgap. Returns its exit status, 2 where the script itself did not tell
+    it, and what it printed on standard output and on standard error."""
     with tempfile.TemporaryDirectory(prefix="mindgap-") as folder:
         file = Path(folder, "reproducer.py")
         file.write_text(text)
         command = [python or sys.executable, "-c", _WITHOUT_MINDGAP, str(file)]
         status, printed, errors = run_script(command, folder)
     if status == 0 or says_fault(status, printed, errors) or (status == 1 and not _UNCAUGHT.search(errors)):
-        return status, printed[-_PRINTED:], errors[-_PRINTED:]
-    return 2, (printed + errors)[-_PRINTED:], errors[-_PRINTED:]
+        return status, printed[-PRINTED:], errors[-PRINTED:]
+    return 2, (printed + errors)[-PRINTED:], errors[-PRINTED:]
 
 
 def says_fault(status: int, printed: str, errors: str) -> bool:
@@ -304,8 +303,15 @@ HAPPENS: Final = {
 }
 
 
-def verified_text(verified: bool, *, both: bool) -> str:
-    """One line: whether a script has shown its fault. `both`: it is for two versions of a platform."""
+def verified_text(verified: bool, *, both: bool = False, script: bool = True) -> str:
+    """One line: whether a reproducer has shown its fault. `both`: it is for two versions of a platform. `script`: it is
+    one, and no model file."""
+    if not script:
+        return (
+            "Verified: mindgap ran the model file, and found the same"
+            if verified
+            else "NOT VERIFIED: it is not found again"
+        )
     if both:
         shown = "shows the fault twice with one version, and none with the other, without mindgap"
         return f"Verified: {shown}" if verified else "NOT VERIFIED: it does not tell the two versions apart"
@@ -320,8 +326,11 @@ def _both(runs: Sequence[VersionRun]) -> list[str]:
     return ["## In both versions", "", "| platform | versions | the script shows |", "|---|---|---|", *rows, ""]
 
 
-def report(graph: Graph, row: Row, made: Reproducer, stage: StageAtFault, seen: str = "") -> str:
-    """A Markdown report for an issue tracker. `seen`: how often and where the finding was met."""
+def report(
+    graph: Graph, row: Row, made: Reproducer, stage: StageAtFault, seen: str = "", command: str = ""
+) -> str:  # fmt: skip
+    """A Markdown report for an issue tracker. `seen`: how often and where the finding was met. `command`: what runs the
+    model file, where there is no script."""
     wrong = {"platform": row.platform, "reference": "eager PyTorch"}.get(row.blame or "", "undecided")
     if made.runs and wrong != "undecided":
         wrong = made.runs[0].platform
@@ -334,13 +343,14 @@ def report(graph: Graph, row: Row, made: Reproducer, stage: StageAtFault, seen: 
         f"- Stage at fault: {stage.stage}",
         *(f"  - {sentence}" for sentence in stage.evidence),
         *([f"- Seen: {seen}"] if seen else []),
-        f"- {verified_text(made.verified, both=bool(made.runs))}",
+        f"- {verified_text(made.verified, both=bool(made.runs), script=bool(made.text))}",
+        *([] if made.text else [f"- No short script: {made.reason}"]),
         "",
         *_both(made.runs),
         "## To reproduce",
         "",
-        "```python",
-        made.text.rstrip(),
+        "```python" if made.text else "```sh",
+        made.text.rstrip() or command,
         "```",
         "",
         "## What it prints",

@@ -17,15 +17,14 @@ from mindgap.findings.reduction.reproducer import (
     Shown,
     VersionRun,
     is_the_failure,
-    run_once,
+    run_alone,
     short_forms,
     stable_part,
     title_of,
 )
-from mindgap.findings.script.form import RAISED, script_source
-from mindgap.findings.script.rendering import render
+from mindgap.findings.script.form import RAISED, NoShortScript, script_source
 from mindgap.findings.script.short import ShownCase
-from mindgap.findings.script.target import Recorded, Target, TwoResults
+from mindgap.findings.script.target import Target, TwoResults
 from mindgap.graph import Graph
 from mindgap.results.rows import Row
 
@@ -79,45 +78,41 @@ def version_reproducer(
 ) -> Reproducer:
     """A script that runs in the environments of two versions of one platform, and shows the fault in one of them.
 
-    Where there is no short form, the long script: it compares the platform with eager PyTorch of the environment in
-    which it runs. `row`: of this graph; no verdict where the version at fault refuses it.
+    Where none of them does, the first that was tried, not verified; without text where there is no short form. `row`:
+    of this graph; no verdict where the version at fault refuses it.
     """
     title = _title(graph, row, faulty)
     two = TwoResults(expected.words, faulty.words, expected.outputs, faulty.outputs)
-    made: Reproducer | None = None
-    for form in short_forms([ShownCase("smallest", graph, inputs)], faulty.target, row, limit_s, title, two):
-        text = script_source(form)
-        if text is None:
-            continue
-        if form.kind == "fails":
-            _, printed = run_once(text, faulty.target.python)
-            raised = re.search(rf"{RAISED} (\w+) ([\s\S]*)", printed)
-            if raised is None:
-                continue
-            text = script_source(replace(form, failure=(raised[1], stable_part(raised[2])))) or text
-        tried = replace(_in_both(text, faulty, expected), short=True, title=title)
-        if tried.verified and is_the_failure(tried.printed, row):
-            return tried
-        made = made or tried
-    if made is not None:
-        return replace(made, verified=False)
-    words = f"Recorded with {faulty.words}: {row.word}. {row.detail or row.message}"
-    eager = Target("cpu/eager", python=faulty.target.python)
-    long = render(graph, inputs, faulty.target, eager, name="reduced", recorded=Recorded(words=words))
-    return replace(_in_both(long.text, faulty, expected), title=title)
+    made = Reproducer("", False, "", title=title, reason="the version at fault does not fail in a script")
+    try:
+        for form in short_forms([ShownCase("smallest", graph, inputs)], faulty.target, row, limit_s, title, two):
+            text = script_source(form)
+            if form.kind == "fails":
+                _, printed, _ = run_alone(text, faulty.target.python)
+                raised = re.search(rf"{RAISED} (\w+) ([\s\S]*)", printed)
+                if raised is None:
+                    continue
+                text = script_source(replace(form, failure=(raised[1], stable_part(raised[2]))))
+            tried = replace(_in_both(text, faulty, expected), title=title)
+            if tried.verified and is_the_failure(tried.printed, row):
+                return tried
+            made = made if made.text else replace(tried, verified=False)
+    except NoShortScript as none:
+        made = replace(made, reason=str(none))
+    return made
 
 
 def _in_both(text: str, faulty: Version, expected: Version) -> Reproducer:
     """Runs a script with the version at fault, twice where it shows the fault, and with the other one."""
-    first, printed = run_once(text, faulty.target.python)
+    first, printed, _ = run_alone(text, faulty.target.python)
     status = first
     if first == 1:
-        status, printed = run_once(text, faulty.target.python)
-    right, other = run_once(text, expected.target.python)
+        status, printed, _ = run_alone(text, faulty.target.python)
+    right, other, _ = run_alone(text, expected.target.python)
     told = ((faulty, status if status == first else 2, printed), (expected, right, other))
     runs = tuple(VersionRun(each.platform, _SHOWN.get(end, "could not be checked"), _first_line(said), said)
                  for each, end, said in told)  # fmt: skip
-    return Reproducer(text, False, (first, status, right) == (1, 1, 0), printed, runs)
+    return Reproducer(text, (first, status, right) == (1, 1, 0), printed, runs)
 
 
 def _first_line(printed: str) -> str:

@@ -23,7 +23,12 @@ _NAMED: Final = (
 
 
 def target_of(platform: str) -> Target:
-    """The platform as a script runs it, with the environment variables that its worker starts with."""
+    """The platform as a script runs it, with the environment variables that its worker starts with.
+
+    No script can run one that is named by its module.
+    """
+    if is_import_path(platform):
+        return Target.of(platform)
     backend, _ = find(platform)
     variables = environment(parse(platform), backend)
     where = backend.where if isinstance(backend, BackendElsewhere) else None
@@ -42,7 +47,11 @@ def culprit_script(platform: str, found: FoundFault, reference: str) -> str:
     if alone is None or fault.culprit is None or reference != "cpu/eager" or is_import_path(platform):
         return ""
     title = f"{platform} and eager PyTorch differ: {fault.culprit.op}: {fault.verdict.replace('_', ' ')}"
+    from mindgap.findings.script.form import NoShortScript
     from mindgap.findings.script.short import short_script  # imports PyTorch
 
     wrong = fault.blame or "undecided"
-    return short_script(alone.graph, target_of(platform), title, wrong=wrong, inputs=alone.inputs) or ""
+    try:
+        return short_script(alone.graph, target_of(platform), title, wrong=wrong, inputs=alone.inputs)
+    except NoShortScript:
+        return ""

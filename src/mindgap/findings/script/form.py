@@ -30,6 +30,7 @@ from mindgap.findings.script.frame import (
 )
 from mindgap.findings.script.runners import Runner, properties_of, runner_of
 from mindgap.findings.script.target import Target
+from mindgap.graph import MindgapError
 
 #: The side that is wrong.
 Wrong = Literal["platform", "reference", "undecided"]
@@ -59,6 +60,10 @@ _FRAME_NAMES: Final = frozenset(
 _STANDARD: Final = ("os", "platform", "signal", "subprocess", "sys", "tempfile", "traceback", "runpy")
 
 
+class NoShortScript(MindgapError):
+    """A fault has no short script. The message is the reason."""
+
+
 @dataclass(frozen=True, slots=True)
 class ScriptForm:
     """What is particular to one script.
@@ -80,7 +85,7 @@ class ScriptForm:
 
     title: str
     platform: Target
-    cases: str
+    cases: str = ""
     kind: Kind = "wrong"
     facts: Sequence[str] = ()
     wrong: Wrong = "platform"
@@ -94,11 +99,17 @@ class ScriptForm:
     seen: str = ""
 
 
-def script_source(form: ScriptForm) -> str | None:
-    """Returns the script; None if the platform's options have no short form."""
-    runner = runner_of(form.platform)
+def script_runner(platform: Target) -> Runner:
+    """Returns how a script runs the platform. Raises `NoShortScript` where its options have no short form."""
+    runner = runner_of(platform)
     if runner is None:
-        return None
+        raise NoShortScript(f"no script can run {platform.name}: it is known to mindgap only, or an option of it is")
+    return runner
+
+
+def script_source(form: ScriptForm) -> str:
+    """Returns the script. Raises `NoShortScript` where no script can run the platform."""
+    runner = script_runner(form.platform)
     main = MAIN_VERSION if form.results and form.kind == "wrong" else _MAINS[form.kind]
     body = [
         form.cases.strip("\n"),

@@ -1,8 +1,8 @@
-"""Writes a short script for a small graph: one page for a vendor, with the runtime's own API only.
+"""Writes the cases of a short script: a small graph and its operands as module classes and expressions.
 
-It prints how far the platform's result is from the float64 result, or the exception, and exits with status 1 while the
-fault is there. A script for two versions of one platform holds what each of them gave, and runs where either is
-installed. `mindgap.findings.script.form` has the frame of a script.
+Such a script prints how far the platform's result is from the float64 result, or the exception, and exits with status 1
+while the fault is there. A script for two versions of one platform holds what each of them gave, and runs where either
+is installed. `mindgap.findings.script.form` has the frame of a script.
 """
 
 from __future__ import annotations
@@ -10,39 +10,30 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import torch
 
+from mindgap.aten.operators import overload
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import input_tensors, to_numpy
-from mindgap.findings.script.form import Kind, ScriptForm, Wrong, script_source
-from mindgap.findings.script.frame import Compare
-from mindgap.findings.script.literals import Files, expression
-from mindgap.findings.script.module_source import argument, call_target
+from mindgap.findings.script.form import NoShortScript, ScriptForm, Wrong, script_runner, script_source
+from mindgap.findings.script.literals import argument, cells_of, expression
 from mindgap.findings.script.public_calls import public_call
-from mindgap.findings.script.runners import runner_of
 from mindgap.findings.script.target import Target, TwoResults
 from mindgap.graph import (
     Arg,
-    Constant,
+    Array,
     DType,
     Graph,
-    Input,
+    Node,
     TensorSpec,
-    contiguous_stride,
     dtype_name,
     materialise_all,
     refs,
 )
 
-Array = np.ndarray[Any, np.dtype[Any]]
-
-#: Functions of the long script's parts: an input that needs one is not plain enough for a short script.
-_HELPERS: Final = (
-    "strided(", "unpacked(", "loaded(", "from_bits(", "uniform(", "normal(", "integers(", "permutation(", "exceptional("
-)  # fmt: skip
 _MOST_NODES: Final = 12
 _MOST_ELEMENTS: Final = 256
 
@@ -57,69 +48,63 @@ class ShownCase:
     inputs: Sequence[Array] | None = None
 
 
-def short_form(
-    cases: Sequence[ShownCase], platform: Target, title: str, *, kind: Kind = "wrong", wrong: Wrong = "platform",
-    public: bool = True, two: TwoResults | None = None, compare: Compare = "largest", held: bool = False,
-) -> ScriptForm | None:  # fmt: skip
-    """Returns the form of a script that shows the fault with each case; None if it has no short form.
+def with_cases(
+    form: ScriptForm, cases: Sequence[ShownCase], *, public: bool = True, held: bool = False,
+    two: TwoResults | None = None,
+) -> ScriptForm:  # fmt: skip
+    """Returns the form with the source of its cases, each of which is to show the fault.
 
-    `public`: call public functions where one runs the operator. `two`: the script runs the platform only, and compares
-    with what two versions of it gave. `compare`: what an error is relative to; `equal`: for operators that do not
-    round, unless the reference is wrong. `held`: of a failure: parameters, buffers and constants are buffers of the
-    model, which the platform may fold, and no operands; None where there are none, and for a device of PyTorch.
-    The caller has to run the script: nothing here knows that it shows the fault.
+    `public`: call public functions where one runs the operator. `held`: of a failure: parameters, buffers and constants
+    are buffers of the model, which the platform may fold, and no operands. `two`: the script runs the platform only,
+    and compares with what two versions of it gave.
+    The caller has to run the script: nothing here knows that it shows the fault. Raises `NoShortScript`.
     """
-    runner = runner_of(platform)
-    if runner is None:
-        return None
+    script_runner(form.platform)
     given = [replace(case, inputs=case.inputs or materialise_all(case.graph)) for case in cases]
     graphs = [_with_rounded_scalars(case.graph, case.inputs or ()) for case in given]
-    exact = all(map(_can_widen, graphs)) and compare != "equal"
-    if wrong == "reference" and not exact and kind == "wrong" and two is None:
-        return None
-    in_torch = platform.device_mode.startswith("cpu/") or bool(platform.torch_device)
+    exact = all(map(_can_widen, graphs)) and form.compare != "equal"
+    if form.wrong == "reference" and not exact and form.kind == "wrong" and two is None:
+        raise NoShortScript("eager PyTorch is wrong, and the operators have no float64 result that shows it")
+    in_torch = form.platform.device_mode.startswith("cpu/") or bool(form.platform.torch_device)
     bounded = not in_torch and any(map(_needs_boundary, graphs))
-    results = "" if two is None else _results(two)
-    if (bounded and (two is not None or held)) or (held and (kind == "wrong" or platform.torch_device)):
-        return None
+    if bounded and (two is not None or held):
+        raise NoShortScript("the operands cross into the runtime as other dtypes, which such a script does not do")
+    if held and (form.kind == "wrong" or form.platform.torch_device):
+        raise NoShortScript("constants are operands here")
     source = _cases(given, graphs, public=public, held=held)
-    if source is None or results is None:
-        return None
-    form = ScriptForm(title, platform, source, kind, wrong=wrong, compare=compare, exact=exact, bounded=bounded)
+    form = replace(form, cases=source, exact=exact, bounded=bounded)
     if two is None:
         return form
     seen = f"{two.faulty_by}, and not with {two.expected_by}. It runs in the environment of either"
-    return replace(form, results=results, seen=seen)
+    return replace(form, results=_results(two), seen=seen)
 
 
 def short_script(
     graph: Graph, platform: Target, title: str, *, wrong: Wrong = "platform", inputs: Sequence[Array] | None = None
-) -> str | None:
-    """Returns the script of a wrong result, which was not run; None if it has no short form."""
-    form = short_form([ShownCase("smallest", graph, inputs)], platform, title, wrong=wrong)
-    return None if form is None else script_source(form)
+) -> str:
+    """Returns the script of a wrong result, which was not run. Raises `NoShortScript`."""
+    form = ScriptForm(title, platform, wrong=wrong)
+    return script_source(with_cases(form, [ShownCase("smallest", graph, inputs)]))
 
 
-def _cases(cases: Sequence[ShownCase], graphs: Sequence[Graph], *, public: bool, held: bool) -> str | None:
-    """The module classes and the dictionary `CASES`; None if a graph has no short form."""
+def _cases(cases: Sequence[ShownCase], graphs: Sequence[Graph], *, public: bool, held: bool) -> str:
+    """The module classes and the dictionary `CASES`. Raises `NoShortScript`."""
     classes: dict[str, str] = {}
     entries: list[str] = []
     for case, graph in zip(cases, graphs, strict=True):
         arrays = list(case.inputs or ())
-        if graph.grad or len(graph.nodes) > _MOST_NODES:
-            return None
-        every = [f"x{number}" for number in range(len(graph.inputs))]
-        tensors = [_tensor(*each) for each in zip(every, graph.inputs, arrays, strict=True)]
-        if None in tensors:
-            return None
-        texts = dict(zip(every, map(str, tensors), strict=True))
-        buffers = {name: texts[name] for name, each in zip(every, graph.inputs, strict=True)
+        if graph.grad:
+            raise NoShortScript("it asks for gradients")
+        if len(graph.nodes) > _MOST_NODES:
+            raise NoShortScript(f"the graph has {len(graph.nodes)} operators, more than {_MOST_NODES}")
+        texts = {f"x{n}": _tensor(given.spec, arrays[n]) for n, given in enumerate(graph.inputs)}
+        buffers = {name: text for (name, text), each in zip(texts.items(), graph.inputs, strict=True)
                    if held and each.role not in ("input", "random")}  # fmt: skip
         if held and not buffers:
-            return None
-        body = "\n".join(_model(graph, every, arrays, public, buffers))
+            raise NoShortScript("the graph has no constants")
+        body = "\n".join(_model(graph, list(texts), arrays, public, buffers))
         name = classes.setdefault(body, "Model" if not classes else f"Model{len(classes) + 1}")
-        operands = [f"        {texts[each]}," for each in every if each not in buffers]
+        operands = [f"        {text}," for each, text in texts.items() if each not in buffers]
         entries += [f'    "{case.name}": ({name}, lambda: (', *operands, "    )),"]
     sources = [f"class {name}(torch.nn.Module):\n{body}" for body, name in classes.items()]
     return "\n\n\n".join([*sources, "\n".join(["CASES = {", *entries, "}"])])
@@ -154,33 +139,21 @@ def _rounded(arg: Arg) -> Arg:
     return float(np.float32(arg)) if isinstance(arg, float) and abs(arg) < 3e38 else arg
 
 
-def _tensor(name: str, given: Input, array: Array) -> str | None:
-    """Returns the expression of an input; None if it needs more than a line of plain PyTorch."""
-    spec = given.spec
-    if spec.numel > _MOST_ELEMENTS:
-        return None
-    if spec.stride == contiguous_stride(spec.shape) or spec.numel <= 1:
-        text = expression(name, given, array, Files())
-        return None if any(helper in text for helper in _HELPERS) else text
-    if spec.overlaps or 0 in spec.stride:
-        return None
-    plain = Input(type(spec).contiguous(spec.dtype, spec.shape), given.recipe)
-    text = expression(name, plain, array, Files())
-    if any(helper in text for helper in _HELPERS):
-        return None
-    return f"torch.empty_strided({spec.shape}, {spec.stride}, dtype=torch.{spec.dtype}).copy_({text})"
+def _tensor(spec: TensorSpec, array: Array) -> str:
+    """Returns the expression of a tensor. Raises `NoShortScript` for a large one."""
+    most = max(spec.numel, cells_of(spec))
+    if most > _MOST_ELEMENTS:
+        raise NoShortScript(f"a tensor of {spec} takes {most:,} numbers, more than {_MOST_ELEMENTS}")
+    return expression(spec, array)
 
 
-def _results(two: TwoResults) -> str | None:
-    """The source of the outputs of both versions; None if one of them needs more than plain PyTorch."""
+def _results(two: TwoResults) -> str:
+    """The source of the outputs of both versions. Raises `NoShortScript`."""
     lines: list[str] = []
     for name, by, arrays in (("EXPECTED", two.expected_by, two.expected), ("FAULTY", two.faulty_by, two.faulty)):
-        specs = [TensorSpec.contiguous(dtype_name(array.dtype), array.shape) for array in arrays]
-        given = [_tensor(name, Input(spec, Constant(0.0)), a) for spec, a in zip(specs, arrays, strict=True)]
-        if None in given:
-            return None
-        if given:
-            lines += [f"# What {by} gives.", f"{name} = [", *(f"    {text}," for text in given), "]"]
+        texts = [_tensor(TensorSpec.contiguous(dtype_name(array.dtype), array.shape), array) for array in arrays]
+        if texts:
+            lines += [f"# What {by} gives.", f"{name} = [", *(f"    {text}," for text in texts), "]"]
     return "\n".join(lines)
 
 
@@ -205,13 +178,35 @@ def _model(
         else:
             given = [argument(arg, values) for arg in node.args]
             given += [f"{name}={argument(arg, values)}" for name, arg in node.kwargs]
-            call, target = f"torch.ops.{node.op}({', '.join(given)})", call_target(node, values, first)
+            call, target = f"torch.ops.{node.op}({', '.join(given)})", _call_target(node, values, first)
         text = f"        {target} = {call}" if target else f"        {call}"
         lines += (
             [text] if len(text) <= 118 else textwrap.wrap(text, 118, subsequent_indent=" " * 12, break_long_words=False)
         )
     returned = ", ".join(values[number] for number in graph.outputs)
     return [*lines, f"        return ({returned},)" if len(graph.outputs) == 1 else f"        return {returned}"]
+
+
+def _call_target(node: Node, values: Mapping[int, str], first: int) -> str:
+    """Returns the left side of the assignment: a name, or names for the members of tuples and lists."""
+    slots = [values[first + i] if spec is not None else "_" for i, spec in enumerate(node.outputs)]
+    kinds = [str(returned.type) for returned in overload(node.op)._schema.returns]
+    if not slots:
+        return ""
+    if len(kinds) == 1:
+        return _members(slots) if "List" in kinds[0] else slots[0]
+    lists = sum("List" in kind for kind in kinds)
+    each = (len(slots) - (len(kinds) - lists)) // lists if lists else 0
+    parts: list[str] = []
+    for kind in kinds:
+        take = each if "List" in kind else 1
+        parts.append(f"({_members(slots[:take])})" if "List" in kind else slots[0])
+        slots = slots[take:]
+    return _members(parts)
+
+
+def _members(slots: Sequence[str]) -> str:
+    return ", ".join(slots) + ("," if len(slots) == 1 else "")
 
 
 def _can_widen(graph: Graph) -> bool:

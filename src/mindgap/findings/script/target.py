@@ -1,10 +1,9 @@
-"""Defines the platform and the recorded results that a script is rendered with."""
+"""Defines the platform that a script runs, and the results of two versions of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from mindgap.graph import Array
 
@@ -43,20 +42,6 @@ class Target:
         """The platform's name: `cpu/eager@isa=avx2`."""
         options = ",".join(f"{key}={value}" for key, value in sorted(self.options.items()))
         return f"{self.device_mode}@{options}" if options else self.device_mode
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """The recorded results of a case. `row`: figures of the row, strict JSON. `words`: a line or two for people.
-
-    `reference`, `platform`: for each output its dtype, shape, count of NaN, and elements sampled evenly from the first
-    to the last; empty where that side gave none.
-    """
-
-    row: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    words: str = ""
-    reference: Sequence[Mapping[str, Any]] = ()
-    platform: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ def _reduced(
     context = replace(context, settings=replace(context.settings, reference=reference))
     if mends:
         fault = _of_the_old_version(upgraded, graph, fault, context)
-    return write_finding(out, reduce_finding(context, graph, fault, limits), seen)
+    return write_finding(out, reduce_finding(context, graph, fault, limits), seen, context.tensors)
 
 
 def _of_the_old_version(upgraded: PlatformUpgrade, graph: Graph, fault: Row, context: RunContext) -> Row:

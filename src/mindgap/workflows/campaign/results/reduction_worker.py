@@ -31,8 +31,8 @@ from mindgap.run.channel import Frame
 from mindgap.run.cpu import seconds_of
 from mindgap.run.pool import WorkerPool
 from mindgap.run.server import Answer, Channel, Service
+from mindgap.workflows.campaign.results.case_file import graph_of
 from mindgap.workflows.campaign.results.findings import rows_of_case
-from mindgap.workflows.campaign.results.script import graph_of
 from mindgap.workflows.campaign.state.directory import CampaignDirectory, open_directory
 
 #: Stage variants of a platform are asked once or twice for a case: their workers are released soon.
@@ -52,7 +52,7 @@ def reduce_case(
     graph = graph_of(directory, record)
     context = RunContext(pool.run, replace(directory.plan.run_settings, trace=True), tensors, pool.describe)
     row = GraphComparison(context, case, graph).row(platform)
-    return write_finding(out, reduce_finding(context, graph, row, limits), seen)
+    return write_finding(out, reduce_finding(context, graph, row, limits), seen, tensors)
 
 
 def new_pool(directory: CampaignDirectory, tensors: TensorStore) -> WorkerPool:

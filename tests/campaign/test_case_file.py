@@ -1,9 +1,8 @@
-"""Findings listed, and rows made into scripts: kept graphs, graphs made again from the pool, graphs in a bundle."""
+"""Findings listed, and rows made into model files that are run: kept graphs, graphs made again from the pool, graphs in a bundle."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,17 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from small_source import Small
 
-from mindgap.aten.tensors import to_numpy
-from mindgap.graph import MindgapError
-from mindgap.graph.compare.digest import digest_array
+from mindgap.findings.reduction.model_file import write_case
+from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.models.catalogue import Catalogue, build
+from mindgap.results.report_json import decode_report
 from mindgap.workflows.campaign.cases.bundle import BundleSourceFactory, plan_of
 from mindgap.workflows.campaign.plan import parse_plan
 from mindgap.workflows.campaign.results import findings as found
-from mindgap.workflows.campaign.results.script import script_of
+from mindgap.workflows.campaign.results.case_file import command_of, graph_of, node_alone, script_of
 from mindgap.workflows.campaign.session import RunOptions, begin
 from mindgap.workflows.campaign.state.bundle_transfer import export
 from mindgap.workflows.campaign.state.directory import CampaignDirectory, open_directory
@@ -30,19 +28,17 @@ from mindgap.workflows.campaign.variant_source_factory import VariantSourceFacto
 Campaign = Callable[..., Any]
 
 
-def ran(folder: CampaignDirectory, row: Any, tmp_path: Path) -> tuple[dict[str, Any], list[str]]:
-    """The record of the row's script and the digests of what eager gave in it, run without mindgap."""
-    blocked = tmp_path / "blocked" / "mindgap"
-    blocked.mkdir(parents=True, exist_ok=True)
-    (blocked / "__init__.py").write_text("raise ImportError('mindgap')\n")
-    file = tmp_path / "case.py"
-    file.write_text(script_of(folder, row).text)
-    done = subprocess.run(
-        [sys.executable, str(file), "--json", "--save", str(tmp_path / "out.pt")],
-        env={**os.environ, "PYTHONPATH": str(blocked.parent)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    saved = torch.load(tmp_path / "out.pt", weights_only=True)
-    return json.loads(done.stdout.splitlines()[-1]), [digest_array(to_numpy(tensor)) for tensor in saved["eager"]]
+def run(folder: CampaignDirectory, row: Any, tmp_path: Path, node: int | None = None) -> Any:
+    """The row that `mindgap diff` makes of the row's file with the command that is printed for it."""
+    tensors = default_tensor_store()
+    graph = graph_of(folder, row)
+    file = tmp_path / "case.mindgap"
+    write_case(file, row["model"], graph if node is None else node_alone(graph, node, tensors), tensors)
+    command = [sys.executable, "-m", "mindgap", "diff", str(file), *command_of(folder, row), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    report = decode_report(done.stdout)
+    assert node is not None or report.models[0].digest == row["graph"]
+    return report.rows[0]
 
 
 def test_findings_are_grouped_as_they_are_counted(campaign: Campaign, tmp_path: Path) -> None:
@@ -64,25 +60,27 @@ def test_findings_are_grouped_as_they_are_counted(campaign: Campaign, tmp_path: 
         found.rows_of_case(folder, "v000000", "cpu/jit")
 
 
-def test_a_finding_is_a_script(campaign: Campaign, tmp_path: Path) -> None:
+def test_the_file_and_the_command_reproduce_a_row(campaign: Campaign, tmp_path: Path) -> None:
     campaign(3, "toys:WRONG", limits="judge_s = 200")
     folder = open_directory(tmp_path / "out")
     [row] = found.rows_of_case(folder, "v000000")
-    record, _ = ran(folder, row, tmp_path)
-    assert record["inputs_ok"] and record["graph"] == row["graph"]
-    assert record["recorded"]["word"] == "discrepant" and record["recorded"]["culprit_op"] == "aten.exp.default"
-    # Toys are no platform that a script could run.
-    assert record["status"]["platform"]["status"] == "not_run"
-    text = script_of(folder, row).text
-    assert "knows no way to run toys:EXACT: cpu/eager stands in its place" in text
-    assert "class Culprit" in text and "aten.exp.default (node 0), blamed on the platform" in text
-    assert "def forward(self, v2):" in script_of(folder, row, node=2).text.partition("class Culprit")[2]
-    with pytest.raises(MindgapError, match="--node 3: case v000000 has nodes 0 to 2"):
-        script_of(folder, row, node=3)
+    again = run(folder, row, tmp_path)
+    assert (again.word, again.culprit.op, again.blame) == ("discrepant", "aten.exp.default", "platform")
+    assert (again.word, again.culprit.op, again.culprit.node, again.blame) == (
+        row["word"], row["culprit_op"], row["culprit_node"], row["blame"],
+    )  # fmt: skip
+    assert run(folder, row, tmp_path, node=0).word == "discrepant"
+    assert run(folder, row, tmp_path, node=2).word == "identical", "relu on right operands"
+    graph = graph_of(folder, row)
+    with pytest.raises(MindgapError, match="--node 3: the case has nodes 0 to 2"):
+        node_alone(graph, 3, default_tensor_store())
+    made = script_of(folder, row, graph, default_tensor_store())
+    assert made.text == "" and "the reference here is toys:EXACT" in made.reason
     # Nothing was found in this one, and toys have no description that a graph could be made from.
     [calm] = found.rows_of_case(folder, "v000001")
+    assert "the row is identical" in script_of(folder, calm, graph, default_tensor_store()).reason
     with pytest.raises(MindgapError, match="graph of case v000001 is not kept"):
-        script_of(folder, calm)
+        graph_of(folder, calm)
 
 
 def test_a_case_of_a_bundle(campaign: Campaign, tmp_path: Path) -> None:
@@ -101,8 +99,7 @@ def test_a_case_of_a_bundle(campaign: Campaign, tmp_path: Path) -> None:
     folder = open_directory(tmp_path / "far")
     [row] = found.rows_of_case(folder, "v000004")
     assert row["word"] == "identical"
-    record, _ = ran(folder, row, tmp_path)
-    assert record["inputs_ok"] and record["graph"] == row["graph"]
+    assert run(folder, row, tmp_path).word == "identical"
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +130,6 @@ def test_calm_rows_are_made_again_from_the_pool(samples: Path, tmp_path: Path) -
     for case in ("v000000", "v000003"):
         [row] = found.rows_of_case(folder, case)
         assert row["word"] == "identical"
-        record, digests = ran(folder, row, tmp_path)
-        assert record["inputs_ok"] and record["matches_recorded"] == {"eager": True, "platform": True}
-        assert digests == [output["digest"] for output in found.reference_of(folder, row)["outputs"]]
-        assert record["exit"] == 0 and not record["differs"]
+        again = run(folder, row, tmp_path)
+        assert again.word == "identical"
+        assert list(again.digests) == [output["digest"] for output in found.reference_of(folder, row)["outputs"]]
