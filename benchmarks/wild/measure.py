@@ -2,9 +2,9 @@
 
     python benchmarks/wild/measure.py CAMPAIGN DIR [-j 2]
 
-Reads `DIR/sample.csv`, writes `DIR/scripts/NAME.py` (what `mindgap campaign show` prints) and `DIR/measured/NAME.json`
-(the line of JSON that the script ends with). Rows that are measured already are skipped, so it can be killed and
-started again. Exits 1 if a script could not be made, or imported mindgap, or gave no JSON.
+Reads `DIR/sample.csv`, writes `DIR/scripts/NAME.py` (`script/`: eager, float64 and the platform, without mindgap) and
+`DIR/measured/NAME.json` (the line of JSON that the script ends with). Rows that are measured already are skipped, so it
+can be killed and started again. Exits 1 if a script could not be made, or imported mindgap, or gave no JSON.
 """
 
 from __future__ import annotations
@@ -16,19 +16,24 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
-from mindgap.graph import MindgapError
-from mindgap.workflows.campaign.results import script as reproduce
+from mindgap.findings.script.culprit_script import target_of
+from mindgap.graph import Graph, MindgapError, default_tensor_store, materialise_all
+from mindgap.workflows.campaign.results import case_file
 from mindgap.workflows.campaign.results.findings import rows_of_case
 from mindgap.workflows.campaign.state.directory import open_directory
 
 sys.path.insert(0, str(Path(__file__).parent))
 from draw import Drawn, read_sample
+from script.rendering import render
 
 #: Seconds that one script may take, all of its runs together.
 TIMEOUT_S = 300
+SIDES = ("platform", "reference")
 #: A process in which mindgap cannot be imported, and which runs one script after the other: a path a line on standard
 #: input, the script's JSON a line on standard output. The runtimes are imported once.
 _SERVER = """
@@ -91,20 +96,34 @@ def answer_of(folder: Path, row: Drawn) -> Path:
 def write_scripts(campaign: Path, folder: Path, rows: list[Drawn]) -> None:
     """The scripts that are not there yet. One pool of regions is read for all of them."""
     opened = open_directory(campaign)
-    reproduce.load_pool = functools.cache(reproduce.load_pool)
+    case_file.load_pool = functools.cache(case_file.load_pool)
     for row in rows:
         path = script_of(folder, row)
         if path.exists():
             continue
         try:
             found = rows_of_case(opened, row.case, row.platform)[0]
-            script = reproduce.script_of(opened, found, beside=f"{path.stem}.npz")
+            graph = case_file.graph_of(opened, found)
+            platform, reference = (target_of(case_file.platform_of(opened, found, side)) for side in SIDES)
+            script = render(
+                graph, materialise_all(graph, default_tensor_store()), platform, reference, name=row.case,
+                culprit=culprit_of(found, graph), beside=f"{path.stem}.npz",
+            )  # fmt: skip
         except MindgapError as error:
             print(f"{path.stem}: no script: {error}")
             continue
         for name, data in script.files.items():
             (path.parent / name).write_bytes(data)
         path.write_text(script.text)
+
+
+def culprit_of(row: Mapping[str, Any], graph: Graph) -> int | None:
+    """The culprit node; for a failure, the only node of the operator that the platform named."""
+    node = row["culprit_node"]
+    if node is not None and 0 <= node < len(graph.nodes):
+        return int(node)
+    named = [index for index, each in enumerate(graph.nodes) if row["op"] and each.op == row["op"]]
+    return named[0] if len(named) == 1 else None
 
 
 class Server:

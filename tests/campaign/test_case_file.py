@@ -1,4 +1,4 @@
-"""Findings listed, and rows made into model files that are run: kept graphs, graphs made again from the pool, graphs in a bundle."""
+"""Findings listed, and rows made into model files and run: graphs kept, made again from the pool, and in a bundle."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def test_findings_and_a_case_to_run(tmp_path: Path) -> None:
     ran = mindgap("campaign", "show", "out", "v000003", cwd=tmp_path)
     assert ran.status == 0 and "discrepant" in ran.out and "identical" in ran.out
     command = ran.out.splitlines()[-1]
-    assert command == "mindgap diff v000003.mindgap -p toys:WRONG --reference toys:EXACT"
+    assert command == "mindgap diff v000003.mindgap -p toys:WRONG --reference toys:EXACT --deadline 60"
     assert "no short script of v000003 on toys:WRONG" in ran.err
     again = mindgap(*command.split()[1:], cwd=tmp_path)
     assert again.status == 1 and "aten.exp.default" in again.out

@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from mindgap.findings.causes.check import Reproducer as Cause
+from mindgap.findings.causes.check import check_reproducers
+from mindgap.findings.reduction import ReductionLimits
+from mindgap.findings.reduction.files import read_summary, summary_text, write_finding
 from mindgap.findings.reduction.finding import ReducedFinding, reduce_finding
 from mindgap.findings.reduction.reproducer import is_the_failure, report, verify
 from mindgap.findings.reduction.symptom import symptom_of
@@ -42,7 +46,7 @@ def test_a_wrong_result_becomes_one_call_of_a_public_function(context: RunContex
     assert [node.op for node in reduced.reduction.graph.nodes] == ["aten.remainder.Scalar"]
     assert reduced.reduction.complete and reduced.reduction.graph.inputs[0].spec.numel == 1
     made = reduced.reproducer
-    assert made.verified and made.short and "torch.remainder(x0, " in made.text and "mindgap" not in made.text
+    assert made.verified and "torch.remainder(x0, " in made.text and "mindgap" not in made.text
     assert len(made.text.splitlines()) < 140
     assert reduced.stage.stage == "exporter"
     text = report(reduced.reduction.graph, reduced.row, made, reduced.stage, "1 of 1 variants")
@@ -63,6 +67,32 @@ def test_a_failure_is_reduced_too(context: RunContext) -> None:
     assert reduced.row.verdict == "failed" and len(reduced.reduction.graph.nodes) == 1
     assert "view" in reduced.reduction.graph.nodes[0].op
     assert reduced.reproducer.verified
+
+
+@pytest.mark.slow
+def test_without_a_short_script_mindgap_runs_a_model_file(context: RunContext, tmp_path: Path) -> None:
+    """No script runs TorchScript with a number of threads. The file holds its tensors, and shows the failure again."""
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(x).view(torch.int32)
+
+    graph = capture(program, (torch.randn(3, 5),), tensors=context.tensors)
+    row = GraphComparison(context, "case", graph).row("cpu/jit@threads=1")
+    reduced = reduce_finding(context, graph, row, ReductionLimits(stage=False, condition_s=0.0))
+    made = reduced.reproducer
+    assert made.text == "" and "no script can run cpu/jit@threads=1" in made.reason
+    assert made.verified and "cpu/jit@threads=1: failed: " in made.printed
+    summary = write_finding(tmp_path, reduced, tensors=context.tensors)
+    assert not summary.short and summary.verified and read_summary(tmp_path / f"{summary.script[:-8]}.json") == summary
+    assert summary.command == f"mindgap diff {summary.script} -p cpu/jit@threads=1"
+    assert "found again by mindgap diff" in summary_text(summary, tmp_path)
+    report = (tmp_path / summary.script).with_suffix(".md").read_text()
+    assert f"```sh\n{summary.command}\n```" in report and "No short script: no script can run" in report
+    (again,) = check_reproducers([Cause(summary.title, tmp_path / summary.script)])
+    assert again.answer == "still there"
+    (tmp_path / summary.script).with_suffix(".json").unlink()
+    (again,) = check_reproducers([Cause(summary.title, tmp_path / summary.script)])
+    assert again.answer == "not checked" and "which has its command" in again.reason
 
 
 def test_a_script_is_verified_by_its_status() -> None:

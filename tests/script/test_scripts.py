@@ -93,7 +93,7 @@ def test_onnxruntime_by_the_official_way(name: str) -> None:
 
 
 def test_a_tier_of_instructions_is_in_force() -> None:
-    name = "cpu/eager@isa=default,threads=1"
+    name = "cpu/eager@isa=default"
     text = script(calls()["scalars"], name, environment(parse(name), find(name)[0]))
     status, printed, errors = run_alone(text, "")
     assert status == 0 and printed.splitlines()[0].endswith("DEFAULT"), printed + errors

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from mindgap.aten.tape import Tape
 from mindgap.aten.tensors import input_tensors, to_numpy
@@ -26,7 +26,7 @@ from mindgap.workflows.campaign.state.directory import CampaignDirectory
 
 def command_of(directory: CampaignDirectory, row: Mapping[str, Any]) -> tuple[str, ...]:
     """The arguments of `mindgap diff` after the file of the case, with which it runs as in a row of `rows_of_case`."""
-    platform, reference = (_platform(directory, row["run"], row[side]) for side in ("platform", "reference"))
+    platform, reference = (platform_of(directory, row, side) for side in ("platform", "reference"))
     settings = replace(directory.plan.run_settings, reference=reference)
     return diff_arguments(platform, settings, row["word"])
 
@@ -37,7 +37,7 @@ def script_of(directory: CampaignDirectory, row: Mapping[str, Any], graph: Graph
     `graph`: of the row, or a part of it that shows the same.
     """
     culprit = None if row["culprit_op"] is None else Culprit(row["culprit_node"], row["culprit_op"])
-    names = [_platform(directory, row["run"], row[side]) for side in ("platform", "reference")]
+    names = [platform_of(directory, row, side) for side in ("platform", "reference")]
     found = Row(
         row["model"], names[0], row["status"], row["verdict"], culprit=culprit, blame=row["blame"],
         message=row["message"] or "", signature=row["signature"] or "", detail=row["detail"] or "",
@@ -97,13 +97,14 @@ def _packed(directory: CampaignDirectory, row: Mapping[str, Any]) -> Graph | Non
     return next((case.graph for case in cases if case.digest == row["graph"]), None)
 
 
-def _platform(directory: CampaignDirectory, run: str, name: str) -> str:
-    """The platform's name, with the options that were in force in that run where defaults have changed since."""
+def platform_of(directory: CampaignDirectory, row: Mapping[str, Any], side: Literal["platform", "reference"]) -> str:
+    """The name of a side of a row, with the options that were in force in its run where defaults have changed since."""
+    name = row[side]
     device_mode, _, given = name.partition("@")
     if device_mode not in ("openvino/cpu", "onnxruntime/cpu"):
         return name
     options = dict(item.partition("=")[::2] for item in given.split(",") if item)
-    options = {**_recorded_options(directory, run, name), **options}
+    options = {**_recorded_options(directory, row["run"], name), **options}
     listed = ",".join(f"{key}={value}" for key, value in sorted(options.items()))
     return f"{device_mode}@{listed}" if listed else device_mode
 
