@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from mindgap.findings.baseline import Baseline
+    from mindgap.findings.known import Baseline
     from mindgap.graph import Graph, MindgapError
     from mindgap.models.capture import capture
     from mindgap.workflows.diff import Report, Row, Session, diff, diff_many
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES: Final = {
-    "Baseline": "mindgap.findings.baseline",
+    "Baseline": "mindgap.findings.known",
     "Graph": "mindgap.graph",
     "MindgapError": "mindgap.graph",
     "Report": "mindgap.workflows.diff",

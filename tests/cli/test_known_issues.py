@@ -9,8 +9,10 @@ import pytest
 
 from cli.command_line import MODELS, Ran, mindgap
 from mindgap.cli import main
-from mindgap.cli.known_findings import known_findings
+from mindgap.cli.outputs import put_known
+from mindgap.findings.known import load_known, mark_known
 from mindgap.graph import MindgapError
+from mindgap.workflows.diff import Report
 from report.report_sample import sample, with_three_faults
 
 FAULTY = "faulty/eager@faults=faults.toml"
@@ -23,6 +25,13 @@ def models(tmp_path: Path) -> Path:
     (tmp_path / "models.py").write_text(MODELS)
     (tmp_path / "faults.toml").write_text(FAULTS)
     return tmp_path
+
+
+def known_findings(file: Path, update: bool, report: Report) -> Report:
+    """The report as the command line marks it."""
+    marked = mark_known(load_known(file, create=update), report, accept=update)
+    put_known(marked.notes, marked.text, file if update else None)
+    return marked.report
 
 
 def diff(models: Path, *more: str) -> Ran:
@@ -44,12 +53,12 @@ def test_a_fault_that_the_ledger_does_not_know_fails_beside_one_that_it_knows(tm
         '[[issue]]\nnote = "a"\nmatch = { operators = ["conv2d", "tanh"] }\n'
         '[[issue]]\nnote = "b"\nmatch = { operators = ["sort"] }\n'
     )
-    found = known_findings(file, False)(with_three_faults())
+    found = known_findings(file, False, with_three_faults())
     row = found.rows[3]
     assert [each.known for each in row.faults] == [True, False, True] and not row.known
     assert (found.totals.known, found.totals.new, found.totals.new_faults) == (1, 4, 4)
     file.write_text(file.read_text() + '[[issue]]\nnote = "c"\nmatch = { operators = ["exp"] }\n')
-    found = known_findings(file, False)(with_three_faults())
+    found = known_findings(file, False, with_three_faults())
     assert found.rows[3].known and found.totals.known == 2
 
 
@@ -57,22 +66,22 @@ def test_what_is_back_is_new_again_and_what_is_gone_is_said(tmp_path: Path, caps
     file = tmp_path / "known.toml"
     wrong = '[[issue]]\nnote = "sorting"\nmatch = { kind = "discrepant", operators = ["sort"] }\n'
     file.write_text(wrong)
-    found = known_findings(file, False)(sample())
+    found = known_findings(file, False, sample())
     assert [row.word for row in found.rows if row.known] == ["discrepant"] and found.totals.new == 4
 
     file.write_text(wrong.replace("[[issue]]", "[[issue]]\ngone = 2026-01-02"))
-    assert known_findings(file, False)(sample()).totals.known == 0
+    assert known_findings(file, False, sample()).totals.known == 0
     assert "mindgap: back: eager PyTorch: aten.sort.default" in capsys.readouterr().err
 
     file.write_text(wrong.replace('"sort"', '"argsort"'))
-    found = known_findings(file, True)(sample())
+    found = known_findings(file, True, sample())
     assert "gone: nothing that was found fits the issue sorting" in capsys.readouterr().err
     assert found.totals.new == 0 and file.read_text().count("[[issue]]") == 6
-    assert known_findings(file, False)(sample()).totals.new == 0
+    assert known_findings(file, False, sample()).totals.new == 0
     assert "gone" not in capsys.readouterr().err, "the ledger knows that it is gone"
     with pytest.raises(MindgapError, match="no ledger"):
-        known_findings(tmp_path / "missing.toml", False)
-    assert known_findings(tmp_path / "missing.toml", True)(sample()).totals.new == 0
+        known_findings(tmp_path / "missing.toml", False, sample())
+    assert known_findings(tmp_path / "missing.toml", True, sample()).totals.new == 0
 
 
 def test_a_bad_ledger_is_one_line_before_anything_runs(models: Path) -> None:

@@ -14,10 +14,9 @@ import pytest
 import torch
 
 from mindgap.cli.app import main
-from mindgap.cli.known_findings import known_findings
 from mindgap.cli.upgrade import _status
-from mindgap.cli.upgrade_known import marked
 from mindgap.cli.upgrade_outputs import write_junit
+from mindgap.findings.known import Baseline, load_known
 from mindgap.graph import MindgapError, TensorStore, stored_keys
 from mindgap.graph.compare.culprit import Culprit
 from mindgap.graph.compare.fault import Fault
@@ -33,6 +32,7 @@ from mindgap.workflows.diff.upgrade import (
     _stored_graph,
     change_of,
     in_environment,
+    mark_known_changes,
     version_changes,
 )
 
@@ -269,14 +269,14 @@ def test_a_baseline_accepts_what_is_lost(tmp_path: Path) -> None:
     """By its operator: another one that is lost is new."""
     lost = replace(ROW, status="unsupported", culprit=Culprit(-1, "aten.qr.default"))
     file = tmp_path / "known.json"
-    marked([upgraded(lost)], known_findings(file, True))
+    file.write_text(mark_known_changes([upgraded(lost)], Baseline(), accept=True)[1].text)
     assert json.loads(file.read_text())["findings"] == [
         {"model": "m", "platform": ROW.platform, "verdict": "lost", "culprit": "aten.qr.default"}
     ]
     other = replace(lost, culprit=Culprit(-1, "aten.cholesky.default"))
     same = replace(ROW, model="n", verdict="identical")
     for row, known in ((lost, True), (other, False)):
-        (after,) = marked([upgraded(row, same)], known_findings(file, False))
+        (after,), _ = mark_known_changes([upgraded(row, same)], load_known(file))
         assert after.report.rows[0].known is known and after.changes == ("lost", "same")
         assert _status([after]) == (0 if known else 1)
 

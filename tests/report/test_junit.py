@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import xml.etree.ElementTree as ET
 
-from mindgap.findings.baseline import Baseline
+from mindgap.findings.known import Baseline
 from mindgap.report import junit_xml
 from mindgap.workflows.diff import Report
 from report.report_sample import sample, with_three_faults

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
-from mindgap.cli.known_findings import load_ledger, reviewed
-from mindgap.cli.outputs import check_directory, check_files, make_directory, write_file
+from mindgap.cli.outputs import check_directory, check_files, make_directory, put_known, write_file
+from mindgap.findings.known import load_ledger, review_causes
 from mindgap.graph import MindgapError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class CauseOutputs:
             raise MindgapError("--update-ledger needs --ledger FILE, the file to write")
         check_directory("--out", out)
         check_files(("--sarif", sarif), ("--ledger", ledger if update else None))
-        known = None if ledger is None else load_ledger(ledger, update)
+        known = None if ledger is None else load_ledger(ledger, create=update)
         return cls(out, known, ledger if update else None, sarif)
 
     def write(self, causes: Sequence[Cause], platforms: Iterable[str]) -> tuple[Cause, ...]:
@@ -54,7 +54,11 @@ class CauseOutputs:
         from mindgap.findings.causes import FILE_NAME, causes_text
         from mindgap.report import cause_pages, sarif_of_causes
 
-        found = tuple(causes) if self.ledger is None else reviewed(self.ledger, causes, platforms, self.update)
+        found = tuple(causes)
+        if self.ledger is not None:
+            review, text = review_causes(self.ledger, causes, platforms)
+            put_known(review.lines, text, self.update)
+            found = review.causes
         make_directory(self.out)
         write_file(self.out / FILE_NAME, causes_text(found))
         for name, page in cause_pages(found, self.out):

@@ -12,14 +12,14 @@ from typing import Annotated, TextIO
 
 import typer
 
-from mindgap.cli.known_findings import known_findings
 from mindgap.cli.numbers import seconds_of
-from mindgap.cli.outputs import check_files, each_alone, write_file
+from mindgap.cli.outputs import check_files, each_alone, put_known, write_file
 from mindgap.cli.progress import progress
 from mindgap.cli.sources import CaptureEnv, Inside, inside_option, source_client, subjects
 from mindgap.cli.status import Exit, status_of
 from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import print_report
+from mindgap.findings.known import load_known, mark_known
 from mindgap.graph import MindgapError, default_tensor_store
 from mindgap.results.store import Store
 from mindgap.workflows.diff import DiffInterrupted, Report, RunSettings, StoreNotWritten, diff_many
@@ -98,7 +98,7 @@ def diff(
         raise MindgapError("--update-baseline needs --baseline FILE, the file to write")
     limit = None if budget is None else seconds_of("--budget", budget)
     settings = RunSettings(reference, not no_trace, repeat, seconds(deadline), internal, limit, not no_judge)
-    mark_known = known_findings(baseline, update_baseline)
+    known = None if baseline is None else load_known(baseline, create=update_baseline)
     check_files(
         ("--html", html), ("--junit", junit), ("--sarif", sarif),
         ("--baseline", baseline if update_baseline else None),
@@ -116,9 +116,11 @@ def diff(
     with result_stream() as out:
         report, status = finished(run)
         # What did not run is neither gone nor to be forgotten.
-        if status != Exit.INTERRUPTED:
+        if known is not None and status != Exit.INTERRUPTED:
             try:
-                report = mark_known(report)
+                marked = mark_known(known, report, accept=update_baseline)
+                put_known(marked.notes, marked.text, baseline if update_baseline else None)
+                report = marked.report
             except MindgapError as error:
                 complain(str(error))
                 status = Exit.WRONG_USE

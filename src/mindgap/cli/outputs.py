@@ -41,6 +41,14 @@ def write_file(path: Path, text: str | bytes) -> None:
         raise MindgapError(f"{path} cannot be written: {error.strerror}") from None
 
 
+def put_known(notes: Sequence[str], text: str, file: Path | None) -> None:
+    """Prints what is gone, back or expired, and writes the file of known findings where that was asked for."""
+    for line in notes:
+        complain(line)
+    if file is not None:
+        write_file(file, text)
+
+
 def make_directory(path: Path) -> None:
     """Makes a directory that was asked for. Raises `MindgapError` if that fails."""
     try:

@@ -11,20 +11,19 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 
 from mindgap.cli.diff import AsJson, Deadline, Jobs, Junit, Options, say_loudly, seconds
-from mindgap.cli.known_findings import known_findings
 from mindgap.cli.numbers import finite, seconds_of
-from mindgap.cli.outputs import check_directory, check_files, each_alone
+from mindgap.cli.outputs import check_directory, check_files, each_alone, put_known
 from mindgap.cli.progress import progress
 from mindgap.cli.sources import CaptureEnv, Inside, inside_option, source_client, subjects
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
-from mindgap.cli.upgrade_known import marked
 from mindgap.cli.upgrade_outputs import json_text, page, print_upgrade, write_junit
+from mindgap.findings.known import load_known
 from mindgap.graph import MindgapError, TensorStore, default_tensor_store
 from mindgap.platforms.environments import find
 from mindgap.results.store import Store
 from mindgap.workflows.diff import DiffInterrupted, RunSettings, StoreNotWritten
-from mindgap.workflows.diff.upgrade import TO_LOOK_AT, PlatformUpgrade, Upgrade
+from mindgap.workflows.diff.upgrade import TO_LOOK_AT, PlatformUpgrade, Upgrade, mark_known_changes
 from mindgap.workflows.diff.upgrade import upgrade as run_upgrade
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def upgrade(
         raise MindgapError("--update-baseline needs --baseline FILE, the file to write")
     budget_s = None if budget is None else seconds_of("--budget", budget)
     settings = RunSettings(deadline_s=seconds(deadline), budget_s=budget_s)
-    mark_known = known_findings(baseline, update_baseline)
+    known = None if baseline is None else load_known(baseline, create=update_baseline)
     check_files(("--html", html), ("--junit", junit), ("--baseline", baseline if update_baseline else None))
     if out is not None:
         check_directory("--out", out)
@@ -102,7 +101,10 @@ def upgrade(
                 raise KeyboardInterrupt from None
             except StoreNotWritten as error:
                 raise MindgapError(f"the store is incomplete: {error}") from None
-        found = dataclasses.replace(found, platforms=tuple(marked(found.platforms, mark_known)))
+        if known is not None:
+            changed, marked = mark_known_changes(found.platforms, known, accept=update_baseline)
+            put_known(marked.notes, marked.text, baseline if update_baseline else None)
+            found = dataclasses.replace(found, platforms=changed)
         if not as_json:
             print_upgrade(found, stream)
         reduced = [] if out is None else _reduced(found, out, settings, tensors, (checks, limit), stream, as_json)

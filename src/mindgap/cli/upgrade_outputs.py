@@ -13,10 +13,9 @@ from rich.text import Text
 
 from mindgap.cli.outputs import write_file
 from mindgap.cli.tables import console, plain_table
-from mindgap.cli.upgrade_known import together
 from mindgap.report.words import detail_line
 from mindgap.workflows.diff import Row
-from mindgap.workflows.diff.upgrade import CHANGES, TO_LOOK_AT, PlatformUpgrade, Upgrade, change_of
+from mindgap.workflows.diff.upgrade import CHANGES, TO_LOOK_AT, PlatformUpgrade, Upgrade, change_of, together
 
 if TYPE_CHECKING:
     from mindgap.workflows.diff.version_changes import ReducedChange

@@ -13,8 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from platform import python_version
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from mindgap.findings.known import Baseline, Known, MarkedReport, known_as, mark_known
 from mindgap.graph import Graph, MindgapError, TensorStore, decode, default_tensor_store, encode, stored_keys
 from mindgap.platforms.environments import EnvironmentProblem, find
 from mindgap.platforms.listing import platform_info
@@ -28,6 +29,9 @@ from mindgap.workflows.diff.resumption import earlier_report, joined, row_names
 from mindgap.workflows.diff.schema_changes import Call, SchemaChange, calls_of, schema_changes
 from mindgap.workflows.diff.session import with_distinct_names
 from mindgap.workflows.diff.subject import OnProgress, Subject
+
+if TYPE_CHECKING:
+    from mindgap.findings.causes.ledger import Ledger
 
 #: What an upgrade does to a model on a platform.
 #: - `worse`: the new version is wrong, or fails. `better`: the old one was, or did.
@@ -93,6 +97,39 @@ def change_of(row: Row, *, before_ran: bool) -> Change:
     by_blame: Mapping[str, Change] = {"platform": "worse", "reference": "better"}
     changes: list[Change] = [by_blame.get(fault.blame or "", "changed") for fault in row.independent_faults]
     return min(changes, key=CHANGES.index)
+
+
+def together(found: Sequence[PlatformUpgrade]) -> Report:
+    """One report of all platforms, for what looks at its rows only."""
+    models = {model.name: model for each in found for model in each.report.models}
+    rows = (row for each in found for row in each.report.rows)
+    return dataclasses.replace(found[0].report, models=tuple(models.values()), rows=tuple(rows))
+
+
+def mark_known_changes(
+    found: Sequence[PlatformUpgrade], known: Baseline | Ledger, *, accept: bool = False
+) -> tuple[tuple[PlatformUpgrade, ...], MarkedReport]:
+    """Marks what a file knows, in all platforms at once: what one lacks another may have. Arguments as `mark_known`.
+
+    The file is asked for what is to be looked at only: a finding of the old version must not hide one of the new
+    version. A baseline knows what is lost by its operator; a ledger does not.
+    """
+    changes = {
+        (row.model, row.platform): change
+        for each in found
+        for row, change in zip(each.report.rows, each.changes, strict=True)
+    }
+
+    def keys(row: Row) -> tuple[Known, ...]:
+        change = changes[row.model, row.platform]
+        if change == "lost":
+            return (Known(row.model, row.platform, "lost", row.culprit.op if row.culprit else ""),)
+        return known_as(row) if change in TO_LOOK_AT else ()
+
+    marked = mark_known(known, together(found), accept=accept, keys=keys)
+    rows = iter(marked.report.rows)
+    told = (dataclasses.replace(each.report, rows=tuple(next(rows) for _ in each.report.rows)) for each in found)
+    return tuple(dataclasses.replace(each, report=report) for each, report in zip(found, told, strict=True)), marked
 
 
 def in_environment(platform: str, environment: str | None) -> str:

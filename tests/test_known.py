@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mindgap.findings.baseline import Baseline, Known, known_as
+from mindgap.findings.known import Baseline, Known, known_as
 from mindgap.graph import MindgapError
 from mindgap.graph.compare.fault import Fault
 from mindgap.workflows.diff import Culprit, Report
