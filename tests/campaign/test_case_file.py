@@ -13,7 +13,7 @@ import pytest
 from small_source import Small
 
 from mindgap.findings.reduction.model_file import write_case
-from mindgap.graph import MindgapError, default_tensor_store
+from mindgap.graph import Graph, Input, MindgapError, Node, Ref, TensorSpec, Uniform, default_tensor_store
 from mindgap.models.catalogue import Catalogue, build
 from mindgap.results.report_json import decode_report
 from mindgap.workflows.campaign.cases.bundle import BundleSourceFactory, plan_of
@@ -81,6 +81,27 @@ def test_the_file_and_the_command_reproduce_a_row(campaign: Campaign, tmp_path: 
     assert "the row is identical" in script_of(folder, calm, graph, default_tensor_store()).reason
     with pytest.raises(MindgapError, match="graph of case v000001 is not kept"):
         graph_of(folder, calm)
+
+
+@pytest.mark.slow
+def test_a_case_gets_the_short_script_that_shows_it(campaign: Campaign, tmp_path: Path) -> None:
+    """ONNX Runtime computes `remainder` by a formula that loses it for large quotients."""
+    pytest.importorskip("onnxruntime")
+    spec = TensorSpec.contiguous("float32", (6, 5))
+    nodes = (
+        Node("aten.mul.Scalar", (Ref(0), 1e7), (), (spec,)),
+        Node("aten.remainder.Scalar", (Ref(1), 0.37), (), (spec,)),
+    )
+    graph = Graph((Input(spec, Uniform(0)),), nodes, (2,))
+    options = RunOptions(jobs=1)
+    campaign(1, "onnxruntime/cpu", source=Small((graph,)), top="", limits="judge_s = 200", options=options)
+    folder = open_directory(tmp_path / "out")
+    [row] = found.rows_of_case(folder, "v000000")
+    assert row["word"] == "discrepant" and row["culprit_op"] == "aten.remainder.Scalar"
+    made = script_of(folder, row, graph_of(folder, row), default_tensor_store())
+    assert made.verified and "torch.remainder(" in made.text and "mindgap" not in made.text, made
+    again = run(folder, row, tmp_path)
+    assert (again.word, again.culprit.op) == (row["word"], row["culprit_op"])
 
 
 def test_a_case_of_a_bundle(campaign: Campaign, tmp_path: Path) -> None:

@@ -71,6 +71,15 @@ def test_what_is_not_verified_says_so(tmp_path: Path) -> None:
     assert "NOT VERIFIED" in cause_page(unproven, tmp_path)
 
 
+@pytest.mark.parametrize(("verified", "said"), [(True, "found the same when it was reduced"), (False, "NOT VERIFIED")])
+def test_without_a_script_the_page_has_the_command_of_the_model_file(tmp_path: Path, verified: bool, said: str) -> None:
+    cause, command = written(tmp_path), "mindgap diff a.mindgap -p onnxruntime/cpu"
+    shown = dataclasses.replace(cause.findings[0], script="a.mindgap", command=command, short=False, verified=verified)
+    page = cause_page(dataclasses.replace(cause, findings=(shown,)), tmp_path)
+    assert f'<pre id="script-text">{command}</pre>' in page and said in page and "eager: 1.0\nFAULT" in page
+    assert '<a href="a.mindgap">' in page and "Ran twice in fresh processes" not in page
+
+
 def test_evidence_of_an_older_reduction_is_missing_and_a_script_is_not(tmp_path: Path) -> None:
     cause = written(tmp_path)
     file = evidence_file(tmp_path, "a.py")
