@@ -89,8 +89,8 @@ def test_a_case_gets_the_short_script_that_shows_it(campaign: Campaign, tmp_path
     pytest.importorskip("onnxruntime")
     spec = TensorSpec.contiguous("float32", (6, 5))
     nodes = (
-        Node("aten.mul.Scalar", (Ref(0), 1e7), (), (spec,)),
-        Node("aten.remainder.Scalar", (Ref(1), 0.37), (), (spec,)),
+        Node("aten.remainder.Scalar", (Ref(0), 3.7e-8), (), (spec,)),
+        Node("aten.neg.default", (Ref(1),), (), (spec,)),
     )
     graph = Graph((Input(spec, Uniform(0)),), nodes, (2,))
     options = RunOptions(jobs=1)
