@@ -99,7 +99,7 @@ def _renewed(directory: Path, cause: Cause, facts: Any, runs: Runs, keep_text: b
     if given is not None and not keep_text:
         with _LOCK:
             text = script_source(form_of(cause, given, script.read_text(encoding="utf-8")))
-        script.write_text(text or "", encoding="utf-8")
+        script.write_text(text, encoding="utf-8")
     python = target_of(cause.findings[0].platform).python
     answer, printed = run(python, script)
     runs.note(name, answer=answer, printed=printed)

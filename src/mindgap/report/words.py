@@ -44,7 +44,8 @@ TERMS: Final[Mapping[str, str]] = {
     "blame": "which side is wrong: platform, reference, undecided",
     "delegation": "which operators a delegate of the platform really ran, and which it gave back",
     "variant": "a graph merged from regions, with its description",
-    "reproducer": "a script that shows a finding without mindgap; verified when it did so twice",
+    "reproducer": "a script that shows a finding without mindgap, verified when it did so twice; where there is none, "
+    "a model file that mindgap runs",
     "profile": "a fixed tolerance of the literature, shown beside the verdict",
 }
 

@@ -116,9 +116,13 @@ def _reproduce(one: Reproducer, python: str | None, timeout_s: float) -> Reprodu
 def _command(file: Path) -> list[str]:
     """The command that runs a model file, by the summary beside it. Raises `MindgapError` where there is none."""
     about = file.with_suffix(".json")
-    if not about.is_file():
+    try:
+        command = read_summary(about).command
+    except (OSError, ValueError, TypeError):
+        command = ""
+    if not command:
         raise MindgapError(f"there is no {about.name} beside it, which has its command")
-    return [sys.executable, "-m", *shlex.split(read_summary(about).command)]
+    return [sys.executable, "-m", *shlex.split(command)]
 
 
 def _absolute(python: str) -> str:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
 
 from mindgap.findings.reduction.reproducer import PRINTED, Reproducer, run_script
 from mindgap.graph import Graph, MindgapError, ModelFile, TensorStore, default_tensor_store, write_model
@@ -17,9 +16,6 @@ from mindgap.judge.pipeline.comparison import RunContext
 from mindgap.results.report_json import decode_report
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
-
-#: Seconds that the command may take besides what the platforms may.
-_LIMIT_S: Final = 400.0
 
 
 def diff_arguments(platform: str, settings: RunSettings, word: str) -> tuple[str, ...]:
@@ -59,17 +55,12 @@ def with_model_file(made: Reproducer, graph: Graph, row: Row, context: RunContex
         file = Path(folder, "case.mindgap")
         write_case(file, row.model, graph, context.tensors)
         command = [sys.executable, "-m", "mindgap", "diff", str(file), *arguments, "--json"]
-        status, printed, errors = run_script(command, ".", _LIMIT_S + 4 * context.settings.deadline_s)
+        status, printed, errors = run_script(command, ".")
     row_now = _row_in(printed)
     if row_now is None:
         return replace(made, verified=False, printed=(printed + errors)[-PRINTED:], command=arguments)
-    told = (
-        row_now.platform,
-        row_now.word,
-        row_now.culprit.op if row_now.culprit else "",
-        row_now.detail,
-        row_now.message,
-    )
+    culprit = row_now.culprit.op if row_now.culprit else ""
+    told = (row_now.platform, row_now.word, culprit, row_now.detail, row_now.message)
     verified = status == 1 and row_now.word == row.word
     return replace(made, verified=verified, printed=": ".join(filter(None, told))[:PRINTED], command=arguments)
 
