@@ -48,4 +48,4 @@ def test_the_package_of_the_page_passes_its_own_test(tmp_path: Path) -> None:
         cwd=tmp_path, capture_output=True, text=True,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "3 passed" in ran.stdout
+    assert "4 passed" in ran.stdout

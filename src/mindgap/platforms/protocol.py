@@ -98,7 +98,7 @@ class Executable(Protocol):
 
 @runtime_checkable
 class Traceable(Protocol):
-    """An executable that can also return every node's outputs."""
+    """An executable that can also return every node's outputs. `mindgap trace` then compares them as they were made."""
 
     def trace(self, inputs: Sequence[Array], numbers: Collection[int] | None = None) -> list[Array | None]:
         """Returns every output slot of every node, in value order after the inputs, as of its creation.
@@ -106,6 +106,11 @@ class Traceable(Protocol):
         `numbers`: the values that are wanted; the others are None.
         """
         ...
+
+
+@runtime_checkable
+class DigestsValues(Protocol):
+    """A `Traceable` executable that digests values itself, faster than `trace` copies them all."""
 
     def digest_values(self, inputs: Sequence[Array]) -> tuple[list[Array], list[ValueDigest]]:
         """Returns the outputs, and the digest of every output slot of every node as of its creation."""
