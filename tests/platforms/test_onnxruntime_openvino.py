@@ -17,7 +17,7 @@ import torch
 
 from mindgap.platforms.delegation import delegation_of
 from mindgap.platforms.onnxruntime import openvino_provider, settings_check
-from mindgap.platforms.onnxruntime.openvino_provider import BACKEND, available
+from mindgap.platforms.onnxruntime.openvino_provider import BACKEND
 from mindgap.platforms.onnxruntime.provider_settings import CPU, OPENVINO, ProviderSettings, assigned
 from mindgap.platforms.protocol import Fallback, PlatformError
 from mindgap.run.outcome import Job
@@ -74,7 +74,7 @@ def test_options_of_the_provider():
 def test_a_package_without_the_provider_is_not_available(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "capi").mkdir()
     monkeypatch.setattr(openvino_provider, "package_folder", lambda: tmp_path)
-    assert "has no OpenVINO provider" in available().reason
+    assert "has no OpenVINO provider" in BACKEND.probe().reason
     assert openvino_provider.bundled_openvino() == "unknown"
     for name in ("libopenvino.so", "libopenvino.so.2541", "libopenvino.so.2025.4.1"):
         (tmp_path / "capi" / name).touch()

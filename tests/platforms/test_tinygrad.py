@@ -59,8 +59,8 @@ def test_the_compilers_message_is_the_errors(tmp_path, capfd):
 
 
 def test_a_missing_compiler_is_named(monkeypatch):
-    monkeypatch.setattr("mindgap.platforms.onnx.host.importlib.util.find_spec", lambda name: name)
-    monkeypatch.setattr("mindgap.platforms.onnx.host.importlib.metadata.version", lambda name: "1")
+    monkeypatch.setattr("mindgap.platforms.host.importlib.util.find_spec", lambda name: name)
+    monkeypatch.setattr("mindgap.platforms.host.importlib.metadata.version", lambda name: "1")
     monkeypatch.setenv("PATH", "")
     found = BACKEND.probe()
     assert not found.available and "clang, which is not on the PATH: apt install clang" in found.reason

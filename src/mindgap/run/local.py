@@ -31,8 +31,8 @@ from mindgap.graph.cache import Cache
 from mindgap.graph.compare.digest import Digested, digest_array, digest_bytes, digested
 from mindgap.platforms.delegation import delegation_of, require_taken
 from mindgap.platforms.protocol import (
-    CompileFailure,
     DECLARED,
+    CompileFailure,
     DigestsValues,
     Executable,
     Fallback,

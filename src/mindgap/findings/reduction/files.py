@@ -11,9 +11,9 @@ from typing import Any
 from mindgap.findings.reduction.evidence import evidence_file, evidence_of, evidence_text
 from mindgap.findings.reduction.finding import ReducedFinding
 from mindgap.findings.reduction.reproducer import VersionRun, report, title_of
-from mindgap.findings.reduction.stage import Stage
 from mindgap.graph import Graph, MindgapError, digest, save
 from mindgap.graph.operators import traits
+from mindgap.platforms.stages import Stage
 from mindgap.results.rows import Row
 
 

@@ -22,8 +22,7 @@ from mindgap.findings.script.frame import Compare
 from mindgap.findings.script.literals import Files, expression
 from mindgap.findings.script.module_source import argument, call_target
 from mindgap.findings.script.public_calls import public_call
-from mindgap.findings.script.runners import runner_of
-from mindgap.findings.script.target import Target, TwoResults
+from mindgap.findings.script.target import Target, TwoResults, runner_of
 from mindgap.graph import (
     Arg,
     Constant,
