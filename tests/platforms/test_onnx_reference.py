@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from mindgap.platforms.onnx_reference import BACKEND, TABLE, OnnxReferencePlatform, read
+from mindgap.platforms.onnx_reference.backend import BACKEND, TABLE, OnnxReferencePlatform, read
 from mindgap.platforms.protocol import CompileFailure, PlatformError, RunFailure, Unsupported
 from platforms.onnx_graphs import captured, eager, normal
 
