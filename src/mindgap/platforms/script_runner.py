@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: What a script has at its top in any case, or does not need.
 _NOT_PASTED: Final = ("__future__", "typing", "collections", "torch", "mindgap")
+#: Each script has its own value of it.
+_CONSTANT: Final = "PROPERTIES"
 _SIGNATURE: Final = "def run(model, fresh):"
 
 
@@ -76,7 +78,7 @@ def _read(file: Path, function: str) -> tuple[str, tuple[tuple[str, str], ...]]:
             imports += _imported(node)
         elif isinstance(node, ast.FunctionDef):
             text += "\n\n\n" + _function(node, lines) if node.name == function else ""
-        elif isinstance(node, (ast.ClassDef, ast.Assign, ast.Try)):
+        elif isinstance(node, (ast.ClassDef, ast.Assign, ast.Try)) and not lines[node.lineno - 1].startswith(_CONSTANT):
             text += "\n".join(lines[end if text else node.lineno - 1 : node.end_lineno]) + "\n"
         end = node.end_lineno or 0
     if _SIGNATURE not in text:
