@@ -157,7 +157,8 @@ def test_the_function_of_a_script_runs_a_model(folder: str, function: str) -> No
     with torch.no_grad():
         (found,) = [getattr(module, function)(model, lambda: (operands.clone(),))]
         [value] = found if isinstance(found, (list, tuple)) else [found]
-        torch.testing.assert_close(value.reshape(1, 2), model(operands))
+        # OpenVINO takes bfloat16 by itself where the processor has it.
+        torch.testing.assert_close(value.reshape(1, 2), model(operands), rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.slow
