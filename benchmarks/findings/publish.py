@@ -32,8 +32,7 @@ from mindgap.findings.causes.clusters import severity_order
 from mindgap.findings.causes.ledger import Ledger
 from mindgap.findings.causes.severity import severity_of
 from mindgap.findings.reduction.files import Summary
-from mindgap.findings.script.runners import runner_of
-from mindgap.findings.script.target import Target
+from mindgap.findings.script.target import Target, runner_of
 from mindgap.graph import MindgapError
 from mindgap.platforms.listing import package_versions
 

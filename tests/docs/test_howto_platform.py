@@ -31,10 +31,15 @@ def test_the_package_for_a_device_is_the_one_that_the_tests_of_the_platform_run(
 
 
 def test_the_package_of_the_page_passes_its_own_test(tmp_path: Path) -> None:
-    module, test = blocks("python")
-    [project] = [tomllib.loads(text)["project"] for text in blocks("toml")]
-    (tmp_path / "tiny_platform.py").write_text(module)
-    (tmp_path / "test_tiny_platform.py").write_text(test)
+    module, test, runtime, run, more, test_more = blocks("python")
+    entry, recipe = blocks("toml")
+    project = tomllib.loads(entry)["project"]
+    files = {
+        "tiny_platform.py": module + more, "tiny_runtime.py": runtime, "tiny_run.py": run, "tiny.toml": recipe,
+        "test_tiny_platform.py": test, "test_tiny_findings.py": test_more,
+    }  # fmt: skip
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
     installed = tmp_path / f"tiny_platform-{project['version']}.dist-info"
     installed.mkdir()
     (installed / "METADATA").write_text(f"Metadata-Version: 2.1\nName: tiny-platform\nVersion: {project['version']}\n")
@@ -48,4 +53,4 @@ def test_the_package_of_the_page_passes_its_own_test(tmp_path: Path) -> None:
         cwd=tmp_path, capture_output=True, text=True,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "3 passed" in ran.stdout
+    assert "6 passed" in ran.stdout

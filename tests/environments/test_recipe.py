@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from mindgap.cli.app import main
-from mindgap.platforms.environments import EnvironmentProblem, Recipe, find, find_recipe, recipe_of, recipes
+from mindgap.platforms.environments import EnvironmentProblem, Recipe, find
 from mindgap.platforms.environments.installation import create_from_recipe
-from mindgap.platforms.registry import places
+from mindgap.platforms.listing import find_recipe, recipes
+from mindgap.platforms.protocol import HasRecipe
+from mindgap.platforms.registry import registered
 
 
 @pytest.fixture(autouse=True)
@@ -28,14 +30,14 @@ def test_a_recipe_is_pinned_and_serves_platforms_that_exist(name: str) -> None:
     found = find_recipe(name)
     assert found.about and found.platforms and found.download_mb > 0 and found.seconds > 0
     assert all("==" in each for each in (*found.requirements, *found.no_deps))
-    assert set(found.platforms) <= places().keys()
-    assert all(recipe_of(platform) == found for platform in found.platforms)
+    backends = [registered(platform) for platform in found.platforms]
+    assert {backend.recipe.stem for backend in backends if isinstance(backend, HasRecipe) and backend.recipe} == {name}
 
 
 def test_an_unknown_name_without_requirements_gets_the_nearest_recipe() -> None:
     with pytest.raises(EnvironmentProblem, match=r"no recipe tinygrat: did you mean tinygrad\?"):
         find_recipe("tinygrat")
-    assert recipe_of("cpu/eager") is None
+    assert "cpu/eager" not in {platform for each in recipes().values() for platform in each.platforms}
 
 
 def test_the_recipe_is_followed_and_recorded() -> None:
@@ -66,7 +68,7 @@ def test_the_command_lists_them(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_command_follows_one(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("mindgap.platforms.environments.recipe.recipes", lambda: {"tiny": a_recipe()})
+    monkeypatch.setattr("mindgap.platforms.listing.recipes", lambda: {"tiny": a_recipe()})
     assert main(["env", "create", "tiny"]) == 0
     assert capfd.readouterr().out.startswith("environment tiny: ")
     assert main(["env", "create", "tiny", "--isolated"]) == 2

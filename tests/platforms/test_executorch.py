@@ -9,10 +9,8 @@ import pytest
 import torch
 
 from mindgap.platforms.delegation import delegation_of
-from mindgap.platforms.executorch import BACKEND
 from mindgap.platforms.executorch.messages import RUNTIME_TABLE, TABLE, read, read_runtime, runtime_text
 from mindgap.platforms.executorch.runtime_log import printed_by
-from mindgap.platforms.protocol import PlatformError
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 from platforms.elsewhere import workers
@@ -25,13 +23,6 @@ PLATFORM, KERNELS = "executorch/cpu", "executorch/cpu@delegate=none,threads=1"
 def pool():
     with workers(PLATFORM, KERNELS) as pool:
         yield pool
-
-
-def test_options():
-    assert BACKEND.environment({"delegate": "none", "threads": "2"}) == {}
-    for bad in ({"delegate": "coreml"}, {"threads": "0"}, {"opt": "off"}):
-        with pytest.raises(PlatformError):
-            BACKEND.environment(bad)
 
 
 def test_messages_of_the_exporter():

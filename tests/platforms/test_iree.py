@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from mindgap.platforms.iree import BACKEND
 from mindgap.platforms.iree.compiler import Diagnostics
 from mindgap.platforms.iree.messages import TABLE, aten_operator, read
 from mindgap.platforms.iree.processor import read_features
-from mindgap.platforms.protocol import PlatformError
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 from platforms.elsewhere import workers
@@ -28,20 +26,6 @@ NO_LOWERING = (
 def pool():
     with workers(PLATFORM, PORTABLE) as pool:
         yield pool
-
-
-def test_options(monkeypatch):
-    monkeypatch.setenv("IREE_PY_RUNTIME_FLAGS", "--task_worker_spin_us=0")
-    assert BACKEND.environment({}) == {}
-    assert BACKEND.environment({"threads": "2", "opt": "O2", "cpu": "haswell"}) == {
-        "IREE_PY_RUNTIME_FLAGS": "--task_worker_spin_us=0 --task_topology_group_count=2"
-    }
-    for bad in (
-        {"opt": "all"}, {"threads": "0"}, {"target": "cuda"}, {"cpu": "haswell", "target": "vmvx"}, {"cpu": "a b"},
-        {"parameters": "none"}, {"device": "cpu"}, {"float64": "on"},
-    ):  # fmt: skip
-        with pytest.raises(PlatformError):
-            BACKEND.environment(bad)
 
 
 def test_features_of_a_processor():

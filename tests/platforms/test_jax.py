@@ -7,10 +7,8 @@ import pytest
 import torch
 
 from mindgap.platforms.delegation import Delegation, delegation_of
-from mindgap.platforms.jax import BACKEND
 from mindgap.platforms.jax.backend import delegation
 from mindgap.platforms.jax.messages import TABLE, read
-from mindgap.platforms.protocol import PlatformError
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 from platforms.elsewhere import workers
@@ -38,16 +36,6 @@ ENTRY %main (x: f32[4]) -> (f32[4]) {
 def pool():
     with workers(PLATFORM, ACCURATE) as pool:
         yield pool
-
-
-def test_options_become_environment_variables(monkeypatch):
-    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=here")
-    assert BACKEND.environment({}) == {"JAX_PLATFORMS": "cpu"}
-    found = BACKEND.environment({"opt": "off", "threads": "2", "mode": "accuracy"})
-    assert found["XLA_FLAGS"] == "--xla_dump_to=here --xla_backend_optimization_level=0" and found["NPROC"] == "2"
-    for bad in ({"opt": "fast"}, {"threads": "0"}, {"mode": "fast"}, {"x64": "on"}):
-        with pytest.raises(PlatformError):
-            BACKEND.environment(bad)
 
 
 def test_instructions_of_a_program_are_counted():

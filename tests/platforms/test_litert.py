@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from mindgap.platforms.delegation import Delegation, delegation_of
-from mindgap.platforms.litert import BACKEND
 from mindgap.platforms.litert.delegated_nodes import delegation
 from mindgap.platforms.litert.messages import TABLE, read
-from mindgap.platforms.protocol import Fallback, PlatformError
+from mindgap.platforms.protocol import Fallback
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 from platforms.elsewhere import workers
@@ -27,13 +26,6 @@ def pool():
 
 def node(name: str, inputs: list[int], *outputs: int) -> dict[str, object]:
     return {"op_name": name, "inputs": np.array(inputs), "outputs": np.array(outputs)}
-
-
-def test_options():
-    assert BACKEND.environment({"delegate": "none", "threads": "2", "x64": "on"}) == {"JAX_PLATFORMS": "cpu"}
-    for bad in ({"delegate": "gpu"}, {"threads": "0"}, {"x64": "1"}, {"opt": "off"}):
-        with pytest.raises(PlatformError):
-            BACKEND.environment(bad)
 
 
 def test_the_nodes_of_a_part_are_those_between_its_ends():

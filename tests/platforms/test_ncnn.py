@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from mindgap.platforms.ncnn import BACKEND
 from mindgap.platforms.ncnn.messages import TABLE, aten_operator, functions, kind_of, refusals
-from mindgap.platforms.protocol import PlatformError
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
 from platforms.elsewhere import workers
@@ -21,13 +19,6 @@ PLATFORM, EXACT = "ncnn/cpu", "ncnn/cpu@opt=off,precision=f32,threads=1"
 def pool():
     with workers(PLATFORM, EXACT) as pool:
         yield pool
-
-
-def test_options():
-    assert BACKEND.environment({"precision": "f32", "opt": "off", "threads": "2"}) == {}
-    for bad in ({"precision": "bf16"}, {"threads": "0"}, {"opt": "on"}, {"vulkan": "on"}):
-        with pytest.raises(PlatformError):
-            BACKEND.environment(bad)
 
 
 def test_messages():

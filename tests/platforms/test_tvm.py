@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from mindgap.platforms.protocol import PlatformError
-from mindgap.platforms.tvm import BACKEND
 from mindgap.platforms.tvm.messages import TABLE, aten_operator, read
 from mindgap.run.outcome import Job
 from mindgap.run.pool import WorkerPool
@@ -21,14 +19,6 @@ PLATFORM = "tvm/cpu@threads=1"
 def pool():
     with workers(PLATFORM) as pool:
         yield pool
-
-
-def test_options():
-    assert BACKEND.environment({}) == {}
-    assert BACKEND.environment({"threads": "2", "pipeline": "zero"}) == {"TVM_NUM_THREADS": "2"}
-    for bad in ({"opt": "O2"}, {"threads": "0"}, {"pipeline": "all"}, {"cpu": "a b"}, {"target": "cuda"}):
-        with pytest.raises(PlatformError):
-            BACKEND.environment(bad)
 
 
 def test_messages():

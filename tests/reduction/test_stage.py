@@ -14,23 +14,25 @@ from typing import Any
 import pytest
 import torch
 
-from mindgap.findings.reduction.stage import Stage, StageAtFault, stage_at_fault
-from mindgap.findings.reduction.stage.executorch import executorch_stage
-from mindgap.findings.reduction.stage.iree import iree_stage
-from mindgap.findings.reduction.stage.jax import jax_stage, litert_stage, xla_stage
-from mindgap.findings.reduction.stage.ncnn import ncnn_stage
-from mindgap.findings.reduction.stage.onnx import onnxruntime_stage, openvino_provider_stage
-from mindgap.findings.reduction.stage.openvino import openvino_stage
-from mindgap.findings.reduction.stage.pytorch import eager_stage, inductor_stage, jit_stage
-from mindgap.findings.reduction.stage.runs import Shown, StageRuns
-from mindgap.findings.reduction.stage.tinygrad import tinygrad_stage
-from mindgap.findings.reduction.stage.tvm import tvm_stage
+from mindgap.findings.reduction.stage import StageAtFault, StageRuns, stage_at_fault
 from mindgap.graph import Graph, TensorStore
 from mindgap.judge.pipeline.comparison import GraphComparison, RunContext
 from mindgap.models.capture import capture
 from mindgap.platforms.environments.installation import adopt, create
+from mindgap.platforms.executorch.stages import executorch_stage
+from mindgap.platforms.iree.stages import iree_stage
+from mindgap.platforms.jax.stages import jax_stage
+from mindgap.platforms.litert.stages import litert_stage
+from mindgap.platforms.ncnn.stages import ncnn_stage
+from mindgap.platforms.onnx.stages import onnxruntime_stage, openvino_provider_stage
+from mindgap.platforms.openvino.stages import openvino_stage
 from mindgap.platforms.pytorch.device.availability import compiler_present
+from mindgap.platforms.pytorch.stages import eager_stage, inductor_stage, jit_stage
 from mindgap.platforms.registry import parse
+from mindgap.platforms.stages import Shown, Stage
+from mindgap.platforms.tinygrad.stages import tinygrad_stage
+from mindgap.platforms.tvm.stages import tvm_stage
+from mindgap.platforms.xla.stages import xla_stage
 from mindgap.results.rows import Row
 from mindgap.results.settings import RunSettings
 from mindgap.run.outcome import Outcome
@@ -180,7 +182,8 @@ class Answers:
     def __post_init__(self) -> None:
         self.asked: list[str] = []
         self.evidence: list[str] = []
-        self.fault = SimpleNamespace(status=self.status, message="", signature="", facts={})
+        self.facts: Mapping[str, Any] = {}
+        self.fails_at_load = self.status == "compile_error"
 
     @property
     def name(self) -> Any:

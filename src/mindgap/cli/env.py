@@ -11,7 +11,8 @@ import typer
 from mindgap.cli.status import Exit
 from mindgap.cli.streams import complain, result_stream
 from mindgap.cli.tables import console, plain_table
-from mindgap.platforms.environments import Environment, EnvironmentProblem, environments, find, find_recipe, recipes
+from mindgap.platforms.environments import Environment, EnvironmentProblem, environments, find
+from mindgap.platforms.listing import find_recipe, recipes
 
 env = typer.Typer(
     no_args_is_help=True,

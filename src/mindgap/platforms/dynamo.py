@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Graph
@@ -20,6 +21,7 @@ from mindgap.platforms.protocol import (
 from mindgap.platforms.pytorch.device import availability as presence
 from mindgap.platforms.pytorch.device import options as known
 from mindgap.platforms.pytorch.device.devices import DEVICES, TorchDevice
+from mindgap.platforms.xla import XLA_RECIPE
 
 if TYPE_CHECKING:
     import torch
@@ -30,10 +32,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DynamoBackend:
-    """Makes platforms of one device, with a named backend of `torch.compile`."""
+    """Makes platforms of one device, with a named backend of `torch.compile`. `recipe`: as in `protocol`."""
 
     device: TorchDevice
     compiler: str
+    recipe: Path | None = None
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -44,6 +47,10 @@ class DynamoBackend:
 
     def environment(self, options: Options) -> Mapping[str, str]:
         return known.variables(known.checked(options, self.device.compiler_options), self.device)
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        return (self.device.distribution,) if self.device.distribution else ()
 
     def open(self, options: Options) -> Platform:
         """Opens the platform. Raises `Fallback` if an option has no effect, or the compiler is missing."""
@@ -96,4 +103,4 @@ class _Compiling:
 
 NPU: Final = DynamoBackend(DEVICES["npu"], "torchair")
 HPU: Final = DynamoBackend(DEVICES["hpu"], "hpu_backend")
-XLA: Final = DynamoBackend(DEVICES["xla"], "openxla")
+XLA: Final = DynamoBackend(DEVICES["xla"], "openxla", XLA_RECIPE)

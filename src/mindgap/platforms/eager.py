@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Graph
@@ -12,6 +13,12 @@ from mindgap.platforms.protocol import WEIGHT_COPIES, Array, Availability, Optio
 from mindgap.platforms.pytorch.device import availability as presence
 from mindgap.platforms.pytorch.device import options as known
 from mindgap.platforms.pytorch.device.devices import DEVICES, TorchDevice
+from mindgap.platforms.pytorch.script import eager_runner
+from mindgap.platforms.pytorch.stages import eager_stage
+from mindgap.platforms.script_runner import ScriptRunner
+from mindgap.platforms.stages import Stage, VariantRuns
+from mindgap.platforms.xla import XLA_RECIPE
+from mindgap.platforms.xla.stages import xla_stage
 
 if TYPE_CHECKING:
     from mindgap.platforms.pytorch.execution.eager_executable import EagerExecutable
@@ -19,9 +26,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EagerBackend:
-    """Makes eager platforms of one device."""
+    """Makes eager platforms of one device. `stage_at_fault`, `recipe`: as in `protocol`."""
 
     device: TorchDevice
+    stage_at_fault: Callable[[VariantRuns], Stage] | None = None
+    recipe: Path | None = None
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -36,6 +45,13 @@ class EagerBackend:
 
     def environment(self, options: Options) -> Mapping[str, str]:
         return known.variables(known.checked(options, self.device.options), self.device)
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        return (self.device.distribution,) if self.device.distribution else ()
+
+    def script_runner(self, options: Options) -> ScriptRunner | None:
+        return eager_runner(self.device, options)
 
     def open(self, options: Options) -> Platform:
         """Opens the platform. Raises `Fallback` if an option has no effect."""
@@ -61,11 +77,11 @@ class _Eager:
         return EagerExecutable(graph, self.options, self.device)
 
 
-CPU: Final = EagerBackend(DEVICES["cpu"])
+CPU: Final = EagerBackend(DEVICES["cpu"], eager_stage)
 CUDA: Final = EagerBackend(DEVICES["cuda"])
 ROCM: Final = EagerBackend(DEVICES["rocm"])
 XPU: Final = EagerBackend(DEVICES["xpu"])
 MPS: Final = EagerBackend(DEVICES["mps"])
 NPU: Final = EagerBackend(DEVICES["npu"])
 HPU: Final = EagerBackend(DEVICES["hpu"])
-XLA: Final = EagerBackend(DEVICES["xla"])
+XLA: Final = EagerBackend(DEVICES["xla"], xla_stage, XLA_RECIPE)

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mindgap.platforms.environments import Environment, EnvironmentProblem, Recipe, recipe_of
-from mindgap.platforms.protocol import Availability, Backend, Options, Platform, PlatformError
+from mindgap.platforms.environments import Environment, EnvironmentProblem, Recipe, read_recipe
+from mindgap.platforms.protocol import Availability, Backend, HasRecipe, Options, Platform, PlatformError
 
 _PROBE_S: Final = 120.0
 
@@ -77,16 +77,17 @@ class BackendWithoutEnvironment:
         return f"{self.reason}; `{self.recipe.command}` makes its environment ({self.recipe.download_mb:g} MB)"
 
 
-def placed(platform: str, backend: Backend, place: str) -> Backend:
-    """The backend of a platform (`DEVICE/MODE`) that is named without an environment, where it runs: here; else in the
+def placed(backend: Backend, place: str) -> Backend:
+    """The backend of a platform that is named without an environment, where it runs: here; else in the
     environment of its recipe; else nowhere, with a reason that names the command. Raises `EnvironmentProblem` for an
     environment whose record is damaged."""
-    recipe = recipe_of(platform)
-    if recipe is None:
+    file = backend.recipe if isinstance(backend, HasRecipe) else None
+    if file is None:
         return backend
     here = backend.probe()
     if here.available:
         return backend
+    recipe = read_recipe(file)
     made = recipe.made
     return (
         BackendWithoutEnvironment(backend, recipe, here.reason)

@@ -21,6 +21,10 @@ from mindgap.platforms.protocol import (
 from mindgap.platforms.pytorch.device import availability as presence
 from mindgap.platforms.pytorch.device import options as known
 from mindgap.platforms.pytorch.device.devices import DEVICES
+from mindgap.platforms.pytorch.script import runner_on_cpu
+from mindgap.platforms.pytorch.stages import jit_stage
+from mindgap.platforms.script_runner import ScriptRunner
+from mindgap.platforms.stages import Stage, VariantRuns
 
 if TYPE_CHECKING:
     import torch
@@ -52,6 +56,12 @@ class JitBackend:
 
     def environment(self, options: Options) -> Mapping[str, str]:
         return known.variables(known.checked(options, _OPTIONS), DEVICES["cpu"])
+
+    def script_runner(self, options: Options) -> ScriptRunner | None:
+        return runner_on_cpu("run_traced", options)
+
+    def stage_at_fault(self, runs: VariantRuns) -> Stage:
+        return jit_stage(runs)
 
     def open(self, options: Options) -> Platform:
         """Opens the platform. Raises `Fallback` if an option has no effect."""

@@ -1,14 +1,17 @@
-"""Lists every registered platform, whether it is available, and why not. `mindgap platforms` prints it."""
+"""Lists every registered platform, whether it is available, and why not; and the recipes of their environments."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from mindgap.platforms.elsewhere import BackendElsewhere, BackendWithoutEnvironment
+from mindgap.platforms.environments import EnvironmentProblem, Recipe, read_recipe
 from mindgap.platforms.environments.environment import installed
-from mindgap.platforms.protocol import Availability, Backend
-from mindgap.platforms.registry import ENVIRONMENT, BrokenBackend, backends, find, is_import_path
+from mindgap.platforms.protocol import Availability, Backend, HasRecipe
+from mindgap.platforms.registry import ENVIRONMENT, BrokenBackend, backends, find, is_import_path, places, registered
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,29 @@ def package_versions(platform: str, packages: Iterable[str]) -> dict[str, str]:
     """
     backend = None if is_import_path(platform) else find(platform)[0]
     return backend.where.versions(*packages) if isinstance(backend, BackendElsewhere) else installed(packages)
+
+
+def recipes() -> Mapping[str, Recipe]:
+    """All recipes of registered platforms by name, each with its platforms."""
+    files = dict[Path, list[str]]()
+    for name in places():
+        backend = registered(name)
+        if isinstance(backend, HasRecipe) and backend.recipe is not None:
+            files.setdefault(backend.recipe, []).append(name)
+    return {file.stem: replace(read_recipe(file), platforms=tuple(names)) for file, names in sorted(files.items())}
+
+
+def find_recipe(name: str) -> Recipe:
+    """Returns a recipe. Raises `EnvironmentProblem` where there is none of that name."""
+    known = recipes()
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name, known, n=2)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(sorted(known))}"
+    raise EnvironmentProblem(
+        f"no recipe {name}: {hint}; else say what to install (as in 'onnxruntime==1.28.0'), or adopt an environment "
+        "(--python)"
+    )
 
 
 def _info(name: str, backend: Backend) -> PlatformInfo:

@@ -8,11 +8,16 @@ imports its framework inside `probe` and `open` only. `open` is called in a work
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, runtime_checkable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from mindgap.graph import Array, Graph, MindgapError
+
+if TYPE_CHECKING:
+    from mindgap.platforms.script_runner import ScriptRunner
+    from mindgap.platforms.stages import Stage, VariantRuns
 
 Options = Mapping[str, str]
 #: Key of `describe()`: true for a runtime whose users run inference only. Campaigns give it no gradient operators.
@@ -98,7 +103,7 @@ class Executable(Protocol):
 
 @runtime_checkable
 class Traceable(Protocol):
-    """An executable that can also return every node's outputs."""
+    """An executable that can also return every node's outputs. `mindgap trace` then compares them as they were made."""
 
     def trace(self, inputs: Sequence[Array], numbers: Collection[int] | None = None) -> list[Array | None]:
         """Returns every output slot of every node, in value order after the inputs, as of its creation.
@@ -106,6 +111,11 @@ class Traceable(Protocol):
         `numbers`: the values that are wanted; the others are None.
         """
         ...
+
+
+@runtime_checkable
+class DigestsValues(Protocol):
+    """A `Traceable` executable that digests values itself, faster than `trace` copies them all."""
 
     def digest_values(self, inputs: Sequence[Array]) -> tuple[list[Array], list[ValueDigest]]:
         """Returns the outputs, and the digest of every output slot of every node as of its creation."""
@@ -177,3 +187,68 @@ class Batching(Protocol):
 
     @property
     def batch(self) -> int: ...
+
+
+@runtime_checkable
+class Scripted(Protocol):
+    """A backend whose platforms a short script runs, without mindgap."""
+
+    def script_runner(self, options: Options) -> ScriptRunner | None:
+        """Returns how a script runs the platform; None if its options have no short form."""
+        ...
+
+
+@runtime_checkable
+class Staged(Protocol):
+    """A backend that tells which stage of its runtime brings a fault.
+
+    `stage_at_fault`: runs variants of the platform and decides; None where no option switches a stage off.
+    """
+
+    @property
+    def stage_at_fault(self) -> Callable[[VariantRuns], Stage] | None: ...
+
+
+@runtime_checkable
+class Packaged(Protocol):
+    """A backend whose results depend on the versions of packages besides PyTorch.
+
+    `packages`: their distributions, the runtime's first.
+    """
+
+    @property
+    def packages(self) -> Sequence[str]: ...
+
+
+@runtime_checkable
+class HasRecipe(Protocol):
+    """A backend for which mindgap can make an environment (`environments.recipe`).
+
+    `recipe`: a TOML file beside the backend, named for the environment; None for a backend without one.
+    """
+
+    @property
+    def recipe(self) -> Path | None: ...
+
+
+@runtime_checkable
+class Translated(Protocol):
+    """A backend whose runtime gets programs of PyTorch through a front end that other runtimes may use too.
+
+    What the front end does wrong is one cause for all of them.
+    """
+
+    def front_end(self, options: Options) -> str:
+        """Returns the front end's name, such as `torch.onnx`; empty for one of the runtime alone."""
+        ...
+
+
+@runtime_checkable
+class SharesCompiler(Protocol):
+    """A backend whose code another platform's compiler generates. What that does wrong is one cause for both.
+
+    `compiled_as`: the other platform (`DEVICE/MODE`); empty for a compiler of its own.
+    """
+
+    @property
+    def compiled_as(self) -> str: ...

@@ -7,6 +7,7 @@ module imports no framework, and `find` imports the module of one backend only.
 from __future__ import annotations
 
 import difflib
+import sys
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from typing import Any, Final
 
 from mindgap.platforms.elsewhere import BackendElsewhere, placed
 from mindgap.platforms.environments import find as find_environment
+from mindgap.platforms.environments import read_recipe
 from mindgap.platforms.protocol import Availability, Backend, Options, Platform, PlatformError
 
 GROUP: Final = "mindgap.platforms"
@@ -123,6 +125,20 @@ def find(text: str) -> tuple[Backend, Options]:
     return backend, name.backend_options
 
 
+def registered(text: str) -> Backend | None:
+    """Returns the backend of a platform's name as its package has it, wherever its workers run; None for a name that is
+    malformed or not registered."""
+    device_mode = text.strip().partition("@")[0]
+    return None if ":" in device_mode else _registered(device_mode, tuple(sys.path))
+
+
+@cache
+def _registered(device_mode: str, path: tuple[str, ...]) -> Backend | None:
+    """`path`: where packages are looked for, which takes 20 ms."""
+    point = _points().get(device_mode)
+    return None if point is None else _load(point)
+
+
 def places() -> dict[str, str]:
     """Returns where the backend of every registered platform is, as `package.module:attribute`."""
     return {name: point.value for name, point in sorted(_points().items())}
@@ -181,7 +197,7 @@ def _distribution(point: EntryPoint) -> str:
 
 def _placed(point: EntryPoint) -> Backend:
     backend = _load(point)
-    return backend if isinstance(backend, BrokenBackend) else placed(point.name, backend, point.value)
+    return backend if isinstance(backend, BrokenBackend) else placed(backend, point.value)
 
 
 @cache
@@ -195,6 +211,9 @@ def _load(point: EntryPoint) -> Backend:
         options: Any = backend.options
         if not isinstance(options, Mapping):
             return BrokenBackend(point.name, f"{where} is no backend: its options are no mapping")
+        recipe: Any = getattr(backend, "recipe", None)
+        if recipe is not None:
+            read_recipe(recipe)
     except BaseException as error:  # a third party's module may raise anything, SystemExit too
         if isinstance(error, KeyboardInterrupt):
             raise

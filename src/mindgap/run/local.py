@@ -28,11 +28,12 @@ from mindgap.graph import (
     materialise,
 )
 from mindgap.graph.cache import Cache
-from mindgap.graph.compare.digest import Digested, digest_array, digested
+from mindgap.graph.compare.digest import Digested, digest_array, digest_bytes, digested
 from mindgap.platforms.delegation import delegation_of, require_taken
 from mindgap.platforms.protocol import (
     DECLARED,
     CompileFailure,
+    DigestsValues,
     Executable,
     Fallback,
     Platform,
@@ -234,15 +235,24 @@ def _run(
     if job.want == "counts":
         fields["counts"] = dict(counts)
     elif isinstance(executable, Traceable) and job.want == "trace":
-        fields["values"] = tuple(executable.trace(inputs, job.values))
-    elif isinstance(executable, Traceable) and job.want == "value_digests" and not job.graph.grad:
+        fields["values"] = _traced(executable, inputs, job.values)
+    elif isinstance(executable, DigestsValues) and job.want == "value_digests" and not job.graph.grad:
         observed, digests = executable.digest_values(inputs)
         fields["value_digests"] = tuple(digests)
         fields["observed"] = tuple(digest_array(a) for a in _checked(observed, job.graph))
+    elif isinstance(executable, Traceable) and job.want == "value_digests" and not job.graph.grad:
+        values = _traced(executable, inputs, None)
+        fields["value_digests"] = tuple(None if value is None else digest_bytes(value) for value in values)
     if differing:
         message = f"a later run gave other outputs than the first: outputs {', '.join(map(str, sorted(differing)))}"
         fields |= {"status": "nondeterministic", "message": message, "signature": signature(message)}
     return {**fields, "outputs": found, "arrays": first, "repeats": repeats}
+
+
+def _traced(executable: Traceable, inputs: list[Array], numbers: Sequence[int] | None) -> tuple[Array | None, ...]:
+    """Returns the values of nodes, C-contiguous: `numbers`, or all."""
+    values = executable.trace(inputs, numbers)
+    return tuple(None if value is None else np.asarray(value, order="C") for value in values)
 
 
 def _facts(executable: Executable) -> Mapping[str, Any]:

@@ -74,9 +74,10 @@ class Outcome:
 
     `values`: with want="trace", the value of every node output slot, None for those not wanted. With
     want="value_digests", `value_digests` has an entry for every such slot, and `observed` the digests of the outputs of
-    the run in which they were taken. `counts`: the number of repetitions by result, which is the digests of all
-    outputs joined by spaces. None where the executable cannot tell, or nobody asked. `message` is the platform's own;
-    `signature` is that message with addresses, numbers and paths taken out, so that alike failures are equal.
+    the run in which they were taken, None where that run does not give them. `counts`: the number of repetitions by
+    result, which is the digests of all outputs joined by spaces. None where the executable cannot tell, or nobody
+    asked. `message` is the platform's own; `signature` is that message with addresses, numbers and paths taken out, so
+    that alike failures are equal.
     `timings`: seconds by stage (`load`, `run`, `second_run`, `total`). `facts`: what the translation
     changed in a graph that ran, as the executable reports it (JSON).
     """

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from typing import Final
 
 from mindgap.findings.causes.cause import Damage
@@ -23,6 +24,8 @@ from mindgap.findings.reduction.files import Summary, signature_of
 from mindgap.findings.reduction.reproducer import HAPPENS, side_at_fault
 from mindgap.graph.compare.verdict import DTYPE_POLICY
 from mindgap.graph.operators.registry import traits
+from mindgap.platforms.protocol import SharesCompiler, Translated
+from mindgap.platforms.registry import parse, registered
 from mindgap.results.failure_rules import rule_of
 from mindgap.results.rows import Row
 
@@ -49,14 +52,11 @@ _SHARE_TRANSLATIONS: Final = frozenset(
 )
 #: The front end of JAX and LiteRT, which has a copy of it.
 TORCHAX: Final = "torchax"
-_RUNS_TORCHAX: Final = frozenset({"jax/cpu", "litert/cpu"})
+_ARE_TORCHAX: Final = frozenset({TORCHAX, "litert_torch"})
 #: Functions that one translation computes by an argument: an equal message is one cause.
 _TWINS: Final = {"tril_indices": "tril_indices", "triu_indices": "tril_indices", "tril": "tril", "triu": "tril"}
 #: Where a runtime's operator for convolutions does not take a dtype, that for transposed ones does not either.
 _CONVOLUTION: Final = re.compile(r"conv(?:_transpose)?[123]d|convolution")
-#: Platforms that generate the same code.
-_SAME_COMPILER: Final = {"cpu/aotinductor": "cpu/inductor"}
-_READS_ONNX: Final = re.compile(r"^(?:onnxruntime|onnx|tinygrad)/|[@,]frontend=onnx(,|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +159,23 @@ def damage_of(verdict: str, status: str, *, special: bool) -> Damage:
     return "precision" if verdict == "reduced_precision" else "values"
 
 
+@cache
+def front_end_of(platform: str) -> str:
+    """The front end that translates programs for the platform (`protocol.Translated`); empty for none that is known."""
+    backend = registered(platform)
+    return backend.front_end(parse(platform).options) if isinstance(backend, Translated) else ""
+
+
 def reads_onnx(platform: str) -> bool:
     """Whether the platform runs what `torch.onnx.export` makes of a program."""
-    return bool(_READS_ONNX.search(platform))
+    return front_end_of(platform) == EXPORTER
+
+
+@cache
+def _compiled_as(device_mode: str) -> str:
+    """The platform whose compiler generates the code of this one."""
+    backend = registered(device_mode)
+    return (backend.compiled_as if isinstance(backend, SharesCompiler) else "") or device_mode
 
 
 def _where(platform: str, blame: str, verdict: str, stage: str) -> str:
@@ -169,8 +183,7 @@ def _where(platform: str, blame: str, verdict: str, stage: str) -> str:
         return REFERENCE
     if reads_onnx(platform) and (stage in EXPORT_STAGES or stage == "unknown"):
         return EXPORTER
-    name = platform.partition("@")[0]
-    return _SAME_COMPILER.get(name, name)
+    return _compiled_as(platform.partition("@")[0])
 
 
 def _key(
@@ -181,7 +194,7 @@ def _key(
     functions = functions_of(operators)
     if damage == "failure":
         rule = torchax_rule(signature)
-        if rule and where in _RUNS_TORCHAX:
+        if rule and front_end_of(where) in _ARE_TORCHAX:
             return CauseKey(TORCHAX, damage, (), "", message_without_operators(signature, ()), "", rule)
         head = operator_of_message(signature)
         named = (head,) if head else tuple(operators)

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from mindgap.findings.causes.key import reads_onnx
+from mindgap.findings.causes.key import front_end_of
 from mindgap.findings.causes.packets import function_of
 from mindgap.graph import MindgapError
 from mindgap.platforms.elsewhere import BackendElsewhere
@@ -23,8 +23,6 @@ _READER: Final = Path(__file__).with_name("rule_reader.py")
 _READ_S: Final = 120.0
 #: Stages at which an operator is translated.
 TRANSLATES: Final = frozenset({"exporter", "front end"})
-#: Platforms by their first part -> the front end of their environment.
-_FRONT_ENDS: Final = {"jax": "torchax", "litert": "litert_torch", "tvm": "tvm"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,7 @@ def rule_of(platform: str, op: str) -> TranslationRule | None:
     Where the overload has no rule, that of its packet counts, then the only one of its function (`_softmax` for
     `softmax`).
     """
-    front_end = "torch.onnx" if reads_onnx(platform) else _FRONT_ENDS.get(platform.partition("/")[0], "")
+    front_end = front_end_of(platform)
     known = rules(_python_of(platform)).get(front_end) if front_end else None
     if not known or op.count(".") != 2:
         return None

@@ -12,10 +12,10 @@ from mindgap.findings.reduction.evidence import evidence_file, evidence_of, evid
 from mindgap.findings.reduction.finding import ReducedFinding
 from mindgap.findings.reduction.model_file import diff_command, write_case
 from mindgap.findings.reduction.reproducer import VersionRun, report, title_of
-from mindgap.findings.reduction.stage import Stage
 from mindgap.graph import Graph, MindgapError, TensorStore, digest, save
 from mindgap.graph.model_file import SUFFIX
 from mindgap.graph.operators import traits
+from mindgap.platforms.stages import Stage
 from mindgap.results.rows import Row
 
 

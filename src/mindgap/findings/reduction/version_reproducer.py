@@ -24,7 +24,7 @@ from mindgap.findings.reduction.reproducer import (
 )
 from mindgap.findings.script.form import RAISED, NoShortScript, script_source
 from mindgap.findings.script.short import ShownCase
-from mindgap.findings.script.target import Target, TwoResults
+from mindgap.findings.script.target import Target, TwoResults, packages_of
 from mindgap.graph import Graph
 from mindgap.results.rows import Row
 
@@ -32,15 +32,6 @@ from mindgap.results.rows import Row
 _FIRST: Final = 300
 #: What the exit status of a script says.
 _SHOWN: Final[Mapping[int, Shown]] = {0: "no fault", 1: "fault"}
-
-
-#: The packages that make a platform's results, by the beginning of its name.
-_PACKAGES: Final = {
-    "onnxruntime/openvino": ("onnxruntime-openvino", "torch", "onnxscript", "onnx"),
-    "onnxruntime/": ("onnxruntime", "torch", "onnxscript", "onnx"),
-    "openvino/": ("openvino", "torch"),
-    "": ("torch",),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +56,7 @@ def are_versions(one: Target, other: Target) -> bool:
 def version_words(target: Target, other: Target) -> str:
     """The packages of a platform that another version of it has in another version, with Python where it is all."""
     mine, theirs = target.versions or {}, other.versions or {}
-    packages = next(names for start, names in _PACKAGES.items() if target.device_mode.startswith(start))
-    for names in (packages, ("python",)):
+    for names in (packages_of(target.device_mode), ("python",)):
         found = [f"{name} {mine[name]}" for name in names if name in mine and mine[name] != theirs.get(name)]
         if found:
             return ", ".join(found).replace("python", "Python")

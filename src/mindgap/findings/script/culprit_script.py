@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from platform import python_version
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from mindgap.findings.script.target import Target
+from mindgap.findings.script.target import Target, packages_of
 from mindgap.platforms.eager import EagerBackend
 from mindgap.platforms.elsewhere import BackendElsewhere
 from mindgap.platforms.listing import package_versions
@@ -14,12 +14,6 @@ from mindgap.platforms.registry import environment, find, is_import_path, parse
 
 if TYPE_CHECKING:
     from mindgap.judge.trace.judgement import FoundFault
-
-#: The packages whose versions a script names.
-_NAMED: Final = (
-    "torch", "onnx", "onnxscript", "onnxruntime", "onnxruntime-openvino", "openvino", "tinygrad", "jax", "torchax",
-    "iree-base-runtime", "iree-turbine", "apache-tvm", "executorch", "litert_torch", "ncnn", "pnnx",
-)  # fmt: skip
 
 
 def target_of(platform: str) -> Target:
@@ -33,7 +27,7 @@ def target_of(platform: str) -> Target:
     variables = environment(parse(platform), backend)
     where = backend.where if isinstance(backend, BackendElsewhere) else None
     python = python_version() if where is None else where.facts().python
-    versions = {**package_versions(platform, _NAMED), "python": python}
+    versions = {**package_versions(platform, packages_of(platform.partition("@")[0])), "python": python}
     target = Target.of(platform, variables, "" if where is None else where.python, versions)
     inner = backend.backend if isinstance(backend, BackendElsewhere) else backend
     if isinstance(inner, EagerBackend) and inner.device.name != "cpu":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -28,9 +29,9 @@ from mindgap.findings.script.frame import (
     Compare,
     error_source,
 )
-from mindgap.findings.script.runners import Runner, properties_of, runner_of
-from mindgap.findings.script.target import Target
+from mindgap.findings.script.target import Target, runner_of
 from mindgap.graph import MindgapError
+from mindgap.platforms.script_runner import ScriptRunner
 
 #: The side that is wrong.
 Wrong = Literal["platform", "reference", "undecided"]
@@ -57,7 +58,7 @@ _FUNCTIONS: Final = re.findall(
 _FRAME_NAMES: Final = frozenset(
     [*_FUNCTIONS, "run", "error", "PROPERTIES", "EXPECTED", "FAULTY", "Boundary", "Names", "Net"]
 )
-_STANDARD: Final = ("os", "platform", "signal", "subprocess", "sys", "tempfile", "traceback", "runpy")
+_STANDARD: Final = ("os", "platform", "signal", "subprocess", "sys", "tempfile", "traceback")
 
 
 class NoShortScript(MindgapError):
@@ -99,7 +100,7 @@ class ScriptForm:
     seen: str = ""
 
 
-def script_runner(platform: Target) -> Runner:
+def script_runner(platform: Target) -> ScriptRunner:
     """Returns how a script runs the platform. Raises `NoShortScript` where its options have no short form."""
     runner = runner_of(platform)
     if runner is None:
@@ -194,7 +195,7 @@ def _version(package: str) -> str:
         return ""
 
 
-def _head(form: ScriptForm, runner: Runner, body: str) -> str:
+def _head(form: ScriptForm, runner: ScriptRunner, body: str) -> str:
     """The docstring, the imports and the constants."""
     seen = form.seen or ", ".join(f"{name} {text}" for name, text in versions_of(form.platform).items())
     facts = "".join(f"{text}\n\n" for text in form.facts if text)
@@ -202,7 +203,7 @@ def _head(form: ScriptForm, runner: Runner, body: str) -> str:
         f'"""{form.title}\n\n{facts}Seen with {seen}.\n'
         'Exit status 1: the fault is there; 0: it is gone; 2: it could not be checked.\n"""\n',
     ]
-    own = [text for text in runner.imports if text.removeprefix("import ").split()[0] in _STANDARD]
+    own = [text for text in runner.imports if text.split()[1].partition(".")[0] in sys.stdlib_module_names]
     standard = {f"import {name}" for name in _STANDARD if re.search(rf"\b{name}\.", body)} | {*own, "import sys"}
     lines += [*sorted(standard), "from importlib.metadata import version", ""]
     if re.search(r"\b(inf|nan)\b", re.sub(r"\b(?:torch|math|np|float)[.(]\W?(?:inf|nan)\b", "", form.cases)):
@@ -215,7 +216,7 @@ def _head(form: ScriptForm, runner: Runner, body: str) -> str:
     lines += ["try:", *(f"    {text}" for text in third), "except ImportError as missing:",
               '    print("It cannot be checked:", missing)', "    sys.exit(2)", ""]  # fmt: skip
     lines += [f"PACKAGES = {('torch', *runner.packages)!r}"]
-    lines += [f"PROPERTIES = {properties_of(form.platform)!r}"] if "PROPERTIES" in runner.run else []
+    lines += [f"PROPERTIES = {dict(runner.properties)!r}"] if "PROPERTIES" in runner.run else []
     constants: dict[str, object] = {"LIMIT_S": max(1, round(form.limit_s))} if form.kind in ("crashes", "hangs") else {}
     if form.kind == "fails":
         constants["FAILURE"] = form.failure
@@ -226,7 +227,7 @@ def _head(form: ScriptForm, runner: Runner, body: str) -> str:
     return "\n".join(lines)
 
 
-def _filled(main: str, form: ScriptForm, runner: Runner) -> str:
+def _filled(main: str, form: ScriptForm, runner: ScriptRunner) -> str:
     """The function `main` for one form."""
     run = "declared(run(*bounded(Model, fresh)), expecteds)" if form.bounded else "run(Model().eval(), fresh)"
     bounded = run if form.kind == "wrong" else run.replace(", expecteds)", ", None)")

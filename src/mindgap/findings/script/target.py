@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mindgap.graph import Array
+from mindgap.platforms.protocol import Packaged, Scripted
+from mindgap.platforms.registry import registered
+from mindgap.platforms.script_runner import ScriptRunner
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,19 @@ class Target:
         """The platform's name: `cpu/eager@isa=avx2`."""
         options = ",".join(f"{key}={value}" for key, value in sorted(self.options.items()))
         return f"{self.device_mode}@{options}" if options else self.device_mode
+
+
+def runner_of(platform: Target) -> ScriptRunner | None:
+    """Returns how a script runs the platform; None if its options have no short form, or its backend has none."""
+    backend = registered(platform.device_mode)
+    return backend.script_runner(platform.options) if isinstance(backend, Scripted) else None
+
+
+def packages_of(device_mode: str) -> tuple[str, ...]:
+    """Returns the distributions that make a platform's results, the runtime's first, PyTorch with them."""
+    backend = registered(device_mode)
+    first, *others = [*(backend.packages if isinstance(backend, Packaged) else ()), "torch"]
+    return tuple(dict.fromkeys((first, "torch", *others)))
 
 
 @dataclass(frozen=True, slots=True)

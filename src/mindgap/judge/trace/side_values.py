@@ -17,7 +17,8 @@ from mindgap.judge.trace.subgraphs import Array, Execute
 from mindgap.platforms.protocol import ValueDigest
 from mindgap.run.outcome import Job, Outcome
 
-#: Whether looking inside changes the graph's outputs. `unknown`: they are not the same from run to run anyway.
+#: Whether looking inside changes the graph's outputs. `unknown`: they are not the same from run to run
+#: anyway, or the run that was looked into does not give them.
 ProbeEffect = Literal["no", "yes", "unknown"]
 #: Bytes of whole values that are compared at a time.
 GROUP_BYTES = 64 << 20
@@ -67,7 +68,7 @@ def side_of_eager(graph: Graph, outcome: Outcome, own: Outcome, execute: Execute
     assert outcome.value_digests is not None
     first = len(graph.inputs)
     digests = {first + i: d for i, d in enumerate(outcome.value_digests) if d is not None}
-    steady = outcome.status == own.status == "ok"
+    known = outcome.status == own.status == "ok" and outcome.observed is not None
     same = outcome.observed == output_digests(own)
 
     def fetch(numbers: Sequence[int]) -> Mapping[int, Array]:
@@ -75,7 +76,7 @@ def side_of_eager(graph: Graph, outcome: Outcome, own: Outcome, execute: Execute
         values = outcome_of(job, execute).values or ()
         return {first + i: a for i, a in enumerate(values) if a is not None}
 
-    effect: ProbeEffect = "unknown" if not steady else "no" if same else "yes"
+    effect: ProbeEffect = "unknown" if not known else "no" if same else "yes"
     return SideValues(outcome.platform, output_digests(own), digests, fetch, effect, notes=unsteady(own))
 
 

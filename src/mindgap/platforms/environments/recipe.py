@@ -1,22 +1,19 @@
-"""Recipes: environments that mindgap knows by name, so that `mindgap env create NAME` needs no requirements.
+"""Reads recipes: environments that mindgap knows by name, so that `mindgap env create NAME` needs no requirements.
 
-A recipe is a TOML file in the folder `recipes`, named for its environment.
+A recipe is a TOML file beside the backend that names it (`protocol.HasRecipe`). Its name is that of the environment.
 """
 
 from __future__ import annotations
 
-import difflib
 import shutil
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from mindgap.platforms.environments.environment import Environment, EnvironmentProblem, find, is_complete
-
-_FOLDER: Final = Path(__file__).with_name("recipes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +22,17 @@ class Recipe:
 
     `requirements`: pinned, installed with their dependencies beside mindgap's own PyTorch. `no_deps`: installed without
     dependencies, after those; for packages that ask for another PyTorch. `isolated`: nothing comes from mindgap's
-    environment; for packages that run with another PyTorch only, which `requirements` name. `platforms`: those that run
-    there without the option `env` (`DEVICE/MODE`). `programs`: what must be on the PATH at run time -> how to install
-    it. `download_mb`, `seconds`: measured once, when the recipe was written.
+    environment; for packages that run with another PyTorch only, which `requirements` name. `programs`: what must be on
+    the PATH at run time -> how to install it. `download_mb`, `seconds`: measured once, when the recipe was written.
+    `platforms`: those that run there without the option `env` (`DEVICE/MODE`), which `listing.recipes` adds.
     """
 
     name: str
     about: str
     requirements: tuple[str, ...]
-    platforms: tuple[str, ...]
     download_mb: float
     seconds: float
+    platforms: tuple[str, ...] = ()
     no_deps: tuple[str, ...] = ()
     isolated: bool = False
     programs: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -48,7 +45,7 @@ class Recipe:
     @property
     def made(self) -> Environment | None:
         """The environment of that name, where there is one. Raises `EnvironmentProblem` for a damaged record."""
-        return find(self.name) if is_complete(self.name) else None
+        return made_environment(self.name)
 
     def missing_programs(self) -> list[str]:
         """One line for each program that is not on the PATH."""
@@ -60,30 +57,17 @@ class Recipe:
 
 
 @cache
-def recipes() -> Mapping[str, Recipe]:
-    """All recipes by name."""
-    return {path.stem: _read(path) for path in sorted(_FOLDER.glob("*.toml"))}
+def read_recipe(path: Path) -> Recipe:
+    """Returns the recipe in a file. Raises `EnvironmentProblem` for one that cannot be read."""
+    try:
+        data: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        lists = {name: tuple(data.pop(name, ())) for name in ("requirements", "no_deps")}
+        return Recipe(name=path.stem, **lists, **data)
+    except (OSError, ValueError, TypeError) as error:
+        raise EnvironmentProblem(f"recipe {path}: {error}") from error
 
 
-def find_recipe(name: str) -> Recipe:
-    """Returns a recipe. Raises `EnvironmentProblem` where there is none of that name."""
-    known = recipes()
-    if name in known:
-        return known[name]
-    near = difflib.get_close_matches(name, known, n=2)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
-    raise EnvironmentProblem(
-        f"no recipe {name}: {hint}; else say what to install (as in 'onnxruntime==1.28.0'), or adopt an environment "
-        "(--python)"
-    )
-
-
-def recipe_of(platform: str) -> Recipe | None:
-    """The recipe of a platform's environment (`DEVICE/MODE`); None for a platform without one."""
-    return next((each for each in recipes().values() if platform in each.platforms), None)
-
-
-def _read(path: Path) -> Recipe:
-    data: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    lists = {name: tuple(data.pop(name, ())) for name in ("requirements", "no_deps", "platforms")}
-    return Recipe(name=path.stem, **lists, **data)
+def made_environment(name: str) -> Environment | None:
+    """Returns the environment of a recipe's name, where there is one. Raises `EnvironmentProblem` for a damaged
+    record."""
+    return find(name) if is_complete(name) else None

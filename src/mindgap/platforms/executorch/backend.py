@@ -4,59 +4,42 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from mindgap.graph import Graph
-from mindgap.platforms import dtype_policy
+from mindgap.platforms import dtype_policy, host
 from mindgap.platforms.executorch import messages
 from mindgap.platforms.executorch.runtime_log import printed_by
+from mindgap.platforms.executorch.stages import executorch_stage
+from mindgap.platforms.host_runtime import HostRuntime, Option, thread_count, threads
 from mindgap.platforms.messages import loading_error, running_error
-from mindgap.platforms.onnx import host
 from mindgap.platforms.protocol import (
     INFERENCE_ONLY,
     Array,
-    Availability,
     Executable,
     Fallback,
     Options,
-    Platform,
     RunFailure,
     Unsupported,
 )
+from mindgap.platforms.script_runner import ScriptRunner, read_runner
 
 if TYPE_CHECKING:
     from mindgap.platforms.executorch.lowering import Lowered
 
 MODULES: Final = {"torch": "torch", "executorch": "executorch"}
-_OPTIONS: Final = {
-    "delegate": "xnnpack|none: XnnpackPartitioner, with portable kernels for the rest (default), or portable kernels",
-    "threads": "threads of the runtime's pool (default: one per core)",
-}
-
-
-class ExecutorchBackend:
-    """Makes platforms `executorch/cpu`."""
-
-    @property
-    def options(self) -> Mapping[str, str]:
-        return _OPTIONS
-
-    def probe(self) -> Availability:
-        return host.available(MODULES)
-
-    def environment(self, options: Options) -> Mapping[str, str]:
-        _settings(options)
-        return {}
-
-    def open(self, options: Options) -> Platform:
-        return ExecutorchPlatform(*_settings(options))
-
-
-def _settings(options: Options) -> tuple[str, int | None]:
-    host.reject_unknown(options, _OPTIONS)
-    return host.choice("delegate", options, ("xnnpack", "none")), host.thread_count(options)
+_OPTIONS: Final = (
+    Option(
+        "delegate",
+        "XnnpackPartitioner, with portable kernels for the rest (default), or portable kernels",
+        ("xnnpack", "none"),
+    ),
+    threads("threads of the runtime's pool (default: one per core)"),
+)
+_PACKAGES: Final = ("executorch",)
 
 
 class ExecutorchPlatform:
@@ -75,11 +58,8 @@ class ExecutorchPlatform:
             raise Fallback("this build of ExecuTorch's runtime has no XNNPACK")
 
     def describe(self) -> Mapping[str, Any]:
-        found = host.available(MODULES)
         return {
-            "hardware": found.hardware,
-            "cpu_flags": host.cpu_flags(),
-            "versions": dict(found.versions),
+            **host.described(MODULES),
             "delegate": self._delegate,
             "threads": self._threads,
             "pool_threads": int(self._library._threadpool_get_thread_count()),
@@ -146,4 +126,18 @@ def _to_array(value: Any) -> Array:
     return np.array(to_numpy(value), order="C")
 
 
-BACKEND: Final = ExecutorchBackend()
+def _script(options: Options) -> ScriptRunner:
+    """The script takes the runtime's number of threads."""
+    edits = {"partitioner=[XnnpackPartitioner()]": "partitioner=None"} if "delegate" in options else {}
+    return read_runner(Path(__file__).with_name("run.py"), _PACKAGES, edits=edits, diagnostics=True)
+
+
+BACKEND: Final = HostRuntime(
+    MODULES,
+    lambda options: ExecutorchPlatform(options["delegate"], thread_count(options)),
+    _OPTIONS,
+    script=_script,
+    stage_at_fault=executorch_stage,
+    packages=_PACKAGES,
+    recipe=Path(__file__).with_name("executorch.toml"),
+)

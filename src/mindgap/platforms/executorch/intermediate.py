@@ -18,7 +18,7 @@ from mindgap.platforms.executorch import messages
 from mindgap.platforms.executorch.backend import MODULES
 from mindgap.platforms.executorch.lowering import partitioners, with_layouts_taken
 from mindgap.platforms.messages import loading_error
-from mindgap.platforms.onnx.step_backend import StepBackend
+from mindgap.platforms.onnx.step_backend import step_backend
 from mindgap.platforms.protocol import Array, Executable, Options
 from mindgap.platforms.pytorch.compilation.exported_program import ExportedGraph, export_program, operator_named, quiet
 
@@ -54,7 +54,7 @@ def _lowered(program: ExportedGraph, delegate: str, *, further: bool) -> Any:
         raise loading_error(messages.read(error).kind, text, operator_named(text, program.operators())) from error
 
 
-EDGE: Final = StepBackend(MODULES, _edge)
-TRANSLATED: Final = StepBackend(
+EDGE: Final = step_backend(MODULES, _edge)
+TRANSLATED: Final = step_backend(
     MODULES, _translated, {"stop": ("delegate", "program"), "delegate": ("xnnpack", "none")}
 )

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mindgap.graph import Graph
+from mindgap.platforms import host
+from mindgap.platforms.host_runtime import HostRuntime, Option, processor, thread_count, threads
 from mindgap.platforms.iree import messages
 from mindgap.platforms.iree.processor import require_processor
+from mindgap.platforms.iree.stages import iree_stage
 from mindgap.platforms.messages import running_error
-from mindgap.platforms.onnx import host
 from mindgap.platforms.protocol import (
     INFERENCE_ONLY,
     Array,
-    Availability,
     Executable,
     Fallback,
     Options,
-    Platform,
     PlatformError,
     RunFailure,
     Unsupported,
 )
+from mindgap.platforms.script_runner import ScriptRunner, read_runner
 
 if TYPE_CHECKING:
     from mindgap.platforms.iree.compiler import Compiled
@@ -37,89 +37,62 @@ MODULES: Final = {
     "iree.runtime": "iree-base-runtime",
     "iree.turbine": "iree-turbine",
 }
-_OPTIONS: Final = {
-    "target": "llvm-cpu|vmvx: machine code by LLVM (default), or IREE's interpreted portable code",
-    "cpu": "processor that LLVM compiles for: generic, host, haswell, znver4, … (default: generic)",
-    "opt": "default|O0|O1|O2|O3: iree-compile's --iree-opt-level (default O0, as IREE's)",
-    "float64": "default|kept: as IREE has it, in float32; or in float64 (--iree-input-demote-f64-to-f32=false)",
-    "parameters": "inline|external: parameters are constants of the program (default), or kept outside of it",
-    "threads": "threads of IREE's task system (default: one per physical core)",
-}
-_LEVELS: Final = ("default", "O0", "O1", "O2", "O3")
+#: What the option `cpu` must be.
+_PROCESSOR: Final = "a processor's name, with target=llvm-cpu"
+_OPTIONS: Final = (
+    Option("target", "machine code by LLVM (default), or IREE's interpreted portable code", ("llvm-cpu", "vmvx")),
+    processor(_PROCESSOR),
+    Option("opt", "iree-compile's --iree-opt-level (default O0, as IREE's)", ("default", "O0", "O1", "O2", "O3")),
+    Option(
+        "float64",
+        "as IREE has it, in float32; or in float64 (--iree-input-demote-f64-to-f32=false)",
+        ("default", "kept"),
+    ),
+    Option(
+        "parameters",
+        "parameters are constants of the program (default), or kept outside of it",
+        ("inline", "external"),
+    ),
+    threads("threads of IREE's task system (default: one per physical core)"),
+)
+_PACKAGES: Final = ("iree-base-compiler", "iree-base-runtime", "iree-turbine")
+#: The flag of IREE's compiler for the option `target`.
+_TARGETS: Final = "iree-hal-target-backends"
 #: IREE's runtime reads its flags from this variable when it is imported.
 _FLAGS: Final = "IREE_PY_RUNTIME_FLAGS"
 _NAMING_S: Final = 5.0
-_CPU_NAME: Final = re.compile(r"[\w.-]+")
-
-
-class IreeBackend:
-    """Makes platforms `iree/cpu`."""
-
-    @property
-    def options(self) -> Mapping[str, str]:
-        return _OPTIONS
-
-    def probe(self) -> Availability:
-        return host.available(MODULES)
-
-    def environment(self, options: Options) -> Mapping[str, str]:
-        _check(options)
-        threads = host.thread_count(options)
-        if threads is None:
-            return {}
-        return {_FLAGS: f"{os.environ.get(_FLAGS, '')} --task_topology_group_count={threads}".strip()}
-
-    def open(self, options: Options) -> Platform:
-        return IreePlatform(options)
-
-
-def _check(options: Options) -> None:
-    host.reject_unknown(options, _OPTIONS)
-    target = host.choice("target", options, ("llvm-cpu", "vmvx"))
-    host.choice("opt", options, _LEVELS)
-    host.choice("float64", options, ("default", "kept"))
-    host.choice("parameters", options, ("inline", "external"))
-    cpu = options.get("cpu")
-    if cpu is not None and (target != "llvm-cpu" or not _CPU_NAME.fullmatch(cpu)):
-        raise PlatformError(f"option cpu={cpu}: must be a processor's name, with target=llvm-cpu")
 
 
 class IreePlatform:
     """Compiles programs with one set of options, and runs them on the device `local-task`."""
 
     def __init__(self, options: Options) -> None:
-        _check(options)
         self._options = options
         self._target = options.get("target", "llvm-cpu")
-        cpu, level = options.get("cpu"), options.get("opt", "default")
+        cpu = options.get("cpu")
         if cpu not in (None, "generic", "host"):
             require_processor(cpu)
-        self._flags = [] if cpu is None else [f"--iree-llvmcpu-target-cpu={cpu}"]
-        self._flags += [] if level == "default" else [f"--iree-opt-level={level}"]
-        self._flags += ["--iree-input-demote-f64-to-f32=false"] if options.get("float64") == "kept" else []
+        self._flags = [f"--{name}={value}" for name, value in properties(options).items() if name != _TARGETS]
         self._external = options.get("parameters") == "external"
         runtime: Any = importlib.import_module("iree.runtime")
         self._device = runtime.get_device("local-task")
-        threads = host.thread_count(options)
-        if threads is not None and (found := _workers(threads)) != threads:
-            raise Fallback(f"IREE runs {found} threads, not {threads}")
+        number = thread_count(options)
+        if number is not None and (found := _workers(number)) != number:
+            raise Fallback(f"IREE runs {found} threads, not {number}")
 
     def describe(self) -> Mapping[str, Any]:
         """Describes the platform. `workers`: the threads of IREE's task system.
 
         The dtypes that it computes in are not measured: a compilation takes about half a processor second.
         """
-        found = host.available(MODULES)
         return {
-            "hardware": found.hardware,
-            "cpu_flags": host.cpu_flags(),
-            "versions": dict(found.versions),
+            **host.described(MODULES),
             "target": self._target,
             "target_cpu": self._options.get("cpu", "default"),
             "optimization": self._options.get("opt", "default"),
             "float64": self._options.get("float64", "default"),
             "parameters": self._options.get("parameters", "inline"),
-            "threads": host.thread_count(self._options),
+            "threads": thread_count(self._options),
             "workers": _workers(),
             INFERENCE_ONLY: True,
         }
@@ -179,4 +152,41 @@ class IreeExecutable:
         return running_error(found.kind, text, messages.aten_operator(found, self._graph))
 
 
-BACKEND: Final = IreeBackend()
+def properties(options: Options) -> dict[str, str | int]:
+    """Returns what the options set in IREE's compiler, by its flags."""
+    found: dict[str, str | int] = {_TARGETS: options.get("target", "llvm-cpu")}
+    if options.get("float64") == "kept":
+        found["iree-input-demote-f64-to-f32"] = "false"
+    if "cpu" in options:
+        found["iree-llvmcpu-target-cpu"] = options["cpu"]
+    if options.get("opt", "default") != "default":
+        found["iree-opt-level"] = options["opt"]
+    return found
+
+
+def _variables(options: Options) -> Mapping[str, str]:
+    if "cpu" in options and options["target"] != "llvm-cpu":
+        raise PlatformError(f"option cpu={options['cpu']}: must be {_PROCESSOR}")
+    if "threads" not in options:
+        return {}
+    return {_FLAGS: f"{os.environ.get(_FLAGS, '')} --task_topology_group_count={options['threads']}".strip()}
+
+
+def _script(options: Options) -> ScriptRunner | None:
+    """`threads` is a variable of the environment."""
+    if "parameters" in options:
+        return None
+    file = Path(__file__).with_name("run.py")
+    return read_runner(file, _PACKAGES, properties=properties(options), diagnostics=True)
+
+
+BACKEND: Final = HostRuntime(
+    MODULES,
+    lambda options: IreePlatform(options),
+    _OPTIONS,
+    _variables,
+    script=_script,
+    stage_at_fault=iree_stage,
+    packages=_PACKAGES,
+    recipe=Path(__file__).with_name("iree.toml"),
+)

@@ -28,7 +28,7 @@ from mindgap.platforms.iree.backend import MODULES
 from mindgap.platforms.iree.compiler import Diagnostics, decomposed_program, import_turbine
 from mindgap.platforms.iree.linalg_operations import evaluate
 from mindgap.platforms.messages import loading_error
-from mindgap.platforms.onnx.step_backend import StepBackend
+from mindgap.platforms.onnx.step_backend import step_backend
 from mindgap.platforms.protocol import Array, Executable, Options
 from mindgap.platforms.pytorch.compilation.exported_program import export_program, quiet
 
@@ -120,6 +120,6 @@ def _evaluated(graph: Graph, inputs: Sequence[Array], options: Options) -> Execu
     return _Evaluated(graph, compiled_to(program, options["stop"]), fed)
 
 
-EVALUATED: Final = StepBackend(MODULES, _evaluated, {"stop": ("input", "global-optimization")})
-TRANSLATED: Final = StepBackend(MODULES, _translated, {"stop": _STOPS})
-DECOMPOSED: Final = StepBackend(MODULES, _decomposed)
+EVALUATED: Final = step_backend(MODULES, _evaluated, {"stop": ("input", "global-optimization")})
+TRANSLATED: Final = step_backend(MODULES, _translated, {"stop": _STOPS})
+DECOMPOSED: Final = step_backend(MODULES, _decomposed)

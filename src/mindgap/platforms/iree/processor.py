@@ -6,7 +6,7 @@ import importlib
 import re
 from typing import Any, Final
 
-from mindgap.platforms.onnx import host
+from mindgap.platforms import host
 from mindgap.platforms.protocol import PlatformError
 
 _PROGRAM: Final = """

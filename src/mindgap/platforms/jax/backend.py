@@ -13,62 +13,39 @@ from typing import Any, Final
 import numpy as np
 
 from mindgap.graph import Graph
-from mindgap.platforms import dtype_policy
+from mindgap.platforms import dtype_policy, host
 from mindgap.platforms.delegation import Delegation
+from mindgap.platforms.host_runtime import HostRuntime, Option, thread_count, threads
 from mindgap.platforms.jax import messages
+from mindgap.platforms.jax.stages import jax_stage
 from mindgap.platforms.messages import loading_error, running_error
-from mindgap.platforms.onnx import host
 from mindgap.platforms.protocol import (
     Array,
-    Availability,
     Executable,
     Fallback,
     Options,
-    Platform,
     Unsupported,
 )
+from mindgap.platforms.script_runner import ScriptRunner, read_runner
 
 MODULES: Final = {"torch": "torch", "jax": "jax", "jaxlib": "jaxlib", "torchax": "torchax"}
-_OPTIONS: Final = {
-    "mode": "default|accuracy: JAX's defaults, 32 bits at most, or torchax.enable_accuracy_mode(), with 64 bits",
-    "opt": "all|off: optimisation of the code that XLA generates (default all)",
-    "threads": "threads of XLA's CPU client (default: one per core)",
-}
+_OPTIONS: Final = (
+    Option(
+        "mode",
+        "JAX's defaults, 32 bits at most, or torchax.enable_accuracy_mode(), with 64 bits",
+        ("default", "accuracy"),
+    ),
+    Option("opt", "optimisation of the code that XLA generates (default all)", ("all", "off")),
+    threads("threads of XLA's CPU client (default: one per core)"),
+)
+_PACKAGES: Final = ("jax", "torchax")
+_DEFAULT_ENVIRONMENT: Final = "    torchax.default_env()\n    weights"
 _INSTRUCTION: Final = re.compile(r"^\s+(?:ROOT )?%?\S+ = .*?[\])}] ([a-z][a-z0-9-]*)\(")
 _TARGET: Final = re.compile(r'custom_call_target="([^"]+)"')
 #: Instructions that compute nothing.
 _PLUMBING: Final = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "bitcast"})
 #: A custom call to Python, by which a part of a program leaves XLA.
 _PYTHON: Final = re.compile(r"callback", re.IGNORECASE)
-
-
-class JaxBackend:
-    """Makes platforms `jax/cpu`."""
-
-    @property
-    def options(self) -> Mapping[str, str]:
-        return _OPTIONS
-
-    def probe(self) -> Availability:
-        return host.available(MODULES)
-
-    def environment(self, options: Options) -> Mapping[str, str]:
-        """Returns the settings that JAX and XLA read when they are imported."""
-        _mode, opt, threads = _settings(options)
-        found = {"JAX_PLATFORMS": "cpu"}
-        if opt == "off":
-            flags = os.environ.get("XLA_FLAGS", "")
-            found["XLA_FLAGS"] = f"{flags} --xla_backend_optimization_level=0".strip()
-        return found if threads is None else {**found, "NPROC": str(threads)}
-
-    def open(self, options: Options) -> Platform:
-        return JaxPlatform(*_settings(options))
-
-
-def _settings(options: Options) -> tuple[str, str, int | None]:
-    host.reject_unknown(options, _OPTIONS)
-    mode = host.choice("mode", options, ("default", "accuracy"))
-    return mode, host.choice("opt", options, ("all", "off")), host.thread_count(options)
 
 
 class JaxPlatform:
@@ -90,12 +67,9 @@ class JaxPlatform:
 
     def describe(self) -> Mapping[str, Any]:
         """Describes the platform. `client_threads`: how many threads XLA's client has started by then."""
-        found = host.available(MODULES)
         policy = dtype_policy.measured_dtypes(self)
         return {
-            "hardware": found.hardware,
-            "cpu_flags": host.cpu_flags(),
-            "versions": dict(found.versions),
+            **host.described(MODULES),
             **self._described,
             "client_threads": _client_threads(),
             "x64": bool(self._jax.config.jax_enable_x64),
@@ -168,4 +142,30 @@ def delegation(program: str) -> Delegation:
     return Delegation("XLA", dict(ran), dict(left), "Python callbacks")
 
 
-BACKEND: Final = JaxBackend()
+def _variables(options: Options) -> Mapping[str, str]:
+    """Returns the settings that JAX and XLA read when they are imported."""
+    found = {"JAX_PLATFORMS": "cpu"}
+    if options["opt"] == "off":
+        flags = os.environ.get("XLA_FLAGS", "")
+        found["XLA_FLAGS"] = f"{flags} --xla_backend_optimization_level=0".strip()
+    return {**found, "NPROC": options["threads"]} if "threads" in options else found
+
+
+def _script(options: Options) -> ScriptRunner:
+    """`opt` and `threads` are variables of the environment."""
+    accurate = "    torchax.default_env()\n    torchax.enable_accuracy_mode()\n    weights"
+    edits = {_DEFAULT_ENVIRONMENT: accurate} if "mode" in options else {}
+    return read_runner(Path(__file__).with_name("run.py"), _PACKAGES, edits=edits)
+
+
+BACKEND: Final = HostRuntime(
+    MODULES,
+    lambda options: JaxPlatform(options["mode"], options["opt"], thread_count(options)),
+    _OPTIONS,
+    _variables,
+    script=_script,
+    stage_at_fault=jax_stage,
+    packages=_PACKAGES,
+    recipe=Path(__file__).with_name("jax.toml"),
+    front_end=lambda options: "torchax",
+)

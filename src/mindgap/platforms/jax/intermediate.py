@@ -16,7 +16,7 @@ from mindgap.platforms.jax import messages
 from mindgap.platforms.jax.backend import MODULES
 from mindgap.platforms.messages import loading_error
 from mindgap.platforms.onnx.stablehlo import StableHloResults
-from mindgap.platforms.onnx.step_backend import StepBackend
+from mindgap.platforms.onnx.step_backend import step_backend
 from mindgap.platforms.protocol import Array, Executable, Options, Unsupported
 
 
@@ -50,6 +50,6 @@ def _lowered(graph: Graph, inputs: Sequence[Array], *, accurate: bool) -> str:
         raise loading_error(found.kind, f"{type(error).__name__}: {error}", replay.operator) from error
 
 
-TRANSLATED: Final = StepBackend(
+TRANSLATED: Final = step_backend(
     MODULES, _translated, {"run": ("types", "values"), "mode": ("default", "accuracy")}, {"JAX_PLATFORMS": "cpu"}
 )

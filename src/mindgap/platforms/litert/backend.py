@@ -4,62 +4,41 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from mindgap.graph import Graph
-from mindgap.platforms import dtype_policy
+from mindgap.platforms import dtype_policy, host
+from mindgap.platforms.host_runtime import HostRuntime, Option, thread_count, threads
 from mindgap.platforms.litert import messages
 from mindgap.platforms.litert.delegated_nodes import delegation
+from mindgap.platforms.litert.stages import litert_stage
 from mindgap.platforms.messages import loading_error, running_error
-from mindgap.platforms.onnx import host
 from mindgap.platforms.protocol import (
     INFERENCE_ONLY,
     Array,
-    Availability,
     CompileFailure,
     Executable,
     Options,
-    Platform,
     Unsupported,
 )
+from mindgap.platforms.script_runner import ScriptRunner, read_runner
 
 if TYPE_CHECKING:
     from mindgap.platforms.litert.conversion import Converted
 
 MODULES: Final = {"torch": "torch", "litert_torch": "litert-torch", "ai_edge_litert": "ai-edge-litert"}
-_OPTIONS: Final = {
-    "delegate": "xnnpack|none: the interpreter's default delegate (default), or LiteRT's own kernels alone",
-    "x64": "off|on: litert-torch makes 32 bits of 64 (its default), or keeps 64 bits (enable_x64=True)",
-    "threads": "threads of the interpreter (default: its own, 1)",
-}
+_OPTIONS: Final = (
+    Option(
+        "delegate", "the interpreter's default delegate (default), or LiteRT's own kernels alone", ("xnnpack", "none")
+    ),
+    Option("x64", "litert-torch makes 32 bits of 64 (its default), or keeps 64 bits (enable_x64=True)", ("off", "on")),
+    threads("threads of the interpreter (default: its own, 1)"),
+)
+_PACKAGES: Final = ("litert-torch", "ai-edge-litert")
 SIGNATURE: Final = "serving_default"
-
-
-class LitertBackend:
-    """Makes platforms `litert/cpu`."""
-
-    @property
-    def options(self) -> Mapping[str, str]:
-        return _OPTIONS
-
-    def probe(self) -> Availability:
-        return host.available(MODULES)
-
-    def environment(self, options: Options) -> Mapping[str, str]:
-        """Returns the setting that keeps JAX, in which litert-torch has translations, on the CPU."""
-        _settings(options)
-        return {"JAX_PLATFORMS": "cpu"}
-
-    def open(self, options: Options) -> Platform:
-        return LitertPlatform(*_settings(options))
-
-
-def _settings(options: Options) -> tuple[str, bool, int | None]:
-    host.reject_unknown(options, _OPTIONS)
-    delegate = host.choice("delegate", options, ("xnnpack", "none"))
-    return delegate, host.choice("x64", options, ("off", "on")) == "on", host.thread_count(options)
 
 
 class LitertPlatform:
@@ -72,11 +51,8 @@ class LitertPlatform:
         self._library: Any = importlib.import_module("ai_edge_litert.interpreter")
 
     def describe(self) -> Mapping[str, Any]:
-        found = host.available(MODULES)
         return {
-            "hardware": found.hardware,
-            "cpu_flags": host.cpu_flags(),
-            "versions": dict(found.versions),
+            **host.described(MODULES),
             "delegate": self._delegate,
             "x64": self._x64,
             "threads": self._threads,
@@ -149,4 +125,23 @@ class LitertExecutable:
         return running_error(found.kind, text, op) if running else loading_error(found.kind, text, op)
 
 
-BACKEND: Final = LitertBackend()
+def _script(options: Options) -> ScriptRunner | None:
+    """The script takes the interpreter's number of threads, and its delegate."""
+    if "delegate" in options:
+        return None
+    edits = {"convert(model, fresh())": "convert(model, fresh(), enable_x64=True)"} if "x64" in options else {}
+    return read_runner(Path(__file__).with_name("run.py"), _PACKAGES, edits=edits, diagnostics=True)
+
+
+BACKEND: Final = HostRuntime(
+    MODULES,
+    lambda options: LitertPlatform(options["delegate"], options["x64"] == "on", thread_count(options)),
+    _OPTIONS,
+    # litert-torch has translations in JAX, which stays on the CPU.
+    lambda options: {"JAX_PLATFORMS": "cpu"},
+    script=_script,
+    stage_at_fault=litert_stage,
+    packages=_PACKAGES,
+    recipe=Path(__file__).with_name("litert.toml"),
+    front_end=lambda options: "litert_torch",
+)

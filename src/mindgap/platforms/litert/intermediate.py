@@ -18,7 +18,7 @@ from mindgap.platforms.litert.backend import MODULES, SIGNATURE
 from mindgap.platforms.litert.conversion import convert
 from mindgap.platforms.litert.model_operators import OperatorResults
 from mindgap.platforms.onnx.stablehlo import StableHloResults
-from mindgap.platforms.onnx.step_backend import StepBackend
+from mindgap.platforms.onnx.step_backend import step_backend
 from mindgap.platforms.protocol import Array, CompileFailure, Executable, Options
 from mindgap.platforms.pytorch.compilation.exported_program import export_program
 
@@ -68,4 +68,4 @@ def _kept_program(*, stop: bool) -> Generator[list[str]]:
         converter.run_convert_to_tfl_passes = original
 
 
-TRANSLATED: Final = StepBackend(MODULES, _translated, _CHOICES, {"JAX_PLATFORMS": "cpu"})
+TRANSLATED: Final = step_backend(MODULES, _translated, _CHOICES, {"JAX_PLATFORMS": "cpu"})

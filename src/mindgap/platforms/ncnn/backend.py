@@ -11,33 +11,42 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from mindgap.graph import Graph
-from mindgap.platforms import dtype_policy
+from mindgap.platforms import dtype_policy, host
+from mindgap.platforms.host_runtime import HostRuntime, Option, thread_count, threads
 from mindgap.platforms.messages import running_error
 from mindgap.platforms.ncnn import messages
-from mindgap.platforms.onnx import host
+from mindgap.platforms.ncnn.stages import ncnn_stage
 from mindgap.platforms.protocol import (
     INFERENCE_ONLY,
     Array,
-    Availability,
     CompileFailure,
     Executable,
     Fallback,
     Options,
-    Platform,
     RunFailure,
     Unsupported,
 )
+from mindgap.platforms.script_runner import read_runner
 from mindgap.platforms.standard_error import kept_standard_error
 
 if TYPE_CHECKING:
     from mindgap.platforms.ncnn.conversion import Converted
 
 MODULES: Final = {"torch": "torch", "ncnn": "ncnn", "pnnx": "pnnx"}
-_OPTIONS: Final = {
-    "precision": "default|f32: ncnn's, with weights in float16; or float32 throughout (fp16=0, use_fp16_*=False)",
-    "opt": "all|off: ncnn's kernels (default), or those without Winograd, matrix products and packed layouts",
-    "threads": "threads of ncnn (default: one per large physical core)",
-}
+_OPTIONS: Final = (
+    Option(
+        "precision",
+        "ncnn's, with weights in float16; or float32 throughout (fp16=0, use_fp16_*=False)",
+        ("default", "f32"),
+    ),
+    Option(
+        "opt",
+        "ncnn's kernels (default), or those without Winograd, matrix products and packed layouts",
+        ("all", "off"),
+    ),
+    threads("threads of ncnn (default: one per large physical core)"),
+)
+_PACKAGES: Final = ("ncnn", "pnnx")
 #: Attributes of `ncnn.Option` that an option of the platform switches off.
 _REDUCED: Final = (
     "use_fp16_packed", "use_fp16_storage", "use_fp16_arithmetic", "use_bf16_packed", "use_bf16_storage",
@@ -45,41 +54,10 @@ _REDUCED: Final = (
 _OPTIMISED: Final = ("use_winograd_convolution", "use_sgemm_convolution", "use_packing_layout")
 
 
-class NcnnBackend:
-    """Makes platforms `ncnn/cpu`."""
-
-    @property
-    def options(self) -> Mapping[str, str]:
-        return _OPTIONS
-
-    def probe(self) -> Availability:
-        return host.available(MODULES)
-
-    def environment(self, options: Options) -> Mapping[str, str]:
-        _settings(options)
-        return {}
-
-    def open(self, options: Options) -> Platform:
-        return NcnnPlatform(*_settings(options))
-
-
-def _settings(options: Options) -> tuple[bool, Mapping[str, bool | int]]:
-    """Returns whether pnnx stores weights in float16, and what is set in `ncnn.Option`."""
-    host.reject_unknown(options, _OPTIONS)
-    settings: dict[str, bool | int] = {"use_vulkan_compute": False}
-    fp16 = host.choice("precision", options, ("default", "f32")) == "default"
-    if not fp16:
-        settings |= dict.fromkeys(_REDUCED, False)
-    if host.choice("opt", options, ("all", "off")) == "off":
-        settings |= dict.fromkeys(_OPTIMISED, False)
-    threads = host.thread_count(options)
-    return fp16, settings if threads is None else {**settings, "num_threads": threads}
-
-
 class NcnnPlatform:
     """Converts graphs and makes nets. `fp16`: weights are stored in float16. `settings`: of `ncnn.Option`."""
 
-    def __init__(self, fp16: bool, settings: Mapping[str, bool | int]) -> None:
+    def __init__(self, fp16: bool, settings: Mapping[str, str | int]) -> None:
         self._fp16 = fp16
         self._settings = settings
         self._library: Any = importlib.import_module("ncnn")
@@ -90,12 +68,9 @@ class NcnnPlatform:
 
     def describe(self) -> Mapping[str, Any]:
         """Describes the platform. `ncnn_options`: every switch of `ncnn.Option` that is in force."""
-        found = host.available(MODULES)
         option = self._net().opt
         return {
-            "hardware": found.hardware,
-            "cpu_flags": host.cpu_flags(),
-            "versions": dict(found.versions),
+            **host.described(MODULES),
             "ncnn_options": {name: getattr(option, name) for name in dir(option) if name.startswith("use_")},
             "weights_in_float16": self._fp16,
             "threads": self._settings.get("num_threads"),
@@ -174,4 +149,25 @@ class NcnnExecutable:
         return np.array(matrix.numpy(batch_index=batch), order="C")
 
 
-BACKEND: Final = NcnnBackend()
+def properties(options: Options) -> dict[str, str | int]:
+    """Returns what the options set in `ncnn.Option`."""
+    found = dict[str, str | int]()
+    if options.get("precision") == "f32":
+        found |= dict.fromkeys(_REDUCED, False)
+    if options.get("opt") == "off":
+        found |= dict.fromkeys(_OPTIMISED, False)
+    number = thread_count(options)
+    return found if number is None else {**found, "num_threads": number}
+
+
+BACKEND: Final = HostRuntime(
+    MODULES,
+    lambda options: NcnnPlatform(
+        options["precision"] == "default", {"use_vulkan_compute": False, **properties(options)}
+    ),
+    _OPTIONS,
+    script=lambda options: read_runner(Path(__file__).with_name("run.py"), _PACKAGES, properties=properties(options)),
+    stage_at_fault=ncnn_stage,
+    packages=_PACKAGES,
+    recipe=Path(__file__).with_name("ncnn.toml"),
+)

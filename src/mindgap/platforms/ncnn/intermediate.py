@@ -18,7 +18,7 @@ from mindgap.graph import Graph
 from mindgap.platforms.ncnn.backend import MODULES
 from mindgap.platforms.ncnn.conversion import Converted, convert
 from mindgap.platforms.ncnn.layers import LayerProgram
-from mindgap.platforms.onnx.step_backend import StepBackend
+from mindgap.platforms.onnx.step_backend import step_backend
 from mindgap.platforms.protocol import Array, CompileFailure, Executable, Options
 
 _CHOICES: Final = {"precision": ("default", "f32")}
@@ -65,6 +65,6 @@ def _layers(graph: Graph, inputs: Sequence[Array], options: Options) -> Executab
     return LayerProgram(graph, _converted(graph, inputs, options))
 
 
-TRANSLATED: Final = StepBackend(MODULES, _translated, _CHOICES)
-UNDERSTOOD: Final = StepBackend(MODULES, _understood, _CHOICES)
-LAYERS: Final = StepBackend(MODULES, _layers, _CHOICES)
+TRANSLATED: Final = step_backend(MODULES, _translated, _CHOICES)
+UNDERSTOOD: Final = step_backend(MODULES, _understood, _CHOICES)
+LAYERS: Final = step_backend(MODULES, _layers, _CHOICES)

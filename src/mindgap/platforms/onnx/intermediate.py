@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from mindgap.graph import Graph
-from mindgap.platforms.onnx.step_backend import StepBackend
+from mindgap.platforms.onnx.step_backend import step_backend
 from mindgap.platforms.protocol import Array, Executable, Options
 
 _MODULES: Final = {"torch": "torch", "onnx": "onnx", "onnxscript": "onnxscript"}
@@ -22,4 +22,4 @@ def _decomposed(graph: Graph, inputs: Sequence[Array], options: Options) -> Exec
     return DecomposedProgram(graph)
 
 
-DECOMPOSED: Final = StepBackend(_MODULES, _decomposed)
+DECOMPOSED: Final = step_backend(_MODULES, _decomposed)

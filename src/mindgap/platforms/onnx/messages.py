@@ -5,6 +5,7 @@ An operator without any translation raises nothing: `fx_program` finds it before
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from mindgap.platforms.messages import MessageTable, Reading, causes, refusal
@@ -50,3 +51,17 @@ def why(found: Reading, cause: BaseException) -> str:
     if found.row is NO_TRANSLATION:
         return f"the exporter has no ONNX translation for these operands: {message}"
     return f"its ONNX translation is incomplete: {message}"
+
+
+def aten_operator(reading: Reading, origin: Mapping[str, str]) -> str:
+    """Returns the ATen operator of a message; else the ONNX operator, as `onnx.Conv`; empty without one.
+
+    `origin`: ONNX node name -> ATen operator. A runtime names no node, or one of its own, where it has expanded an ONNX
+    operator (a Softmax) into others (a ReduceMax): then the graph's only operator is meant.
+    """
+    known = origin.get(reading.node) if reading.node else None
+    if known:
+        return known
+    if len(set(origin.values())) == 1:
+        return next(iter(origin.values()))
+    return f"onnx.{reading.operator}" if reading.operator else ""

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from mindgap.graph import Graph
-from mindgap.platforms import dtype_policy
+from mindgap.platforms import dtype_policy, host
 from mindgap.platforms.delegation import Delegation
-from mindgap.platforms.onnx import host as onnx_host
+from mindgap.platforms.host_runtime import HostRuntime, Option, thread_count, threads
+from mindgap.platforms.onnx.stages import onnxruntime_stage
 from mindgap.platforms.onnxruntime.session import OnnxRuntimeExecutable, new_session, runtime
 from mindgap.platforms.protocol import (
     INFERENCE_ONLY,
     Array,
-    Availability,
     Executable,
     Fallback,
     Options,
-    Platform,
     Unsupported,
 )
+from mindgap.platforms.script_runner import ScriptRunner, read_runner
 
 _PROVIDER: Final = "CPUExecutionProvider"
 _MODULES: Final = {
@@ -29,44 +30,20 @@ _MODULES: Final = {
     "onnxscript": "onnxscript",
     "onnxruntime": "onnxruntime",
 }
-_OPTIONS: Final = {
-    "export": "direct|official: mindgap's fast way to the exporter's translations (default), or torch.onnx.export",
-    "opt": "all|off: ONNX Runtime's graph optimisations (default all)",
-    "threads": "threads within an operator (default: ONNX Runtime takes one per core)",
-}
+_OPTIONS: Final = (
+    Option(
+        "export",
+        "mindgap's fast way to the exporter's translations (default), or torch.onnx.export",
+        ("direct", "official"),
+    ),
+    Option("opt", "ONNX Runtime's graph optimisations (default all)", ("all", "off")),
+    threads("threads within an operator (default: ONNX Runtime takes one per core)"),
+)
+_PACKAGES: Final = ("onnxruntime", "onnx", "onnxscript")
 _EXPORTERS: Final = {
     "direct": "torch.onnx, operator set 20, onnxscript optimizer on",
     "official": "torch.onnx.export(dynamo=True) on torch.export's program",
 }
-
-
-class OnnxRuntimeBackend:
-    """Makes platforms `onnxruntime/cpu`."""
-
-    @property
-    def options(self) -> Mapping[str, str]:
-        return _OPTIONS
-
-    def probe(self) -> Availability:
-        return onnx_host.available(_MODULES)
-
-    @property
-    def forkable(self) -> bool:
-        return True
-
-    def environment(self, options: Options) -> Mapping[str, str]:
-        _settings(options)
-        return {}
-
-    def open(self, options: Options) -> Platform:
-        way, opt, threads = _settings(options)
-        return OnnxRuntimePlatform(opt, threads, way)
-
-
-def _settings(options: Options) -> tuple[str, str, int | None]:
-    onnx_host.reject_unknown(options, _OPTIONS)
-    way = onnx_host.choice("export", options, ("direct", "official"))
-    return way, onnx_host.choice("opt", options, ("all", "off")), onnx_host.thread_count(options)
 
 
 class OnnxRuntimePlatform:
@@ -79,11 +56,8 @@ class OnnxRuntimePlatform:
         runtime().set_default_logger_severity(4)
 
     def describe(self) -> Mapping[str, Any]:
-        found = onnx_host.available(_MODULES)
         return {
-            "hardware": found.hardware,
-            "cpu_flags": onnx_host.cpu_flags(),
-            "versions": dict(found.versions),
+            **host.described(_MODULES),
             "provider": _PROVIDER,
             "graph_optimization": self._opt,
             "intra_op_threads": self._threads,
@@ -123,4 +97,22 @@ def _assigned(session: Any) -> Delegation:
     return Delegation(_PROVIDER, dict(ran))
 
 
-BACKEND: Final = OnnxRuntimeBackend()
+def _script(options: Options) -> ScriptRunner | None:
+    """Both ways to export write the same operators, and the script exports as users do. The operands are small: a
+    session takes one thread for them."""
+    if options.get("threads", "1") != "1":
+        return None
+    file = Path(__file__).with_name("run.py")
+    return read_runner(file, _PACKAGES, "run_unoptimised" if "opt" in options else "run")
+
+
+BACKEND: Final = HostRuntime(
+    _MODULES,
+    lambda options: OnnxRuntimePlatform(options["opt"], thread_count(options), options["export"]),
+    _OPTIONS,
+    script=_script,
+    stage_at_fault=onnxruntime_stage,
+    packages=_PACKAGES,
+    front_end=lambda options: "torch.onnx",
+    forkable=True,
+)

@@ -11,21 +11,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from mindgap.graph import Graph
-from mindgap.platforms import dtype_policy
+from mindgap.platforms import dtype_policy, host
 from mindgap.platforms.delegation import delegation_of
-from mindgap.platforms.onnx import host as onnx_host
+from mindgap.platforms.host_runtime import HostRuntime, Option, thread_count, threads
+from mindgap.platforms.onnx.stages import openvino_provider_stage
 from mindgap.platforms.onnxruntime.provider_settings import ProviderSettings, assigned
 from mindgap.platforms.onnxruntime.session import OnnxRuntimeExecutable, new_session, runtime
 from mindgap.platforms.onnxruntime.settings_check import require_settings
 from mindgap.platforms.protocol import (
     INFERENCE_ONLY,
     Array,
-    Availability,
     Executable,
     Options,
-    Platform,
     Unsupported,
 )
+from mindgap.platforms.script_runner import ScriptRunner, read_runner
 
 #: Import name of what the platform needs -> distribution.
 _MODULES: Final = {
@@ -34,41 +34,29 @@ _MODULES: Final = {
     "onnxscript": "onnxscript",
     "onnxruntime": "onnxruntime-openvino",
 }
-_OPTIONS: Final = {
-    "delegate": "openvino|none: the OpenVINO provider (default), or the CPU provider of the same package alone",
-    "opt": "all|off: ONNX Runtime's graph optimisations (default all)",
-    "precision": "default|f32|bf16: precision of float32 (default: the provider's choice, float32 on CPUs)",
-    "threads": "threads of the provider and within an operator (default: one per core)",
-}
+_OPTIONS: Final = (
+    Option(
+        "delegate",
+        "the OpenVINO provider (default), or the CPU provider of the same package alone",
+        ("openvino", "none"),
+    ),
+    Option("opt", "ONNX Runtime's graph optimisations (default all)", ("all", "off")),
+    Option(
+        "precision",
+        "precision of float32 (default: the provider's choice, float32 on CPUs)",
+        ("default", "f32", "bf16"),
+    ),
+    threads("threads of the provider and within an operator (default: one per core)"),
+)
+_PACKAGES: Final = ("onnxruntime-openvino", "onnx", "onnxscript")
 
 
-class OpenVinoProviderBackend:
-    """Makes platforms `onnxruntime/openvino`."""
-
-    @property
-    def options(self) -> Mapping[str, str]:
-        return _OPTIONS
-
-    def probe(self) -> Availability:
-        return available()
-
-    def environment(self, options: Options) -> Mapping[str, str]:
-        _settings(options)
-        return {}
-
-    def open(self, options: Options) -> Platform:
-        return OpenVinoProviderPlatform(_settings(options))
-
-
-def available() -> Availability:
-    """Returns whether the installed ONNX Runtime has the provider's library, without importing it."""
+def _missing() -> str:
+    """Says so where the installed ONNX Runtime lacks the provider's library, without importing it."""
     package = package_folder()
-    if package is not None and not list((package / "capi").glob("*onnxruntime_providers_openvino*")):
-        return Availability(
-            False,
-            "the installed onnxruntime has no OpenVINO provider (onnxruntime-openvino has it, and takes its place)",
-        )
-    return onnx_host.available(_MODULES)
+    if package is None or list((package / "capi").glob("*onnxruntime_providers_openvino*")):
+        return ""
+    return "the installed onnxruntime has no OpenVINO provider (onnxruntime-openvino has it, and takes its place)"
 
 
 def package_folder() -> Path | None:
@@ -84,16 +72,6 @@ def bundled_openvino() -> str:
     return max(names, key=len, default="libopenvino.so.unknown").removeprefix("libopenvino.so.")
 
 
-def _settings(options: Options) -> ProviderSettings:
-    onnx_host.reject_unknown(options, _OPTIONS)
-    return ProviderSettings(
-        onnx_host.choice("delegate", options, ("openvino", "none")),
-        onnx_host.choice("opt", options, ("all", "off")),
-        onnx_host.choice("precision", options, ("default", "f32", "bf16")),
-        onnx_host.thread_count(options),
-    )
-
-
 class OpenVinoProviderPlatform:
     """Makes sessions with one set of options."""
 
@@ -105,11 +83,8 @@ class OpenVinoProviderPlatform:
         self._precision = require_settings(settings)
 
     def describe(self) -> Mapping[str, Any]:
-        found = onnx_host.available(_MODULES)
         return {
-            "hardware": found.hardware,
-            "cpu_flags": onnx_host.cpu_flags(),
-            "versions": dict(found.versions),
+            **host.described(_MODULES),
             "bundled_openvino": bundled_openvino(),
             "providers": [each if isinstance(each, str) else each[0] for each in self._settings.providers],
             "provider_options": self._settings.provider_options if self._settings.delegate == "openvino" else {},
@@ -153,4 +128,29 @@ class _TakenWhole:
         return loaded
 
 
-BACKEND: Final = OpenVinoProviderBackend()
+def _settings(options: Options) -> ProviderSettings:
+    chosen = {name: options[name] for name in ("delegate", "opt", "precision") if name in options}
+    return ProviderSettings(**chosen, threads=thread_count(options))
+
+
+def _script(options: Options) -> ScriptRunner:
+    edits = dict[str, str]()
+    if "opt" in options:
+        edits["ORT_ENABLE_ALL"] = "ORT_DISABLE_ALL"
+    if "delegate" in options:
+        edits['("OpenVINOExecutionProvider", PROPERTIES), '] = ""
+    file, given = Path(__file__).with_name("run.py"), _settings(options).provider_options
+    return read_runner(file, _PACKAGES, "run_openvino", properties=given, edits=edits)
+
+
+BACKEND: Final = HostRuntime(
+    _MODULES,
+    lambda options: OpenVinoProviderPlatform(_settings(options)),
+    _OPTIONS,
+    missing=_missing,
+    script=_script,
+    stage_at_fault=openvino_provider_stage,
+    packages=_PACKAGES,
+    recipe=Path(__file__).with_name("onnxruntime-openvino.toml"),
+    front_end=lambda options: "torch.onnx",
+)

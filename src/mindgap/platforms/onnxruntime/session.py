@@ -12,8 +12,8 @@ import numpy as np
 from mindgap.graph import Graph, TensorSpec, dtype_name, numpy_dtype
 from mindgap.platforms.delegation import Delegation
 from mindgap.platforms.messages import loading_error, running_error
-from mindgap.platforms.onnx import host as onnx_host
 from mindgap.platforms.onnx.arrays import ONNX_ELEMENT, as_declared, as_real, carrier
+from mindgap.platforms.onnx.messages import aten_operator
 from mindgap.platforms.onnxruntime import messages as onnxruntime_messages
 from mindgap.platforms.protocol import Array, CompileFailure
 
@@ -71,7 +71,7 @@ def _typed(error: Exception, origin: Mapping[str, str], *, running: bool = False
     if isinstance(error, MemoryError):
         return error
     found = onnxruntime_messages.read(str(error))
-    op = onnx_host.aten_operator(found, origin)
+    op = aten_operator(found, origin)
     if running:
         return running_error(found.kind, f"{type(error).__name__}: {error}", op)
     return loading_error(found.kind, str(error), op)

@@ -4,37 +4,47 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from mindgap.graph import Graph, TensorSpec, dtype_name, numpy_dtype
-from mindgap.platforms import dtype_policy
-from mindgap.platforms.onnx import host as onnx_host
+from mindgap.platforms import dtype_policy, host
+from mindgap.platforms.host_runtime import HostRuntime, Option, thread_count, threads
 from mindgap.platforms.onnx.arrays import as_declared, as_real, carrier
+from mindgap.platforms.onnx.messages import aten_operator
 from mindgap.platforms.openvino import messages as openvino_messages
+from mindgap.platforms.openvino.stages import openvino_stage
 from mindgap.platforms.protocol import (
     INFERENCE_ONLY,
     Array,
-    Availability,
     CompileFailure,
     Executable,
     Fallback,
     Options,
-    Platform,
     Unsupported,
 )
+from mindgap.platforms.script_runner import ScriptRunner, read_runner
 
 if TYPE_CHECKING:
     from mindgap.platforms.onnx.export import Exported
 
 #: Import name of what the platform needs -> distribution.
 MODULES: Final = {"torch": "torch", "onnx": "onnx", "onnxscript": "onnxscript", "openvino": "openvino"}
-_OPTIONS: Final = {
-    "frontend": "pytorch|onnx: openvino.convert_model on a torch.export program (default), or on an ONNX model",
-    "precision": "default|f32: default leaves the choice to OpenVINO, which takes bfloat16 where the CPU has it",
-    "threads": "threads (default: OpenVINO takes one per core)",
-}
+_OPTIONS: Final = (
+    Option(
+        "frontend",
+        "openvino.convert_model on a torch.export program (default), or on an ONNX model",
+        ("pytorch", "onnx"),
+    ),
+    Option(
+        "precision",
+        "default leaves the choice to OpenVINO, which takes bfloat16 where the CPU has it",
+        ("default", "f32"),
+    ),
+    threads("threads (default: OpenVINO takes one per core)"),
+)
 #: OpenVINO's element type -> the graph's dtype name, for what numpy holds through ml_dtypes only.
 _UNNAMED: Final = {
     "bf16": "bfloat16",
@@ -47,35 +57,6 @@ _EXPORTERS: Final = {
     "onnx": "torch.onnx, operator set 20, onnxscript optimizer on",
 }
 _REDUCED: Final = frozenset({"bf16", "f16"})
-
-
-class OpenVinoBackend:
-    """Makes platforms `openvino/cpu`."""
-
-    @property
-    def options(self) -> Mapping[str, str]:
-        return _OPTIONS
-
-    def probe(self) -> Availability:
-        return onnx_host.available(MODULES)
-
-    @property
-    def forkable(self) -> bool:
-        return True
-
-    def environment(self, options: Options) -> Mapping[str, str]:
-        _settings(options)
-        return {}
-
-    def open(self, options: Options) -> Platform:
-        frontend, precision, threads = _settings(options)
-        return OpenVinoPlatform(precision, threads, frontend)
-
-
-def _settings(options: Options) -> tuple[str, str, int | None]:
-    onnx_host.reject_unknown(options, _OPTIONS)
-    frontend = onnx_host.choice("frontend", options, ("pytorch", "onnx"))
-    return frontend, onnx_host.choice("precision", options, ("default", "f32")), onnx_host.thread_count(options)
 
 
 class OpenVinoPlatform:
@@ -96,11 +77,9 @@ class OpenVinoPlatform:
     def describe(self) -> Mapping[str, Any]:
         """Describes the platform. `precision_in_force`: the one that OpenVINO reports, not the requested one."""
         self._core.set_property("CPU", self._settings)
-        found = onnx_host.available(MODULES)
         return {
+            **host.described(MODULES),
             "hardware": str(self._core.get_property("CPU", "FULL_DEVICE_NAME")),
-            "cpu_flags": onnx_host.cpu_flags(),
-            "versions": dict(found.versions),
             "device": "CPU",
             "precision_asked": self._precision,
             "precision_in_force": _type_name(self._core.get_property("CPU", "INFERENCE_PRECISION_HINT")),
@@ -198,7 +177,7 @@ def _asks_for_half(graph: Graph) -> bool:
 def _typed(error: Exception, origin: Mapping[str, str], *, running: bool = False) -> Exception:
     """Converts an error of the ONNX front end, the plugin, or a run to a refusal or failure."""
     found = openvino_messages.read(str(error))
-    return openvino_messages.stopped(error, found, onnx_host.aten_operator(found, origin), running=running)
+    return openvino_messages.stopped(error, found, aten_operator(found, origin), running=running)
 
 
 class OpenVinoExecutable:
@@ -270,4 +249,29 @@ def to_array(tensor: Any) -> Array:
     return found if name is None else found.view(numpy_dtype(name))
 
 
-BACKEND: Final = OpenVinoBackend()
+def properties(options: Options) -> dict[str, str | int]:
+    """Returns what the options set in the plugin, by its properties."""
+    found = dict[str, str | int]()
+    if options.get("precision") == "f32":
+        found["INFERENCE_PRECISION_HINT"] = "f32"
+    number = thread_count(options)
+    return found if number is None else {**found, "INFERENCE_NUM_THREADS": number}
+
+
+def _script(options: Options) -> ScriptRunner:
+    onnx = "frontend" in options
+    packages = ("openvino", "onnx", "onnxscript") if onnx else ("openvino",)
+    file = Path(__file__).with_name("run.py")
+    return read_runner(file, packages, "run_onnx" if onnx else "run", properties=properties(options))
+
+
+BACKEND: Final = HostRuntime(
+    MODULES,
+    lambda options: OpenVinoPlatform(options["precision"], thread_count(options), options["frontend"]),
+    _OPTIONS,
+    script=_script,
+    stage_at_fault=openvino_stage,
+    packages=("openvino", "onnx", "onnxscript"),
+    front_end=lambda options: "torch.onnx" if options.get("frontend") == "onnx" else "",
+    forkable=True,
+)

@@ -15,7 +15,7 @@ import numpy as np
 
 from mindgap.graph import Graph
 from mindgap.platforms.onnx.arrays import as_declared, as_real
-from mindgap.platforms.onnx.step_backend import StepBackend
+from mindgap.platforms.onnx.step_backend import step_backend
 from mindgap.platforms.openvino.backend import MODULES, read_onnx, to_array, to_tensor
 from mindgap.platforms.protocol import (
     Array,
@@ -98,5 +98,5 @@ def _converted(graph: Graph, inputs: Sequence[Array], options: Options) -> Execu
     return _Evaluated(graph, converted.model, converted.inputs, converted.fed, converted.outputs, core=core)
 
 
-DECOMPOSED: Final = StepBackend(MODULES, _decomposed)
-CONVERTED: Final = StepBackend(MODULES, _converted, {"frontend": ("pytorch", "onnx"), "run": ("core", "torch")})
+DECOMPOSED: Final = step_backend(MODULES, _decomposed)
+CONVERTED: Final = step_backend(MODULES, _converted, {"frontend": ("pytorch", "onnx"), "run": ("core", "torch")})

@@ -2,76 +2,48 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from mindgap.graph import Graph, dtype_name, numpy_dtype
-from mindgap.platforms import dtype_policy
+from mindgap.platforms import dtype_policy, host
+from mindgap.platforms.host_runtime import HostRuntime, Option, thread_count, threads
 from mindgap.platforms.messages import loading_error, running_error
-from mindgap.platforms.onnx import host
 from mindgap.platforms.onnx.arrays import as_declared, as_real, carrier
+from mindgap.platforms.onnx.messages import aten_operator
 from mindgap.platforms.protocol import (
     INFERENCE_ONLY,
     Array,
-    Availability,
     Executable,
     Fallback,
     Options,
-    Platform,
     RunFailure,
     Unsupported,
 )
+from mindgap.platforms.script_runner import read_runner
 from mindgap.platforms.tinygrad import messages
 from mindgap.platforms.tinygrad.compiler_errors import compiler_errors
+from mindgap.platforms.tinygrad.stages import tinygrad_stage
 
 if TYPE_CHECKING:
     from mindgap.platforms.onnx.export import Exported
 
 MODULES: Final = {"torch": "torch", "onnx": "onnx", "onnxscript": "onnxscript", "tinygrad": "tinygrad"}
 _COMPILER: Final = "clang"
-_OPTIONS: Final = {
-    "opt": "all|off: tinygrad's optimisation of kernels (default all)",
-    "threads": "threads within a kernel (default: tinygrad takes one per core)",
-}
+_OPTIONS: Final = (
+    Option("opt", "tinygrad's optimisation of kernels (default all)", ("all", "off")),
+    threads("threads within a kernel (default: tinygrad takes one per core)"),
+)
+_PACKAGES: Final = ("tinygrad", "onnx", "onnxscript")
 #: numpy's name of a dtype -> tinygrad's, for those that numpy holds through ml_dtypes only.
 _UNNAMED: Final = {"bfloat16": "bfloat16", "float8_e4m3fn": "fp8e4m3", "float8_e5m2": "fp8e5m2"}
-
-
-class TinygradBackend:
-    """Makes platforms `tinygrad/cpu`."""
-
-    @property
-    def options(self) -> Mapping[str, str]:
-        return _OPTIONS
-
-    def probe(self) -> Availability:
-        found = host.available(MODULES)
-        if found.available and shutil.which(_COMPILER) is None:
-            return Availability(
-                False, f"tinygrad compiles with {_COMPILER}, which is not on the PATH: apt install clang"
-            )
-        return found
-
-    def environment(self, options: Options) -> Mapping[str, str]:
-        """Returns the settings that tinygrad reads when it is imported.
-
-        `PARALLEL=0`: kernels are compiled in the worker itself, not in a pool of further processes.
-        """
-        host.reject_unknown(options, _OPTIONS)
-        threads = host.thread_count(options)
-        found = {"DEV": "CPU", "PARALLEL": "0"}
-        if host.choice("opt", options, ("all", "off")) == "off":
-            found["NOOPT"] = "1"
-        return found if threads is None else {**found, "NUM_CPU_THREADS": str(threads)}
-
-    def open(self, options: Options) -> Platform:
-        return TinygradPlatform(host.choice("opt", options, ("all", "off")), host.thread_count(options))
 
 
 class TinygradPlatform:
@@ -88,12 +60,9 @@ class TinygradPlatform:
             raise Fallback(f"tinygrad has not taken opt={opt}, threads={threads}")
 
     def describe(self) -> Mapping[str, Any]:
-        found = host.available(MODULES)
         version = subprocess.run([_COMPILER, "--version"], capture_output=True, text=True, check=True).stdout
         return {
-            "hardware": found.hardware,
-            "cpu_flags": host.cpu_flags(),
-            "versions": dict(found.versions),
+            **host.described(MODULES),
             "compiler": version.splitlines()[0],
             "optimization": self._opt,
             "threads": self._threads,
@@ -166,7 +135,7 @@ class TinygradExecutable:
         if isinstance(error, (MemoryError, Unsupported, RunFailure)):
             return error
         found = messages.read(error)
-        op = host.aten_operator(found, self._exported.origin)
+        op = aten_operator(found, self._exported.origin)
         text = f"{type(error).__name__}: {error}"
         return running_error(found.kind, text, op) if running else loading_error(found.kind, text, op)
 
@@ -195,4 +164,33 @@ def _to_array(value: Any) -> Array:
     return np.array(value.numpy(), order="C")
 
 
-BACKEND: Final = TinygradBackend()
+def _missing() -> str:
+    if importlib.util.find_spec("tinygrad") is None or shutil.which(_COMPILER) is not None:
+        return ""
+    return f"tinygrad compiles with {_COMPILER}, which is not on the PATH: apt install clang"
+
+
+def _variables(options: Options) -> Mapping[str, str]:
+    """Returns the settings that tinygrad reads when it is imported.
+
+    `PARALLEL=0`: kernels are compiled in the worker itself, not in a pool of further processes.
+    """
+    found = {"DEV": "CPU", "PARALLEL": "0"}
+    if options["opt"] == "off":
+        found["NOOPT"] = "1"
+    return {**found, "NUM_CPU_THREADS": options["threads"]} if "threads" in options else found
+
+
+BACKEND: Final = HostRuntime(
+    MODULES,
+    lambda options: TinygradPlatform(options["opt"], thread_count(options)),
+    _OPTIONS,
+    _variables,
+    _missing,
+    # Both options are variables of the environment.
+    script=lambda options: read_runner(Path(__file__).with_name("run.py"), _PACKAGES),
+    stage_at_fault=tinygrad_stage,
+    packages=_PACKAGES,
+    recipe=Path(__file__).with_name("tinygrad.toml"),
+    front_end=lambda options: "torch.onnx",
+)

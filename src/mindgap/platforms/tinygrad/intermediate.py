@@ -14,7 +14,7 @@ import numpy as np
 
 from mindgap.graph import Graph
 from mindgap.platforms.onnx.arrays import as_declared
-from mindgap.platforms.onnx.step_backend import StepBackend
+from mindgap.platforms.onnx.step_backend import step_backend
 from mindgap.platforms.protocol import Array, Executable, Options
 from mindgap.platforms.tinygrad.backend import MODULES, TinygradExecutable
 from mindgap.platforms.tinygrad.tensor_operations import evaluate
@@ -62,4 +62,4 @@ def _translated(graph: Graph, inputs: Sequence[Array], options: Options) -> Exec
     return _Tensors(graph, inputs, values=options["run"] == "values")
 
 
-TRANSLATED: Final = StepBackend(MODULES, _translated, {"run": ("types", "values")}, {"DEV": "CPU", "PARALLEL": "0"})
+TRANSLATED: Final = step_backend(MODULES, _translated, {"run": ("types", "values")}, {"DEV": "CPU", "PARALLEL": "0"})

@@ -3,90 +3,60 @@
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from mindgap.graph import Graph
-from mindgap.platforms import dtype_policy
+from mindgap.platforms import dtype_policy, host
+from mindgap.platforms.host_runtime import HostRuntime, Option, processor, thread_count, threads
 from mindgap.platforms.messages import loading_error, running_error
-from mindgap.platforms.onnx import host
 from mindgap.platforms.protocol import (
     INFERENCE_ONLY,
     Array,
-    Availability,
     Executable,
     Fallback,
     Options,
-    Platform,
     PlatformError,
     RunFailure,
     Unsupported,
 )
+from mindgap.platforms.script_runner import ScriptRunner, read_runner
 from mindgap.platforms.tvm import messages
+from mindgap.platforms.tvm.stages import tvm_stage
 
 MODULES: Final = {"torch": "torch", "tvm": "apache-tvm", "tvm_ffi": "apache-tvm-ffi"}
-_OPTIONS: Final = {
-    "cpu": "processor that LLVM compiles for: generic, host, haswell, znver4, … (default: generic)",
-    "pipeline": "default|zero: what tvm.compile runs, or Relax's pipeline zero before, which folds and fuses",
-    "opt": "all|off: LLVM's optimisation of the code (default all)",
-    "threads": "threads within a kernel (default: one per core, or OMP_NUM_THREADS)",
-}
-_CPU_NAME: Final = re.compile(r"[\w.-]+")
-
-
-class TvmBackend:
-    """Makes platforms `tvm/cpu`."""
-
-    @property
-    def options(self) -> Mapping[str, str]:
-        return _OPTIONS
-
-    def probe(self) -> Availability:
-        return host.available(MODULES)
-
-    def environment(self, options: Options) -> Mapping[str, str]:
-        _check(options)
-        threads = host.thread_count(options)
-        return {} if threads is None else {"TVM_NUM_THREADS": str(threads)}
-
-    def open(self, options: Options) -> Platform:
-        return TvmPlatform(options)
-
-
-def _check(options: Options) -> None:
-    host.reject_unknown(options, _OPTIONS)
-    host.choice("pipeline", options, ("default", "zero"))
-    host.choice("opt", options, ("all", "off"))
-    cpu = options.get("cpu")
-    if cpu is not None and not _CPU_NAME.fullmatch(cpu):
-        raise PlatformError(f"option cpu={cpu}: must be a processor's name")
+_OPTIONS: Final = (
+    processor(),
+    Option(
+        "pipeline", "what tvm.compile runs, or Relax's pipeline zero before, which folds and fuses", ("default", "zero")
+    ),
+    Option("opt", "LLVM's optimisation of the code (default all)", ("all", "off")),
+    threads("threads within a kernel (default: one per core, or OMP_NUM_THREADS)"),
+)
+_PACKAGES: Final = ("apache-tvm",)
 
 
 class TvmPlatform:
     """Compiles programs with one set of options."""
 
     def __init__(self, options: Options) -> None:
-        _check(options)
         self._options = options
         self._tvm: Any = importlib.import_module("tvm")
         self._target = _target(self._tvm, options)
-        threads, found = host.thread_count(options), int(self._tvm.runtime.num_threads())
-        if threads not in (None, found):
-            raise Fallback(f"TVM runs {found} threads, not {threads}")
+        number, found = thread_count(options), int(self._tvm.runtime.num_threads())
+        if number not in (None, found):
+            raise Fallback(f"TVM runs {found} threads, not {number}")
 
     def describe(self) -> Mapping[str, Any]:
         """Describes the platform. `runtime_threads`: how many TVM uses."""
-        found = host.available(MODULES)
         return {
-            "hardware": found.hardware,
-            "cpu_flags": host.cpu_flags(),
-            "versions": dict(found.versions),
+            **host.described(MODULES),
             "target": str(self._target),
             "llvm": int(self._tvm.target.codegen.llvm_version_major()),
             "optimization": self._options.get("opt", "all"),
             "pipeline": self._options.get("pipeline", "default"),
-            "threads": host.thread_count(self._options),
+            "threads": thread_count(self._options),
             "runtime_threads": int(self._tvm.runtime.num_threads()),
             INFERENCE_ONLY: True,
             dtype_policy.KEY: dtype_policy.measured_dtypes(self),
@@ -165,4 +135,29 @@ class TvmExecutable:
             raise running_error(found.kind, messages.text(error), messages.aten_operator(found, self._graph)) from error
 
 
-BACKEND: Final = TvmBackend()
+def properties(options: Options) -> dict[str, str | int]:
+    """Returns what the options set in TVM's target."""
+    found: dict[str, str | int] = {"kind": "llvm"}
+    if options.get("cpu", "generic") != "generic":
+        found["mcpu"] = options["cpu"]
+    return {**found, "opt-level": 0} if options.get("opt") == "off" else found
+
+
+def _script(options: Options) -> ScriptRunner | None:
+    """`cpu=host` is another target on each machine; `threads` is a variable of the environment."""
+    if "pipeline" in options or options.get("cpu") == "host":
+        return None
+    return read_runner(Path(__file__).with_name("run.py"), _PACKAGES, properties=properties(options))
+
+
+BACKEND: Final = HostRuntime(
+    MODULES,
+    lambda options: TvmPlatform(options),
+    _OPTIONS,
+    lambda options: {"TVM_NUM_THREADS": options["threads"]} if "threads" in options else {},
+    script=_script,
+    stage_at_fault=tvm_stage,
+    packages=_PACKAGES,
+    recipe=Path(__file__).with_name("tvm.toml"),
+    front_end=lambda options: "tvm",
+)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from mindgap.graph import Graph
 from mindgap.platforms.messages import loading_error
-from mindgap.platforms.onnx.step_backend import StepBackend
+from mindgap.platforms.onnx.step_backend import step_backend
 from mindgap.platforms.protocol import Array, Executable, Options, RunFailure
 from mindgap.platforms.pytorch.compilation.exported_program import ExportedGraph, export_program, quiet
 from mindgap.platforms.tvm import messages
@@ -80,5 +80,5 @@ def _evaluated(graph: Graph, inputs: Sequence[Array], options: Options) -> Execu
     return TorchResults(graph, lambda *tensors: evaluate(module["main"], tensors), program.fed)
 
 
-EVALUATED: Final = StepBackend(MODULES, _evaluated)
-TRANSLATED: Final = StepBackend(MODULES, _translated, {"stop": ("import", "passes")})
+EVALUATED: Final = step_backend(MODULES, _evaluated)
+TRANSLATED: Final = step_backend(MODULES, _translated, {"stop": ("import", "passes")})

@@ -1,3 +1,9 @@
-"""The step between PyTorch and XLA's code for `xla/eager`, to find the stage of a fault; the platform itself is
-`mindgap.platforms.eager:XLA`.
+"""Holds the recipe of `xla/eager` and `xla/openxla`, and the step between PyTorch and XLA's code.
+
+The platforms themselves are `mindgap.platforms.eager:XLA` and `mindgap.platforms.dynamo:XLA`.
 """
+
+from pathlib import Path
+from typing import Final
+
+XLA_RECIPE: Final = Path(__file__).with_name("xla.toml")

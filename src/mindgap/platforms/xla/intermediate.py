@@ -17,8 +17,8 @@ from typing import Any, Final
 import numpy as np
 
 from mindgap.graph import Graph
-from mindgap.platforms.environments import find_recipe
-from mindgap.platforms.onnx.step_backend import StepBackend
+from mindgap.platforms.environments import made_environment
+from mindgap.platforms.onnx.step_backend import step_backend
 from mindgap.platforms.protocol import Array, Executable, Options, RunFailure, Unsupported
 
 _MODULES: Final = {"torch": "torch", "torch_xla": "torch_xla"}
@@ -56,7 +56,7 @@ def _evaluated(tensors: list[Any]) -> list[Array]:
     compiler: Any = importlib.import_module("torch_xla")._XLAC
     program = str(model.get_stablehlo(tensors))
     _, held = compiler._get_tensors_xla_device_data_node(tensors)
-    environment = find_recipe("jax").made
+    environment = made_environment("jax")
     if environment is None:
         raise Unsupported("model", "StableHLO's interpreter runs in the environment jax: `mindgap env create jax`")
     with tempfile.TemporaryDirectory(prefix="mindgap-xla-") as name:
@@ -78,4 +78,4 @@ def _translated(graph: Graph, inputs: Sequence[Array], options: Options) -> Exec
     return _Traced(graph, values=options["run"] == "values")
 
 
-TRANSLATED: Final = StepBackend(_MODULES, _translated, {"run": ("types", "values")}, {"PJRT_DEVICE": "CPU"})
+TRANSLATED: Final = step_backend(_MODULES, _translated, {"run": ("types", "values")}, {"PJRT_DEVICE": "CPU"})

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import torch
 
@@ -82,15 +82,16 @@ class Site:
 RULE_ERRORS: Final = (IndexError, KeyError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError)
 #: A rule whose bounds were measured, for all calls or for some, returns `OperatorBounds` with the reason.
 Rule = Callable[[Site], "list[Bound | None] | OperatorBounds"]
+_RuleT = TypeVar("_RuleT", bound=Rule)
 #: Of an operator without a rule.
 _PERTURBATIONS: Final = 8
 _RULES: Final[dict[str, Rule]] = {}
 
 
-def rule(*packets: str) -> Callable[[Rule], Rule]:
+def rule(*packets: str) -> Callable[[_RuleT], _RuleT]:
     """Registers a rule for operator packets."""
 
-    def register(function: Rule) -> Rule:
+    def register(function: _RuleT) -> _RuleT:
         for packet in packets:
             if packet in _RULES:
                 raise ValueError(f"two bounds for {packet}")

@@ -1,0 +1,26 @@
+"""Tells the stage at fault for ExecuTorch: the edge dialect, the delegate, the lowering to a program, the runtime."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mindgap.platforms.stages import Stage, Step, VariantRuns, stage_by, stage_of_failure
+
+_PLACE: Final = "mindgap.platforms.executorch.intermediate"
+
+
+def executorch_stage(runs: VariantRuns) -> Stage:
+    """The delegate, the front end, the graph compiler (the lowering of the edge dialect), loading, or a kernel."""
+    delegate = runs.name.options.get("delegate", "xnnpack")
+    if delegate != "none" and runs.ask(runs.with_options(delegate="none")) == "right":
+        return "delegate"
+    if runs.fails:
+        lowered = f"{_PLACE}:TRANSLATED@delegate={delegate}"
+        steps = [
+            Step(f"{_PLACE}:TRANSLATED@delegate=none", "front end", "The lowering to the edge dialect alone"),
+            Step(lowered, "delegate", "The edge dialect with the delegate's parts"),
+            Step(f"{lowered},stop=program", "graph compiler", "The lowering to a program, which is not loaded,"),
+        ]
+        return stage_of_failure(runs, steps if delegate != "none" else [steps[0], steps[2]], load="runtime load")
+    shown = runs.ask(runs.beside(f"{_PLACE}:EDGE"), "The program in the edge dialect in eager PyTorch")
+    return stage_by(shown, shows="front end", right="kernel")

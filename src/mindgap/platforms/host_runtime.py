@@ -1,0 +1,130 @@
+"""Makes a backend of what a runtime on the host's processors declares: its packages, its options, what opens it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mindgap.platforms import host
+from mindgap.platforms.protocol import Availability, Options, Platform, PlatformError
+from mindgap.platforms.script_runner import ScriptRunner
+from mindgap.platforms.stages import Stage, VariantRuns
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a platform.
+
+    about: what it does, for the help text.
+    values: those that it takes, the default first; empty for one that takes what matches `pattern`.
+    pattern: a regular expression. Such an option has no default.
+    must: what a value that does not match must be.
+    """
+
+    name: str
+    about: str
+    values: tuple[str, ...] = ()
+    pattern: str = ""
+    must: str = ""
+
+    @property
+    def described(self) -> str:
+        """Its values and what it does."""
+        return ": ".join(filter(None, ["|".join(self.values), self.about]))
+
+    def check(self, value: str) -> None:
+        """Raises `PlatformError` for a value that it does not take."""
+        if self.values and value not in self.values:
+            raise PlatformError(f"option {self.name}={value}: must be one of {', '.join(self.values)}")
+        if self.pattern and not re.fullmatch(self.pattern, value):
+            raise PlatformError(f"option {self.name}={value}: must be {self.must}")
+
+
+def threads(about: str) -> Option:
+    """Returns the option `threads`, which `thread_count` reads."""
+    return Option("threads", about, (), r"0*[1-9]\d*", "a number of threads, 1 or more")
+
+
+def processor(must: str = "a processor's name") -> Option:
+    """Returns the option `cpu` of a compiler that is LLVM."""
+    about = "processor that LLVM compiles for: generic, host, haswell, znver4, … (default: generic)"
+    return Option("cpu", about, (), r"[\w.-]+", must)
+
+
+def thread_count(options: Options) -> int | None:
+    """Returns the number of `threads=`, None if the runtime chooses."""
+    return int(options["threads"]) if "threads" in options else None
+
+
+def _no_variables(options: Options) -> Mapping[str, str]:
+    return {}
+
+
+def _present() -> str:
+    return ""
+
+
+def _no_script(options: Options) -> None:
+    return None
+
+
+def _own_front_end(options: Options) -> str:
+    return ""
+
+
+@dataclass(frozen=True)
+class HostRuntime:
+    """A backend of a runtime on the host's processors. Imports no framework before `open`.
+
+    modules: import name -> distribution of what it needs.
+    platform: makes the platform in a worker, from options with their defaults.
+    declared: its options.
+    variables: the environment variables of its worker, from options with their defaults. Raises `PlatformError` for
+        values that do not go together.
+    missing: why it cannot run though its modules can be imported; empty where it can, or they cannot.
+    script: how a script runs it (`protocol.Scripted`), from options that are not at their defaults.
+    stage_at_fault, packages, recipe, front_end, forkable: as in `protocol`.
+    """
+
+    modules: Mapping[str, str]
+    platform: Callable[[Options], Platform]
+    declared: Sequence[Option] = ()
+    variables: Callable[[Options], Mapping[str, str]] = _no_variables
+    missing: Callable[[], str] = _present
+    script: Callable[[Options], ScriptRunner | None] = _no_script
+    stage_at_fault: Callable[[VariantRuns], Stage] | None = None
+    packages: tuple[str, ...] = ()
+    recipe: Path | None = None
+    front_end: Callable[[Options], str] = _own_front_end
+    forkable: bool = False
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        return {option.name: option.described for option in self.declared}
+
+    def probe(self) -> Availability:
+        reason = self.missing()
+        return Availability(False, reason) if reason else host.available(self.modules)
+
+    def environment(self, options: Options) -> Mapping[str, str]:
+        return self.variables(self.checked(options))
+
+    def open(self, options: Options) -> Platform:
+        given = self.checked(options)
+        self.variables(given)
+        return self.platform(given)
+
+    def script_runner(self, options: Options) -> ScriptRunner | None:
+        defaults = self.checked({})
+        return self.script({name: value for name, value in options.items() if defaults.get(name) != value})
+
+    def checked(self, options: Options) -> dict[str, str]:
+        """Returns the options with the defaults of those that are not given. Raises `PlatformError`."""
+        known = {option.name: option for option in self.declared}
+        for name, value in options.items():
+            if name not in known:
+                raise PlatformError(f"unknown option {name}: this platform takes {', '.join(sorted(known))}")
+            known[name].check(value)
+        return {option.name: option.values[0] for option in self.declared if option.values} | dict(options)

@@ -1,0 +1,43 @@
+"""Runs a model on ncnn as its users do: `pnnx.export`, and the script that pnnx writes."""
+
+# pyright: basic, reportMissingImports=false
+# (the runtime is typed in parts only, and lies in an environment of its own)
+
+from __future__ import annotations
+
+import runpy
+import tempfile
+from typing import TYPE_CHECKING
+
+import ncnn
+import pnnx
+import torch
+
+from mindgap.platforms.ncnn.backend import properties
+
+if TYPE_CHECKING:
+    from mindgap.platforms.script_runner import Fresh
+
+PROPERTIES: dict[str, str | int] = properties({})
+
+
+def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
+    """Returns the outputs of the converted model."""
+
+    class Net(ncnn.Net):
+        def __init__(self):
+            super().__init__()
+            for name, value in PROPERTIES.items():
+                setattr(self.opt, name, value)
+
+    original = ncnn.Net, torch.rand
+    with tempfile.TemporaryDirectory() as folder:
+        # pnnx traces the model and writes a script that runs it on random numbers: these are the operands here.
+        pnnx.export(model, f"{folder}/model.pt", fresh(), fp16="use_fp16_storage" not in PROPERTIES)
+        given = iter(fresh())
+        ncnn.Net, torch.rand = Net, lambda *shape, dtype: next(given)
+        try:
+            found = runpy.run_path(f"{folder}/model_ncnn.py")["test_inference"]()
+        finally:
+            ncnn.Net, torch.rand = original
+    return [each.clone() for each in (found if isinstance(found, tuple) else (found,))]

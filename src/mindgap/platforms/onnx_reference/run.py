@@ -1,0 +1,24 @@
+"""Runs a model in ONNX's reference evaluator as its users do: export, check, evaluate."""
+
+# pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false, reportArgumentType=false
+# (the runtime is typed in parts only, and lies in an environment of its own)
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx.reference
+import torch
+
+if TYPE_CHECKING:
+    from mindgap.platforms.script_runner import Fresh
+
+
+def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
+    """Returns the outputs of the ONNX model."""
+    program = torch.onnx.export(model, fresh(), dynamo=True, verbose=False)
+    onnx.checker.check_model(program.model_proto, full_check=True)
+    evaluator = onnx.reference.ReferenceEvaluator(program.model_proto)
+    feeds = {name: tensor.numpy() for name, tensor in zip(evaluator.input_names, fresh(), strict=True)}
+    return [torch.as_tensor(np.asarray(array)) for array in evaluator.run(None, feeds)]

@@ -1,0 +1,50 @@
+"""Runs a model on ONNX Runtime as its users do: export, then a session of the CPU or the OpenVINO provider."""
+
+# pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false
+# (the runtime is typed in parts only, and lies in an environment of its own)
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnxruntime
+import torch
+
+from mindgap.platforms.onnxruntime.provider_settings import ProviderSettings
+
+if TYPE_CHECKING:
+    from mindgap.platforms.script_runner import Fresh
+
+PROPERTIES: dict[str, str] = ProviderSettings().provider_options
+
+
+def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
+    """Returns the outputs on the CPU provider."""
+    program = torch.onnx.export(model, fresh(), dynamo=True, verbose=False)
+    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
+    feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), fresh(), strict=True)}
+    return [torch.as_tensor(array) for array in session.run(None, feeds)]
+
+
+def run_unoptimised(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
+    """Returns the outputs on the CPU provider, of the model as it was exported."""
+    program = torch.onnx.export(model, fresh(), dynamo=True, verbose=False)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString(), options)
+    feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), fresh(), strict=True)}
+    return [torch.as_tensor(array) for array in session.run(None, feeds)]
+
+
+def run_openvino(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
+    """Returns the outputs on the OpenVINO provider."""
+    program = torch.onnx.export(model, fresh(), dynamo=True, verbose=False)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    providers = [("OpenVINOExecutionProvider", PROPERTIES), "CPUExecutionProvider"]
+    session = onnxruntime.InferenceSession(
+        program.model_proto.SerializeToString(), options, providers=providers, enable_fallback=0
+    )
+    assert len(session.get_providers()) == len(providers), "this onnxruntime has no OpenVINO provider"
+    feeds = {given.name: tensor.numpy() for given, tensor in zip(session.get_inputs(), fresh(), strict=True)}
+    return [torch.as_tensor(array) for array in session.run(None, feeds)]

@@ -1,0 +1,35 @@
+"""Runs a model on OpenVINO's CPU plugin as its users do, by the PyTorch front end or by an ONNX model."""
+
+# pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false
+# (the runtime is typed in parts only, and lies in an environment of its own)
+
+from __future__ import annotations
+
+import tempfile
+from typing import TYPE_CHECKING
+
+import numpy as np
+import openvino
+import torch
+
+from mindgap.platforms.openvino.backend import properties
+
+if TYPE_CHECKING:
+    from mindgap.platforms.script_runner import Fresh
+
+PROPERTIES: dict[str, str | int] = properties({})
+
+
+def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
+    """Returns the outputs of the converted program."""
+    converted = openvino.convert_model(torch.export.export(model, fresh()))
+    compiled = openvino.compile_model(converted, "CPU", PROPERTIES)
+    return [torch.as_tensor(np.array(array)) for array in compiled([a.numpy() for a in fresh()]).values()]
+
+
+def run_onnx(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
+    """Returns the outputs of the ONNX model."""
+    with tempfile.TemporaryDirectory() as folder:
+        torch.onnx.export(model, fresh(), dynamo=True, verbose=False).save(f"{folder}/model.onnx")
+        compiled = openvino.compile_model(f"{folder}/model.onnx", "CPU", PROPERTIES)
+    return [torch.as_tensor(np.array(array)) for array in compiled([a.numpy() for a in fresh()]).values()]

@@ -1,0 +1,43 @@
+"""Runs a model in PyTorch's own ways: eager mode, TorchScript, Inductor, and Inductor ahead of time."""
+
+# pyright: basic, reportCallIssue=false
+# (torch.jit.trace is typed wrongly)
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from mindgap.platforms.script_runner import Fresh
+
+
+def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
+    """Returns the outputs of eager mode."""
+    return model(*fresh())
+
+
+def run_on_device(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
+    """Returns the outputs of eager mode on a device other than the CPU."""
+    found = model(*(a.to("cuda") for a in fresh()))
+    return [value.cpu() for value in found]
+
+
+def run_traced(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
+    """Returns the outputs of TorchScript's executor."""
+    traced = torch.jit.trace(model, fresh(), check_trace=False)
+    for _ in range(3):  # TorchScript optimises after the first runs
+        traced(*fresh())
+    return traced(*fresh())
+
+
+def run_compiled(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
+    """Returns the outputs of Inductor's code."""
+    return torch.compile(model, fullgraph=True, dynamic=False)(*fresh())
+
+
+def run_ahead(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
+    """Returns the outputs of Inductor's code, built ahead of time."""
+    package = torch._inductor.aoti_compile_and_package(torch.export.export(model, fresh()))
+    return torch._inductor.aoti_load_package(package)(*fresh())

@@ -1,0 +1,31 @@
+"""Says how a short script runs PyTorch itself: eager mode on each device, TorchScript and Inductor on the CPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from mindgap.platforms.protocol import Options
+from mindgap.platforms.pytorch.device.devices import TorchDevice
+from mindgap.platforms.script_runner import ScriptRunner, read_runner
+
+_FILE: Final = Path(__file__).with_name("run.py")
+#: Options that are variables of the environment.
+_VARIABLES: Final = frozenset({"isa", "aten", "onednn_isa", "mkl"})
+
+
+def runner_on_cpu(function: str, options: Options) -> ScriptRunner | None:
+    """Returns the runner by a function of `run.py`; None for an option that needs a call."""
+    return read_runner(_FILE, (), function) if options.keys() <= _VARIABLES else None
+
+
+def eager_runner(device: TorchDevice, options: Options) -> ScriptRunner | None:
+    """Returns the runner of eager mode. `threads` are those of the host: another device takes its own."""
+    if device.name == "cpu":
+        return runner_on_cpu("run", options)
+    if options.keys() - {"threads"}:
+        return None
+    packages = (device.module.partition(".")[0],) if device.module else ()
+    found = read_runner(_FILE, packages, "run_on_device", edits={'"cuda"': f'"{device.torch_name}"'})
+    return replace(found, imports=(f"import {device.module}",) if device.module else ())

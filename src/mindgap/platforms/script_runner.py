@@ -1,0 +1,100 @@
+"""Reads how a short script runs a platform from the runtime's `run.py`: the function, its imports, its packages.
+
+`run.py` holds real functions of the form `run(model, fresh)` that go the documented way of the runtime's users.
+`fresh` returns new operands at each call: exporters and tracers may run the model, and an operator in place then
+changes its operands. Its imports are at its top, as in a script. It is read, not imported: the parent process imports
+no framework.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import torch
+
+    #: Returns new operands at each call.
+    Fresh = Callable[[], tuple[torch.Tensor, ...]]
+
+#: What a script has at its top in any case, or does not need.
+_NOT_PASTED: Final = ("__future__", "typing", "collections", "torch", "mindgap")
+#: Each script has its own value of it.
+_CONSTANT: Final = "PROPERTIES"
+_SIGNATURE: Final = "def run(model, fresh):"
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptRunner:
+    """How a script runs a platform.
+
+    run: the source of `run(model, fresh)`, which returns the outputs, with what it needs before it.
+    imports: statements, after which every name that `run` uses is there; a missing package ends the script with
+        status 2.
+    packages: distributions whose versions the script prints, the runtime's first.
+    properties: the value of the constant `PROPERTIES`, for a `run` that uses it.
+    diagnostics: the runtime says on standard error why it fails.
+    """
+
+    run: str
+    imports: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    properties: Mapping[str, str | int] = field(default_factory=dict[str, str | int])
+    diagnostics: bool = False
+
+
+def read_runner(
+    file: Path, packages: Sequence[str], function: str = "run", *, properties: Mapping[str, str | int] | None = None,
+    edits: Mapping[str, str] | None = None, diagnostics: bool = False,
+) -> ScriptRunner:  # fmt: skip
+    """Returns the runner that a function of a `run.py` is.
+
+    `edits`: of the text, for options of the platform; raises `ValueError` for one that does not occur once.
+    """
+    text, imports = _read(file, function)
+    for old, new in (edits or {}).items():
+        if text.count(old) != 1:
+            raise ValueError(f"{file}: {old!r} occurs {text.count(old)} times in {function}")
+        text = text.replace(old, new)
+    used = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+    needed = tuple(line for line, name in imports if name in used)
+    return ScriptRunner(text, needed, tuple(packages), properties or {}, diagnostics)
+
+
+@cache
+def _read(file: Path, function: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """The text of the function behind all that is neither an import nor another function, and the imports with the
+    names that they bind, numpy's last."""
+    source = file.read_text(encoding="utf-8")
+    lines, body = source.splitlines(), ast.parse(source).body
+    text, imports = "", list[tuple[str, str]]()
+    end = 0
+    for node in body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            imports += _imported(node)
+        elif isinstance(node, ast.FunctionDef):
+            text += "\n\n\n" + _function(node, lines) if node.name == function else ""
+        elif isinstance(node, (ast.ClassDef, ast.Assign, ast.Try)) and not lines[node.lineno - 1].startswith(_CONSTANT):
+            text += "\n".join(lines[end if text else node.lineno - 1 : node.end_lineno]) + "\n"
+        end = node.end_lineno or 0
+    if _SIGNATURE not in text:
+        raise ValueError(f"{file} has no function {function}")
+    return text.strip("\n").replace("\n\n\n\n", "\n\n\n"), tuple(sorted(imports, key=lambda each: each[1] == "np"))
+
+
+def _imported(node: ast.Import | ast.ImportFrom) -> list[tuple[str, str]]:
+    """The statement with each name that it binds; none for what no script needs."""
+    first = [node.module or ""] if isinstance(node, ast.ImportFrom) else [each.name for each in node.names]
+    if first[0].partition(".")[0] in _NOT_PASTED:
+        return []
+    return [(ast.unparse(node), (each.asname or each.name).partition(".")[0]) for each in node.names]
+
+
+def _function(node: ast.FunctionDef, lines: Sequence[str]) -> str:
+    """The function's text as `run`, without types and docstring."""
+    begin = node.body[1] if ast.get_docstring(node) is not None else node.body[0]
+    return "\n".join([_SIGNATURE, *lines[begin.lineno - 1 : node.end_lineno]])

@@ -1,0 +1,26 @@
+"""Runs a model on tinygrad as its users do: an ONNX model in `tinygrad.nn.onnx.OnnxRunner`."""
+
+# pyright: basic, reportMissingImports=false, reportOptionalMemberAccess=false
+# (the runtime is typed in parts only, and lies in an environment of its own)
+
+from __future__ import annotations
+
+import tempfile
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from tinygrad import Tensor
+from tinygrad.nn.onnx import OnnxRunner
+
+if TYPE_CHECKING:
+    from mindgap.platforms.script_runner import Fresh
+
+
+def run(model: torch.nn.Module, fresh: Fresh) -> list[torch.Tensor]:
+    """Returns the outputs of the ONNX model."""
+    with tempfile.TemporaryDirectory() as folder:
+        torch.onnx.export(model, fresh(), dynamo=True, verbose=False).save(f"{folder}/model.onnx")
+        runner = OnnxRunner(f"{folder}/model.onnx")
+        found = runner({n: Tensor(a.numpy()) for n, a in zip(runner.graph_inputs, fresh(), strict=True)})
+        return [torch.as_tensor(np.array(value.numpy())) for value in found.values()]
